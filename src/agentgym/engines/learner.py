@@ -110,8 +110,7 @@ class Learner:
         is not finite, or if every sequence's mean ratio is beyond ``ratio_limit``.
 
         Raises:
-            EngineError: The servers sampled the batch with other weights than the
-                learner's.
+            EngineError: The servers sampled the batch with other weights.
         """
         try:
             with kernel_threads(self._loaded.threads[1]):
@@ -193,11 +192,7 @@ class Learner:
         write_manifest(folder, self.step, self._identity(), crc32=checksums)
 
     def load(self, folder: Path) -> None:
-        """Load a checkpoint; change nothing unless all of it can be read.
-
-        Raises:
-            CheckpointError: A file is missing, truncated or of another model.
-        """
+        """Load a checkpoint; change nothing unless all of it can be read."""
         manifest = read_manifest(folder, "crc32")
         check_model(folder, manifest, self._identity())
         weights = read_tensors(folder / _WEIGHTS, manifest["crc32"])
@@ -226,8 +221,8 @@ class Learner:
     def export(self, folder: Path) -> None:
         """Write the model (or only its adapters) and the tokenizer into ``folder``.
 
-        transformers or peft can load them. Weights keep the precision that they had in
-        training, so that the exported policy answers like the evaluated one.
+        Weights keep the precision that they had in training, so that the exported
+        policy answers like the evaluated one.
         """
         self.write_weights(folder)
         self._loaded.tokenizer.save_pretrained(folder)

@@ -92,18 +92,21 @@ def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | N
     known = shape_of(config.model)
     if known is None or config.deterministic:
         return None, config.gradient_checkpointing
-    free, has_half = _free(config, device)
-    use = told_use(config, on_gpu=device == "cuda", has_half=has_half)
-    use = _with_room(*known, use, free)
+    use = _with_room(*known, *_use(config, device))
     return use.nodes, use.recomputes
 
 
-def _free(config: TrainingConfig, device: str) -> tuple[int | None, bool]:
-    """Return a device's free bytes, if known, and whether it computes in bfloat16."""
+def _use(
+    config: TrainingConfig, device: str, *, samples: bool = True
+) -> tuple[Use, int | None]:
+    """Return how a run trains its model, and the device's free bytes, if known."""
     if device == "cuda":
-        return free_gpu()
-    is_exact = config.deterministic or is_small(config.model)
-    return free_ram(), cpu_has_half() and not is_exact
+        free, has_half = free_gpu()
+    else:
+        is_exact = config.deterministic or is_small(config.model)
+        free, has_half = free_ram(), cpu_has_half() and not is_exact
+    use = told_use(config, on_gpu=device == "cuda", has_half=has_half)
+    return replace(use, samples=samples), free
 
 
 def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Use:
@@ -138,13 +141,12 @@ def with_episodes(
     if config.max_episode_tokens is not None or device != "cuda":
         return config
     known = shape_of(config.model)
-    free, has_half = _free(config, device)
-    if known is None or free is None:
+    if known is None:
         return config
-    for tokens in EPISODES:
+    use, free = _use(config, device, samples=samples)
+    for tokens in EPISODES if free is not None else ():
         shorter = config.replaced(max_episode_tokens=tokens)
-        use = told_use(shorter, on_gpu=True, has_half=has_half)
-        use = replace(use, samples=samples)
+        use = replace(use, longest=longest_episode(shorter))
         if MARGIN * MemoryEstimate.of(known[0], use, known[1]).need <= free:
             return shorter
     return config
@@ -392,8 +394,7 @@ def fitting_settings(config: TrainingConfig, free: int) -> list[str] | None:
     if known is None:
         return None
     shape, held = known
-    _, has_half = _free(config, "cpu")
-    use = replace(told_use(config, on_gpu=False, has_half=has_half), cores=1)
+    use = replace(_use(config, "cpu")[0], cores=1)
     if MemoryEstimate.of(shape, use, held).need <= free:
         return []
     changes: list[str] = []
@@ -434,11 +435,8 @@ def check_memory(
     if known is None:
         return ""
     shape, held = known
-    on_gpu = device == "cuda"
-    free, has_half = _free(config, device)
-    use = told_use(config, on_gpu=on_gpu, has_half=has_half)
-    use = replace(use, samples=samples)
-    if use.samples and not config.deterministic:
+    use, free = _use(config, device, samples=samples)
+    if samples and not config.deterministic:
         use = _with_room(shape, held, use, free)
     estimate = MemoryEstimate.of(shape, use, held)
     if free is None:
@@ -449,7 +447,7 @@ def check_memory(
         return f"at most {gib(estimate.need)} of {gib(free)} GiB: {estimate.words()}"
     less = [f"{words} ({gib(need)} GiB)" for words, need in cheaper(shape, use, held)]
     lower = f"These together need less: {', '.join(less)}. " if less else ""
-    where = "the GPU" if on_gpu else "this machine"
+    where = "the GPU" if use.on_gpu else "this machine"
     kept = f", {gib(others)} of them for vLLM, which sleeps" if others else ""
     raise NotEnoughMemoryError(
         f"Training {config.model!r} takes up to {gib(estimate.need)} GiB, and {where} "

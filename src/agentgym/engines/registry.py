@@ -39,8 +39,7 @@ _OF_SOME: dict[str, tuple[str, ...]] = {
 def chosen_engine(config: TrainingConfig) -> tuple[TrainingConfig, str]:
     """Replace ``engine = "auto"`` by an engine's name, for training on this machine.
 
-    Returns:
-        The settings with the engine's name, and a note for the run's plan, or "".
+    Also return a note for the run's plan, or "".
     """
     if config.engine != AUTO_ENGINE:
         return config, ""
@@ -89,11 +88,7 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
 
 
 def paced_settings(config: TrainingConfig) -> TrainingConfig:
-    """Fill in limits that the user left unset, to fit the model and the engine.
-
-    These are the lengths of answers and episodes, the timeout of rollouts, and how many
-    rollouts run at once.
-    """
+    """Fill in limits left unset: lengths, timeouts and rollouts at once."""
     factory = _factory(config)
     try:
         return paced(factory.paced(config))

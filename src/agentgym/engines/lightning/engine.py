@@ -105,12 +105,7 @@ class LightningEngine(Engine):
         return self._process
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Let the trainer update the policy with the rollouts of this step.
-
-        Raises:
-            EngineError: The trainer's process ended, or the step does not have
-                ``tasks_per_step * group_size`` rollouts.
-        """
+        """Let the trainer update the policy with the rollouts of this step."""
         config, names = self._config, [made.rollout_id for made in batch.rollouts]
         if len(names) != (size := config.tasks_per_step * config.group_size):
             raise EngineError(
@@ -154,9 +149,6 @@ class LightningEngine(Engine):
         """Choose the checkpoint from which the trainer starts next; end the trainer.
 
         The trainer starts again, and loads the weights, before the next rollouts.
-
-        Raises:
-            CheckpointError: The checkpoint cannot be read, or is of another model.
         """
         manifest = read_manifest(folder, "weights", engine=_NAME)
         check_model(folder, manifest, self._identity())

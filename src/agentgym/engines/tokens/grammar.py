@@ -10,7 +10,6 @@ the same allowed tokens again from the text of the grammar.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.formats.base import CallText
@@ -36,14 +35,6 @@ _TERMINALS = ('NL: "\\n"', "THOUGHT: /(.|\\n)*/")
 _ANY = r"(.|\n)*"
 _NOTES = ("description", "title", "examples", "default")
 _WARNING = "WARNING"
-
-
-@dataclass
-class _Compiled:
-    """A compiled grammar: llguidance's matcher and the node before the first token."""
-
-    matcher: "LLMatcher"
-    start: GrammarNode = field(default_factory=GrammarNode)
 
 
 class Grammars:
@@ -77,7 +68,7 @@ class Grammars:
         self._vocabulary = vocabulary
         self._made: LLTokenizer | None = None
         self._texts: dict[str, str] = {}
-        self._compiled: dict[str, _Compiled] = {}
+        self._compiled: dict[str, tuple[LLMatcher, GrammarNode]] = {}
         self._masks: dict[bytes, Allowed] = {}
         self._nodes = 0
 
@@ -125,12 +116,11 @@ class Grammars:
             self._compiled.clear()
             self._masks.clear()
             self._nodes = 0
-        found = self._compiled.get(grammar.text)
-        if found is None:
-            found = self._compiled[grammar.text] = self._compile(grammar.text)
-        return GrammarPath(
-            grammar, found.matcher, found.start, self._stop_ids, self._allowed
-        )
+        if grammar.text not in self._compiled:
+            compiled = self._compile(grammar.text), GrammarNode()
+            self._compiled[grammar.text] = compiled
+        matcher, start = self._compiled[grammar.text]
+        return GrammarPath(grammar, matcher, start, self._stop_ids, self._allowed)
 
     def replay(self, grammar: Grammar, ids: Sequence[int]) -> list[Allowed] | None:
         """Return the tokens that a grammar allows at each position of a response.
@@ -294,13 +284,13 @@ class Grammars:
             return None
         return int(found)
 
-    def _compile(self, text: str) -> _Compiled:
+    def _compile(self, text: str) -> "LLMatcher":
         matchers = _matcher_class()
         made = matchers.grammar_from_lark(text)
         matcher = matchers(self._ll, made, log_level=0)
         if matcher.is_error():
             raise GrammarError(reason_of(matcher.get_error()))
-        return _Compiled(matcher)
+        return matcher
 
     @property
     def _around(self) -> CallText:

@@ -113,11 +113,7 @@ class VerlEngine(Engine):
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Start verl, locally or at ``engine_server``, and wait until it answers.
-
-        Raises:
-            EngineError: verl does not start; the message names its log.
-        """
+        """Start verl, locally or at ``engine_server``, and wait until it answers."""
         with ExitStack() as stack:
             server = None
             if config.engine_server is None:
@@ -174,12 +170,7 @@ class VerlEngine(Engine):
         return self._config.learning_rate or share * learning_rate(self._config)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Do one on-policy update in verl's workers; verl's servers sleep during it.
-
-        Raises:
-            EngineError: verl failed, or its servers sampled the batch with other
-                weights than the learner's.
-        """
+        """Do one on-policy update in verl's workers; verl's servers sleep during it."""
         rate = scheduled_rate(self._peak_rate(), self._step, batch.spent)
         done = self._ask(
             "update",
@@ -218,9 +209,6 @@ class VerlEngine(Engine):
 
         Each of verl's processes writes its own files. A verl server on another machine
         needs access to the same folder.
-
-        Raises:
-            EngineError: The files are not in ``folder`` afterwards.
         """
         place = folder / _WEIGHTS
         place.mkdir()
@@ -242,11 +230,7 @@ class VerlEngine(Engine):
         write_manifest(folder, self._step, identity, engine="verl", bytes=sizes)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Load a checkpoint; change nothing unless all its files are complete.
-
-        Raises:
-            CheckpointError: A file is missing, truncated or of another model.
-        """
+        """Load a checkpoint; change nothing unless all its files are complete."""
         manifest = read_manifest(folder, "bytes", engine="verl")
         check_model(folder, manifest, self._identity())
         place = folder / _WEIGHTS
@@ -273,11 +257,7 @@ class VerlEngine(Engine):
         return {"name": config.model, "rank": trained_rank(config), **kept}
 
     def export(self, folder: Path) -> None:
-        """Let verl write the model or adapter into ``folder``; write the tokenizer too.
-
-        Raises:
-            EngineError: verl wrote the files on another machine.
-        """
+        """Let verl write the model or adapter into ``folder``; write the tokenizer."""
         self._ask("export", folder=str(folder.absolute()))
         if not folder.is_dir():
             raise EngineError(

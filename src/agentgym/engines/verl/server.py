@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -135,14 +136,10 @@ class Desk:
         self._begun = time.monotonic()
         self.ended = threading.Event()
 
-    def start(
-        self, given: dict[str, Any]
-    ) -> tuple[Driver, threading.Thread, list[Any]]:
+    def start(self, given: dict[str, Any]) -> tuple[Driver, "Future[dict[str, Any]]"]:
         """Start a driver with a client's settings, without waiting until verl runs.
 
-        Returns:
-            The driver, a thread that waits until verl has started, and a list to which
-            the thread appends the driver's answer, or the error :class:`Refused`.
+        The future has the driver's answer once verl has started, or the error.
 
         Raises:
             Refused: Another client has a driver, or the settings are invalid.
@@ -159,17 +156,10 @@ class Desk:
             if self._driver is not None:
                 raise Refused(409, "another run uses this server")
             self._driver = driver = Driver(self._log, self._command)
-        found: list[Any] = []
-
-        def begin() -> None:
-            try:
-                found.append(driver.ask("start", {"settings": given["settings"]}))
-            except Refused as error:
-                found.append(error)
-
-        thread = threading.Thread(target=begin, daemon=True)
-        thread.start()
-        return driver, thread, found
+        pool = ThreadPoolExecutor(1)
+        starting = pool.submit(driver.ask, "start", {"settings": given["settings"]})
+        pool.shutdown(wait=False)
+        return driver, starting
 
     def ask(self, verb: str, given: dict[str, Any]) -> Any:
         """Send a request to the driver; see :meth:`Driver.ask`."""
@@ -242,17 +232,18 @@ def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
 
             Then end verl.
             """
-            driver, starting, found = desk.start(given)
+            driver, starting = desk.start(given)
             try:
                 self.send_response(200)
                 self.end_headers()
-                while starting.is_alive():
+                while not starting.done():
                     self._line({"state": "starting"})
-                    starting.join(BEAT_S)
-                if isinstance(found[0], Refused):
-                    self._line({"state": "failed", "error": str(found[0])})
+                    wait([starting], BEAT_S)
+                try:
+                    self._line({"state": "ready", **starting.result()})
+                except Refused as error:
+                    self._line({"state": "failed", "error": str(error)})
                     return
-                self._line({"state": "ready", **found[0]})
                 while driver.is_alive and not desk.ended.is_set():
                     time.sleep(BEAT_S)
                     self._line({"state": "running"})

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.formats.detect import TemplateForm
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.environments import Checked, EngineEnvironment
 from agentgym.engines.settings import log_file
@@ -59,15 +60,7 @@ class VerlEngines(EngineFactory):
         summary = describe_model(config.model, trained_rank(config))
         verl_settings(config)
         memory = value_model_words(config)
-        if find_spec("transformers") is None:
-            raise MissingExtraError("local", "Reading the model's tokenizer")
-        form = form_of(config.model, config.template)
-        if form.constrains:
-            raise UnsupportedError(
-                "constrain = 'calls' with engine = 'verl': it restricts no tokens. Use "
-                "the engine local or vllm, or constrain = 'none' for a model that was "
-                "trained so."
-            )
+        form = served_form(config, "verl")
         where = f"{config.nodes} x {config.gpus_per_node} GPUs"
         if config.engine_server is not None:
             self._check_server(config.engine_server)
@@ -117,18 +110,11 @@ class VerlEngines(EngineFactory):
         return f"verl starts, which takes minutes; its log: {log_file(config)}"
 
     def composed(self, config: TrainingConfig) -> str:
-        """Return AgentGym's settings for verl, and verl's whole configuration.
-
-        Raises:
-            EngineError: verl refuses a setting.
-        """
+        """Return AgentGym's settings for verl, and verl's whole configuration."""
         return composed_text(ENVIRONMENT, verl_settings(config))
 
     def examine(self) -> Iterator[Checked]:
-        """Check the environment and machine, then verl with the built-in model nano.
-
-        Yield the result of each check.
-        """
+        """Check environment and machine, then verl with the built-in model nano."""
         yield from with_trial(check(), self, "verl")
 
     def create(self, config: TrainingConfig) -> Engine:
@@ -137,6 +123,25 @@ class VerlEngines(EngineFactory):
 
         self.check(config)
         return VerlEngine.create(config)
+
+
+def served_form(config: TrainingConfig, engine: str) -> TemplateForm:
+    """Return the model's format of tool calls, for servers without grammars.
+
+    Raises:
+        MissingExtraError: transformers is not installed.
+        UnsupportedError: The model was trained with grammars for its tool calls.
+    """
+    if find_spec("transformers") is None:
+        raise MissingExtraError("local", "Reading the model's tokenizer")
+    form = form_of(config.model, config.template)
+    if form.constrains:
+        raise UnsupportedError(
+            f"constrain = 'calls' with engine = {engine!r}: its servers restrict no "
+            "tokens. Use the engine local or vllm, or constrain = 'none' for a model "
+            "that was trained so."
+        )
+    return form
 
 
 def composed_text(

@@ -71,10 +71,6 @@ class VllmEngine(Engine):
         """Start vLLM, then load the model for training.
 
         If vLLM and the learner share one GPU, vLLM sleeps before the model is loaded.
-
-        Raises:
-            EngineError: vLLM does not start; the message has the reason from its log.
-            ModelError: The model cannot be loaded or trained.
         """
         with ExitStack() as stack:
             adapters = stack.enter_context(scratch_folder("adapters"))
@@ -120,10 +116,6 @@ class VllmEngine(Engine):
 
         If vLLM and the learner share one GPU, vLLM sleeps after the block. The first
         call also checks that vLLM uses adapters.
-
-        Raises:
-            EngineError: vLLM has ended, does not wake up, or does not load or use the
-                weights.
         """
         try:
             if self._shares:
@@ -142,11 +134,7 @@ class VllmEngine(Engine):
             _sleep(self._server)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Do one on-policy update; the next :meth:`sampling` sends vLLM the weights.
-
-        Raises:
-            EngineError: vLLM sampled the batch with other weights than the learner's.
-        """
+        """Do one update; the next :meth:`sampling` sends vLLM the weights."""
         self._is_stale = True
         return self._learner.update(batch)
 

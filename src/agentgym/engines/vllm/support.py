@@ -109,10 +109,7 @@ class VllmEngines(EngineFactory):
         return shown(config, program)
 
     def examine(self) -> Iterator[Checked]:
-        """Check the environment and machine, then vLLM with the built-in model nano.
-
-        Yield the result of each check.
-        """
+        """Check environment and machine, then vLLM with the built-in model nano."""
         gpu = "none" if is_for_cpu() else "auto"
         yield from with_trial(check(), self, "vllm", gpu)
 
@@ -166,11 +163,7 @@ def chosen(config: TrainingConfig) -> tuple[str, str]:
 
 
 def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
-    """Check that the learner and vLLM fit into memory; describe the learner's memory.
-
-    Raises:
-        NotEnoughMemoryError: They do not fit.
-    """
+    """Check that learner and vLLM fit into memory; describe the learner's memory."""
     trained = config.replaced(
         lora_rank=trained_rank(config), precision=learner_precision(config)
     )
@@ -182,13 +175,7 @@ def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
 
 
 def _place(config: TrainingConfig) -> str:
-    """Describe the device of vLLM and the learner for the run's plan.
-
-    Raises:
-        UsageError: The settings require a GPU and the installed vLLM is built for CPUs,
-            or the settings require the CPU and this vLLM is built for GPUs.
-        GPUNotAvailableError: This machine has no GPU, or fewer than required.
-    """
+    """Describe the device of vLLM and learner; raise an error if there is none."""
     if on_cpu(config):
         if not is_for_cpu():
             raise UsageError(

@@ -104,11 +104,7 @@ class Turns:
 
 
 def turns_of(config: TrainingConfig) -> Turns | None:
-    """Estimate how vLLM and the learner share the GPU; None if a size is unknown.
-
-    Raises:
-        ModelError: This process cannot train the model's architecture.
-    """
+    """Estimate how vLLM and the learner share the GPU; None if a size is unknown."""
     known = shape_of(config.model)
     free, has_half = free_gpu()
     if known is None or not free:
@@ -126,12 +122,9 @@ def turns_of(config: TrainingConfig) -> Turns | None:
 def with_turns(config: TrainingConfig) -> TrainingConfig:
     """Fill in ``memory_share`` and ``max_episode_tokens`` to fit the GPU's memory.
 
-    The settings stay as they are if the model's size is unknown. They also stay if no
-    values fit; :func:`check_turns` then raises an error. If vLLM and the learner do not
-    share a GPU, only ``max_episode_tokens`` is filled in.
-
-    Raises:
-        ModelError: This process cannot train the model's architecture.
+    They stay as they are if the model's size is unknown, or if no values fit;
+    :func:`check_turns` then raises an error. If vLLM and the learner do not share a
+    GPU, only ``max_episode_tokens`` is filled in.
     """
     if not shares_gpu(config):
         return with_episodes(config, "cpu" if on_cpu(config) else "cuda", samples=False)
