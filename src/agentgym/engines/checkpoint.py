@@ -25,7 +25,6 @@ def write_manifest(
     """Write a checkpoint's manifest; call this after its other files are written.
 
     ``engine`` in ``more`` is the engine's name; only a :class:`.Learner` gives none.
-    :func:`check_model` requires the properties in ``model``.
     """
     sync_folder(folder)
     found = {"format": _FORMAT, "step": step, "model": dict(model), **more}
@@ -55,11 +54,7 @@ def read_manifest(folder: Path, *keys: str, engine: str = "") -> dict[str, Any]:
 
 
 def check_model(folder: Path, manifest: dict[str, Any], model: dict[str, Any]) -> None:
-    """Check that a checkpoint is of a model with these properties.
-
-    Raises:
-        CheckpointError: It is of another model, or was written with other settings.
-    """
+    """Raise CheckpointError unless a checkpoint is of a model with these properties."""
     if manifest["model"] != model:
         raise CheckpointError(
             f"{folder / MANIFEST} is of the model {manifest['model']}, and this run "
@@ -80,11 +75,7 @@ def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> int:
 
 
 def read_tensors(path: Path, checksums: Mapping[str, int]) -> "dict[str, Tensor]":
-    """Return the tensors of a file whose CRC-32 is in ``checksums``, by file name.
-
-    Raises:
-        CheckpointError: The file is missing, truncated or altered.
-    """
+    """Return a file's tensors; raise CheckpointError unless its CRC-32 is right."""
     from safetensors.torch import load
 
     try:

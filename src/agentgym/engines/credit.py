@@ -66,8 +66,7 @@ def rloo(reward: float, own: float, group: Group) -> float:
 
     The paper does not scale it. :func:`batch_advantages` scales all advantages of the
     batch by one factor, so that the reward's scale does not matter and the tasks keep
-    their weights relative to each other. ``reward`` is the reward of a model call;
-    ``own``, the reward of its rollout, is left out of the baseline.
+    their weights relative to each other. ``own`` is the reward of the call's rollout.
     """
     return reward - (group.total - own) / (group.size - 1)
 
@@ -75,18 +74,14 @@ def rloo(reward: float, own: float, group: Group) -> float:
 def grpo(reward: float, own: float, group: Group) -> float:
     """Return GRPO's advantage (arXiv:2402.03300): ``(r - mean) / standard deviation``.
 
-    Mean and standard deviation are the group's; the variance is divided by the group's
-    size, not by ``size - 1``. Tasks that nearly always or nearly never succeed get more
-    weight. ``reward`` is the reward of a model call; ``own`` is not used.
+    Both are the group's; the variance is divided by the group's size, not by ``size -
+    1``. Tasks that nearly always or nearly never succeed get more weight.
     """
     return dr_grpo(reward, own, group) / group.spread
 
 
 def dr_grpo(reward: float, own: float, group: Group) -> float:
-    """Return Dr. GRPO's advantage (arXiv:2503.20783): ``r - mean of the group``.
-
-    ``reward`` is the reward of a model call; ``own`` is not used.
-    """
+    """Return Dr. GRPO's advantage (arXiv:2503.20783): ``r - mean of the group``."""
     return reward - group.total / group.size
 
 
@@ -136,11 +131,7 @@ def token_weights(algorithm: Algorithm, lengths: Sequence[int]) -> list[float]:
 def batch_advantages(
     groups: Sequence[Rewards], algorithm: Algorithm, charges: Sequence[Charges]
 ) -> list[Advantages | None]:
-    """Return the advantages of all model calls of a batch, by group.
-
-    ``groups`` and ``charges`` have for each group the arguments of
-    :func:`group_advantages`; the result has its result.
-    """
+    """Return :func:`group_advantages` of each group, scaled over the batch."""
     if algorithm == "ppo":
         return returns(groups, charges)
     if algorithm == "reinforce++":
@@ -231,10 +222,7 @@ def group_advantages(
 def _less(
     rewards: Rewards, charges: Charges, advantage: Callable[[float, float], float]
 ) -> Advantages:
-    """Return the advantages of a group's calls minus the calls' penalties.
-
-    ``advantage`` computes an advantage from a call's reward and its rollout's reward.
-    """
+    """Return ``advantage`` of each call's and its rollout's reward, minus penalties."""
     return [
         [advantage(r, _mean(calls)) - c for r, c in zip(calls, taken, strict=True)]
         if calls

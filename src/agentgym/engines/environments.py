@@ -242,10 +242,7 @@ def _problem(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _add_name(python: Path, published_as: str, name: str) -> None:
-    """Add metadata under the name ``name`` for a package published under another name.
-
-    Without it, programs that look up the version of ``name`` would fail.
-    """
+    """Add metadata under another name, under which programs look up the version."""
     version = installed_version(python, published_as.replace("-", "_"))
     suffix = published_as.removeprefix(name).strip("-")
     (packages,) = python.parent.parent.glob("lib/python3*/site-packages")
@@ -268,10 +265,7 @@ def installed_version(python: Path, package: str) -> str | None:
 
 
 def imports(python: Path, modules: str, timeout_s: float = 180) -> Checked:
-    """Check that an interpreter can import modules; report how many GPUs torch sees.
-
-    ``modules`` are names separated by commas; torch must be one of them.
-    """
+    """Check that an interpreter can import modules, with torch; count its GPUs."""
     first = modules.partition(",")[0]
     probe = f"import {modules}; print(torch.cuda.device_count(), torch.version.cuda)"
     try:

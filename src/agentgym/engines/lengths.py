@@ -87,8 +87,7 @@ def usual_answer(config: TrainingConfig) -> int:
 def answer_words(given: TrainingConfig, found: TrainingConfig) -> str:
     """Describe the limits of answers and rollouts for a run's plan.
 
-    If the model's context makes answers shorter than usual, the text says so. ``given``
-    are the user's settings, ``found`` the same after :func:`paced`.
+    ``given`` are the user's settings, ``found`` the same after :func:`paced`.
     """
     words = f"at most {found.answer_tokens:,} tokens each"
     if given.max_tokens is None and found.answer_tokens < _wanted_answer(given):

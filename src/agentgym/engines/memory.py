@@ -134,9 +134,6 @@ def with_episodes(
 
     The setting stays unset on a CPU, and if no value fits; :func:`check_memory` then
     raises an error. ``samples`` is whether this process also samples.
-
-    Raises:
-        ModelError: This process cannot train the model's architecture.
     """
     if config.max_episode_tokens is not None or device != "cuda":
         return config
@@ -181,10 +178,7 @@ class MemoryEstimate:
 
     @classmethod
     def of(cls, shape: Shape, use: Use, parameters: int | None = None) -> Self:
-        """Estimate the memory of a model.
-
-        ``parameters`` is the number in the model's files; None takes it from ``shape``.
-        """
+        """Estimate the memory of a model with ``parameters``, or those of ``shape``."""
         held = parameters or shape.parameters
         size = 2 if use.rank and use.is_half else FLOAT
         is_small = held < SMALL_PARAMETERS and not use.on_gpu

@@ -32,8 +32,8 @@ resumed; verl's other settings would change the training."""
 def resumed_config(before: TrainingConfig, changes: dict[str, Any]) -> TrainingConfig:
     """Return a run's settings with the changes that the user gave when resuming it.
 
-    A change to None leaves the setting as it is. Flags of vLLM and settings of verl are
-    merged with the run's; a flag or setting with the value None is removed.
+    Flags of vLLM and settings of verl are merged with the run's; a flag or setting with
+    the value None is removed.
 
     Raises:
         UsageError: A changed setting must stay the same.

@@ -28,13 +28,7 @@ _ALGORITHMS: dict[Algorithm, str] = {
 
 
 def base_source(model: str) -> str:
-    """Return the folder or id of a model's weights.
-
-    For an adapter, these are the weights of its base model.
-
-    Raises:
-        ModelError: The adapter does not name its base model.
-    """
+    """Return the folder or id of a model's weights, or of an adapter's base model."""
     source = Path(model_source(model))
     adapter = held_adapter(source)
     if adapter is None:
@@ -69,20 +63,14 @@ def objective_words(config: TrainingConfig) -> str:
 
 
 def log_file(config: TrainingConfig) -> Path:
-    """Return the path of the log file for an engine's processes.
-
-    It is in the run's folder; without one, in the output folder.
-    """
+    """Return the path of an engine's log, in the run's folder or the output folder."""
     if config.name and (run := config.output / config.name).is_dir():
         return run / f"{config.engine}.log"
     return config.output / f"{config.scenario_name}-{config.engine}.log"
 
 
 def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """Flatten nested mappings: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``.
-
-    ``above`` is put before each key.
-    """
+    """Flatten nested mappings: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{above}{key}"
@@ -94,12 +82,9 @@ def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def overrides(words: list[str]) -> dict[str, dict[str, Any]]:
-    """Parse settings such as ``verl.KEY=VALUE`` or ``vllm.KEY=VALUE``.
+    """Parse settings such as ``verl.KEY=VALUE``; return each library's, by key.
 
     Values are read as YAML.
-
-    Returns:
-        For each library, its settings by key.
 
     Raises:
         ConfigError: A text does not have this form.

@@ -52,11 +52,7 @@ def check() -> list[Checked]:
 
 
 def require() -> None:
-    """Check that the environment has Agent Lightning.
-
-    Raises:
-        UsageError: Agent Lightning is missing, or its release is not supported.
-    """
+    """Raise UsageError unless the environment has a supported Agent Lightning."""
     python = ENVIRONMENT.interpreter()
     version = installed_version(python, "agentlightning")
     if version is None or not version.startswith(f"{SUPPORTED}."):

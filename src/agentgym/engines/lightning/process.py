@@ -22,11 +22,7 @@ _LAST_LINES = 12
 
 
 class TrainerProcess:
-    """The trainer's process of one run. It also ends when this process ends.
-
-    ``settings`` are by dotted key; ``tasks`` is the number of tasks of a step. Output
-    of the trainer and of Ray is appended to ``log``.
-    """
+    """The trainer's process of one run. It also ends when this process ends."""
 
     def __init__(
         self, settings: dict[str, Any], tasks: int, key: str, log: Path
@@ -89,11 +85,7 @@ class TrainerProcess:
         return json.loads(path.read_text()) if path.exists() else None
 
     def wait_for(self, name: str, beat: Beat) -> None:
-        """Wait until the trainer has written a file; call ``beat`` regularly.
-
-        Raises:
-            EngineError: The trainer's process ended first.
-        """
+        """Wait until the trainer has written a file; raise EngineError if it ends."""
         beaten = time.monotonic()
         while not (self._folder / name).exists():
             if failure := self.failure:

@@ -176,8 +176,7 @@ def started_at(
 ) -> dict[str, Any]:
     """Add the gateway's address and the folders of one trainer start to the settings.
 
-    The trainer saves checkpoints in ``saved``. It starts from the checkpoint
-    ``weights``; None for the original model.
+    The trainer starts from the checkpoint ``weights``; None for the original model.
     """
     hooks = Path(__file__).with_name("hooks.py")
     found = {

@@ -127,11 +127,7 @@ def find_class(name: str, source: str) -> Any:
 
 
 def find_traits(name: str, model: PreTrainedModel) -> Traits:
-    """Run a model, with or without weights, to detect how its layers can be computed.
-
-    Raises:
-        ModelError: The model cannot be sampled with a cache of transformers.
-    """
+    """Run a model, with or without weights, to detect how its layers are computed."""
     if model.get_decoder() is model or model.get_output_embeddings() is None:
         raise ModelError(
             f"The layers of {name!r} (architecture {model.config.model_type!r}) and "

@@ -148,10 +148,7 @@ class CoveredTokens(NamedTuple):
         return (~(mean.abs() > math.log(limit))).float()
 
     def by_sequence(self, of_targets: Tensor) -> dict[int, list[float]]:
-        """Return for each ``id(sequence)`` the values of its covered tokens, in order.
-
-        ``of_targets`` has one value per target, e.g. its log-probability.
-        """
+        """Return for each ``id(sequence)`` its tokens' values, from one per target."""
         found: list[list[tuple[int, float]]] = [[] for _ in self.sequences]
         values = of_targets.detach().tolist()
         for number, target in zip(

@@ -23,10 +23,7 @@ from agentgym.models.folder import new_rank
 
 
 class LocalEngine(Engine):
-    """Trains a policy in this process, on the CPU or one GPU.
-
-    :meth:`create` makes an engine from the settings of a run.
-    """
+    """Trains a policy in this process, on the CPU or one GPU."""
 
     compares: ClassVar[bool] = True
 

@@ -265,11 +265,7 @@ def _cache_tokens(
 def _stop_ids(
     model: str, causal: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> frozenset[int]:
-    """Return the end tokens of the tokenizer and of the model's generation settings.
-
-    Raises:
-        ModelError: There are none.
-    """
+    """Return the end tokens of the tokenizer and of the model's generation settings."""
     settings = causal.generation_config
     more = None if settings is None else settings.eos_token_id
     found = [tokenizer.eos_token_id, *(more if isinstance(more, list) else [more])]
@@ -317,10 +313,7 @@ def _apart(found: Tensor, expected: Tensor) -> float:
 
 
 def _rows(causal: PreTrainedModel) -> Tensor:
-    """Return the hidden states of two sequences, computed as two rows of a batch.
-
-    The states of their common prefix occur once in the result.
-    """
+    """Return the hidden states of two sequences in two rows; of their prefix once."""
     states: Tensor = causal.get_decoder()(
         input_ids=torch.tensor([[0, 1, 2, 3], [0, 1, 4, 5]], device=causal.device),
         use_cache=False,

@@ -105,11 +105,7 @@ class Ratios:
 
 
 class _Part(NamedTuple):
-    """A micro-batch: the prefix trees that one forward pass computes.
-
-    ``reference`` has the log-probability of each trained token under the reference
-    policy; None without a KL penalty.
-    """
+    """A micro-batch: prefix trees, and the reference policy's log-probabilities."""
 
     trees: Sequence[PrefixTree]
     reference: Tensor | None = None
@@ -285,10 +281,7 @@ class PolicyLoss:
         return covered.by_sequence(k3(covered.sampled, now))
 
     def _head(self, loaded: LoadedModel, ids: list[int]) -> list[Tensor]:
-        """Return keys and values of the head's tokens ``ids``, layer by layer.
-
-        Gradients can flow through the result.
-        """
+        """Return keys and values of the head's tokens ``ids``, layer by layer."""
         if not ids:
             return []
         kept, device = Kept(), loaded.device
@@ -304,9 +297,7 @@ class PolicyLoss:
     ) -> tuple[CoveredTokens, Tensor, Tensor]:
         """Compute a model's predictions of the tokens that the loss covers.
 
-        Returns:
-            The covered tokens (called targets), the log-probability of each target, and
-            the entropy at each target.
+        Return these tokens (targets), their log-probabilities, and the entropy at each.
         """
         device = loaded.device
         starts = accumulate(map(len, trees), initial=0)

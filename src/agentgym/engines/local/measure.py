@@ -32,12 +32,7 @@ _TYPES = {FLOAT: torch.float32, FLOAT // 2: torch.bfloat16}
 
 
 def measure(name: str, folder: Path) -> MeasuredShape:
-    """Measure the shape of the model that a ``config.json`` describes.
-
-    Raises:
-        ModelError: transformers does not have the architecture, the settings are
-            invalid, or the model cannot be sampled with a cache.
-    """
+    """Measure the shape of the model that a ``config.json`` describes."""
     with quiet():
         maker = find_class(name, str(folder))
         try:
@@ -139,9 +134,9 @@ def _kept_of(model: PreTrainedModel, tokens: int) -> tuple[int, int]:
 
 
 class _Kernel(torch.autograd.Function):
-    """An attention kernel that computes no attention, but keeps what the kernel keeps.
+    """An attention kernel without its computation.
 
-    These are queries, keys, values and output, for the backward pass.
+    It keeps queries, keys, values and output for the backward pass, as a kernel does.
     """
 
     @staticmethod

@@ -81,11 +81,7 @@ class LocalPolicy(Policy):
         return path.name if path.is_dir() else self._loaded.name
 
     async def chat(self, request: ChatRequest) -> ChatResult:
-        """Answer one request.
-
-        Raises:
-            ContextLengthError: The prompt fills the context.
-        """
+        """Answer a request; raise ContextLengthError if its prompt is too long."""
         prompt, job = self._job(request)
         self.decoder.submit(job)
         generation = await asyncio.wrap_future(job.future)

@@ -76,11 +76,7 @@ class LocalEngines(EngineFactory):
         )
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with defaults that fit the device and the model.
-
-        These are the longest episode, and for slow models how many rollouts run at
-        once.
-        """
+        """Return the settings with lengths and concurrency that fit the device."""
         device = "cpu" if config.deterministic else find_device(config.gpu)
         config = with_episodes(config, device)
         known = shape_of(config.model)
@@ -145,12 +141,7 @@ def path_of(model: str, *, is_adapter: bool, samples: bool = True) -> str:
 
 
 def load_policy(model: str, template: TemplateSettings | None = None) -> Policy:
-    """Load a policy for inference into this process.
-
-    Raises:
-        MissingExtraError: torch or another library is not installed.
-        ModelError: The model cannot be loaded or cannot call tools.
-    """
+    """Load a policy for inference into this process."""
     require_libraries(f"Answering as {Path(model).name!r} in this process")
     describe_model(model, 0)  # checks the folder
     from agentgym.engines.local.policy import LocalPolicy
@@ -159,12 +150,6 @@ def load_policy(model: str, template: TemplateSettings | None = None) -> Policy:
 
 
 def require_libraries(purpose: str) -> None:
-    """Check that torch, transformers, peft and safetensors are installed.
-
-    ``purpose`` is the feature that needs them, as the start of the message.
-
-    Raises:
-        MissingExtraError: A library is not installed.
-    """
+    """Raise MissingExtraError unless the libraries of ``purpose`` are installed."""
     if any(find_spec(library) is None for library in LIBRARIES):
         raise MissingExtraError("local", purpose)

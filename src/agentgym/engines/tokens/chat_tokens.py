@@ -153,11 +153,7 @@ class ChatTokens:
         calls: Sequence[RequestedCall],
         version: int,
     ) -> ChatResult:
-        """Convert a given answer to tokens, as if the policy had sampled it.
-
-        Raises:
-            EngineError: The chat template cannot write the answer, or it is too long.
-        """
+        """Convert a given answer to tokens, as if the policy had sampled it."""
         prompt, room = self.prompt(request)
         message = _answer(content, calls)
         ids = self._renderer.answer(request.messages, message)

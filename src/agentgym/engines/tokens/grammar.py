@@ -123,10 +123,7 @@ class Grammars:
         return GrammarPath(grammar, matcher, start, self._stop_ids, self._allowed)
 
     def replay(self, grammar: Grammar, ids: Sequence[int]) -> list[Allowed] | None:
-        """Return the tokens that a grammar allows at each position of a response.
-
-        Returns None if the grammar does not allow the response itself.
-        """
+        """Return the allowed tokens at each position; None if one was not allowed."""
         path, found = self.begin(grammar), []
         for token in ids:
             allowed = path.along(())[0]
@@ -194,8 +191,7 @@ class Grammars:
     def _call(self, number: int, function: Mapping[str, Any], *, lenient: bool) -> str:
         """Return the grammar rules for one call, without the marks around the call.
 
-        Marks are texts such as ``<tool_call>``. With ``lenient``, parts of the
-        function's schema that no grammar can express are ignored.
+        Marks are texts such as ``<tool_call>``.
         """
         text = self._form.call_text(str(function["name"]))
         assert text is not None

@@ -13,11 +13,7 @@ _WHERE = "failed to compile JSON schema: "
 
 
 class GrammarNode:
-    """The position after one possible beginning of an answer.
-
-    ``allowed`` are the tokens at this position, None until they are computed; ``after``
-    is the next node for each token.
-    """
+    """The position after a beginning of an answer: its tokens, and the next nodes."""
 
     __slots__ = ("after", "allowed")
 
@@ -57,10 +53,7 @@ class GrammarPath:
             self._ids.append(token)
 
     def along(self, draft: Sequence[int]) -> list[Allowed]:
-        """Return the allowed tokens now, and after each token of ``draft``.
-
-        A draft is guessed next tokens; they are not added to the answer.
-        """
+        """Return the allowed tokens now, and after each guessed token of ``draft``."""
         node, found = self._node, [self._at(self._node, ())]
         for count, token in enumerate(draft, 1):
             if token in self._stop_ids:

@@ -100,12 +100,7 @@ class Renderer:
     def render(
         self, messages: Sequence[Message], tools: Sequence[Message], session: str = ""
     ) -> Prompt:
-        """Return the prompt of a request, which may continue a turn of ``session``.
-
-        Raises:
-            EngineError: The chat template refuses the messages, or a message is not
-                text.
-        """
+        """Return the prompt of a request, which may continue a turn of ``session``."""
         with self._lock:
             turns = self._sessions.get(session) if session else None
             if turns and (found := self._continued(turns, messages, tools)):

@@ -79,10 +79,7 @@ class ResponseReader:
     def read(
         self, ids: Sequence[int], tools: Sequence[dict[str, Any]], *, prompt_end: str
     ) -> Reading:
-        """Parse a response into tool calls, reasoning and content.
-
-        The end of the prompt may open reasoning, e.g. with ``<think>``.
-        """
+        """Parse a response; the end of its prompt may open reasoning."""
         text = self.detokenizer.decode(list(ids))
         return self.format.read(text, prefix=prompt_end, tools=tools, end=self.end(ids))
 

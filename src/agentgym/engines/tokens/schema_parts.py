@@ -15,10 +15,7 @@ _BRANCHES = ("anyOf", "oneOf")
 
 
 def alternatives(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the alternatives of a JSON schema, each with at most one type.
-
-    A schema without alternatives yields itself.
-    """
+    """Yield the alternatives of a JSON schema, each with at most one type."""
     if not isinstance(schema, Mapping):
         yield {}
         return

@@ -54,10 +54,7 @@ def whole_patterns(schema: Mapping[str, Any]) -> list[str]:
 
 @functools.lru_cache(maxsize=512)
 def _whole(pattern: str) -> str | None:
-    """Return an expression that matches a whole text if ``pattern`` is found in it.
-
-    Returns None if the grammars do not support the pattern.
-    """
+    """Return an expression for texts with ``pattern`` in them; None if unsupported."""
     branches = []
     for branch in _branches(pattern):
         begins, ends = branch[:1] == ["^"], branch[-1:] == ["$"]

@@ -17,10 +17,7 @@ _STARTING_S = 1800.0
 
 
 class VerlClient:
-    """A client of verl's server at ``host:port``. verl runs until the client is closed.
-
-    ``busy_s`` is how many seconds it waits while the server is busy.
-    """
+    """A client of verl's server at ``host:port``. verl runs until it is closed."""
 
     def __init__(self, address: str, key: str, *, busy_s: float = _BUSY_S) -> None:
         self.address = address
@@ -37,12 +34,7 @@ class VerlClient:
         self._closed = threading.Event()
 
     def start(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Start verl, and wait until its servers answer; return :meth:`Cluster.state`.
-
-        Raises:
-            UsageError: The server refuses the key, the settings or the protocol.
-            EngineError: The server does not answer, or verl does not start.
-        """
+        """Start verl, and wait until its servers answer; return ``Cluster.state``."""
         body = {"protocol": PROTOCOL, "settings": dict(settings)}
         threading.Thread(
             target=self._hold, args=(body,), name="agentgym-verl", daemon=True

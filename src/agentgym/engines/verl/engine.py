@@ -75,10 +75,7 @@ class VerlImitation(Imitation):
 
 
 class VerlEngine(Engine):
-    """An engine that trains and samples with verl.
-
-    :meth:`create` makes an engine from the settings of a run.
-    """
+    """An engine that trains and samples with verl."""
 
     def __init__(
         self, config: TrainingConfig, client: VerlClient, server: LocalServer | None

@@ -24,10 +24,7 @@ _OF_ROWS = make_nd_compute_dataproto_dispatch_fn(mesh_name="actor")
 
 
 class VerlLearner(ActorRolloutRefWorker):
-    """One of verl's worker processes: trains, and sends its weights to the servers.
-
-    ``critic`` has verl's settings of the value model; None without a value model.
-    """
+    """One of verl's worker processes: trains, and sends its weights to the servers."""
 
     def __init__(
         self, config: Any, role: str, critic: Any = None, **given: Any

@@ -52,10 +52,7 @@ class Refused(Exception):
 
 
 class Driver:
-    """The process that controls verl (``driver.py``), with all its descendants.
-
-    The process's output is appended to ``log``.
-    """
+    """The process that controls verl (``driver.py``), with all its descendants."""
 
     def __init__(self, log: Path, command: Sequence[str]) -> None:
         self._log = log
@@ -71,12 +68,7 @@ class Driver:
             )
 
     def ask(self, verb: str, given: dict[str, Any]) -> Any:
-        """Send a request to the process, and return its answer.
-
-        Raises:
-            Refused: Another request is still running, the request failed, or the
-                process has ended.
-        """
+        """Send a request to the process and return its answer, or raise Refused."""
         if not self._lock.acquire(blocking=False):
             raise Refused(503, "another request is still being answered")
         try:
@@ -140,9 +132,6 @@ class Desk:
         """Start a driver with a client's settings, without waiting until verl runs.
 
         The future has the driver's answer once verl has started, or the error.
-
-        Raises:
-            Refused: Another client has a driver, or the settings are invalid.
         """
         if given.get("protocol") != PROTOCOL:
             raise Refused(

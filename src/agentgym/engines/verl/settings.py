@@ -174,11 +174,7 @@ def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
 
 
 def actor_settings(config: TrainingConfig, engine: str = "dp") -> dict[str, Any]:
-    """Return the settings of loss and optimizer that all of verl's trainers have.
-
-    The keys are those below ``actor_rollout_ref.actor``. ``engine`` is verl's
-    ``model_engine``: ``dp`` (FSDP) or ``megatron``.
-    """
+    """Return loss and optimizer of verl's trainers, by key below the actor's."""
     low, high = clip_range(config.algorithm)
     is_fsdp = engine == "dp"
     return {

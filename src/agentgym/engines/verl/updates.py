@@ -136,11 +136,7 @@ class Updates:
         }
 
     def imitate(self, rows: Sequence[UpdateRow], rate: float) -> dict[str, float]:
-        """Do one step of supervised fine-tuning, weighted by advantages.
-
-        The result has ``loss``, the mean loss per trained token before the step in
-        nats, and ``grad_norm``.
-        """
+        """Do a step of fine-tuning; return loss per token (nats) and ``grad_norm``."""
         self._workers.set_loss(imitates=True)
         try:
             flat = self._step(divisible(rows, self._ranks), rate, 1.0)

@@ -39,8 +39,7 @@ _RESETS = 5
 class VllmEngine(Engine):
     """An engine that samples with vLLM and trains in this process.
 
-    :meth:`create` makes an engine from the settings of a run. If vLLM and the learner
-    share one GPU, vLLM sleeps except within the block of :meth:`sampling`.
+    If vLLM and the learner share one GPU, vLLM sleeps except in :meth:`sampling`.
     """
 
     def __init__(
@@ -68,10 +67,7 @@ class VllmEngine(Engine):
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Start vLLM, then load the model for training.
-
-        If vLLM and the learner share one GPU, vLLM sleeps before the model is loaded.
-        """
+        """Start vLLM, then load the model for training while vLLM may sleep."""
         with ExitStack() as stack:
             adapters = stack.enter_context(scratch_folder("adapters"))
             server = VllmServer.start(config)
@@ -139,10 +135,7 @@ class VllmEngine(Engine):
         return self._learner.update(batch)
 
     def imitation(self) -> LocalImitation:
-        """Return the warm start's trainer; later updates use a lower learning rate.
-
-        The next :meth:`sampling` sends the new weights to vLLM.
-        """
+        """Return the warm start's trainer; later updates use a lower learning rate."""
         self._learner.is_warmed = True
 
         def alone(work: Callable[[], float]) -> float:

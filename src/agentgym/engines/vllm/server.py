@@ -87,13 +87,7 @@ class VllmServer:
 
     @classmethod
     def start(cls, config: TrainingConfig) -> Self:
-        """Start vLLM, and wait until it answers.
-
-        Raises:
-            UsageError: The port of ``vllm.port`` is in use.
-            EngineError: vLLM ended, or does not answer; the message has the reason from
-                vLLM's log.
-        """
+        """Start vLLM, and wait until it answers; raise an error with its reason."""
         wanted = config.vllm.get("port")
         for left in reversed(range(_STARTS)):
             server = cls(config, free_port(wanted))

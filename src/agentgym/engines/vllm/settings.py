@@ -216,11 +216,7 @@ def shown(config: TrainingConfig, program: str) -> str:
 
 
 def free_port(wanted: int | None) -> int:
-    """Return a loopback port that is free now: the port of ``vllm.port``, or any.
-
-    Raises:
-        UsageError: The wanted port is in use.
-    """
+    """Return a free port of loopback; raise UsageError if ``wanted`` is in use."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -87,10 +87,7 @@ class VllmEngines(EngineFactory):
         )
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with limits that fit the device's memory and speed.
-
-        On a CPU, larger models get fewer rollouts at once.
-        """
+        """Return the settings with limits that fit the device's memory and speed."""
         config = with_turns(config)
         if not on_cpu(config) or is_small(config.model):
             return config
@@ -123,10 +120,7 @@ class VllmEngines(EngineFactory):
 
 
 def suits(config: TrainingConfig) -> bool:
-    """Return whether vLLM suits these settings; the GPU is not checked.
-
-    vLLM suits runs that train one adapter of a larger model and are not deterministic.
-    """
+    """Return whether vLLM suits a run: one adapter of a large model, on any GPU."""
     if config.deterministic or config.role_adapters:
         return False
     try:

@@ -63,11 +63,7 @@ class Turns:
     def of(
         cls, shape: Shape, use: Use, parameters: int | None, *, context: int, free: int
     ) -> Self:
-        """Estimate the memory of a model, with at most ``context`` tokens in vLLM.
-
-        ``parameters`` is the number in the model's files; None takes it from ``shape``.
-        ``free`` is the GPU's free memory in bytes.
-        """
+        """Estimate a model's memory, with at most ``context`` tokens in vLLM."""
         learner = MemoryEstimate.of(shape, replace(use, samples=False), parameters)
         numbers = (parameters or shape.parameters) + shape.adapter_parameters(use.rank)
         numbers += context * shape.cache_token + shape.cache_fixed

@@ -283,10 +283,7 @@ def _key(job: DecodingJob) -> tuple[int, tuple[int, ...]]:
 def _hold(
     logits: torch.Tensor, rows: Sequence[Row], given: Sequence[Sequence[int]]
 ) -> None:
-    """Mask the logits of tokens that the rows' grammars do not allow.
-
-    ``logits`` and ``given`` are those of :meth:`BatchDecoder._sample`.
-    """
+    """Mask the logits of tokens that the rows' grammars do not allow."""
     places: list[int] = []
     allowed: list[Allowed] = []
     start = 0

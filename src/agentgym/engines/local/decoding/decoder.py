@@ -146,11 +146,7 @@ class Decoder[R: Row](ABC):
         """Update copies of the model's weights, which may have changed."""
 
     def submit(self, job: DecodingJob) -> None:
-        """Queue a job; ``job.future`` receives the answer.
-
-        Raises:
-            EngineError: The decoder is closed, or too many jobs wait.
-        """
+        """Queue a job; raise EngineError if closed, or if too many jobs wait."""
         with self._wake:
             if self._closed:
                 raise EngineError("The policy is closed; it answers no more requests.")

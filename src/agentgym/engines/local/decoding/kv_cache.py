@@ -97,8 +97,8 @@ class BatchCache:
     def targets(self, rows: Tensor, positions: Tensor) -> Tensor:
         """Return where :meth:`write` puts tokens with these rows and columns.
 
-        The result are flat indices into a layer, (tokens, 2 * heads): first of a
-        token's keys, one for each head, then of its values.
+        These are flat indices into a layer, (tokens, 2 * heads): first of a token's
+        keys, one for each head, then of its values.
         """
         device = positions.device
         kind = torch.arange(2, device=device)[:, None] * self.rows * self._heads
@@ -173,20 +173,14 @@ class BoundedStore[K: Hashable, V]:
 
 
 class SegmentStore(BoundedStore[Hashable, tuple[Sequence[int], Tensor]]):
-    """A store of segments by name, within a number of tokens.
-
-    A segment is the keys and values of consecutive tokens.
-    """
+    """A store of segments: keys and values of consecutive tokens, by name."""
 
     def put(self, name: Hashable, ids: Sequence[int], segment: Tensor) -> None:
         """Store the keys and values ``segment`` of the tokens ``ids`` under a name."""
         self.keep(name, (ids, segment), len(ids))
 
     def match(self, name: Hashable, ids: Sequence[int]) -> tuple[int, Tensor | None]:
-        """Return how many of a segment's first tokens equal ``ids``, and the segment.
-
-        For an unknown name, these are 0 and None.
-        """
+        """Return how many first tokens of a segment equal ``ids``, and the segment."""
         found = self.get(name)
         if found is None:
             return 0, None

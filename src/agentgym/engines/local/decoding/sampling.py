@@ -50,10 +50,7 @@ class Drafter:
     def draft(
         self, prompt: Sequence[int], response: Sequence[int], own: Runs, most: int
     ) -> list[int]:
-        """Return up to ``most`` likely next tokens; fewer if a lookup finds nothing.
-
-        ``own`` has the runs of three tokens of the prompt (:func:`runs_of`).
-        """
+        """Return up to ``most`` likely next tokens; fewer if a lookup finds nothing."""
         ids = (*prompt[-_LONG:], *response[-_LONG:])
         start = len(ids)
         for _ in range(most):

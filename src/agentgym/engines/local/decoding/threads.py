@@ -60,10 +60,7 @@ class ThreadTuner:
         self._seconds: dict[int, list[float]] = {1: [], most: []}
 
     def run(self, step: Callable[[], None]) -> None:
-        """Run one decoding step, and measure its time during a trial.
-
-        Steps must take about equally long; do not pass a prefill.
-        """
+        """Run a decoding step, not a prefill, and measure its time in a trial."""
         self._until -= 1
         if self._most == 1 or self._until >= 0:
             step()
