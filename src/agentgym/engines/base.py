@@ -448,6 +448,15 @@ class EngineFactory(ABC):
         """
 
 
+def usual_rates(*, has_adapter: bool, is_small: bool) -> tuple[float, float]:
+    """Return the default learning rates of updates and of a warm start."""
+    if has_adapter:
+        return LORA_LEARNING_RATE, LORA_IMITATION_RATE
+    if is_small:
+        return LEARNING_RATE, IMITATION_RATE
+    return LARGE_LEARNING_RATE, LARGE_IMITATION_RATE
+
+
 def scheduled_rate(peak: float, step: int, spent: float) -> float:
     """Return the learning rate of the next update, after ``step`` updates.
 

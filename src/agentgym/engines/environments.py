@@ -19,6 +19,7 @@ from agentgym.errors import EngineError, UsageError
 
 _LEAST_MEMORY_GB = 4.0
 _SAID = 1500
+_IMPORTS_S = 180
 
 
 class Checked(NamedTuple):
@@ -65,7 +66,6 @@ class EngineEnvironment:
         release: Supported release of the main package: major and minor version.
         build: Packages for machines with a GPU.
         cpu_build: Packages for machines without a GPU; None if the engine needs a GPU.
-        main_package: Name of the main package; empty if that is the engine's name.
     """
 
     engine: str
@@ -73,12 +73,11 @@ class EngineEnvironment:
     release: tuple[int, int]
     build: Build
     cpu_build: Build | None = None
-    main_package: str = ""
 
     @property
     def package(self) -> str:
-        """Name of the main package."""
-        return self.main_package or self.engine
+        """The main package's name on the package index."""
+        return self.called.lower()
 
     @property
     def folder(self) -> Path:
@@ -264,7 +263,7 @@ def installed_version(python: Path, package: str) -> str | None:
     return None
 
 
-def imports(python: Path, modules: str, timeout_s: float = 180) -> Checked:
+def imports(python: Path, modules: str) -> Checked:
     """Check that an interpreter can import modules, with torch; count its GPUs."""
     first = modules.partition(",")[0]
     probe = f"import {modules}; print(torch.cuda.device_count(), torch.version.cuda)"
@@ -274,7 +273,7 @@ def imports(python: Path, modules: str, timeout_s: float = 180) -> Checked:
             capture_output=True,
             text=True,
             check=False,
-            timeout=timeout_s,
+            timeout=_IMPORTS_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Checked("imports", False, f"{first} cannot be imported: {error}")

@@ -20,14 +20,12 @@ from agentgym.engines.base import (
     BETAS,
     EPSILON,
     LARGE_EPSILON,
-    LARGE_LEARNING_RATE,
-    LEARNING_RATE,
-    LORA_LEARNING_RATE,
     MAX_GRAD_NORM,
     TrainingBatch,
     UpdateMetrics,
     check_gap,
     scheduled_rate,
+    usual_rates,
 )
 from agentgym.engines.checkpoint import (
     check_model,
@@ -74,10 +72,9 @@ class Learner:
         self._loaded = loaded
         self._servers = servers
         self.is_warmed = config.warm_start
-        self._usual_rate = LORA_LEARNING_RATE
         is_small = loaded.model.num_parameters() < SMALL_PARAMETERS
-        if loaded.adapter is None:
-            self._usual_rate = LEARNING_RATE if is_small else LARGE_LEARNING_RATE
+        has_adapter = loaded.adapter is not None
+        self._usual_rate, _ = usual_rates(has_adapter=has_adapter, is_small=is_small)
         self._parameters = [p for _, p in loaded.trained_parameters()]
         self._optimizer = torch.optim.AdamW(
             self._parameters,

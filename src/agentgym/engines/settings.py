@@ -89,28 +89,23 @@ def overrides(words: list[str]) -> dict[str, dict[str, Any]]:
     Raises:
         ConfigError: A text does not have this form.
     """
-    found: dict[str, dict[str, Any]] = {}
-    for word in words:
-        library, key, value = _override(word)
-        found.setdefault(library, {})[key] = value
-    return found
-
-
-def _override(text: str) -> tuple[str, str, Any]:
     import yaml
 
     from agentgym.core.settings import read_yaml
 
-    name, equals, value = text.partition("=")
-    library, _, key = name.partition(".")
-    if library not in LIBRARIES or not equals or not key:
-        named = name if equals and name.isidentifier() else "learning_rate"
-        raise ConfigError(
-            f"{text!r} is not understood. Settings of AgentGym are written --set "
-            f"{named}=VALUE; those of verl and vLLM verl.KEY=VALUE and vllm.KEY=VALUE, "
-            "after the scenario."
-        )
-    try:
-        return library, key, read_yaml(value)
-    except yaml.YAMLError:
-        raise ConfigError(f"{text!r}: the value cannot be read as YAML.") from None
+    found: dict[str, dict[str, Any]] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        library, _, key = name.partition(".")
+        if library not in LIBRARIES or not equals or not key:
+            named = name if equals and name.isidentifier() else "learning_rate"
+            raise ConfigError(
+                f"{word!r} is not understood. Settings of AgentGym are written --set "
+                f"{named}=VALUE; those of verl and vLLM verl.KEY=VALUE and "
+                "vllm.KEY=VALUE, after the scenario."
+            )
+        try:
+            found.setdefault(library, {})[key] = read_yaml(value)
+        except yaml.YAMLError:
+            raise ConfigError(f"{word!r}: the value cannot be read as YAML.") from None
+    return found

@@ -29,7 +29,6 @@ ENVIRONMENT = EngineEnvironment(
         ),
         gigabytes=30,
     ),
-    main_package="verl",
 )
 """The environment of Agent Lightning, with verl 0.8: its trainer imports parts of verl
 that verl 0.9 does not have. verl 0.8 needs a vLLM that does not support transformers 5.

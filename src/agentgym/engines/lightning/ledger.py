@@ -43,7 +43,8 @@ def own_credit(
         limit: Most tokens of a row's prompt, and also of its responses.
         fill_value: The reward that the trainer gives to a rollout without a reward.
     """
-    made = OwnCredit([], {}, {})
+    sequences: list[TrainingSequence] = []
+    ledger: dict[str, list[Bucket]] = {}
     groups = {
         name: n for n, name in enumerate(dict.fromkeys(r.group for r in rollouts))
     }
@@ -73,20 +74,19 @@ def own_credit(
                 if advantage:
                     bucket = TRAINED
                     group = groups[rollout.group]
-                    made.sequences.append(_sequence(row, group, advantage, limit))
+                    sequences.append(_sequence(row, group, advantage, limit))
             buckets |= {id(call): bucket for call in row.calls}
-        made.ledger[name] = [buckets[id(call)] for call in rollout.model_calls]
-        given = rollout.reward
+        ledger[name] = [buckets[id(call)] for call in rollout.model_calls]
         remarks[name] = {
             "counted": {
                 "reward": trained[0]["reward"] if trained else None,
                 "crashed": rollout.status is RolloutStatus.DROPPED,
-                "filled": fill_value if given is None and trained else None,
+                "filled": fill_value if rollout.reward is None and trained else None,
                 "rows": len(merged),
                 "trained_rows": len(trained),
             }
         }
-    return OwnCredit(made.sequences, made.ledger, remarks)
+    return OwnCredit(sequences, ledger, remarks)
 
 
 def _last_of_each_prompt(calls: Sequence[ModelCall]) -> list[ModelCall]:

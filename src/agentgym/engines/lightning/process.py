@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from agentgym.core.files import BEAT_S, Beat, write_json
 from agentgym.engines import supervise
 from agentgym.engines.lightning.environment import ENVIRONMENT
-from agentgym.engines.verl.launch import end_process, ray_environment, ray_folder
+from agentgym.engines.verl.launch import RayProcess
 from agentgym.errors import EngineError
 from agentgym.security.log_file import LogFile
 
@@ -21,7 +20,7 @@ _TURN_S = 0.1
 _LAST_LINES = 12
 
 
-class TrainerProcess:
+class TrainerProcess(RayProcess):
     """The trainer's process of one run. It also ends when this process ends."""
 
     def __init__(
@@ -29,26 +28,18 @@ class TrainerProcess:
     ) -> None:
         python = ENVIRONMENT.interpreter()
         log.parent.mkdir(parents=True, exist_ok=True)
+        super().__init__()
         self._log = log
-        self._start = log.stat().st_size if log.exists() else 0
-        self._folder = ray_folder()
+        self._begin = log.stat().st_size if log.exists() else 0
         self._said = ""
         request = self._folder / "request.json"
         write_json(request, {"settings": settings, "tasks": tasks})
         words = [sys.executable, supervise.__file__, str(os.getpid()), str(python)]
         words += ["-m", "agentgym.engines.lightning.train", str(request)]
         # The trainer prints its whole configuration, with the gateway's key.
-        with LogFile(log, {"gateway key": key}) as self._output:
-            self._process = subprocess.Popen(
-                words,
-                env=ray_environment(self._folder, key)
-                | {FOLDER: str(self._folder), "RAY_TMPDIR": str(self._folder / "r")},
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=self._output.fileno(),
-                stderr=self._output.fileno(),
-                start_new_session=True,  # Ctrl-C is for us; we then end it
-            )
+        output = LogFile(log, {"gateway key": key})
+        folders = {FOLDER: str(self._folder), "RAY_TMPDIR": str(self._folder / "r")}
+        self._start(words, key, output, **folders)
 
     @property
     def failure(self) -> str:
@@ -67,7 +58,7 @@ class TrainerProcess:
     def _last_words(self) -> str:
         """Return the trainer's message about bad settings, or its log's last lines."""
         with self._log.open("rb") as file:
-            file.seek(self._start)
+            file.seek(self._begin)
             lines = file.read().decode(errors="replace").splitlines()
         lines = [line.strip() for line in lines if line.strip()]
         ours = [line for line in lines if line.startswith("agentgym: ")]
@@ -94,7 +85,3 @@ class TrainerProcess:
             if time.monotonic() > beaten + BEAT_S:
                 beat(None)
                 beaten = time.monotonic()
-
-    def close(self) -> None:
-        """End the trainer and all processes that it started; remove its files."""
-        end_process(self._process, self._folder)

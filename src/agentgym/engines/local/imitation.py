@@ -10,16 +10,16 @@ from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.base import (
     BETAS,
-    IMITATION_RATE,
-    LORA_IMITATION_RATE,
     MAX_GRAD_NORM,
     Imitation,
     TrainingBatch,
+    usual_rates,
 )
 from agentgym.engines.local.decoding.threads import kernel_threads
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.tokens.chat_tokens import ChatTokens
+from agentgym.models.folder import SMALL_PARAMETERS
 
 
 class LocalImitation(Imitation):
@@ -39,7 +39,10 @@ class LocalImitation(Imitation):
         self._tokens = tokens
         self._alone = alone
         self._parameters = [p for _, p in loaded.trained_parameters()]
-        self._rate = IMITATION_RATE if loaded.adapter is None else LORA_IMITATION_RATE
+        _, self._rate = usual_rates(
+            has_adapter=loaded.adapter is not None,
+            is_small=loaded.model.num_parameters() < SMALL_PARAMETERS,
+        )
         self._optimizer = torch.optim.AdamW(
             self._parameters, self._rate, betas=BETAS, weight_decay=0.0, fused=True
         )

@@ -123,8 +123,11 @@ def load_model(
             merge(causal)
             adapter = None
     merged = 0 if adapter is None or roles else _merged_bytes(causal)
-    merges = _free_bytes(causal) >= 2 * merged
-    budget = _cache_budget(causal, merged if merges else 0)
+    free = _free_bytes(causal)
+    merges = free >= 2 * merged
+    budget = CACHE_BYTES
+    if device == "cuda":  # training needs most of the other three quarters
+        budget = (free - merged * merges) // 4
     held = _cache_tokens(model, causal, traits, budget)
     return LoadedModel(
         name=model,
@@ -232,17 +235,6 @@ def _free_bytes(causal: PreTrainedModel) -> int:
         return sys.maxsize
     torch.cuda.empty_cache()
     return torch.cuda.mem_get_info(causal.device)[0]
-
-
-def _cache_budget(causal: PreTrainedModel, merged: int) -> int:
-    """Return the bytes for keys and values of running responses.
-
-    On a GPU this is a quarter of the free memory, minus the ``merged`` bytes of copies
-    that are made later. Training needs most of the rest.
-    """
-    if causal.device.type == "cuda":
-        return (_free_bytes(causal) - merged) // 4
-    return CACHE_BYTES
 
 
 def _cache_tokens(

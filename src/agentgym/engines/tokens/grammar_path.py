@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from agentgym.core.trajectory import Grammar
 from agentgym.engines.base import Allowed
+from agentgym.engines.tokens.prefix import common_prefix
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
@@ -102,8 +103,7 @@ class GrammarPath:
             self._matcher = self._first.deep_copy()
         matcher, fed = self._matcher, self._fed
         if fed != ids[: len(fed)]:
-            pairs = zip(fed, ids, strict=False)
-            same = next((n for n, (a, b) in enumerate(pairs) if a != b), len(ids))
+            same = common_prefix(fed, ids)
             matcher.rollback(len(fed) - same)
             del fed[same:]
         new = ids[len(fed) :]

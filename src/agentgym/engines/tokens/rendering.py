@@ -13,6 +13,7 @@ from agentgym.core.components import REASONING
 from agentgym.core.formats.base import Reading
 from agentgym.core.formats.detect import PREFIX, Message
 from agentgym.core.tools import parse_arguments
+from agentgym.engines.tokens.prefix import common_prefix
 from agentgym.errors import EngineError
 from agentgym.models.chat_template import ChatTemplate
 
@@ -126,7 +127,7 @@ class Renderer:
             before = self._template.render(listed, [])
             answered = self._template.prepared_all([*messages, message])
             whole = self._template.render(answered, [], prompt=False)
-            shared = _common(before, whole)
+            shared = common_prefix(before, whole)
             if before[shared:].strip():
                 raise EngineError(
                     "The chat template writes a conversation in another way once it is "
@@ -332,15 +333,3 @@ def _marked(answer: Message, *, one_call: bool) -> Message:
     function = {**last["function"], "arguments": json.dumps({"k": _MARK})}
     kept = [] if one_call else calls
     return {**answer, "tool_calls": [*kept, {**last, "function": function}]}
-
-
-def _common(one: str, other: str) -> int:
-    """Return the number of first characters that two texts have in common."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -10,14 +10,10 @@ from agentgym.engines.base import (
     BETAS,
     CLIP_BOUND,
     EPSILON,
-    IMITATION_RATE,
     LARGE_EPSILON,
-    LARGE_IMITATION_RATE,
-    LARGE_LEARNING_RATE,
     LEARNING_RATE,
-    LORA_IMITATION_RATE,
-    LORA_LEARNING_RATE,
     MAX_GRAD_NORM,
+    usual_rates,
 )
 from agentgym.engines.credit import clip_range
 from agentgym.engines.settings import base_source, context_length, flat
@@ -106,16 +102,17 @@ def learning_rate(config: TrainingConfig) -> float:
     """Return the peak learning rate: the user's, or the default for the model."""
     if config.learning_rate is not None:
         return config.learning_rate
-    if trained_rank(config):
-        return LORA_LEARNING_RATE
-    return LEARNING_RATE if is_small(config.model) else LARGE_LEARNING_RATE
+    return _usual_rates(config)[0]
 
 
 def imitation_rate(config: TrainingConfig) -> float:
     """Return a warm start's full learning rate."""
-    if trained_rank(config):
-        return LORA_IMITATION_RATE
-    return IMITATION_RATE if is_small(config.model) else LARGE_IMITATION_RATE
+    return _usual_rates(config)[1]
+
+
+def _usual_rates(config: TrainingConfig) -> tuple[float, float]:
+    has_adapter = trained_rank(config) > 0
+    return usual_rates(has_adapter=has_adapter, is_small=is_small(config.model))
 
 
 def trained_rank(config: TrainingConfig) -> int:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from agentgym.engines.tokens.prefix import common_prefix
+
 
 @dataclass(frozen=True)
 class CacheShape:
@@ -185,11 +187,3 @@ class SegmentStore(BoundedStore[Hashable, tuple[Sequence[int], Tensor]]):
         if found is None:
             return 0, None
         return common_prefix(found[0], ids), found[1]
-
-
-def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return the number of leading items that two sequences share."""
-    limit = min(len(first), len(second))
-    if first[:limit] == second[:limit]:
-        return limit
-    return next(i for i in range(limit) if first[i] != second[i])
