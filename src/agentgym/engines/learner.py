@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from itertools import chain
 from operator import add
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import write_json
 from agentgym.core.ledger import FAR_OFF, NOT_FINITE
+from agentgym.core.trajectory import ModelCall
 from agentgym.engines.adapter import names_of
 from agentgym.engines.base import (
     AFTER_WARM_START,
@@ -21,6 +24,8 @@ from agentgym.engines.base import (
     EPSILON,
     LARGE_EPSILON,
     MAX_GRAD_NORM,
+    Allowed,
+    Engine,
     TrainingBatch,
     UpdateMetrics,
     check_gap,
@@ -36,10 +41,10 @@ from agentgym.engines.checkpoint import (
 )
 from agentgym.engines.credit import clip_range
 from agentgym.engines.local.decoding.threads import kernel_threads
-from agentgym.engines.local.loss import LossSums, PolicyLoss
+from agentgym.engines.local.loss import LossSums, PolicyLoss, Ratios, ReferencePolicy
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.quiet import quiet
-from agentgym.engines.local.reference import ReferencePolicy
+from agentgym.engines.tokens.chat_tokens import ChatTokens
 from agentgym.models.folder import ROLES_FILE, SMALL_PARAMETERS
 
 _WEIGHTS, _OPTIMIZER = "weights.safetensors", "optimizer.safetensors"
@@ -127,14 +132,15 @@ class Learner:
         sums = LossSums()
         for forest in forests:
             sums = LossSums(*map(add, sums, self._loss.backward(forest, total)))
-        gap, ratios = sums.gap / max(1, total), self._loss.take_ratios()
+        gap = sums.gap / max(1, total)
+        ratios = self._loss.take_ratios() or Ratios()
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, MAX_GRAD_NORM)
         if self._servers and torch.isfinite(norm):
             check_gap(gap, self._servers)
-        far_off = ratios.far_off if ratios else ()
-        p99, most, effective = ratios.statistics() if ratios else (None, None, None)
+        p99, most, effective = ratios.statistics()
         refused, moved = "", dict[int, list[float]]()
-        if far_off and len(far_off) == len(batch.sequences) and torch.isfinite(norm):
+        is_far = total and len(ratios.far_off) == len(batch.sequences)
+        if is_far and torch.isfinite(norm):
             refused = FAR_OFF
         elif total and torch.isfinite(norm):
             for group in self._optimizer.param_groups:
@@ -157,11 +163,9 @@ class Learner:
             ratio_p99=p99,
             ratio_max=most,
             effective_share=effective,
-            far_off=far_off,
-            learned=[ratios.learned[id(s)] for s in batch.sequences] if ratios else (),
-            entropies=[ratios.entropies[id(s)] for s in batch.sequences]
-            if ratios
-            else (),
+            far_off=ratios.far_off,
+            learned=[ratios.learned[id(s)] for s in batch.sequences],
+            entropies=[ratios.entropies[id(s)] for s in batch.sequences],
             moved=[moved.get(id(s), ()) for s in batch.sequences],
             refused=refused,
         )
@@ -231,3 +235,37 @@ class Learner:
         if roles := self._loaded.roles:  # peft writes each adapter into its own folder
             names = dict(zip(roles, names_of(roles), strict=True))
             write_json(folder / ROLES_FILE, names)
+
+
+class LearnerEngine(Engine):
+    """An engine with a learner in this process.
+
+    Args:
+        learner: Trains the model.
+        tokens: Converts the model's requests and answers.
+    """
+
+    def __init__(self, learner: Learner, tokens: ChatTokens) -> None:
+        self._learner = learner
+        self._tokens = tokens
+
+    @property
+    def step(self) -> int:
+        """Number of updates so far."""
+        return self._learner.step
+
+    def label(self, call: ModelCall) -> list[Components] | None:
+        """Return each token's components (e.g. tool selection); None if unknown."""
+        return self._tokens.label(call)
+
+    def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
+        """Return the tokens that a call's grammar allowed at each response position."""
+        return self._tokens.allowed(call)
+
+    def save_checkpoint(self, folder: Path) -> None:
+        """Write a checkpoint: trained weights, optimizer and random state."""
+        self._learner.save(folder)
+
+    def export(self, folder: Path) -> None:
+        """Write the model (or only its adapters) and the tokenizer into ``folder``."""
+        self._learner.export(folder)

@@ -54,7 +54,7 @@ class LocalImitation(Imitation):
         self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
     ) -> ChatResult:
         """Convert a given answer to tokens with the chat template."""
-        return self._tokens.written(request, content, calls, version=0)
+        return self._tokens.written(request, content, calls)
 
     def learn(self, batch: TrainingBatch, share: float) -> float:
         """Do one step of AdamW, after running responses finish; return the loss."""

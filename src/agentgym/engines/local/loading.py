@@ -1,6 +1,5 @@
 """Load a policy: weights, tokenizer, and the properties that the engine needs."""
 
-import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -123,11 +122,12 @@ def load_model(
             merge(causal)
             adapter = None
     merged = 0 if adapter is None or roles else _merged_bytes(causal)
-    free = _free_bytes(causal)
-    merges = free >= 2 * merged
-    budget = CACHE_BYTES
-    if device == "cuda":  # training needs most of the other three quarters
-        budget = (free - merged * merges) // 4
+    merges, budget = True, CACHE_BYTES
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        free = torch.cuda.mem_get_info(causal.device)[0]
+        merges = free >= 2 * merged
+        budget = (free - merged * merges) // 4  # training needs most of the rest
     held = _cache_tokens(model, causal, traits, budget)
     return LoadedModel(
         name=model,
@@ -227,14 +227,6 @@ def _merged_bytes(causal: PreTrainedModel) -> int:
     """Return the bytes of the weights that sampling copies to merge the adapter."""
     weights = [m.get_base_layer().weight for m in mergeable(causal).values()]
     return sum(w.nbytes for w in weights if w.dtype is torch.float32)
-
-
-def _free_bytes(causal: PreTrainedModel) -> int:
-    """Return a GPU's free bytes; on a CPU, which is checked before, a huge number."""
-    if causal.device.type != "cuda":
-        return sys.maxsize
-    torch.cuda.empty_cache()
-    return torch.cuda.mem_get_info(causal.device)[0]
 
 
 def _cache_tokens(

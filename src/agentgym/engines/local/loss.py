@@ -7,7 +7,7 @@ sampling, and A is the advantage of its model call. The loss has three parts:
   A)``, but at most ``-3 A`` for negative A (the dual clip of arXiv:1912.09729),
 - minus an entropy bonus,
 - plus an optional penalty on the distance from a reference policy
-  (:func:`~agentgym.engines.local.reference.k3`).
+  (:func:`k3`).
 
 The loss is averaged over the trained tokens of the whole batch. A mean within each
 sequence would favour short successful sequences (Dr. GRPO, arXiv:2503.20783). For
@@ -20,10 +20,12 @@ DeepSeek-V3.2 (arXiv:2512.02556) masks such sequences only on one side and for n
 A; this loss masks on both sides and for every A.
 """
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, compress
 from operator import add
 from typing import NamedTuple
@@ -42,9 +44,46 @@ from agentgym.engines.local.prefix_tree import (
     TreeLayout,
     plant,
 )
-from agentgym.engines.local.reference import ReferencePolicy, k3
 from agentgym.engines.memory import PREDICTED_FLOATS, micro_batch
 from agentgym.errors import EngineError
+
+
+class ReferencePolicy:
+    """The model as it was before training, for the KL penalty in the loss.
+
+    If an adapter is trained, this is the same model with the adapter disabled. If all
+    weights are trained, it is a copy of the initial weights. ``coefficient`` is the
+    weight of the penalty.
+    """
+
+    def __init__(self, loaded: LoadedModel, coefficient: float) -> None:
+        self.coefficient = coefficient
+        self._loaded = loaded
+        if loaded.adapter is None:
+            held = copy.deepcopy(loaded.model).requires_grad_(False)
+            self._loaded = replace(loaded, model=held)
+
+    @contextmanager
+    def model(self) -> Iterator[LoadedModel]:
+        """Yield the reference model; do not use the trained model within the block."""
+        with torch.no_grad():
+            if self._loaded.adapter is None:
+                yield self._loaded
+            else:
+                with self._loaded.adapter.disable_adapter():
+                    yield self._loaded
+
+
+def k3(now: Tensor, reference: Tensor) -> Tensor:
+    """Return the k3 estimate of the distance from a reference policy, in nats.
+
+    It is ``r - 1 - log r``, where r is the reference's probability of a sampled token
+    divided by the policy's. This estimate of the KL divergence is unbiased and never
+    negative (http://joschu.net/blog/kl-approx.html). GRPO uses it (arXiv:2402.03300).
+    Both arguments are log-probabilities of tokens, (tokens,).
+    """
+    apart = reference - now
+    return apart.exp() - 1 - apart
 
 
 class LossSums(NamedTuple):
@@ -89,12 +128,14 @@ class Ratios:
     learned: dict[int, list[float]] = field(default_factory=dict)
     entropies: dict[int, list[float]] = field(default_factory=dict)
 
-    def statistics(self) -> tuple[float, float, float]:
+    def statistics(self) -> tuple[float | None, float | None, float | None]:
         """Return the 99th percentile of the ratios, the largest, and effective share.
 
         The last is the effective sample size (Kish 1965), ``(sum of ratios)² / sum of
         squares``, divided by the number of tokens; 1 if all ratios are equal.
         """
+        if not self.parts:
+            return None, None, None
         ordered = torch.cat(self.parts).double().sort().values
         count = len(ordered)
         return (

@@ -151,7 +151,6 @@ class ChatTokens:
         request: ChatRequest,
         content: str,
         calls: Sequence[RequestedCall],
-        version: int,
     ) -> ChatResult:
         """Convert a given answer to tokens, as if the policy had sampled it."""
         prompt, room = self.prompt(request)
@@ -178,7 +177,7 @@ class ChatTokens:
             content=content or None,
             tool_calls=list(calls),
             finish_reason="tool_calls" if calls else "stop",
-            model_version=version,
+            model_version=0,
         )
 
     def label(self, call: ModelCall) -> list[Components] | None:

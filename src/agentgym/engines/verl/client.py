@@ -40,10 +40,10 @@ class VerlClient:
             target=self._hold, args=(body,), name="agentgym-verl", daemon=True
         ).start()
         with self._heard:
-            self._heard.wait_for(self._is_decided, _STARTING_S)
+            self._heard.wait_for(lambda: bool(self._state or self._lost), _STARTING_S)
             if self._lost:
                 raise self._error()
-            if not self._is_decided():
+            if not self._state:
                 raise EngineError(
                     f"verl at {self.address} has not started within "
                     f"{_STARTING_S / 60:.0f} minutes."
@@ -110,7 +110,9 @@ class VerlClient:
                         self._lose(f"verl has failed: {state['error']}")
                         return
                     if state["state"] == "ready":
-                        self._tell(state)
+                        with self._heard:
+                            self._state = state
+                            self._heard.notify_all()
         except httpx.ReadTimeout:
             why = f"has been silent for {_SILENT_S:.0f} seconds"
         except httpx.ConnectError as error:
@@ -119,14 +121,6 @@ class VerlClient:
             why = f"was lost ({type(error).__name__}: {error})"
         if not self._closed.is_set():
             self._lose(f"verl's server at {self.address} {why}.")
-
-    def _is_decided(self) -> bool:
-        return bool(self._state or self._lost)
-
-    def _tell(self, state: dict[str, Any]) -> None:
-        with self._heard:
-            self._state = state
-            self._heard.notify_all()
 
     def _lose(self, why: str, refused: int = 0) -> None:
         with self._heard:

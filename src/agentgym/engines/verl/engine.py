@@ -62,7 +62,7 @@ class VerlImitation(Imitation):
         self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
     ) -> ChatResult:
         """Convert a given answer to tokens with the chat template."""
-        return self._tokens.written(request, content, calls, version=0)
+        return self._tokens.written(request, content, calls)
 
     def learn(self, batch: TrainingBatch, share: float) -> float:
         """Do one optimizer step; verl's servers sleep until they sample again."""

@@ -130,8 +130,6 @@ class Updates:
             "learned": learned[: len(some)],
             "entropies": entropies[: len(some)],
             "moved": moved,
-            "rate": rate,
-            "clip": float(actor.clip_ratio),
             **more,
         }
 

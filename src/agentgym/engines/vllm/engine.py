@@ -1,6 +1,6 @@
 """VllmEngine: this process trains an adapter, and vLLM samples with it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
@@ -8,13 +8,11 @@ from typing import Self
 
 import torch
 
-from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
-from agentgym.core.trajectory import ModelCall
-from agentgym.engines.base import Allowed, Engine, TrainingBatch, UpdateMetrics
+from agentgym.engines.base import TrainingBatch, UpdateMetrics
 from agentgym.engines.device import check_device
-from agentgym.engines.learner import Learner
+from agentgym.engines.learner import Learner, LearnerEngine
 from agentgym.engines.local.imitation import LocalImitation
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
@@ -36,7 +34,7 @@ logger = get_logger(__name__)
 _RESETS = 5
 
 
-class VllmEngine(Engine):
+class VllmEngine(LearnerEngine):
     """An engine that samples with vLLM and trains in this process.
 
     If vLLM and the learner share one GPU, vLLM sleeps except in :meth:`sampling`.
@@ -49,13 +47,12 @@ class VllmEngine(Engine):
         loaded: LoadedModel,
         adapters: Path,
     ) -> None:
+        super().__init__(Learner(config, loaded, servers="vLLM"), loaded.chat_tokens())
         self._server = server
         self._loaded = loaded
         self._adapters = adapters
         self._stack = ExitStack()
         self._shares = shares_gpu(config)
-        self._learner = Learner(config, loaded, servers="vLLM")
-        self._tokens = loaded.chat_tokens()
         self._names: set[str] = set()
         self._loaded_name = ""
         self._is_stale = True
@@ -92,19 +89,6 @@ class VllmEngine(Engine):
     def policy(self) -> VllmPolicy:
         """The policy that samples from vLLM with the newest adapter."""
         return self._policy
-
-    @property
-    def step(self) -> int:
-        """Number of updates so far."""
-        return self._learner.step
-
-    def label(self, call: ModelCall) -> list[Components] | None:
-        """Return each token's components (e.g. tool selection); None if unknown."""
-        return self._tokens.label(call)
-
-    def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
-        """Return the tokens that a call's grammar allowed at each response position."""
-        return self._tokens.allowed(call)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
@@ -144,18 +128,10 @@ class VllmEngine(Engine):
 
         return LocalImitation(self._loaded, self._tokens, alone)
 
-    def save_checkpoint(self, folder: Path) -> None:
-        """Write a checkpoint: the adapter, the optimizer and the random state."""
-        self._learner.save(folder)
-
     def load_checkpoint(self, folder: Path) -> None:
         """Load a checkpoint; change nothing unless all of it can be read."""
         self._learner.load(folder)
         self._is_stale = True
-
-    def export(self, folder: Path) -> None:
-        """Write the adapter and the tokenizer into ``folder``, for peft."""
-        self._learner.export(folder)
 
     def close(self) -> None:
         """Stop vLLM, and remove the adapters' folder."""

@@ -131,9 +131,7 @@ class BatchForward:
             mask=self._mask(start, max(counts), width),
             shared_prefix=shared_prefix,
         )
-        return self._logits(work, ends - 1 if only_last else None)
-
-    def _logits(self, work: PackedRows, last: Tensor | None) -> Tensor:
+        last = ends - 1 if only_last else None
         if self._fused is not None:
             return self._fused.logits(work, last)
         states = self._sampled.states(work.ids, work.positions, work)
