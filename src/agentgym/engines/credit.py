@@ -131,7 +131,7 @@ def token_weights(algorithm: Algorithm, lengths: Sequence[int]) -> list[float]:
 def batch_advantages(
     groups: Sequence[Rewards], algorithm: Algorithm, charges: Sequence[Charges]
 ) -> list[Advantages | None]:
-    """Return :func:`group_advantages` of each group, scaled over the batch."""
+    """Return the advantages of all model calls of a batch, by group."""
     if algorithm == "ppo":
         return returns(groups, charges)
     if algorithm == "reinforce++":

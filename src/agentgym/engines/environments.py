@@ -264,7 +264,7 @@ def installed_version(python: Path, package: str) -> str | None:
 
 
 def imports(python: Path, modules: str) -> Checked:
-    """Check that an interpreter can import modules, with torch; count its GPUs."""
+    """Check that Python can import modules, torch among them; report its GPUs."""
     first = modules.partition(",")[0]
     probe = f"import {modules}; print(torch.cuda.device_count(), torch.version.cuda)"
     try:

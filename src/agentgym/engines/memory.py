@@ -238,24 +238,19 @@ class MemoryEstimate:
 
     def words(self) -> str:
         """Describe the parts in GiB, e.g. ``weights 2.9, activations 1.2``."""
-        copies = "a merged copy to sample from"
-        if self.copies <= self.adapter:  # in bfloat16
-            copies = "a copy of the adapter to sample from"
+        kind, trained = "copy", "gradients and optimizer"
+        if self.adapter:
+            is_merged = self.copies > self.adapter  # not in bfloat16
+            kind = "merged copy" if is_merged else "copy of the adapter"
+            trained = f"adapter, {trained}"
         parts = {
             "weights": self.weights,
-            copies: 0 if self.overhead else self.copies,
-            "adapter, gradients and optimizer": (
-                self.adapter + self.gradients + self.optimizer
-            ),
+            f"a {kind} to sample from": 0 if self.overhead else self.copies,
+            trained: self.adapter + self.gradients + self.optimizer,
             "activations": self.activations,
             "KV cache of one episode": self.least_cache,
             "CUDA": self.overhead,
         }
-        if not self.adapter:
-            parts["gradients and optimizer"] = parts.pop(
-                "adapter, gradients and optimizer"
-            )
-            parts["a copy to sample from"] = parts.pop(copies)
         return ", ".join(f"{name} {gib(size)}" for name, size in parts.items() if size)
 
 

@@ -150,6 +150,9 @@ def load_policy(model: str, template: TemplateSettings | None = None) -> Policy:
 
 
 def require_libraries(purpose: str) -> None:
-    """Raise MissingExtraError unless the libraries of ``purpose`` are installed."""
+    """Check that torch, transformers, peft and safetensors are installed.
+
+    ``purpose``, the feature that needs them, begins the message of MissingExtraError.
+    """
     if any(find_spec(library) is None for library in LIBRARIES):
         raise MissingExtraError("local", purpose)

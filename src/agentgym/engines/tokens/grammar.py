@@ -116,11 +116,11 @@ class Grammars:
             self._compiled.clear()
             self._masks.clear()
             self._nodes = 0
-        if grammar.text not in self._compiled:
+        compiled = self._compiled.get(grammar.text)
+        if compiled is None:
             compiled = self._compile(grammar.text), GrammarNode()
             self._compiled[grammar.text] = compiled
-        matcher, start = self._compiled[grammar.text]
-        return GrammarPath(grammar, matcher, start, self._stop_ids, self._allowed)
+        return GrammarPath(grammar, *compiled, self._stop_ids, self._allowed)
 
     def replay(self, grammar: Grammar, ids: Sequence[int]) -> list[Allowed] | None:
         """Return the allowed tokens at each position; None if one was not allowed."""

@@ -64,7 +64,7 @@ class VllmEngine(LearnerEngine):
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Start vLLM, then load the model for training while vLLM may sleep."""
+        """Start vLLM, let it sleep if it shares the GPU, then load the model."""
         with ExitStack() as stack:
             adapters = stack.enter_context(scratch_folder("adapters"))
             server = VllmServer.start(config)

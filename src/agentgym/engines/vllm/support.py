@@ -120,7 +120,10 @@ class VllmEngines(EngineFactory):
 
 
 def suits(config: TrainingConfig) -> bool:
-    """Return whether vLLM suits a run: one adapter of a large model, on any GPU."""
+    """Return whether vLLM suits a run; the GPU is not checked.
+
+    It suits runs that train one adapter of a larger model and are not deterministic.
+    """
     if config.deterministic or config.role_adapters:
         return False
     try:
