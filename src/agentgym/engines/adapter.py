@@ -306,11 +306,9 @@ def compute_in_half(model: PreTrainedModel) -> None:
 
 def _forward_in_half(layer: Any, states: Tensor) -> Tensor:
     made: Tensor = layer.base_layer(states)
-    return (
-        made
-        if layer.disable_adapters
-        else _added(made, states, _factors(layer, states.dtype))
-    )
+    if layer.disable_adapters:
+        return made
+    return _added(made, states, _factors(layer, states.dtype))
 
 
 def _added(

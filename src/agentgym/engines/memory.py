@@ -141,7 +141,9 @@ def with_episodes(
     if known is None:
         return config
     use, free = _use(config, device, samples=samples)
-    for tokens in EPISODES if free is not None else ():
+    if free is None:
+        return config
+    for tokens in EPISODES:
         shorter = config.replaced(max_episode_tokens=tokens)
         use = replace(use, longest=longest_episode(shorter))
         if MARGIN * MemoryEstimate.of(known[0], use, known[1]).need <= free:

@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.formats.detect import TemplateForm
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.environments import Checked, EngineEnvironment
 from agentgym.engines.settings import log_file
@@ -32,7 +31,7 @@ from agentgym.errors import (
     UnsupportedError,
     UsageError,
 )
-from agentgym.models.chat_template import form_of
+from agentgym.models.chat_template import FormReport, form_of
 from agentgym.models.folder import describe_model
 
 _COMPOSE_S = 120
@@ -125,7 +124,7 @@ class VerlEngines(EngineFactory):
         return VerlEngine.create(config)
 
 
-def served_form(config: TrainingConfig, engine: str) -> TemplateForm:
+def served_form(config: TrainingConfig, engine: str) -> FormReport:
     """Return the model's format of tool calls, for servers without grammars.
 
     Raises:
