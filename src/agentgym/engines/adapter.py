@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -110,7 +110,7 @@ def adapted_layers(causal: PreTrainedModel) -> dict[str, nn.Module]:
     """
     decoder = causal.get_decoder()
     prefix = next(name for name, module in causal.named_modules() if module is decoder)
-    skipped = {_parent(name) for name in _experts(decoder)}
+    skipped = {name.rpartition(".")[0] for name in _experts(decoder)}
     blocks = {name.rsplit(".", 1)[-1] for name in skipped if "layers" in name}
     blocks = {block for block in blocks if not block.isdigit()}
     fused = causal.config.get_text_config().model_type in _FUSED_OUTPUT
@@ -142,10 +142,6 @@ def _experts(decoder: nn.Module) -> list[str]:
     ]
 
 
-def _parent(name: str) -> str:
-    return name.rpartition(".")[0]
-
-
 def _shortest(causal: PreTrainedModel, names: list[str]) -> list[str]:
     """Shorten layer names to their last parts, e.g. ``layers.0.q_proj`` to ``q_proj``.
 
@@ -169,15 +165,8 @@ class SamplingCopy:
     :meth:`refresh` merges again from the original weights, so that rounding does not
     accumulate. All other weights are shared with the original model.
 
-    With several adapters nothing is merged. :meth:`choose` sets the adapter of each
-    token, so that one batch can have requests of several roles.
-
-    Args:
-        source: The model with its adapters.
-        adapters: Names of the adapters to choose from; empty for a single adapter.
-
-    Attributes:
-        model: The copy, without adapter modules, with the weights of the last refresh.
+    If ``adapters`` has names to choose from, nothing is merged. :meth:`choose` sets the
+    adapter of each token, so that one batch can have requests of several roles.
     """
 
     def __init__(self, source: PreTrainedModel, adapters: Sequence[str] = ()) -> None:
@@ -189,9 +178,10 @@ class SamplingCopy:
             made: _MergedLinear | _LowRankLinear | _ChosenLinear
             if adapters:
                 made = _ChosenLinear(layer, self._choice)
+            elif _is_half(layer):
+                made = _LowRankLinear(layer)
             else:
-                is_half = _is_half(layer)
-                made = _LowRankLinear(layer) if is_half else _MergedLinear(layer)
+                made = _MergedLinear(layer)
             self.model.set_submodule(name, made)
             self._layers.append(made)
         self.refresh()
@@ -203,11 +193,7 @@ class SamplingCopy:
             layer.refresh()
 
     def choose(self, numbers: Tensor) -> None:
-        """Set the adapter of each token of the next forward passes.
-
-        Args:
-            numbers: For each token, the index of its adapter; -1 for no adapter.
-        """
+        """Set each token's adapter for the next passes, by index; -1 for none."""
         assert self._choice.owners is not None
         self._choice.mask = numbers[:, None] == self._choice.owners
 
@@ -219,7 +205,6 @@ class _Choice:
     numbered in one sequence, one adapter after the other.
 
     Attributes:
-        adapters: Names of the adapters.
         owners: For each dimension, the index of its adapter; None before the first
             refresh.
         mask: Whether a token uses a dimension, (tokens, dimensions).
@@ -247,7 +232,7 @@ class _MergedLinear(nn.Linear):
 
 
 class _LowRankLinear(nn.Module):
-    """A linear layer that has an adapted layer's weights and adds the adapter's output.
+    """A linear layer with an adapted layer's weights, which adds the adapter's output.
 
     The adapter's output is computed in the precision of the weights.
     """
@@ -272,9 +257,7 @@ class _LowRankLinear(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         made = functional.linear(states, self.weight, self.bias)
-        for down, up in self._pairs:
-            made = _added(made, states, down, up)
-        return made
+        return _added(made, states, self._pairs)
 
 
 class _ChosenLinear(nn.Module):
@@ -325,31 +308,25 @@ def _forward_in_half(layer: Any, states: Tensor) -> Tensor:
     made: Tensor = layer.base_layer(states)
     if layer.disable_adapters:
         return made
-    for down, up in _factors(layer, states.dtype):
-        made = _added(made, states, down, up)
+    return _added(made, states, _factors(layer, states.dtype))
+
+
+def _added(
+    made: Tensor, states: Tensor, pairs: Iterable[tuple[Tensor, Tensor]]
+) -> Tensor:
+    """Return ``made``, a layer's output for ``states``, plus the adapters' outputs."""
+    for down, up in pairs:
+        low = functional.linear(states.flatten(0, -2), down)
+        made = torch.addmm(made.flatten(0, -2), low, up.t()).view_as(made)
     return made
-
-
-def _added(made: Tensor, states: Tensor, down: Tensor, up: Tensor) -> Tensor:
-    """Return ``made``, a layer's output, plus the adapter's output for ``states``.
-
-    ``states`` is the layer's input; ``down`` and ``up`` are the adapter's two matrices.
-    """
-    low = functional.linear(states.flatten(0, -2), down)
-    return torch.addmm(made.flatten(0, -2), low, up.t()).view_as(made)
 
 
 def _factors(
     layer: Any, dtype: torch.dtype, adapters: Sequence[str] | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the two matrices (down, up) of each adapter of a layer.
+    """Yield the two matrices (down, up) of the adapters, or of the active adapters.
 
     ``up`` is multiplied by the adapter's scaling.
-
-    Args:
-        layer: The layer.
-        dtype: Number type of the matrices.
-        adapters: Names of the adapters; None for the active adapters.
     """
     for name in layer.active_adapters if adapters is None else adapters:
         if name in layer.lora_A:
@@ -365,8 +342,7 @@ def _is_half(layer: Any) -> bool:
 def merge(model: PreTrainedModel) -> None:
     """Permanently merge the adapter into a model that will not be trained.
 
-    Layers in bfloat16 are not merged: they add the adapter's output to their own
-    output. The reason is in :class:`SamplingCopy`.
+    Layers in bfloat16 add the adapter's output instead; see :class:`SamplingCopy`.
     """
     for name, layer in mergeable(model).items():
         base = layer.get_base_layer()
@@ -411,10 +387,7 @@ def mergeable(model: PreTrainedModel) -> dict[str, Any]:
 
 
 def _merged(layer: Any, dtype: torch.dtype | None = None) -> Tensor:
-    """Return a layer's weights with its adapter added.
-
-    The result has the number type ``dtype``; None takes the weights' own type.
-    """
+    """Return a layer's weights with its adapter added, in ``dtype`` if it is given."""
     total: Tensor = layer.get_base_layer().weight
     total = total if dtype is None else total.to(dtype)
     for down, up in _factors(layer, total.dtype):

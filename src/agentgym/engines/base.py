@@ -133,12 +133,7 @@ class TrainingSequence:
     ) -> Self:
         """Return a sequence that trains all tokens of one answer, with advantage 1.
 
-        Args:
-            group: Index of the answer's group.
-            prompt_ids: Tokens of the prompt.
-            response_ids: Tokens of the answer.
-            logprobs: Log-probabilities of the answer's tokens when they were sampled.
-            agent: Name of the agent in a team.
+        ``logprobs`` are those of the answer's tokens when they were sampled.
         """
         trained = [
             TrainedToken(position, logprob, 1.0)
@@ -453,16 +448,21 @@ class EngineFactory(ABC):
         """
 
 
+def usual_rates(*, has_adapter: bool, is_small: bool) -> tuple[float, float]:
+    """Return the default learning rates of updates and of a warm start."""
+    if has_adapter:
+        return LORA_LEARNING_RATE, LORA_IMITATION_RATE
+    if is_small:
+        return LEARNING_RATE, IMITATION_RATE
+    return LARGE_LEARNING_RATE, LARGE_IMITATION_RATE
+
+
 def scheduled_rate(peak: float, step: int, spent: float) -> float:
     """Return the learning rate of the next update, after ``step`` updates.
 
     The rate rises linearly to ``peak`` in the first updates. Then it falls linearly to
-    a tenth of the peak at the end of the run's budget.
-
-    Args:
-        peak: The highest rate.
-        step: Number of updates so far.
-        spent: Share of the run's budget used so far, 0..1.
+    a tenth of the peak at the end of the run's budget, of which the share ``spent``,
+    0..1, is used.
     """
     left = 1.0 - spent
     return peak * min(1.0, (step + 1) / _WARMUP_STEPS, max(_LEAST_RATE, left))
@@ -471,9 +471,7 @@ def scheduled_rate(peak: float, step: int, spent: float) -> float:
 def check_gap(gap: float, servers: str) -> None:
     """Check that servers answer with the learner's weights.
 
-    Args:
-        gap: The ``gap`` of :class:`UpdateMetrics`, in nats.
-        servers: Name of the servers for the message, e.g. ``vLLM``.
+    ``gap`` is that of :class:`UpdateMetrics`; ``servers`` names them in the message.
 
     Raises:
         EngineError: The gap exceeds ``MOST_GAP``, or is not a number.

@@ -66,12 +66,7 @@ def rloo(reward: float, own: float, group: Group) -> float:
 
     The paper does not scale it. :func:`batch_advantages` scales all advantages of the
     batch by one factor, so that the reward's scale does not matter and the tasks keep
-    their weights relative to each other.
-
-    Args:
-        reward: The reward of a model call.
-        own: The reward of the call's rollout, which is left out of the baseline.
-        group: The rollout's group.
+    their weights relative to each other. ``own`` is the reward of the call's rollout.
     """
     return reward - (group.total - own) / (group.size - 1)
 
@@ -79,18 +74,14 @@ def rloo(reward: float, own: float, group: Group) -> float:
 def grpo(reward: float, own: float, group: Group) -> float:
     """Return GRPO's advantage (arXiv:2402.03300): ``(r - mean) / standard deviation``.
 
-    Mean and standard deviation are the group's; the variance is divided by the group's
-    size, not by ``size - 1``. Tasks that nearly always or nearly never succeed get more
-    weight. ``reward`` is the reward of a model call; ``own`` is not used.
+    Both are the group's; the variance is divided by the group's size, not by ``size -
+    1``. Tasks that nearly always or nearly never succeed get more weight.
     """
     return dr_grpo(reward, own, group) / group.spread
 
 
 def dr_grpo(reward: float, own: float, group: Group) -> float:
-    """Return Dr. GRPO's advantage (arXiv:2503.20783): ``r - mean of the group``.
-
-    ``reward`` is the reward of a model call; ``own`` is not used.
-    """
+    """Return Dr. GRPO's advantage (arXiv:2503.20783): ``r - mean of the group``."""
     return reward - group.total / group.size
 
 
@@ -131,10 +122,6 @@ def token_weights(algorithm: Algorithm, lengths: Sequence[int]) -> list[float]:
     Dr. GRPO (arXiv:2503.20783) divides by a constant, so all its tokens weigh the same.
 
     To apply a weight w, multiply the token's advantage by w.
-
-    Args:
-        algorithm: The algorithm's name.
-        lengths: Number of trained tokens of each rollout, at least 1.
     """
     if algorithm != "grpo":
         return [1.0] * len(lengths)
@@ -144,18 +131,7 @@ def token_weights(algorithm: Algorithm, lengths: Sequence[int]) -> list[float]:
 def batch_advantages(
     groups: Sequence[Rewards], algorithm: Algorithm, charges: Sequence[Charges]
 ) -> list[Advantages | None]:
-    """Return the advantages of all model calls of a batch.
-
-    Args:
-        groups: For each group, the rewards as in :func:`group_advantages`.
-        algorithm: The algorithm's name, which decides baseline and scale.
-        charges: For each group, the penalties for failed tool calls as in
-            :func:`group_advantages`.
-
-    Returns:
-        For each group its rollouts' advantages; None for a group without a signal, as
-        in :func:`group_advantages`.
-    """
+    """Return the advantages of all model calls of a batch, by group."""
     if algorithm == "ppo":
         return returns(groups, charges)
     if algorithm == "reinforce++":
@@ -180,11 +156,9 @@ def reinforce_plus_plus(
     """Return REINFORCE++'s advantages (arXiv:2501.03262).
 
     They are ``(r - mean) / standard deviation`` over all rollouts of the batch. So a
-    group whose rewards are all equal has a signal too. The paper subtracts the KL
-    penalty from the rewards; AgentGym adds it to the loss (``kl_coefficient``).
-
-    The arguments and the result are as in :func:`batch_advantages`, but None stands for
-    a group whose advantages are all 0.
+    group whose rewards are all equal has a signal too; None stands for a group whose
+    advantages are all 0. The paper subtracts the KL penalty from the rewards; AgentGym
+    adds it to the loss (``kl_coefficient``).
     """
     scored = [calls for rewards in groups for calls in rewards if calls]
     spread = deviation(scored)
@@ -201,10 +175,10 @@ def reinforce_plus_plus(
 def returns(
     groups: Sequence[Rewards], charges: Sequence[Charges]
 ) -> list[Advantages | None]:
-    """Return for ``ppo`` the reward of each model call minus the call's penalty.
+    """Return for ``ppo`` the reward of each model call minus its penalty for failures.
 
-    The penalty is for failed tool calls. The result has None for a group without a
-    scored rollout. One scored rollout is enough: the value model is the baseline.
+    The result has None for a group without a scored rollout. One scored rollout is
+    enough: the value model is the baseline.
     """
     made = [
         _less(rewards, taken, lambda r, _: r)
@@ -223,9 +197,8 @@ def group_advantages(
             not scored and so does not count for the baseline.
         algorithm: The algorithm's name, which decides the baseline.
         charges: For each rollout one penalty per model call, for its failed tool calls.
-            A penalty is subtracted from the call's advantage. Penalties do not change
-            the baseline, so that other calls do not gain from a failure. None for no
-            penalties.
+            It is subtracted from the call's advantage, and does not change the
+            baseline: other calls do not gain from a failure. None for no penalties.
 
     Returns:
         For each rollout its calls' advantages; None for a rollout without a reward.
@@ -249,13 +222,7 @@ def group_advantages(
 def _less(
     rewards: Rewards, charges: Charges, advantage: Callable[[float, float], float]
 ) -> Advantages:
-    """Return the advantages of a group's calls minus the calls' penalties.
-
-    Args:
-        rewards: For each rollout the rewards of its calls; None if it was not scored.
-        charges: For each rollout the penalties of its calls.
-        advantage: Computes an advantage from a call's reward and its rollout's reward.
-    """
+    """Return ``advantage`` of each call's and its rollout's reward, minus penalties."""
     return [
         [advantage(r, _mean(calls)) - c for r, c in zip(calls, taken, strict=True)]
         if calls
@@ -269,10 +236,6 @@ def deviation(rewards: Sequence[Sequence[float]]) -> float:
 
     Each rollout has the same weight, however many calls it has. If the calls of each
     rollout have equal rewards, this is the standard deviation over rollouts.
-
-    Args:
-        rewards: For each rollout one reward per model call; a rollout has at least one
-            model call.
     """
     if not rewards:
         return 0.0

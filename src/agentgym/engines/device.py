@@ -98,10 +98,7 @@ def _number(path: Path, label: str) -> int:
 
 
 def free_gpu() -> tuple[int | None, bool]:
-    """Return the first GPU's free memory in bytes, and whether it supports bfloat16.
-
-    Returns (None, False) if nvidia-smi gives no answer.
-    """
+    """Return the first GPU's free bytes, if known, and whether it has bfloat16."""
     if (tool := which("nvidia-smi")) is None:
         return None, False
     query = [

@@ -19,6 +19,7 @@ from agentgym.errors import EngineError, UsageError
 
 _LEAST_MEMORY_GB = 4.0
 _SAID = 1500
+_IMPORTS_S = 180
 
 
 class Checked(NamedTuple):
@@ -61,12 +62,10 @@ class EngineEnvironment:
     """A virtual environment in ``AGENTGYM_HOME/engines``, made with uv.
 
     Attributes:
-        engine: Name of the engine.
         called: The main package's name in messages, as its authors write it.
         release: Supported release of the main package: major and minor version.
         build: Packages for machines with a GPU.
         cpu_build: Packages for machines without a GPU; None if the engine needs a GPU.
-        main_package: Name of the main package; empty if that is the engine's name.
     """
 
     engine: str
@@ -74,12 +73,11 @@ class EngineEnvironment:
     release: tuple[int, int]
     build: Build
     cpu_build: Build | None = None
-    main_package: str = ""
 
     @property
     def package(self) -> str:
-        """Name of the main package."""
-        return self.main_package or self.engine
+        """The main package's name on the package index."""
+        return self.called.lower()
 
     @property
     def folder(self) -> Path:
@@ -100,8 +98,8 @@ class EngineEnvironment:
     def interpreter(self) -> Path:
         """Return the path of a Python interpreter that has the main package.
 
-        This is the environment's interpreter. If the environment does not exist, it is
-        the running interpreter, provided that this one has the package.
+        If the environment does not exist, this is the running interpreter, provided
+        that it has the package.
 
         Raises:
             UsageError: Neither has the package, or its release is not supported.
@@ -135,10 +133,8 @@ class EngineEnvironment:
         """Install the environment with uv; yield a line before each step.
 
         Nothing is changed before uv has found every package. An environment that cannot
-        be completed is removed.
-
-        Args:
-            for_cpu: Install the build for machines without a GPU.
+        be completed is removed. With ``for_cpu``, install the build for machines
+        without a GPU.
 
         Raises:
             UsageError: uv is missing, the disk is too full, or the engine has no build
@@ -191,9 +187,8 @@ class EngineEnvironment:
 def _resolved(uv: str, build: Build, options: list[str]) -> tuple[str, list[str]]:
     """Find a Python version for which all packages have wheels; install nothing.
 
-    Returns:
-        The Python version, and uv's options to install the packages: ``options``, and
-        PyTorch's index if the wheels are only in this index.
+    Return the version, and uv's options to install the packages: ``options``, and
+    PyTorch's index if the wheels are only in this index.
 
     Raises:
         EngineError: Some packages cannot be found; the message says which, and the fix.
@@ -246,10 +241,7 @@ def _problem(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _add_name(python: Path, published_as: str, name: str) -> None:
-    """Add metadata under the name ``name`` for a package published under another name.
-
-    Without it, programs that look up the version of ``name`` would fail.
-    """
+    """Add metadata under another name, under which programs look up the version."""
     version = installed_version(python, published_as.replace("-", "_"))
     suffix = published_as.removeprefix(name).strip("-")
     (packages,) = python.parent.parent.glob("lib/python3*/site-packages")
@@ -271,14 +263,8 @@ def installed_version(python: Path, package: str) -> str | None:
     return None
 
 
-def imports(python: Path, modules: str, timeout_s: float = 180) -> Checked:
-    """Check that an interpreter can import modules; report how many GPUs torch sees.
-
-    Args:
-        python: The interpreter.
-        modules: Module names separated by commas; torch must be one of them.
-        timeout_s: Seconds after which the check fails.
-    """
+def imports(python: Path, modules: str) -> Checked:
+    """Check that Python can import modules, torch among them; report its GPUs."""
     first = modules.partition(",")[0]
     probe = f"import {modules}; print(torch.cuda.device_count(), torch.version.cuda)"
     try:
@@ -287,7 +273,7 @@ def imports(python: Path, modules: str, timeout_s: float = 180) -> Checked:
             capture_output=True,
             text=True,
             check=False,
-            timeout=timeout_s,
+            timeout=_IMPORTS_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Checked("imports", False, f"{first} cannot be imported: {error}")
@@ -302,11 +288,7 @@ def imports(python: Path, modules: str, timeout_s: float = 180) -> Checked:
 
 
 def machine(*, for_cpu: bool = False) -> list[Checked]:
-    """Check the GPUs, the memory, and whether servers can listen on 127.0.0.1.
-
-    Args:
-        for_cpu: Describe the CPU instead of checking the GPUs.
-    """
+    """Check the GPUs, the memory, and whether servers can listen on 127.0.0.1."""
     use = "weights of servers that sleep are kept there"
     if for_cpu:
         cpu = f"{describe_device('cpu')}: it computes there, with or without a GPU"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from itertools import chain
 from operator import add
 from pathlib import Path
@@ -11,34 +12,42 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import write_json
 from agentgym.core.ledger import FAR_OFF, NOT_FINITE
+from agentgym.core.trajectory import ModelCall
 from agentgym.engines.adapter import names_of
 from agentgym.engines.base import (
     AFTER_WARM_START,
     BETAS,
     EPSILON,
     LARGE_EPSILON,
-    LARGE_LEARNING_RATE,
-    LEARNING_RATE,
-    LORA_LEARNING_RATE,
     MAX_GRAD_NORM,
+    Allowed,
+    Engine,
     TrainingBatch,
     UpdateMetrics,
     check_gap,
     scheduled_rate,
+    usual_rates,
 )
-from agentgym.engines.checkpoint import read_checkpoint, write_checkpoint
+from agentgym.engines.checkpoint import (
+    check_model,
+    read_manifest,
+    read_tensors,
+    write_manifest,
+    write_tensors,
+)
 from agentgym.engines.credit import clip_range
 from agentgym.engines.local.decoding.threads import kernel_threads
-from agentgym.engines.local.loss import LossSums, PolicyLoss
+from agentgym.engines.local.loss import LossSums, PolicyLoss, Ratios, ReferencePolicy
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.quiet import quiet
-from agentgym.engines.local.reference import ReferencePolicy
+from agentgym.engines.tokens.chat_tokens import ChatTokens
 from agentgym.models.folder import ROLES_FILE, SMALL_PARAMETERS
 
-_WEIGHTS, _OPTIMIZER = "weights", "optimizer"
+_WEIGHTS, _OPTIMIZER = "weights.safetensors", "optimizer.safetensors"
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
@@ -68,10 +77,9 @@ class Learner:
         self._loaded = loaded
         self._servers = servers
         self.is_warmed = config.warm_start
-        self._usual_rate = LORA_LEARNING_RATE
         is_small = loaded.model.num_parameters() < SMALL_PARAMETERS
-        if loaded.adapter is None:
-            self._usual_rate = LEARNING_RATE if is_small else LARGE_LEARNING_RATE
+        has_adapter = loaded.adapter is not None
+        self._usual_rate, _ = usual_rates(has_adapter=has_adapter, is_small=is_small)
         self._parameters = [p for _, p in loaded.trained_parameters()]
         self._optimizer = torch.optim.AdamW(
             self._parameters,
@@ -104,8 +112,7 @@ class Learner:
         is not finite, or if every sequence's mean ratio is beyond ``ratio_limit``.
 
         Raises:
-            EngineError: The servers sampled the batch with other weights than the
-                learner's.
+            EngineError: The servers sampled the batch with other weights.
         """
         try:
             with kernel_threads(self._loaded.threads[1]):
@@ -125,13 +132,15 @@ class Learner:
         sums = LossSums()
         for forest in forests:
             sums = LossSums(*map(add, sums, self._loss.backward(forest, total)))
-        gap, ratios = sums.gap / max(1, total), self._loss.take_ratios()
+        gap = sums.gap / max(1, total)
+        ratios = self._loss.take_ratios() or Ratios()
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, MAX_GRAD_NORM)
         if self._servers and torch.isfinite(norm):
             check_gap(gap, self._servers)
-        far_off = ratios.far_off if ratios else ()
+        p99, most, effective = ratios.statistics()
         refused, moved = "", dict[int, list[float]]()
-        if far_off and len(far_off) == len(batch.sequences) and torch.isfinite(norm):
+        is_far = total and len(ratios.far_off) == len(batch.sequences)
+        if is_far and torch.isfinite(norm):
             refused = FAR_OFF
         elif total and torch.isfinite(norm):
             for group in self._optimizer.param_groups:
@@ -151,24 +160,19 @@ class Learner:
             reference_kl=sums.away / max(1, total)
             if self._config.kl_coefficient
             else None,
-            ratio_p99=ratios and ratios.p99,
-            ratio_max=ratios and ratios.most,
-            effective_share=ratios and ratios.effective,
-            far_off=far_off,
-            learned=[ratios.learned[id(s)] for s in batch.sequences] if ratios else (),
-            entropies=[ratios.entropies[id(s)] for s in batch.sequences]
-            if ratios
-            else (),
+            ratio_p99=p99,
+            ratio_max=most,
+            effective_share=effective,
+            far_off=ratios.far_off,
+            learned=[ratios.learned[id(s)] for s in batch.sequences],
+            entropies=[ratios.entropies[id(s)] for s in batch.sequences],
             moved=[moved.get(id(s), ()) for s in batch.sequences],
             refused=refused,
         )
 
     @torch.no_grad()
     def compare(self, batch: TrainingBatch) -> float:
-        """Return how far the model is from the policy that sampled a batch.
-
-        See :meth:`agentgym.engines.base.Engine.compare`.
-        """
+        """Return the KL divergence, as :meth:`.base.Engine.compare` does."""
         clip = clip_range(self._config.algorithm)
         loss = PolicyLoss(self._loaded, clip, 0.0, temperature=1.0)
         with kernel_threads(self._loaded.threads[1]):
@@ -176,26 +180,24 @@ class Learner:
         return kl / batch.trained_tokens
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint: the trained weights, the optimizer and the random state.
-
-        With LoRA, the trained weights are only the adapter's.
-        """
+        """Write a checkpoint: trained weights, optimizer and random state."""
         weights: dict[str, Tensor] = dict(self._loaded.trained_parameters())
         state = {"rng": torch.get_rng_state()}
         for name, parameter in weights.items():
             for key, value in self._optimizer.state.get(parameter, {}).items():
                 state[f"{key}:{name}"] = value
-        tensors = {_WEIGHTS: weights, _OPTIMIZER: state}
-        write_checkpoint(folder, tensors, step=self.step, model=self._identity())
+        checksums = {
+            name: write_tensors(folder / name, tensors)
+            for name, tensors in ((_WEIGHTS, weights), (_OPTIMIZER, state))
+        }
+        write_manifest(folder, self.step, self._identity(), crc32=checksums)
 
     def load(self, folder: Path) -> None:
-        """Load a checkpoint; change nothing unless all of it can be read.
-
-        Raises:
-            CheckpointError: A file is missing, truncated or of another model.
-        """
-        names = (_WEIGHTS, _OPTIMIZER)
-        step, (weights, state) = read_checkpoint(folder, names, self._identity())
+        """Load a checkpoint; change nothing unless all of it can be read."""
+        manifest = read_manifest(folder, "crc32")
+        check_model(folder, manifest, self._identity())
+        weights = read_tensors(folder / _WEIGHTS, manifest["crc32"])
+        state = read_tensors(folder / _OPTIMIZER, manifest["crc32"])
         for name, parameter in self._loaded.trained_parameters():
             parameter.data.copy_(weights[name])
             if f"step:{name}" in state:
@@ -205,7 +207,7 @@ class Learner:
             else:
                 self._optimizer.state.pop(parameter, None)
         torch.set_rng_state(state["rng"])
-        self.step = step
+        self.step = int(manifest["step"])
 
     def _identity(self) -> dict[str, Any]:
         """Return the model's properties; a checkpoint must have equal ones."""
@@ -220,8 +222,8 @@ class Learner:
     def export(self, folder: Path) -> None:
         """Write the model (or only its adapters) and the tokenizer into ``folder``.
 
-        transformers or peft can load them. Weights keep the precision that they had in
-        training, so that the exported policy answers like the evaluated one.
+        Weights keep the precision that they had in training, so that the exported
+        policy answers like the evaluated one.
         """
         self.write_weights(folder)
         self._loaded.tokenizer.save_pretrained(folder)
@@ -233,3 +235,37 @@ class Learner:
         if roles := self._loaded.roles:  # peft writes each adapter into its own folder
             names = dict(zip(roles, names_of(roles), strict=True))
             write_json(folder / ROLES_FILE, names)
+
+
+class LearnerEngine(Engine):
+    """An engine with a learner in this process.
+
+    Args:
+        learner: Trains the model.
+        tokens: Converts the model's requests and answers.
+    """
+
+    def __init__(self, learner: Learner, tokens: ChatTokens) -> None:
+        self._learner = learner
+        self._tokens = tokens
+
+    @property
+    def step(self) -> int:
+        """Number of updates so far."""
+        return self._learner.step
+
+    def label(self, call: ModelCall) -> list[Components] | None:
+        """Return each token's components (e.g. tool selection); None if unknown."""
+        return self._tokens.label(call)
+
+    def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
+        """Return the tokens that a call's grammar allowed at each response position."""
+        return self._tokens.allowed(call)
+
+    def save_checkpoint(self, folder: Path) -> None:
+        """Write a checkpoint: trained weights, optimizer and random state."""
+        self._learner.save(folder)
+
+    def export(self, folder: Path) -> None:
+        """Write the model (or only its adapters) and the tokenizer into ``folder``."""
+        self._learner.export(folder)

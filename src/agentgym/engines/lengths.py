@@ -45,11 +45,8 @@ _OF_CONTEXT = 2
 def paced(config: TrainingConfig, *, in_flight: int | None = None) -> TrainingConfig:
     """Fill in unset limits of answers, rollouts and concurrency to fit the model.
 
-    Args:
-        config: All settings of the run.
-        in_flight: Default of ``concurrency``; None leaves ``concurrency`` unset. If
-            given, one process runs all agents by default, and the default timeout of
-            rollouts is that of a large model.
+    ``in_flight`` is the default of ``concurrency``. If it is given, one process runs
+    all agents by default, and the default timeout of rollouts is that of a large model.
 
     Raises:
         ModelError: The model's folder cannot be read.
@@ -90,11 +87,7 @@ def usual_answer(config: TrainingConfig) -> int:
 def answer_words(given: TrainingConfig, found: TrainingConfig) -> str:
     """Describe the limits of answers and rollouts for a run's plan.
 
-    If the model's context makes answers shorter than usual, the text says so.
-
-    Args:
-        given: The settings from the user.
-        found: The same settings after :func:`paced`.
+    ``given`` are the user's settings, ``found`` the same after :func:`paced`.
     """
     words = f"at most {found.answer_tokens:,} tokens each"
     if given.max_tokens is None and found.answer_tokens < _wanted_answer(given):

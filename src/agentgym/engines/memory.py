@@ -79,10 +79,6 @@ def micro_batch(vocabulary: int) -> tuple[int, int]:
 def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | None]:
     """Choose the fastest kind of update that the free memory allows.
 
-    Args:
-        config: All settings of the run.
-        device: ``cpu`` or ``cuda``.
-
     Returns:
         The most nodes of a prefix tree, and whether the backward pass computes layers
         again. None means the default. The first is None, and the second is the setting
@@ -96,21 +92,21 @@ def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | N
     known = shape_of(config.model)
     if known is None or config.deterministic:
         return None, config.gradient_checkpointing
-    free, has_half = _free(config, device)
-    use = told_use(config, on_gpu=device == "cuda", has_half=has_half)
-    use = _with_room(*known, use, free)
+    use = _with_room(*known, *_use(config, device))
     return use.nodes, use.recomputes
 
 
-def _free(config: TrainingConfig, device: str) -> tuple[int | None, bool]:
-    """Return a device's free memory in bytes, and whether it computes in bfloat16.
-
-    The memory is None if unknown.
-    """
+def _use(
+    config: TrainingConfig, device: str, *, samples: bool = True
+) -> tuple[Use, int | None]:
+    """Return how a run trains its model, and the device's free bytes, if known."""
     if device == "cuda":
-        return free_gpu()
-    is_exact = config.deterministic or is_small(config.model)
-    return free_ram(), cpu_has_half() and not is_exact
+        free, has_half = free_gpu()
+    else:
+        is_exact = config.deterministic or is_small(config.model)
+        free, has_half = free_ram(), cpu_has_half() and not is_exact
+    use = told_use(config, on_gpu=device == "cuda", has_half=has_half)
+    return replace(use, samples=samples), free
 
 
 def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Use:
@@ -119,12 +115,6 @@ def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Us
     If the backward pass does not compute layers again, arithmetic falls by a quarter.
     In large prefix trees, more sequences share a prefix. If no faster way fits, or if
     the model is small, ``use`` is returned unchanged.
-
-    Args:
-        shape: The model's sizes.
-        held: Number of parameters in the model's files; None if unknown.
-        use: How the model is trained by default.
-        free: Free bytes; None if unknown.
     """
     if free is None or (held or shape.parameters) < SMALL_PARAMETERS:
         return use
@@ -143,26 +133,19 @@ def with_episodes(
     """Fill in ``max_episode_tokens`` with the largest value that fits a GPU's memory.
 
     The setting stays unset on a CPU, and if no value fits; :func:`check_memory` then
-    raises an error.
-
-    Args:
-        config: All settings of the run.
-        device: ``cpu`` or ``cuda``.
-        samples: Whether this process also samples.
-
-    Raises:
-        ModelError: This process cannot train the model's architecture.
+    raises an error. ``samples`` is whether this process also samples.
     """
     if config.max_episode_tokens is not None or device != "cuda":
         return config
     known = shape_of(config.model)
-    free, has_half = _free(config, device)
-    if known is None or free is None:
+    if known is None:
+        return config
+    use, free = _use(config, device, samples=samples)
+    if free is None:
         return config
     for tokens in EPISODES:
         shorter = config.replaced(max_episode_tokens=tokens)
-        use = told_use(shorter, on_gpu=True, has_half=has_half)
-        use = replace(use, samples=samples)
+        use = replace(use, longest=longest_episode(shorter))
         if MARGIN * MemoryEstimate.of(known[0], use, known[1]).need <= free:
             return shorter
     return config
@@ -197,14 +180,7 @@ class MemoryEstimate:
 
     @classmethod
     def of(cls, shape: Shape, use: Use, parameters: int | None = None) -> Self:
-        """Estimate the memory of a model.
-
-        Args:
-            shape: The model's sizes.
-            use: How the model is trained.
-            parameters: Number of parameters in the model's files; None takes the number
-                from ``shape``.
-        """
+        """Estimate the memory of a model with ``parameters``, or those of ``shape``."""
         held = parameters or shape.parameters
         size = 2 if use.rank and use.is_half else FLOAT
         is_small = held < SMALL_PARAMETERS and not use.on_gpu
@@ -264,24 +240,19 @@ class MemoryEstimate:
 
     def words(self) -> str:
         """Describe the parts in GiB, e.g. ``weights 2.9, activations 1.2``."""
-        copies = "a merged copy to sample from"
-        if self.copies <= self.adapter:  # in bfloat16
-            copies = "a copy of the adapter to sample from"
+        kind, trained = "copy", "gradients and optimizer"
+        if self.adapter:
+            is_merged = self.copies > self.adapter  # not in bfloat16
+            kind = "merged copy" if is_merged else "copy of the adapter"
+            trained = f"adapter, {trained}"
         parts = {
             "weights": self.weights,
-            copies: 0 if self.overhead else self.copies,
-            "adapter, gradients and optimizer": (
-                self.adapter + self.gradients + self.optimizer
-            ),
+            f"a {kind} to sample from": 0 if self.overhead else self.copies,
+            trained: self.adapter + self.gradients + self.optimizer,
             "activations": self.activations,
             "KV cache of one episode": self.least_cache,
             "CUDA": self.overhead,
         }
-        if not self.adapter:
-            parts["gradients and optimizer"] = parts.pop(
-                "adapter, gradients and optimizer"
-            )
-            parts["a copy to sample from"] = parts.pop(copies)
         return ", ".join(f"{name} {gib(size)}" for name, size in parts.items() if size)
 
 
@@ -359,13 +330,7 @@ def gib(size: int) -> str:
 
 
 def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
-    """Return how a run trains its model, from the run's settings.
-
-    Args:
-        config: All settings of the run.
-        on_gpu: Whether the run trains on a GPU.
-        has_half: Whether the device computes in bfloat16.
-    """
+    """Return how a run trains its model. ``has_half``: the device has bfloat16."""
     return Use(
         rank=held_rank(Path(model_source(config.model)))
         or new_rank(config.model, config.lora_rank),
@@ -382,14 +347,9 @@ def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
 def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | None:
     """Return a model's shape, and the number of parameters in its files.
 
-    Args:
-        model: The setting ``config.model``.
-        fetch: Whether to download the ``config.json`` of a Hugging Face id.
-
-    Returns:
-        The shape and the number; the number is None for an architecture whose sizes
-        have to be measured. None instead of both if ``config.json`` is not on this
-        machine, or if the sizes have to be measured and torch is not installed.
+    The number is None for an architecture whose sizes have to be measured. None instead
+    of both if ``config.json`` is not on this machine and is not to be fetched from
+    Hugging Face, or if the sizes have to be measured and torch is not installed.
 
     Raises:
         ModelError: This process cannot train the model's architecture.
@@ -415,13 +375,8 @@ def _measured(model: str, folder: Path, changed: int) -> Shape:
 def fitting_settings(config: TrainingConfig, free: int) -> list[str] | None:
     """Return the changes of settings with which a model can be trained on this CPU.
 
-    Args:
-        config: All settings of the run.
-        free: Free memory in bytes.
-
-    Returns:
-        An empty list if the model fits already; None if it does not fit with any
-        change, or if its size is unknown.
+    The list is empty if the model fits into ``free`` bytes already. None if it does not
+    fit with any change, or if its size is unknown.
     """
     try:
         known = shape_of(config.model)
@@ -430,8 +385,7 @@ def fitting_settings(config: TrainingConfig, free: int) -> list[str] | None:
     if known is None:
         return None
     shape, held = known
-    _, has_half = _free(config, "cpu")
-    use = replace(told_use(config, on_gpu=False, has_half=has_half), cores=1)
+    use = replace(_use(config, "cpu")[0], cores=1)
     if MemoryEstimate.of(shape, use, held).need <= free:
         return []
     changes: list[str] = []
@@ -472,11 +426,8 @@ def check_memory(
     if known is None:
         return ""
     shape, held = known
-    on_gpu = device == "cuda"
-    free, has_half = _free(config, device)
-    use = told_use(config, on_gpu=on_gpu, has_half=has_half)
-    use = replace(use, samples=samples)
-    if use.samples and not config.deterministic:
+    use, free = _use(config, device, samples=samples)
+    if samples and not config.deterministic:
         use = _with_room(shape, held, use, free)
     estimate = MemoryEstimate.of(shape, use, held)
     if free is None:
@@ -487,7 +438,7 @@ def check_memory(
         return f"at most {gib(estimate.need)} of {gib(free)} GiB: {estimate.words()}"
     less = [f"{words} ({gib(need)} GiB)" for words, need in cheaper(shape, use, held)]
     lower = f"These together need less: {', '.join(less)}. " if less else ""
-    where = "the GPU" if on_gpu else "this machine"
+    where = "the GPU" if use.on_gpu else "this machine"
     kept = f", {gib(others)} of them for vLLM, which sleeps" if others else ""
     raise NotEnoughMemoryError(
         f"Training {config.model!r} takes up to {gib(estimate.need)} GiB, and {where} "

@@ -37,11 +37,7 @@ _OF_SOME: dict[str, tuple[str, ...]] = {
 
 
 def chosen_engine(config: TrainingConfig) -> tuple[TrainingConfig, str]:
-    """Replace ``engine = "auto"`` by an engine's name, for training on this machine.
-
-    Returns:
-        The settings with the engine's name, and a note for the run's plan, or "".
-    """
+    """Replace ``engine = "auto"`` for this machine; return a note for the plan too."""
     if config.engine != AUTO_ENGINE:
         return config, ""
     from agentgym.engines.vllm.support import chosen
@@ -69,12 +65,7 @@ def imitates(config: TrainingConfig) -> bool:
 
 
 def check_engine(config: TrainingConfig) -> EngineSummary:
-    """Check that the engine supports the settings, without loading a model.
-
-    Raises:
-        UsageError: A setting is not supported, or the engine's name is unknown. See
-            :meth:`EngineFactory.check`.
-    """
+    """Check that the engine supports the settings, without loading a model."""
     config = config.replaced(engine=engine_name(config))
     factory = _factory(config)
     if config.warm_start and not factory.imitates:
@@ -89,11 +80,7 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
 
 
 def paced_settings(config: TrainingConfig) -> TrainingConfig:
-    """Fill in limits that the user left unset, to fit the model and the engine.
-
-    These are the lengths of answers and episodes, the timeout of rollouts, and how many
-    rollouts run at once.
-    """
+    """Fill in limits left unset: lengths, timeouts and rollouts at once."""
     factory = _factory(config)
     try:
         return paced(factory.paced(config))

@@ -35,10 +35,6 @@ def resumed_config(before: TrainingConfig, changes: dict[str, Any]) -> TrainingC
     Flags of vLLM and settings of verl are merged with the run's; a flag or setting with
     the value None is removed.
 
-    Args:
-        before: The run's settings.
-        changes: New values by setting; None leaves a setting unchanged.
-
     Raises:
         UsageError: A changed setting must stay the same.
     """

@@ -28,13 +28,7 @@ _ALGORITHMS: dict[Algorithm, str] = {
 
 
 def base_source(model: str) -> str:
-    """Return the folder or id of a model's weights.
-
-    For an adapter, these are the weights of its base model.
-
-    Raises:
-        ModelError: The adapter does not name its base model.
-    """
+    """Return the folder or id of a model's weights, or of an adapter's base model."""
     source = Path(model_source(model))
     adapter = held_adapter(source)
     if adapter is None:
@@ -69,20 +63,14 @@ def objective_words(config: TrainingConfig) -> str:
 
 
 def log_file(config: TrainingConfig) -> Path:
-    """Return the path of the log file for an engine's processes.
-
-    It is in the run's folder; without one, in the output folder.
-    """
+    """Return the path of an engine's log, in the run's folder or the output folder."""
     if config.name and (run := config.output / config.name).is_dir():
         return run / f"{config.engine}.log"
     return config.output / f"{config.scenario_name}-{config.engine}.log"
 
 
 def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """Flatten nested mappings: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``.
-
-    ``above`` is put before each key.
-    """
+    """Flatten nested mappings: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{above}{key}"
@@ -94,38 +82,30 @@ def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def overrides(words: list[str]) -> dict[str, dict[str, Any]]:
-    """Parse settings such as ``verl.KEY=VALUE`` or ``vllm.KEY=VALUE``.
+    """Parse settings such as ``verl.KEY=VALUE``; return each library's, by key.
 
     Values are read as YAML.
-
-    Returns:
-        For each library, its settings by key.
 
     Raises:
         ConfigError: A text does not have this form.
     """
-    found: dict[str, dict[str, Any]] = {}
-    for word in words:
-        library, key, value = _override(word)
-        found.setdefault(library, {})[key] = value
-    return found
-
-
-def _override(text: str) -> tuple[str, str, Any]:
     import yaml
 
     from agentgym.core.settings import read_yaml
 
-    name, equals, value = text.partition("=")
-    library, _, key = name.partition(".")
-    if library not in LIBRARIES or not equals or not key:
-        named = name if equals and name.isidentifier() else "learning_rate"
-        raise ConfigError(
-            f"{text!r} is not understood. Settings of AgentGym are written --set "
-            f"{named}=VALUE; those of verl and vLLM verl.KEY=VALUE and vllm.KEY=VALUE, "
-            "after the scenario."
-        )
-    try:
-        return library, key, read_yaml(value)
-    except yaml.YAMLError:
-        raise ConfigError(f"{text!r}: the value cannot be read as YAML.") from None
+    found: dict[str, dict[str, Any]] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        library, _, key = name.partition(".")
+        if library not in LIBRARIES or not equals or not key:
+            named = name if equals and name.isidentifier() else "learning_rate"
+            raise ConfigError(
+                f"{word!r} is not understood. Settings of AgentGym are written --set "
+                f"{named}=VALUE; those of verl and vLLM verl.KEY=VALUE and "
+                "vllm.KEY=VALUE, after the scenario."
+            )
+        try:
+            found.setdefault(library, {})[key] = read_yaml(value)
+        except yaml.YAMLError:
+            raise ConfigError(f"{word!r}: the value cannot be read as YAML.") from None
+    return found

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,18 +15,24 @@ from agentgym.engines.environments import Checked
 from agentgym.errors import AgentGymError, EngineError
 from agentgym.models.folder import NANO
 
-NOT_TRIED = Checked("start", False, "nothing was started: see the missing parts above")
 _ANSWERS_S = 120.0
 
 
-def trial(factory: EngineFactory, engine: str, gpu: str = "auto") -> Checked:
-    """Start an engine with its servers and nano, and check that it answers.
+def with_trial(
+    found: Sequence[Checked], factory: EngineFactory, engine: str, gpu: str = "auto"
+) -> Iterator[Checked]:
+    """Yield ``found``; if all of it is good, start the engine and check its answer."""
+    yield from found
+    if all(each.is_good for each in found):
+        yield _trial(factory, engine, gpu)
+    else:
+        yield Checked(
+            "start", False, "nothing was started: see the missing parts above"
+        )
 
-    Args:
-        factory: Creates the engine.
-        engine: The engine's name.
-        gpu: The setting ``gpu``, which selects the device.
-    """
+
+def _trial(factory: EngineFactory, engine: str, gpu: str) -> Checked:
+    """Start an engine with its servers and nano, and check that it answers."""
     begun = time.monotonic()
     with TemporaryDirectory(prefix="agentgym-check-") as folder:
         config = TrainingConfig.create(

@@ -13,6 +13,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
+from agentgym.engines.local import imitation as imitation_module
 from agentgym.engines.local.engine import LocalEngine
 from agentgym.errors import ContextLengthError
 from tests.engines.local.rollouts import TOOLS
@@ -137,3 +138,21 @@ def test_updates_after_it_are_small_however_it_was_asked_for(
         [file] = (tmp_path / str(flag)).glob("*.safetensors")
         weights.append(file.read_bytes())
     assert weights[0] == weights[1]
+
+
+def test_a_large_model_is_imitated_in_small_steps(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AdamW's first step moves a weight by the learning rate, and not by more."""
+    monkeypatch.setattr(imitation_module, "SMALL_PARAMETERS", 0)
+    imitation = engine.imitation()
+    before = {n: p.detach().clone() for n, p in engine._loaded.trained_parameters()}
+
+    imitation.learn(example(imitation.write(asked(ASKED), "", [CALL])), 1.0)
+
+    steps = [
+        float((p.detach() - before[n]).abs().max())
+        for n, p in engine._loaded.trained_parameters()
+    ]
+    rate = 1e-5 if engine._loaded.adapter is None else 2e-4
+    assert 0.5 * rate < max(steps) < 1.1 * rate

@@ -10,10 +10,9 @@ import torch
 from agentgym.core.components import OUTPUT
 from agentgym.engines.base import TrainedToken, TrainingSequence
 from agentgym.engines.local.loading import load_model
-from agentgym.engines.local.loss import PolicyLoss
+from agentgym.engines.local.loss import PolicyLoss, ReferencePolicy
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.prefix_tree import plant
-from agentgym.engines.local.reference import ReferencePolicy
 from agentgym.train.batch import BatchBuilder
 from tests.engines.local.rollouts import TRAINABLE, broadcast, random_groups
 

@@ -9,10 +9,16 @@ from typing import Any
 
 from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
-from agentgym.core.files import Beat, no_beat, parse_json, sync_folder, write_json
+from agentgym.core.files import Beat, no_beat
 from agentgym.core.policy import RegisteredPolicy
 from agentgym.core.trajectory import ModelCall
 from agentgym.engines.base import Engine, TrainingBatch, UpdateMetrics
+from agentgym.engines.checkpoint import (
+    MANIFEST,
+    check_model,
+    read_manifest,
+    write_manifest,
+)
 from agentgym.engines.lightning.ledger import own_credit
 from agentgym.engines.lightning.process import TrainerProcess
 from agentgym.engines.lightning.settings import (
@@ -25,8 +31,7 @@ from agentgym.engines.settings import log_file
 from agentgym.errors import CheckpointError, EngineError
 
 SKIPPED = "too few rows for one mini-batch, so that the trainer skipped the step"
-_FORMAT = 1
-_MANIFEST = "engine.json"
+_NAME = "lightning"
 _SAVED = "global_step_*"
 
 
@@ -74,10 +79,7 @@ class LightningEngine(Engine):
         return None
 
     def connect(self, gateway: str, key: str, beat: Beat) -> None:
-        """Start the trainer with the gateway's address, and wait for its servers.
-
-        See :meth:`RegisteredPolicy.connect`.
-        """
+        """Start the trainer with the gateway's address, and wait for its servers."""
         self._gateway, self._beat = (gateway, key), beat
         self._ready()
 
@@ -103,12 +105,7 @@ class LightningEngine(Engine):
         return self._process
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Let the trainer update the policy with the rollouts of this step.
-
-        Raises:
-            EngineError: The trainer's process ended, or the step does not have
-                ``tasks_per_step * group_size`` rollouts.
-        """
+        """Let the trainer update the policy with the rollouts of this step."""
         config, names = self._config, [made.rollout_id for made in batch.rollouts]
         if len(names) != (size := config.tasks_per_step * config.group_size):
             raise EngineError(
@@ -143,31 +140,18 @@ class LightningEngine(Engine):
             shutil.rmtree(self._saved, ignore_errors=True)
         elif self._step and (found := self._current(folder.parent)) is not None:
             shutil.copytree(found, folder / found.name, copy_function=os.link)
-        manifest = {
-            "format": _FORMAT,
-            "engine": "lightning",
-            "step": self._step,
-            "model": self._identity(),
-            "weights": "" if found is None else found.name,
-        }
-        sync_folder(folder)
-        write_json(folder / _MANIFEST, manifest)
+        weights = "" if found is None else found.name
+        identity = self._identity()
+        write_manifest(folder, self._step, identity, engine=_NAME, weights=weights)
         self._checkpoints = folder.parent
 
     def load_checkpoint(self, folder: Path) -> None:
         """Choose the checkpoint from which the trainer starts next; end the trainer.
 
         The trainer starts again, and loads the weights, before the next rollouts.
-
-        Raises:
-            CheckpointError: The checkpoint cannot be read, or is of another model.
         """
-        manifest = _read_manifest(folder / _MANIFEST)
-        if manifest["model"] != self._identity():
-            raise CheckpointError(
-                f"{folder / _MANIFEST} is of {manifest['model']}, and this run trains "
-                f"{self._identity()}. Resume with the settings it was started with."
-            )
+        manifest = read_manifest(folder, "weights", engine=_NAME)
+        check_model(folder, manifest, self._identity())
         weights = folder / manifest["weights"] if manifest["weights"] else None
         if weights is not None and not weights.is_dir():
             raise CheckpointError(
@@ -181,18 +165,18 @@ class LightningEngine(Engine):
     def _current(self, checkpoints: Path) -> Path | None:
         """Return the trainer's newest checkpoint below ``checkpoints``, or None.
 
-        Checkpoints of steps after the current step do not count.
+        Those of steps after the current step do not count.
         """
-        for manifest in sorted(checkpoints.glob(f"step-*/{_MANIFEST}"), reverse=True):
-            found = _read_manifest(manifest)
+        for path in sorted(checkpoints.glob(f"step-*/{MANIFEST}"), reverse=True):
+            found = read_manifest(path.parent, "weights", engine=_NAME)
             if found["step"] <= self._step and found["weights"]:
-                return manifest.parent / str(found["weights"])
+                return path.parent / str(found["weights"])
         return None
 
     def _identity(self) -> dict[str, Any]:
         """Return the settings that a checkpoint must have been written with.
 
-        The number of GPUs is one of them: a checkpoint has one file per GPU.
+        A checkpoint has one file per GPU, so the number of GPUs is one of them.
         """
         return {"name": self._config.model, "gpus": self._config.gpus_per_node}
 
@@ -239,16 +223,3 @@ def _newest(saved: Path) -> Path | None:
         key=lambda path: int(path.name.rpartition("_")[2]),
         default=None,
     )
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    try:
-        found = parse_json(path.read_text())
-        if not isinstance(found, dict) or found.get("engine") != "lightning":
-            raise ValueError("it was not written by the engine lightning")
-        return found
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{path} cannot be read: {error}. Remove the checkpoint {path.parent} to "
-            "continue from the one before."
-        ) from None

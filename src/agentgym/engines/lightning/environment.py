@@ -29,7 +29,6 @@ ENVIRONMENT = EngineEnvironment(
         ),
         gigabytes=30,
     ),
-    main_package="verl",
 )
 """The environment of Agent Lightning, with verl 0.8: its trainer imports parts of verl
 that verl 0.9 does not have. verl 0.8 needs a vLLM that does not support transformers 5.
@@ -52,12 +51,7 @@ def check() -> list[Checked]:
 
 
 def require() -> None:
-    """Check that the environment has Agent Lightning.
-
-    Raises:
-        UsageError: Agent Lightning is missing, or its release is not supported. The
-            message has the command that installs the environment.
-    """
+    """Raise UsageError unless the environment has a supported Agent Lightning."""
     python = ENVIRONMENT.interpreter()
     version = installed_version(python, "agentlightning")
     if version is None or not version.startswith(f"{SUPPORTED}."):

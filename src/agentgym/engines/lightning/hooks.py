@@ -40,10 +40,7 @@ class LoopHooks(RolloutHooks):
         self._turn = 0
 
     def on_startup(self, store: Any = None) -> None:
-        """Patch the trainer's class to write rows and metrics of each update to a file.
-
-        Agent Lightning calls this method once, when the trainer starts.
-        """
+        """Patch the trainer's class to write each update's rows and metrics."""
         from agentlightning.verl.trainer import AgentLightningRayPPOTrainer
 
         update = AgentLightningRayPPOTrainer._update_actor

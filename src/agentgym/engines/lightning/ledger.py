@@ -17,12 +17,7 @@ NO_TOKENS = "no token ids were recorded"
 
 @dataclass
 class _Row:
-    """Consecutive model calls that Agent Lightning merges into one row of its batch.
-
-    Attributes:
-        calls: The model calls, in order.
-        ids: Tokens of the last call's prompt and response.
-    """
+    """Consecutive calls, and their tokens, that are merged into one row of a batch."""
 
     calls: list[ModelCall]
     ids: list[int] = field(default_factory=list)
@@ -48,7 +43,8 @@ def own_credit(
         limit: Most tokens of a row's prompt, and also of its responses.
         fill_value: The reward that the trainer gives to a rollout without a reward.
     """
-    made = OwnCredit([], {}, {})
+    sequences: list[TrainingSequence] = []
+    ledger: dict[str, list[Bucket]] = {}
     groups = {
         name: n for n, name in enumerate(dict.fromkeys(r.group for r in rollouts))
     }
@@ -78,27 +74,25 @@ def own_credit(
                 if advantage:
                     bucket = TRAINED
                     group = groups[rollout.group]
-                    made.sequences.append(_sequence(row, group, advantage, limit))
+                    sequences.append(_sequence(row, group, advantage, limit))
             buckets |= {id(call): bucket for call in row.calls}
-        made.ledger[name] = [buckets[id(call)] for call in rollout.model_calls]
-        given = rollout.reward
+        ledger[name] = [buckets[id(call)] for call in rollout.model_calls]
         remarks[name] = {
             "counted": {
                 "reward": trained[0]["reward"] if trained else None,
                 "crashed": rollout.status is RolloutStatus.DROPPED,
-                "filled": fill_value if given is None and trained else None,
+                "filled": fill_value if rollout.reward is None and trained else None,
                 "rows": len(merged),
                 "trained_rows": len(trained),
             }
         }
-    return OwnCredit(made.sequences, made.ledger, remarks)
+    return OwnCredit(sequences, ledger, remarks)
 
 
 def _last_of_each_prompt(calls: Sequence[ModelCall]) -> list[ModelCall]:
-    """Return the calls that Agent Lightning reads.
+    """Return the calls that Agent Lightning reads: those with recorded tokens.
 
-    Of several calls with equal prompts it reads only the last. Calls without recorded
-    tokens are left out.
+    Of several calls with equal prompts it reads only the last.
     """
     kept: dict[tuple[int, ...], ModelCall] = {}
     for call in calls:
@@ -112,8 +106,7 @@ def _last_of_each_prompt(calls: Sequence[ModelCall]) -> list[ModelCall]:
 def _merged(calls: Sequence[ModelCall]) -> list[_Row]:
     """Merge calls into rows, as Agent Lightning does.
 
-    A call joins the previous row if the call's prompt begins with all tokens of that
-    row.
+    A call joins the previous row if its prompt begins with all tokens of that row.
     """
     rows: list[_Row] = []
     for call in calls:
@@ -127,10 +120,7 @@ def _merged(calls: Sequence[ModelCall]) -> list[_Row]:
 
 
 def _sequence(row: _Row, group: int, advantage: float, limit: int) -> TrainingSequence:
-    """Convert a row to a sequence that trains the row's response tokens.
-
-    At most ``limit`` tokens after the first prompt are kept.
-    """
+    """Convert a row to a sequence; keep ``limit`` tokens after its first prompt."""
     end = row.prompt + limit
     made = TrainingSequence(row.calls[0].agent, group, row.ids[:end])
     for call in row.calls:

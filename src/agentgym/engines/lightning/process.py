@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from agentgym.core.files import BEAT_S, Beat, write_json
 from agentgym.engines import supervise
 from agentgym.engines.lightning.environment import ENVIRONMENT
-from agentgym.engines.verl.launch import end_process, ray_environment, ray_folder
+from agentgym.engines.verl.launch import RayProcess
 from agentgym.errors import EngineError
 from agentgym.security.log_file import LogFile
 
@@ -21,48 +20,30 @@ _TURN_S = 0.1
 _LAST_LINES = 12
 
 
-class TrainerProcess:
-    """The trainer's process of one run. It also ends when this process ends.
-
-    Args:
-        settings: The trainer's settings, by dotted key.
-        tasks: Number of tasks of a step.
-        key: The gateway's key.
-        log: A file; output of the trainer and of Ray is appended to it.
-    """
+class TrainerProcess(RayProcess):
+    """The trainer's process of one run. It also ends when this process ends."""
 
     def __init__(
         self, settings: dict[str, Any], tasks: int, key: str, log: Path
     ) -> None:
         python = ENVIRONMENT.interpreter()
         log.parent.mkdir(parents=True, exist_ok=True)
+        super().__init__()
         self._log = log
-        self._start = log.stat().st_size if log.exists() else 0
-        self._folder = ray_folder()
+        self._begin = log.stat().st_size if log.exists() else 0
         self._said = ""
         request = self._folder / "request.json"
         write_json(request, {"settings": settings, "tasks": tasks})
         words = [sys.executable, supervise.__file__, str(os.getpid()), str(python)]
         words += ["-m", "agentgym.engines.lightning.train", str(request)]
         # The trainer prints its whole configuration, with the gateway's key.
-        with LogFile(log, {"gateway key": key}) as self._output:
-            self._process = subprocess.Popen(
-                words,
-                env=ray_environment(self._folder, key)
-                | {FOLDER: str(self._folder), "RAY_TMPDIR": str(self._folder / "r")},
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=self._output.fileno(),
-                stderr=self._output.fileno(),
-                start_new_session=True,  # Ctrl-C is for us; we then end it
-            )
+        output = LogFile(log, {"gateway key": key})
+        folders = {FOLDER: str(self._folder), "RAY_TMPDIR": str(self._folder / "r")}
+        self._start(words, key, output, **folders)
 
     @property
     def failure(self) -> str:
-        """Why the trainer's process ended, with the end of its log.
-
-        It is empty while the process runs.
-        """
+        """Why the process ended, with the end of its log; empty while it runs."""
         code = self._process.poll()
         if code is None:
             return ""
@@ -77,7 +58,7 @@ class TrainerProcess:
     def _last_words(self) -> str:
         """Return the trainer's message about bad settings, or its log's last lines."""
         with self._log.open("rb") as file:
-            file.seek(self._start)
+            file.seek(self._begin)
             lines = file.read().decode(errors="replace").splitlines()
         lines = [line.strip() for line in lines if line.strip()]
         ours = [line for line in lines if line.startswith("agentgym: ")]
@@ -95,15 +76,7 @@ class TrainerProcess:
         return json.loads(path.read_text()) if path.exists() else None
 
     def wait_for(self, name: str, beat: Beat) -> None:
-        """Wait until the trainer has written a file.
-
-        Args:
-            name: The file's name.
-            beat: Called regularly during the wait; may raise an error to end it.
-
-        Raises:
-            EngineError: The trainer's process ended first.
-        """
+        """Wait until the trainer has written a file; raise EngineError if it ends."""
         beaten = time.monotonic()
         while not (self._folder / name).exists():
             if failure := self.failure:
@@ -112,7 +85,3 @@ class TrainerProcess:
             if time.monotonic() > beaten + BEAT_S:
                 beat(None)
                 beaten = time.monotonic()
-
-    def close(self) -> None:
-        """End the trainer and all processes that it started; remove its files."""
-        end_process(self._process, self._folder)

@@ -5,15 +5,13 @@ from typing import Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.formats import FORMATS
-from agentgym.engines.base import BETAS, CLIP_BOUND, MAX_GRAD_NORM
-from agentgym.engines.credit import clip_range
 from agentgym.engines.settings import base_source, context_length, flat
 from agentgym.engines.verl.settings import (
     CHAT_TEMPLATE,
     OURS,
     TOOL_PARSER,
-    epsilon,
-    learning_rate,
+    actor_settings,
+    rollout_settings,
 )
 from agentgym.errors import ConfigError, UnsupportedError
 from agentgym.models.chat_template import form_of
@@ -24,7 +22,6 @@ ESTIMATORS = {"rloo": "rloo", "grpo": "grpo"}
 """verl's advantage estimator for each algorithm that needs one reward per rollout."""
 FILL_VALUE = "agentlightning.reward_fillna_value"
 RAY_GPUS = "ray_kwargs.ray_init.num_gpus"
-_MEMORY_SHARE = 0.5
 _MINI_BATCHES = 4
 """Default number of mini-batches of a step; each is one optimizer step."""
 _MANY = 10**6
@@ -72,7 +69,9 @@ def lightning_settings(config: TrainingConfig) -> dict[str, Any]:
             )
     made = {
         **_algorithm(config),
-        **_model(config),
+        f"{_MODEL}.path": base_source(config.model),
+        f"{_MODEL}.use_remove_padding": True,
+        f"{_MODEL}.enable_gradient_checkpointing": True,
         **_actor(config),
         **_rollout(config),
         **_trainer(config),
@@ -83,10 +82,7 @@ def lightning_settings(config: TrainingConfig) -> dict[str, Any]:
 
 
 def row_limit(config: TrainingConfig) -> int:
-    """Return the most tokens of a row's prompt, and also of the row's responses.
-
-    A row is one training sequence of the trainer.
-    """
+    """Return the most tokens of a row's prompt, and also of the row's responses."""
     return min(context_length(config), config.episode_tokens)
 
 
@@ -127,37 +123,11 @@ def _algorithm(config: TrainingConfig) -> dict[str, Any]:
     }
 
 
-def _model(config: TrainingConfig) -> dict[str, Any]:
-    return {
-        f"{_MODEL}.path": base_source(config.model),
-        f"{_MODEL}.use_remove_padding": True,
-        f"{_MODEL}.enable_gradient_checkpointing": True,
-    }
-
-
 def _actor(config: TrainingConfig) -> dict[str, Any]:
-    low, high = clip_range(config.algorithm)
     values: dict[str, Any] = {
-        "strategy": "fsdp2",
-        "fsdp_config.strategy": "fsdp2",
-        "fsdp_config.param_offload": config.verl.offload,
-        "fsdp_config.optimizer_offload": config.verl.offload,
-        "fsdp_config.seed": config.seed % 2**31,
-        "ppo_epochs": 1,
+        **actor_settings(config),
         "ppo_mini_batch_size": max(1, config.tasks_per_step // _MINI_BATCHES),
         "ppo_micro_batch_size_per_gpu": 1,
-        "clip_ratio": low,
-        "clip_ratio_low": low,
-        "clip_ratio_high": high,
-        "clip_ratio_c": CLIP_BOUND,
-        "entropy_coeff": config.entropy_coefficient,
-        "use_kl_loss": False,
-        "optim.lr": learning_rate(config),
-        "optim.betas": list(BETAS),
-        "optim.weight_decay": 0.0,
-        "optim.clip_grad": MAX_GRAD_NORM,
-        "optim.override_optimizer_config": {"eps": epsilon(config)},
-        "data_loader_seed": config.seed % 2**31,
         "checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
         "checkpoint.load_contents": ["model", "optimizer", "extra"],
     }
@@ -165,19 +135,12 @@ def _actor(config: TrainingConfig) -> dict[str, Any]:
 
 
 def _rollout(config: TrainingConfig) -> dict[str, Any]:
-    context = context_length(config)
-    values: dict[str, Any] = {
-        "name": "vllm",
-        "n": config.group_size,
-        "tensor_model_parallel_size": config.tensor_parallel,
-        "gpu_memory_utilization": config.memory_share or _MEMORY_SHARE,
-        "temperature": config.temperature,
-        "max_model_len": context,
-        "log_prob_micro_batch_size_per_gpu": 1,
-        "engine_kwargs.vllm.enable_auto_tool_choice": True,
+    found: dict[str, Any] = {
+        **rollout_settings(config),
+        f"{_ROLLOUT}.n": config.group_size,
+        f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": 1,
+        TOOL_PARSER: FORMATS[_form(config)].vllm_parser,
     }
-    found = {f"{_ROLLOUT}.{key}": value for key, value in values.items()}
-    found[TOOL_PARSER] = FORMATS[_form(config)].vllm_parser
     used = template_of(model_source(config.model), config.template)
     if used.chat_template:
         found[CHAT_TEMPLATE] = used.chat_template
@@ -213,11 +176,7 @@ def started_at(
 ) -> dict[str, Any]:
     """Add the gateway's address and the folders of one trainer start to the settings.
 
-    Args:
-        settings: The settings of the run.
-        gateway: Base URL of the gateway.
-        saved: Folder in which the trainer saves checkpoints.
-        weights: The checkpoint to start from; None for the original model.
+    The trainer starts from the checkpoint ``weights``; None for the original model.
     """
     hooks = Path(__file__).with_name("hooks.py")
     found = {

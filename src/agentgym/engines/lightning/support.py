@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,12 @@ from agentgym.engines.lightning.settings import (
     lightning_settings,
 )
 from agentgym.engines.settings import flat, log_file
-from agentgym.engines.verl.support import composed_text
+from agentgym.engines.verl.support import composed_text, served_form
 from agentgym.errors import (
     GPUNotAvailableError,
-    MissingExtraError,
     UnsupportedError,
     UsageError,
 )
-from agentgym.models.chat_template import form_of
 from agentgym.models.folder import describe_model, held_rank, model_source
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
@@ -71,16 +68,8 @@ class LightningEngines(EngineFactory):
                 "vllm or verl."
             )
         summary = describe_model(config.model, 0)
-        if find_spec("transformers") is None:
-            raise MissingExtraError("local", "Reading the model's tokenizer")
+        form = served_form(config, "lightning")
         lightning_settings(config)
-        form = form_of(config.model, config.template)
-        if form.constrains:
-            raise UnsupportedError(
-                "constrain = 'calls' with engine = 'lightning': its servers restrict "
-                "no tokens. Use the engine local or vllm, or constrain = 'none' for a "
-                "model that was trained so."
-            )
         require()
         _check_gpus(config)
         gpus = config.gpus_per_node
@@ -93,12 +82,7 @@ class LightningEngines(EngineFactory):
         return f"Agent Lightning's trainer starts, which takes minutes; its log: {log}"
 
     def composed(self, config: TrainingConfig) -> str:
-        """Return AgentGym's settings for the trainer, and its whole configuration.
-
-        Raises:
-            EngineError: The trainer does not have all of these settings.
-            UnsupportedError: The trainer does not support a setting of the run.
-        """
+        """Return AgentGym's settings for the trainer, and its whole configuration."""
         paced = self.paced(config)
         for problem in _unsupported(paced):
             raise UnsupportedError(problem)
@@ -173,13 +157,7 @@ def _unsupported(config: TrainingConfig) -> Iterator[str]:
 
 
 def _check_gpus(config: TrainingConfig) -> None:
-    """Check that this machine has ``gpus_per_node`` GPUs.
-
-    Nothing is checked if the user sets Ray's number of GPUs.
-
-    Raises:
-        GPUNotAvailableError: This machine has fewer GPUs.
-    """
+    """Check that this machine has ``gpus_per_node`` GPUs, or Ray's number is set."""
     if RAY_GPUS in flat(config.verl.settings):
         return
     found = len(list(Path("/dev").glob("nvidia[0-9]*")))

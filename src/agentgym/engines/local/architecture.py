@@ -3,8 +3,8 @@
 Tokens of several sequences can be packed into one row (:mod:`.attention`) if every
 layer attends to all earlier tokens and transformers lets us replace its attention. All
 other models take the plain path: one sequence after the other through the model's own
-forward pass, with the cache of transformers. To detect this, a model without weights
-(on torch's meta device) is enough, so a run's plan shows it before loading the model.
+forward pass, with the cache of transformers. A model without weights (on torch's meta
+device) is enough to detect this, so a run's plan shows it before loading the model.
 """
 
 from collections.abc import Iterator
@@ -100,10 +100,6 @@ def find_class(name: str, source: str) -> Any:
     For a model of text and images, this is the class of the whole model: only its text
     part is sampled and trained, but saved weights fit the original folder.
 
-    Args:
-        name: The model's name, as the user wrote it.
-        source: The model's folder, or its Hugging Face id.
-
     Raises:
         ModelError: The installed transformers does not support the architecture.
     """
@@ -131,15 +127,7 @@ def find_class(name: str, source: str) -> Any:
 
 
 def find_traits(name: str, model: PreTrainedModel) -> Traits:
-    """Run a model on a few tokens to detect how its layers can be computed.
-
-    Args:
-        name: The model's name, as the user wrote it.
-        model: The model, on any device, with or without weights.
-
-    Raises:
-        ModelError: The model cannot be sampled with a cache of transformers.
-    """
+    """Run a model, with or without weights, to detect how its layers are computed."""
     if model.get_decoder() is model or model.get_output_embeddings() is None:
         raise ModelError(
             f"The layers of {name!r} (architecture {model.config.model_type!r}) and "
@@ -202,8 +190,7 @@ def longest_text(config: PreTrainedConfig) -> int:
 
     Rotary positions of type ``longrope`` all change when the text grows beyond the
     model's original length; cached keys would then be wrong. Positions of type
-    ``dynamic`` change only beyond the model's longest length, which is the limit for
-    every type.
+    ``dynamic`` change only beyond the longest length, the limit for every type.
     """
     text = config.get_text_config()
     longest = int(getattr(text, "max_position_embeddings", 0) or UNLIMITED)

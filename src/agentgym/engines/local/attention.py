@@ -50,8 +50,8 @@ def register() -> str:
     """Register AgentGym's attention function in transformers; return its name.
 
     Also disable cuDNN's attention in this process. Torch prefers it on some GPUs, but
-    it takes half a second for each new shape, and our shapes rarely repeat.
-    See https://github.com/modelscope/FunASR/issues/3704.
+    it takes half a second for each new shape, and our shapes rarely repeat. See
+    https://github.com/modelscope/FunASR/issues/3704.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)
     AttentionInterface.register(_NAME, _attend)
@@ -109,13 +109,10 @@ class Kept(Layout):
 def attend_masked(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float
 ) -> Tensor:
-    """Compute attention with grouped keys and an additive mask.
+    """Compute attention with grouped keys and an additive mask; shaped like ``query``.
 
     On a GPU the keys are repeated for each query head: the only kernel that supports
     both grouped keys and a mask would hold all scores in memory.
-
-    Returns:
-        The output, shaped like ``query``.
     """
     groups = query.shape[1] // key.shape[1]
     if groups > 1 and query.device.type == "cuda":
@@ -166,11 +163,7 @@ class PackedRows(Layout):
         return self.read(layer, query[0].transpose(0, 1), scale)[None]
 
     def read(self, layer: int, query: Tensor, scale: float = 1.0) -> Tensor:
-        """Compute attention to the cache for queries, (tokens, heads, head_dim).
-
-        Returns:
-            The output, shaped like ``query``.
-        """
+        """Attend to the cache; queries and result are (tokens, heads, head_dim)."""
         count, _, time, width = self.mask.shape
         rows = slice(self.first, self.first + count)
         keys, values = self.cache.read(layer, rows, width)
@@ -185,11 +178,7 @@ class PackedRows(Layout):
         return attended[self.rows, self.places]
 
     def ending(self, at: Tensor) -> "PackedRows":
-        """Return a layout with only the last token of each row.
-
-        Args:
-            at: Index of each row's last token among the packed tokens.
-        """
+        """Return a layout with only the tokens ``at``, the last of each row."""
         rows, places = self.rows[at], self.places[at]
         mask = self.mask[rows, :, places][:, :, None]
         return replace(self, rows=rows, places=torch.zeros_like(rows), mask=mask)

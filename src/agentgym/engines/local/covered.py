@@ -56,9 +56,7 @@ class GrammarMasks(NamedTuple):
     def hide(self, scaled: Tensor) -> Tensor:
         """Return the logits; those of tokens that were not allowed are very negative.
 
-        Args:
-            scaled: The targets' logits divided by the temperature, (targets,
-                vocabulary).
+        ``scaled`` are the logits divided by the temperature, (targets, vocabulary).
         """
         if not self.is_any:
             return scaled
@@ -103,7 +101,7 @@ class CoveredTokens(NamedTuple):
 
     @classmethod
     def of(cls, trees: Sequence[PrefixTree], device: torch.device) -> Self:
-        """Build the tensors for one or more trees; ``trees`` may not be empty."""
+        """Build the tensors for one or more trees."""
         targets = [target for tree in trees for target in tree.targets.values()]
         before = accumulate((len(tree.sequences) for tree in trees), initial=0)
         first = [
@@ -137,11 +135,9 @@ class CoveredTokens(NamedTuple):
     def near(self, now: Tensor, limit: float) -> Tensor:
         """Return 1 for each sequence whose mean ratio is within ``limit``, else 0.
 
-        The ratio is a token's current probability divided by that at sampling.
-
-        Args:
-            now: Current log-probability of each target.
-            limit: Upper limit, above 1; its reciprocal is the lower limit.
+        The ratio is a token's current probability divided by that at sampling; ``now``
+        has the current log-probability of each target. The lower limit is ``1 /
+        limit``.
         """
         apart = now.detach().index_select(0, self.target) - self.logprob
         sums = torch.zeros(len(self.sequences), 2, device=now.device)
@@ -152,11 +148,7 @@ class CoveredTokens(NamedTuple):
         return (~(mean.abs() > math.log(limit))).float()
 
     def by_sequence(self, of_targets: Tensor) -> dict[int, list[float]]:
-        """Return for each ``id(sequence)`` the values of its covered tokens, in order.
-
-        Args:
-            of_targets: One value per target, e.g. its log-probability.
-        """
+        """Return for each ``id(sequence)`` its tokens' values, from one per target."""
         found: list[list[tuple[int, float]]] = [[] for _ in self.sequences]
         values = of_targets.detach().tolist()
         for number, target in zip(
@@ -170,10 +162,7 @@ class CoveredTokens(NamedTuple):
         }
 
     def sums(self, near: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return three sums per target, over its occurrences.
-
-        Args:
-            near: 1 for each sequence that counts, else 0.
+        """Return three sums per target, over its occurrences where ``near`` is 1.
 
         Returns:
             The sum of positive advantages, the sum of negative advantages, and the

@@ -1,17 +1,14 @@
 """LocalEngine: policy and learner share one model in this process."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self
 
-from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
-from agentgym.core.trajectory import ModelCall
-from agentgym.engines.base import Allowed, Engine, TrainingBatch, UpdateMetrics
+from agentgym.engines.base import TrainingBatch, UpdateMetrics
 from agentgym.engines.device import check_device
-from agentgym.engines.learner import Learner
+from agentgym.engines.learner import Learner, LearnerEngine
 from agentgym.engines.local.decoding.threads import in_short_thread
 from agentgym.engines.local.imitation import LocalImitation
 from agentgym.engines.local.loading import load_model
@@ -22,11 +19,8 @@ from agentgym.engines.settings import adapted_roles
 from agentgym.models.folder import new_rank
 
 
-class LocalEngine(Engine):
-    """Trains a policy in this process, on the CPU or one GPU.
-
-    :meth:`create` makes an engine from the settings of a run.
-    """
+class LocalEngine(LearnerEngine):
+    """Trains a policy in this process, on the CPU or one GPU."""
 
     compares: ClassVar[bool] = True
 
@@ -35,7 +29,7 @@ class LocalEngine(Engine):
         self._loaded = loaded
         self._policy = LocalPolicy(loaded, deterministic=config.deterministic)
         self._policy.tokens.check_ends(imitates=config.warm_start)
-        self._learner = Learner(config, loaded)
+        super().__init__(Learner(config, loaded), self._policy.tokens)
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
@@ -65,19 +59,6 @@ class LocalEngine(Engine):
         """The policy that is being trained."""
         return self._policy
 
-    @property
-    def step(self) -> int:
-        """Number of updates so far."""
-        return self._learner.step
-
-    def label(self, call: ModelCall) -> list[Components] | None:
-        """Return each token's components (e.g. tool selection); None if unknown."""
-        return self._policy.tokens.label(call)
-
-    def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
-        """Return the tokens that a call's grammar allowed at each response position."""
-        return self._policy.tokens.allowed(call)
-
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
         """Do one on-policy update; running responses finish first."""
         decoder = self._policy.decoder
@@ -97,13 +78,8 @@ class LocalEngine(Engine):
     def imitation(self) -> LocalImitation:
         """Return the warm start's trainer; later updates use a lower learning rate."""
         self._learner.is_warmed = True
-        policy = self._policy
-        alone = policy.decoder.between_responses
-        return LocalImitation(self._loaded, policy.tokens, alone)
-
-    def save_checkpoint(self, folder: Path) -> None:
-        """Write a checkpoint: trained weights, optimizer and random state."""
-        self._learner.save(folder)
+        alone = self._policy.decoder.between_responses
+        return LocalImitation(self._loaded, self._tokens, alone)
 
     def load_checkpoint(self, folder: Path) -> None:
         """Load a checkpoint; change nothing unless all of it can be read."""
@@ -114,10 +90,6 @@ class LocalEngine(Engine):
             decoder.version = self._learner.step
 
         decoder.between_responses(load)
-
-    def export(self, folder: Path) -> None:
-        """Write the model (or only its adapters) and the tokenizer into ``folder``."""
-        self._learner.export(folder)
 
     def close(self) -> None:
         """Stop sampling; pending requests fail."""

@@ -9,28 +9,24 @@ import torch
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.base import (
-    IMITATION_RATE,
-    LORA_IMITATION_RATE,
+    BETAS,
     MAX_GRAD_NORM,
     Imitation,
     TrainingBatch,
+    usual_rates,
 )
 from agentgym.engines.local.decoding.threads import kernel_threads
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.tokens.chat_tokens import ChatTokens
-
-_BETAS = (0.9, 0.99)
+from agentgym.models.folder import SMALL_PARAMETERS
 
 
 class LocalImitation(Imitation):
     """Fine-tunes the adapter, or all weights if the model has no adapter.
 
-    Args:
-        loaded: The model, which is trained in place.
-        tokens: Converts answers to tokens.
-        alone: Function that calls its argument while the model does not sample, and
-            returns the result.
+    ``alone`` calls its argument while the model does not sample, and returns the
+    result.
     """
 
     def __init__(
@@ -43,9 +39,12 @@ class LocalImitation(Imitation):
         self._tokens = tokens
         self._alone = alone
         self._parameters = [p for _, p in loaded.trained_parameters()]
-        self._rate = IMITATION_RATE if loaded.adapter is None else LORA_IMITATION_RATE
+        _, self._rate = usual_rates(
+            has_adapter=loaded.adapter is not None,
+            is_small=loaded.model.num_parameters() < SMALL_PARAMETERS,
+        )
         self._optimizer = torch.optim.AdamW(
-            self._parameters, self._rate, betas=_BETAS, weight_decay=0.0, fused=True
+            self._parameters, self._rate, betas=BETAS, weight_decay=0.0, fused=True
         )
         self._loss = PolicyLoss(
             loaded, clip=None, entropy_coefficient=0.0, temperature=1.0
@@ -55,7 +54,7 @@ class LocalImitation(Imitation):
         self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
     ) -> ChatResult:
         """Convert a given answer to tokens with the chat template."""
-        return self._tokens.written(request, content, calls, version=0)
+        return self._tokens.written(request, content, calls)
 
     def learn(self, batch: TrainingBatch, share: float) -> float:
         """Do one step of AdamW, after running responses finish; return the loss."""
@@ -73,11 +72,11 @@ class LocalImitation(Imitation):
         return loss / batch.trained_tokens
 
     def _step(self, batch: TrainingBatch, share: float) -> float:
-        with kernel_threads(self._loaded.threads[1]):
-            try:
+        try:
+            with kernel_threads(self._loaded.threads[1]):
                 return self._learn(batch, share)
-            finally:
-                self._optimizer.zero_grad(set_to_none=True)
+        finally:
+            self._optimizer.zero_grad(set_to_none=True)
 
     def _learn(self, batch: TrainingBatch, share: float) -> float:
         total = batch.trained_tokens

@@ -1,6 +1,5 @@
 """Load a policy: weights, tokenizer, and the properties that the engine needs."""
 
-import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -123,8 +122,12 @@ def load_model(
             merge(causal)
             adapter = None
     merged = 0 if adapter is None or roles else _merged_bytes(causal)
-    merges = _free_bytes(causal) >= 2 * merged
-    budget = _cache_budget(causal, merged if merges else 0)
+    merges, budget = True, CACHE_BYTES
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        free = torch.cuda.mem_get_info(causal.device)[0]
+        merges = free >= 2 * merged
+        budget = (free - merged * merges) // 4  # training needs most of the rest
     held = _cache_tokens(model, causal, traits, budget)
     return LoadedModel(
         name=model,
@@ -226,36 +229,10 @@ def _merged_bytes(causal: PreTrainedModel) -> int:
     return sum(w.nbytes for w in weights if w.dtype is torch.float32)
 
 
-def _free_bytes(causal: PreTrainedModel) -> int:
-    """Return a GPU's free memory in bytes; on a CPU, a huge number.
-
-    The CPU's memory is checked before loading.
-    """
-    if causal.device.type != "cuda":
-        return sys.maxsize
-    torch.cuda.empty_cache()
-    return torch.cuda.mem_get_info(causal.device)[0]
-
-
-def _cache_budget(causal: PreTrainedModel, merged: int) -> int:
-    """Return the memory budget for keys and values of running responses, in bytes.
-
-    On a GPU this is a quarter of the free memory, minus the ``merged`` bytes of copies
-    that are made later. Training needs most of the rest.
-    """
-    if causal.device.type == "cuda":
-        return (_free_bytes(causal) - merged) // 4
-    return CACHE_BYTES
-
-
 def _cache_tokens(
     model: str, causal: PreTrainedModel, traits: Traits, budget: int
 ) -> int:
-    """Return how many tokens fit into a KV cache of ``budget`` bytes.
-
-    Raises:
-        ModelError: Too few tokens fit.
-    """
+    """Return how many tokens fit into ``budget`` bytes; raise ModelError if too few."""
     itemsize = causal.dtype.itemsize
     size = traits.growing * itemsize
     left = budget - traits.bounded * itemsize
@@ -272,13 +249,7 @@ def _cache_tokens(
 def _stop_ids(
     model: str, causal: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> frozenset[int]:
-    """Return the ids of the tokens that end a response.
-
-    They are the end tokens of the tokenizer and of the model's generation settings.
-
-    Raises:
-        ModelError: There are none.
-    """
+    """Return the end tokens of the tokenizer and of the model's generation settings."""
     settings = causal.generation_config
     more = None if settings is None else settings.eos_token_id
     found = [tokenizer.eos_token_id, *(more if isinstance(more, list) else [more])]
@@ -291,8 +262,6 @@ def _stop_ids(
 @torch.inference_mode()
 def _examine(model: str, causal: PreTrainedModel, traits: Traits) -> Traits:
     """Test a loaded model's traits on short sequences; return the corrected traits.
-
-    Traits describe how the model's layers can be computed.
 
     Raises:
         ModelError: The model's cache does not continue a text correctly.
@@ -328,10 +297,7 @@ def _apart(found: Tensor, expected: Tensor) -> float:
 
 
 def _rows(causal: PreTrainedModel) -> Tensor:
-    """Return the hidden states of two sequences, computed as two rows of a batch.
-
-    The sequences have a common prefix; its states occur once in the result.
-    """
+    """Return the hidden states of two sequences in two rows; of their prefix once."""
     states: Tensor = causal.get_decoder()(
         input_ids=torch.tensor([[0, 1, 2, 3], [0, 1, 4, 5]], device=causal.device),
         use_cache=False,
@@ -347,10 +313,7 @@ def _tree(causal: PreTrainedModel) -> Tensor:
 
 
 def _continued(causal: PreTrainedModel, ids: Tensor, counts: list[int]) -> Tensor:
-    """Return the hidden states of tokens that are added to a cache part by part.
-
-    ``counts`` has the number of tokens of each part.
-    """
+    """Return the hidden states of tokens, added to a cache in parts of ``counts``."""
     cache = DynamicCache(config=causal.config)
     parts = [
         causal.get_decoder()(

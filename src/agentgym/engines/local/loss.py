@@ -7,7 +7,7 @@ sampling, and A is the advantage of its model call. The loss has three parts:
   A)``, but at most ``-3 A`` for negative A (the dual clip of arXiv:1912.09729),
 - minus an entropy bonus,
 - plus an optional penalty on the distance from a reference policy
-  (:func:`~agentgym.engines.local.reference.k3`).
+  (:func:`k3`).
 
 The loss is averaged over the trained tokens of the whole batch. A mean within each
 sequence would favour short successful sequences (Dr. GRPO, arXiv:2503.20783). For
@@ -20,12 +20,15 @@ DeepSeek-V3.2 (arXiv:2512.02556) masks such sequences only on one side and for n
 A; this loss masks on both sides and for every A.
 """
 
+import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, compress
 from operator import add
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,11 +43,47 @@ from agentgym.engines.local.prefix_tree import (
     PrefixTree,
     TreeLayout,
     plant,
-    plant_apart,
 )
-from agentgym.engines.local.reference import ReferencePolicy, k3
 from agentgym.engines.memory import PREDICTED_FLOATS, micro_batch
 from agentgym.errors import EngineError
+
+
+class ReferencePolicy:
+    """The model as it was before training, for the KL penalty in the loss.
+
+    If an adapter is trained, this is the same model with the adapter disabled. If all
+    weights are trained, it is a copy of the initial weights. ``coefficient`` is the
+    weight of the penalty.
+    """
+
+    def __init__(self, loaded: LoadedModel, coefficient: float) -> None:
+        self.coefficient = coefficient
+        self._loaded = loaded
+        if loaded.adapter is None:
+            held = copy.deepcopy(loaded.model).requires_grad_(False)
+            self._loaded = replace(loaded, model=held)
+
+    @contextmanager
+    def model(self) -> Iterator[LoadedModel]:
+        """Yield the reference model; do not use the trained model within the block."""
+        with torch.no_grad():
+            if self._loaded.adapter is None:
+                yield self._loaded
+            else:
+                with self._loaded.adapter.disable_adapter():
+                    yield self._loaded
+
+
+def k3(now: Tensor, reference: Tensor) -> Tensor:
+    """Return the k3 estimate of the distance from a reference policy, in nats.
+
+    It is ``r - 1 - log r``, where r is the reference's probability of a sampled token
+    divided by the policy's. This estimate of the KL divergence is unbiased and never
+    negative (http://joschu.net/blog/kl-approx.html). GRPO uses it (arXiv:2402.03300).
+    Both arguments are log-probabilities of tokens, (tokens,).
+    """
+    apart = reference - now
+    return apart.exp() - 1 - apart
 
 
 class LossSums(NamedTuple):
@@ -69,59 +108,45 @@ class LossSums(NamedTuple):
     tokens: int = 0
 
 
-class Ratios(NamedTuple):
-    """Statistics of the trained tokens' probability ratios in one update.
+@dataclass
+class Ratios:
+    """Probability ratios of the trained tokens in one update.
 
     A ratio is the token's probability before the update, divided by its probability at
     sampling.
 
     Attributes:
-        p99: 99th percentile of the ratios.
-        most: The largest ratio.
-        effective: Effective sample size (Kish 1965), ``(sum of ratios)² / sum of
-            squares``, divided by the number of tokens; 1 if all ratios are equal.
+        parts: The ratios of each micro-batch.
         far_off: Sequences that the loss left out because of their mean ratio.
         learned: For each ``id(sequence)``, the log-probabilities of its trained tokens
             before the update.
         entropies: For each ``id(sequence)``, the entropy at each trained token.
     """
 
-    p99: float
-    most: float
-    effective: float
-    far_off: Sequence[TrainingSequence]
-    learned: Mapping[int, Sequence[float]]
-    entropies: Mapping[int, Sequence[float]]
+    parts: list[Tensor] = field(default_factory=list)
+    far_off: list[TrainingSequence] = field(default_factory=list)
+    learned: dict[int, list[float]] = field(default_factory=dict)
+    entropies: dict[int, list[float]] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls,
-        ratios: Tensor,
-        far_off: Sequence[TrainingSequence],
-        learned: Mapping[int, Sequence[float]],
-        entropies: Mapping[int, Sequence[float]],
-    ) -> Self:
-        """Compute the statistics; ``ratios`` must not be empty."""
-        ordered = ratios.double().sort().values
+    def statistics(self) -> tuple[float | None, float | None, float | None]:
+        """Return the 99th percentile of the ratios, the largest, and effective share.
+
+        The last is the effective sample size (Kish 1965), ``(sum of ratios)² / sum of
+        squares``, divided by the number of tokens; 1 if all ratios are equal.
+        """
+        if not self.parts:
+            return None, None, None
+        ordered = torch.cat(self.parts).double().sort().values
         count = len(ordered)
-        return cls(
+        return (
             float(ordered[math.ceil(0.99 * count) - 1]),
             float(ordered[-1]),
             float(ordered.sum() ** 2 / (count * ordered.square().sum())),
-            far_off,
-            learned,
-            entropies,
         )
 
 
 class _Part(NamedTuple):
-    """A micro-batch: the prefix trees that one forward pass computes.
-
-    Attributes:
-        trees: The trees.
-        reference: Log-probability of each trained token under the reference policy;
-            None without a KL penalty.
-    """
+    """A micro-batch: prefix trees, and the reference policy's log-probabilities."""
 
     trees: Sequence[PrefixTree]
     reference: Tensor | None = None
@@ -166,10 +191,7 @@ class PolicyLoss:
         self._entropy_coefficient = entropy_coefficient
         self._temperature = temperature
         self._limit = limit
-        self._ratios: list[Tensor] = []
-        self._far_off: list[TrainingSequence] = []
-        self._learned: dict[int, list[float]] = {}
-        self._entropies: dict[int, list[float]] = {}
+        self._ratios = Ratios()
         self.predicted_floats = PREDICTED_FLOATS
         self.chunk_tokens, self.tree_nodes = micro_batch(loaded.vocabulary)
         if loaded.tree_nodes is not None:
@@ -178,38 +200,21 @@ class PolicyLoss:
             self.chunk_tokens = self.tree_nodes = 0
 
     def take_ratios(self) -> Ratios | None:
-        """Return statistics of the probability ratios since this method's last call.
-
-        Return None if no ratio was computed since then.
-        """
-        found, self._ratios = self._ratios, []
-        far_off, self._far_off = self._far_off, []
-        learned, self._learned = self._learned, {}
-        entropies, self._entropies = self._entropies, {}
-        if not found:
-            return None
-        return Ratios.of(torch.cat(found), far_off, learned, entropies)
+        """Return the ratios since this method's last call; None if there are none."""
+        found, self._ratios = self._ratios, Ratios()
+        return found if found.parts else None
 
     def plant(self, sequences: Sequence[TrainingSequence]) -> list[Forest]:
-        """Arrange sequences in prefix trees, which hold shared prefixes only once.
-
-        Each sequence gets its own tree if the model cannot compute several sequences in
-        one row.
-        """
-        if self._loaded.traits.is_packed:
-            return plant(sequences, self.tree_nodes)
-        return plant_apart(sequences)
+        """Arrange sequences in prefix trees, which hold shared prefixes only once."""
+        return plant(sequences, self.tree_nodes)
 
     def backward(self, forest: Forest, total: int) -> LossSums:
         """Add the gradients of a forest's loss, divided by ``total``.
 
         The head (the sequences' common prefix) is computed once. Each micro-batch adds
         gradients to the head's keys and values. At the end, one backward pass takes
-        these gradients through the head.
-
-        Args:
-            forest: Training sequences of one agent, arranged in prefix trees.
-            total: Number of trained tokens of the whole batch.
+        these gradients through the head. ``total`` is the whole batch's number of
+        trained tokens.
 
         Raises:
             EngineError: The update was interrupted.
@@ -240,10 +245,7 @@ class PolicyLoss:
         return sums
 
     def _parts(self, forest: Forest) -> Iterator[_Part]:
-        """Yield a forest's micro-batches.
-
-        With a KL penalty, they have the log-probabilities of the reference policy.
-        """
+        """Yield micro-batches, with the reference policy's log-probabilities."""
         chunks = forest.chunks(self.chunk_tokens)
         if self._reference is None:
             yield from (_Part(trees) for trees in chunks)
@@ -260,10 +262,7 @@ class PolicyLoss:
         head: list[Tensor],
         wanted: list[Tensor],
     ) -> Iterator[LossSums]:
-        """Compute one micro-batch after the other; keep only one copy of the gradients.
-
-        Arguments and yielded sums are as in :meth:`_side_by_side`, which uses threads.
-        """
+        """Compute one micro-batch at a time, with one copy of the gradients."""
         for each in parts:
             objective, part = self._objective(each, head)
             torch.autograd.backward(objective / total, inputs=wanted)
@@ -278,14 +277,8 @@ class PolicyLoss:
     ) -> Iterator[LossSums]:
         """Compute micro-batches in parallel threads; add their gradients in order.
 
-        Args:
-            parts: The micro-batches.
-            total: Number of trained tokens of the whole batch.
-            head: Keys and values of the prefix that all sequences share.
-            wanted: Tensors whose gradients are computed.
-
-        Yields:
-            The sums of each micro-batch.
+        ``head`` has keys and values of the prefix that all sequences share. ``wanted``
+        are the tensors whose gradients are computed.
         """
 
         def gradients(each: _Part) -> tuple[LossSums, Sequence[Tensor | None]]:
@@ -317,12 +310,9 @@ class PolicyLoss:
 
     @torch.no_grad()
     def moved(self, forest: Forest) -> dict[int, list[float]]:
-        """Measure how far the policy has moved since it sampled the sequences.
+        """Return for each ``id(sequence)`` the KL divergence since sampling, per token.
 
         Only the forest's middle micro-batch is measured.
-
-        Returns:
-            For each ``id(sequence)``, the estimated KL divergence at each token.
         """
         chunks = list(forest.chunks(self.chunk_tokens))
         middle = chunks[len(chunks) // 2]
@@ -332,11 +322,7 @@ class PolicyLoss:
         return covered.by_sequence(k3(covered.sampled, now))
 
     def _head(self, loaded: LoadedModel, ids: list[int]) -> list[Tensor]:
-        """Return keys and values of the head's tokens ``ids``, layer by layer.
-
-        The head is the prefix that all sequences share. Gradients can flow through the
-        result.
-        """
+        """Return keys and values of the head's tokens ``ids``, layer by layer."""
         if not ids:
             return []
         kept, device = Kept(), loaded.device
@@ -352,9 +338,7 @@ class PolicyLoss:
     ) -> tuple[CoveredTokens, Tensor, Tensor]:
         """Compute a model's predictions of the tokens that the loss covers.
 
-        Returns:
-            The covered tokens (called targets), the log-probability of each target, and
-            the entropy at each target.
+        Return these tokens (targets), their log-probabilities, and the entropy at each.
         """
         device = loaded.device
         starts = accumulate(map(len, trees), initial=0)
@@ -403,16 +387,12 @@ class PolicyLoss:
         with torch.no_grad():
             is_clipped = ratio != clipped
             if objective.requires_grad:
-                self._ratios.append(ratio.repeat_interleave(counts))
-                self._learned.update(covered.by_sequence(now))
-                self._entropies.update(covered.by_sequence(entropy))
-                self._far_off += [
-                    each
-                    for each, is_near in zip(
-                        covered.sequences, near.tolist(), strict=True
-                    )
-                    if not is_near
-                ]
+                found = self._ratios
+                found.parts.append(ratio.repeat_interleave(counts))
+                found.learned.update(covered.by_sequence(now))
+                found.entropies.update(covered.by_sequence(entropy))
+                is_far = (near == 0).tolist()
+                found.far_off += compress(covered.sequences, is_far)
             return objective, LossSums(
                 loss=float(policy.sum()),
                 entropy=float((entropy * counts).sum()),
@@ -428,14 +408,9 @@ class PolicyLoss:
     ) -> tuple[Tensor, Tensor]:
         """Return the log-probability of each token, and the entropy at its position.
 
-        The logits of a long sequence could take more memory than the model. So they are
-        computed in blocks, and again in the backward pass.
-
-        Args:
-            loaded: The model.
-            states: The last layer's output for each token.
-            tokens: The token ids.
-            held: Grammar masks of the tokens.
+        ``states`` has the last layer's output for each token. The logits of a long
+        sequence could take more memory than the model. So they are computed in blocks,
+        and again in the backward pass.
         """
 
         def block(

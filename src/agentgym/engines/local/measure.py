@@ -32,16 +32,7 @@ _TYPES = {FLOAT: torch.float32, FLOAT // 2: torch.bfloat16}
 
 
 def measure(name: str, folder: Path) -> MeasuredShape:
-    """Measure the shape of the model that a ``config.json`` describes.
-
-    Args:
-        name: The model's name, as the user wrote it.
-        folder: The folder with ``config.json``.
-
-    Raises:
-        ModelError: transformers does not have the architecture, the settings are
-            invalid, or the model cannot be sampled with a cache.
-    """
+    """Measure the shape of the model that a ``config.json`` describes."""
     with quiet():
         maker = find_class(name, str(folder))
         try:
@@ -76,24 +67,19 @@ def measure(name: str, folder: Path) -> MeasuredShape:
         key_heads=int(getattr(text, "num_key_value_heads", 0) or heads),
         vocabulary=int(text.vocab_size),
         context=longest_text(config),
-        blocked=traits.obstacles,
-        expert=has_experts(model),
-        held=model.num_parameters(),
-        adapted=tuple((w.shape[1], w.shape[0]) for w in weights),
-        growing=traits.growing,
-        fixed=traits.bounded,
+        parameters=model.num_parameters(),
+        adapted=[(w.shape[1], w.shape[0]) for w in weights],
+        cache_token=traits.growing,
+        cache_fixed=traits.bounded,
+        obstacles=traits.obstacles,
+        has_experts=has_experts(model),
         largest={size: largest for size, (largest, _) in kept.items()},
         whole={size: whole for size, (_, whole) in kept.items()},
     )
 
 
 def _kept(name: str, model: PreTrainedModel) -> tuple[Growth, Growth]:
-    """Measure the bytes kept for the backward pass.
-
-    Returns:
-        The bytes of the largest layer, and the bytes of all layers, both as functions
-        of the number of tokens.
-    """
+    """Return the bytes kept for backward: of the largest layer, and of all layers."""
     try:
         (small, all_small), (large, all_large) = (
             _kept_of(model, tokens) for tokens in _LENGTHS
@@ -111,11 +97,7 @@ def _kept(name: str, model: PreTrainedModel) -> tuple[Growth, Growth]:
 
 
 def _kept_of(model: PreTrainedModel, tokens: int) -> tuple[int, int]:
-    """Return the bytes that a forward pass on ``tokens`` tokens keeps for backward.
-
-    Returns:
-        The bytes of the largest layer, and of all layers.
-    """
+    """Return the bytes that a pass on ``tokens`` tokens keeps; see :func:`_kept`."""
     weights = {p.untyped_storage()._cdata for p in model.parameters()}
     alive: list[Tensor] = []  # so that no storage reuses another's id
     counted: set[int] = set()
@@ -152,9 +134,9 @@ def _kept_of(model: PreTrainedModel, tokens: int) -> tuple[int, int]:
 
 
 class _Kernel(torch.autograd.Function):
-    """Replaces an attention kernel, but does not compute attention.
+    """An attention kernel without its computation.
 
-    Like the kernel, it keeps queries, keys, values and output for the backward pass.
+    It keeps queries, keys, values and output for the backward pass, as a kernel does.
     """
 
     @staticmethod

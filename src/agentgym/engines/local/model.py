@@ -31,12 +31,9 @@ class LoadedModel:
     """A causal language model that can call tools.
 
     Attributes:
-        name: The model's name, as the user wrote it.
         model: The model; with LoRA, its layers contain the adapters.
         adapter: peft's wrapper of the same model; None without LoRA.
-        tokenizer: The tokenizer.
         template: The chat template, and the format of tool calls.
-        device: The device.
         cores: Number of threads that torch may use.
         context: Most tokens of prompt and response that model and memory allow.
         stop_ids: Tokens that end a response.
@@ -96,19 +93,16 @@ class LoadedModel:
 
     @property
     def cache_shape(self) -> CacheShape:
-        """The shape of one token's KV cache.
-
-        The model must be able to compute several sequences in one row.
-        """
+        """The shape of one token's KV cache, if sequences can be packed into a row."""
         assert self.traits.cache is not None
         return self.traits.cache
 
     def sampled(self) -> "tuple[LoadedModel, SamplingCopy | None]":
         """Return the model to sample from, and its SamplingCopy or None.
 
-        A SamplingCopy is a copy without adapter modules, which is faster. A model with
-        an adapter has one if memory allows it (``merges``), or if ``roles`` is set. The
-        caller must call its ``refresh`` after each update.
+        The copy, without adapter modules, is faster. A model with an adapter has one if
+        memory allows it (``merges``), or if ``roles`` is set. The caller must call its
+        ``refresh`` after each update.
         """
         if self.adapter is None or not (self.merges or self.roles):
             return self, None
@@ -119,20 +113,6 @@ class LoadedModel:
     def vocabulary(self) -> int:
         """Size of the vocabulary."""
         return int(self.model.config.get_text_config().vocab_size)
-
-    def logits(
-        self, ids: Tensor, positions: Tensor, layout: Layout, at: Tensor | None = None
-    ) -> Tensor:
-        """Return the logits after packed tokens, (tokens, vocabulary).
-
-        Args:
-            ids: Token ids, (tokens,).
-            positions: Position of each token in its sequence, same shape.
-            layout: The tokens that each token attends to.
-            at: Indices of the tokens after which logits are wanted; None for all.
-        """
-        states = self.states(ids, positions, layout)
-        return self.predict(states if at is None else states.index_select(0, at))
 
     def predict(self, states: Tensor) -> Tensor:
         """Convert the last layer's output to logits, (tokens, vocabulary)."""

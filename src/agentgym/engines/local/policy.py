@@ -5,7 +5,7 @@ import weakref
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -33,10 +33,6 @@ class LocalPolicy(Policy):
     Args:
         loaded: The model.
         deterministic: Make answers independent of other requests, bit for bit.
-
-    Attributes:
-        decoder: Samples the responses.
-        tokens: Converts requests to prompt ids, and response ids to answers.
     """
 
     def __init__(self, loaded: LoadedModel, *, deterministic: bool = False) -> None:
@@ -85,11 +81,7 @@ class LocalPolicy(Policy):
         return path.name if path.is_dir() else self._loaded.name
 
     async def chat(self, request: ChatRequest) -> ChatResult:
-        """Answer one request.
-
-        Raises:
-            ContextLengthError: The prompt fills the context.
-        """
+        """Answer a request; raise ContextLengthError if its prompt is too long."""
         prompt, job = self._job(request)
         self.decoder.submit(job)
         generation = await asyncio.wrap_future(job.future)
@@ -130,13 +122,9 @@ class LocalPolicy(Policy):
     def copy_weights(
         self, weights: Iterable[tuple[str, Tensor]], *, version: int
     ) -> None:
-        """Copy new weights from a trainer into this model.
+        """Copy a trainer's weights into this model; running responses finish first.
 
-        Running responses finish first.
-
-        Args:
-            weights: All weights, with their names in this model.
-            version: Number of updates that made these weights.
+        ``version`` is the number of updates that made the weights.
 
         Raises:
             ModelError: The weights are of another model. Some may be copied already, so
@@ -204,7 +192,7 @@ class LocalPolicy(Policy):
         )
 
 
-def _decoder(loaded: LoadedModel, *, deterministic: bool) -> Decoder:
+def _decoder(loaded: LoadedModel, *, deterministic: bool) -> Decoder[Any]:
     """Start the decoder for a model; it answers requests in batches if possible."""
     if not loaded.traits.is_packed:
         return PlainDecoder(loaded, keeps=not deterministic)

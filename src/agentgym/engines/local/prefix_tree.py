@@ -8,7 +8,7 @@ prefix of all sequences (system prompt and tools) is the head, computed once for
 trees. Loss and gradients do not change; a test checks this.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import groupby, pairwise
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from agentgym.engines.base import Allowed, TrainedToken, TrainingSequence
 from agentgym.engines.local.attention import Layout, attend_masked
-from agentgym.engines.local.decoding.kv_cache import common_prefix
+from agentgym.engines.tokens.prefix import common_prefix
 
 _SHORTEST_HEAD = 16
 
@@ -48,8 +48,8 @@ class Target:
 class PrefixTree:
     """Sequences of one group, with shared prefixes stored once.
 
-    Args:
-        offset: Length of the head, the prefix of all trees. It is not part of the tree.
+    ``offset`` is the length of the head, the prefix of all trees, which is not part of
+    the tree.
 
     Attributes:
         sequences: The added sequences.
@@ -179,23 +179,14 @@ class TreeLayout(Layout):
 
 @dataclass(frozen=True)
 class Forest:
-    """The training sequences of one agent, in prefix trees with a common head.
-
-    Attributes:
-        head: Tokens of the prefix that all sequences share; may be empty.
-        trees: The trees.
-        agent: Name of the agent.
-    """
+    """The training sequences of one agent, in prefix trees with a common head."""
 
     head: list[int]
     trees: list[PrefixTree]
     agent: str
 
     def chunks(self, tokens: int) -> Iterator[list[PrefixTree]]:
-        """Yield the trees in lists of at most ``tokens`` nodes.
-
-        A tree with more nodes is a list of its own.
-        """
+        """Yield lists of trees with at most ``tokens`` nodes, or a larger tree."""
         chunk: list[PrefixTree] = []
         for tree in self.trees:
             if chunk and sum(map(len, chunk)) + len(tree) > tokens:
@@ -210,36 +201,35 @@ def plant(sequences: Sequence[TrainingSequence], most_nodes: int) -> list[Forest
     """Return for each agent of a team a forest with one prefix tree per group.
 
     A group (the attempts at one task) gets several trees if one tree would have more
-    than ``most_nodes`` nodes.
+    than ``most_nodes`` nodes. With 0, each sequence gets its own tree, and the forest
+    has no head: the model cannot compute several sequences in one row.
     """
-    return [_forest(found, most_nodes) for found in _by_agent(sequences)]
-
-
-def plant_apart(sequences: Sequence[TrainingSequence]) -> list[Forest]:
-    """Return for each agent a forest with one tree per sequence and without a head.
-
-    This is for models that cannot compute several sequences in one row.
-    """
-    forests = []
-    for found in _by_agent(sequences):
-        trees = [PrefixTree(0) for _ in found]
-        for tree, sequence in zip(trees, found, strict=True):
-            tree.add(sequence)
-        ordered = sorted(trees, key=len, reverse=True)
-        forests.append(Forest([], ordered, found[0].agent))
-    return forests
-
-
-def _by_agent(
-    sequences: Sequence[TrainingSequence],
-) -> Iterable[list[TrainingSequence]]:
     agents: dict[str, list[TrainingSequence]] = {}
     for sequence in sequences:
         agents.setdefault(sequence.agent, []).append(sequence)
-    return agents.values()
+    return [_forest(found, most_nodes) for found in agents.values()]
 
 
 def _forest(sequences: Sequence[TrainingSequence], most_nodes: int) -> Forest:
+    head = _head(sequences) if most_nodes else []
+    trees: list[PrefixTree] = []
+    # Groups one after the other; shared prefixes adjacent within each.
+    ordered = sorted(sequences, key=lambda s: (s.group, s.ids))
+    for _, group in groupby(ordered, key=lambda s: s.group):
+        trees.append(PrefixTree(len(head)))
+        for sequence in group:
+            tree = trees[-1]
+            if tree.sequences and (
+                not most_nodes or len(tree) + tree.count_new(sequence) > most_nodes
+            ):
+                trees.append(PrefixTree(len(head)))
+            trees[-1].add(sequence)
+    # Large trees first, so that threads end together.
+    return Forest(head, sorted(trees, key=len, reverse=True), sequences[0].agent)
+
+
+def _head(sequences: Sequence[TrainingSequence]) -> list[int]:
+    """Return the tokens of the prefix that all sequences share; [] if it is short."""
     shared = reduce(
         lambda ids, sequence: ids[: common_prefix(ids, sequence.ids)],
         sequences,
@@ -248,18 +238,4 @@ def _forest(sequences: Sequence[TrainingSequence], most_nodes: int) -> Forest:
     # A node predicts the first trained token, so the head ends before it.
     first = min(s.trained[0].position for s in sequences)
     head = shared[: max(0, first - 1)]
-    if len(head) < _SHORTEST_HEAD:
-        head = []
-    trees: list[PrefixTree] = []
-    # Groups one after the other; shared prefixes adjacent within each.
-    ordered = sorted(sequences, key=lambda s: (s.group, s.ids))
-    for _, group in groupby(ordered, key=lambda s: s.group):
-        trees.append(PrefixTree(len(head)))
-        for sequence in group:
-            nodes = len(trees[-1]) + trees[-1].count_new(sequence)
-            if len(trees[-1]) and nodes > most_nodes:
-                trees.append(PrefixTree(len(head)))
-            trees[-1].add(sequence)
-    # Large trees first, so that threads end together.
-    ordered_trees = sorted(trees, key=len, reverse=True)
-    return Forest(head, ordered_trees, sequences[0].agent)
+    return head if len(head) >= _SHORTEST_HEAD else []

@@ -4,7 +4,7 @@ Importing this module does not import torch.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -47,7 +47,7 @@ class Use:
     compares: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Shape(ABC):
     """The sizes of a language model.
 
@@ -59,6 +59,14 @@ class Shape(ABC):
         key_heads: Number of heads of keys and values.
         vocabulary: Number of tokens in the vocabulary.
         context: Most tokens of prompt and answer.
+        parameters: Number of all parameters.
+        adapted: Input and output size of each linear layer that gets an adapter.
+        cache_token: How many numbers (scalars) each token adds to the KV cache.
+        cache_fixed: How many numbers of the KV cache do not depend on the text's
+            length.
+        obstacles: Why several sequences cannot be computed in one row; empty if they
+            can.
+        has_experts: Whether the model is a mixture of experts.
     """
 
     kind: str
@@ -68,72 +76,44 @@ class Shape(ABC):
     key_heads: int
     vocabulary: int
     context: int
+    parameters: int
+    adapted: Sequence[tuple[int, int]]
+    cache_token: int
+    cache_fixed: int = 0
+    obstacles: tuple[str, ...] = ()
+    has_experts: bool = False
 
     @property
-    @abstractmethod
     def linear_parameters(self) -> int:
-        """Number of weights in the linear layers that an adapter gets."""
+        """Number of weights in the linear layers that get an adapter."""
+        return sum(given * made for given, made in self.adapted)
 
-    @property
-    @abstractmethod
-    def parameters(self) -> int:
-        """Number of all parameters."""
-
-    @abstractmethod
     def adapter_parameters(self, rank: int) -> int:
         """Return the number of parameters of one adapter."""
-
-    @property
-    @abstractmethod
-    def cache_token(self) -> int:
-        """How many numbers (scalars) each token adds to the KV cache."""
+        return rank * sum(map(sum, self.adapted))
 
     @abstractmethod
     def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
         """Return the bytes that a forward pass keeps for its backward pass.
 
-        Args:
-            tokens: Number of tokens in the pass.
-            use: How the model is trained.
-            size: Bytes per number of the model's weights.
-
-        Returns:
-            The bytes of the largest layer, and of all layers.
+        They are those of the largest layer, and of all layers. ``size`` is the bytes
+        per number of the model's weights.
         """
 
-    @property
-    def obstacles(self) -> tuple[str, ...]:
-        """Why several sequences cannot be computed in one row; empty if they can."""
-        return ()
 
-    @property
-    def has_experts(self) -> bool:
-        """Whether the model is a mixture of experts."""
-        return False
-
-    @property
-    def cache_fixed(self) -> int:
-        """How many numbers of the KV cache do not depend on the text's length."""
-        return 0
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CountedShape(Shape):
     """Sizes of a known architecture, computed from ``config.json``.
 
     Attributes:
         inner: Width of the multilayer perceptron.
-        head_dim: Width of an attention head.
-        biases: Number of biases in the linear layers of one model layer.
-        norms: Number of weights in the norms of one model layer.
-        is_tied: Whether the output head shares the embedding's weights.
+        query: Width of all query heads together.
+        key: Width of all key heads together.
     """
 
     inner: int
-    head_dim: int
-    biases: int
-    norms: int
-    is_tied: bool
+    query: int
+    key: int
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self | None:
@@ -147,16 +127,21 @@ class CountedShape(Shape):
         if has_window and (kind == "mistral" or config.get("use_sliding_window")):
             return None
         try:
-            hidden, heads = int(config["hidden_size"]), config["num_attention_heads"]
+            hidden, heads = (
+                int(config["hidden_size"]),
+                int(config["num_attention_heads"]),
+            )
             inner = int(config["intermediate_size"])
-            keys = int(config.get("num_key_value_heads") or heads)
+            key_heads = int(config.get("num_key_value_heads") or heads)
             usual = 128 if kind == "qwen3" else hidden // heads
             head = int(config.get("head_dim") or usual)
-            layers, vocabulary = config["num_hidden_layers"], config["vocab_size"]
+            layers = int(config["num_hidden_layers"])
+            vocabulary = int(config["vocab_size"])
             context = int(config.get("max_position_embeddings", 2048))
         except (KeyError, TypeError, ValueError, ZeroDivisionError):
             return None
-        attended = (heads + 2 * keys) * head
+        query, key = heads * head, key_heads * head
+        attended = query + 2 * key
         biased = attended + hidden if config.get("attention_bias") else 0
         biases = {
             "llama": biased + (2 * inner + hidden if config.get("mlp_bias") else 0),
@@ -166,60 +151,35 @@ class CountedShape(Shape):
         }.get(str(kind))
         if biases is None:
             return None
+        attention = [(hidden, query), (hidden, key), (hidden, key), (query, hidden)]
+        linears = [*attention, (hidden, inner), (hidden, inner), (inner, hidden)]
+        norms = 2 * hidden + (2 * head if kind == "qwen3" else 0)
+        layer = sum(given * made for given, made in linears) + biases + norms
+        matrices = 1 if config.get("tie_word_embeddings", False) else 2
         return cls(
             kind=str(kind),
-            layers=int(layers),
+            layers=layers,
             hidden=hidden,
-            inner=inner,
-            heads=int(heads),
-            key_heads=keys,
-            head_dim=head,
-            vocabulary=int(vocabulary),
+            heads=heads,
+            key_heads=key_heads,
+            vocabulary=vocabulary,
             context=context,
-            biases=biases,
-            norms=2 * hidden + (2 * head if kind == "qwen3" else 0),
-            is_tied=bool(config.get("tie_word_embeddings", False)),
+            parameters=layers * layer + hidden + matrices * vocabulary * hidden,
+            adapted=layers * linears,
+            cache_token=2 * layers * key,
+            inner=inner,
+            query=query,
+            key=key,
         )
-
-    @property
-    def linears(self) -> list[tuple[int, int]]:
-        """Input and output size of each linear layer in one model layer."""
-        query, key = self.heads * self.head_dim, self.key_heads * self.head_dim
-        attention = [(self.hidden, query), (self.hidden, key), (self.hidden, key)]
-        mlp = [(self.hidden, self.inner)] * 2 + [(self.inner, self.hidden)]
-        return [*attention, (query, self.hidden), *mlp]
-
-    @property
-    def linear_parameters(self) -> int:
-        """Number of weights in the linear layers that an adapter gets."""
-        return self.layers * sum(given * made for given, made in self.linears)
-
-    @property
-    def parameters(self) -> int:
-        """Number of all parameters."""
-        embeddings = self.vocabulary * self.hidden * (1 if self.is_tied else 2)
-        rest = self.layers * (self.biases + self.norms) + self.hidden
-        return embeddings + self.linear_parameters + rest
-
-    def adapter_parameters(self, rank: int) -> int:
-        """Return the number of parameters of one adapter."""
-        return self.layers * rank * sum(map(sum, self.linears))
-
-    @property
-    def cache_token(self) -> int:
-        """How many numbers (scalars) each token adds to the KV cache."""
-        return 2 * self.layers * self.key_heads * self.head_dim
 
     def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
         """Return the bytes that a forward pass keeps; see :meth:`Shape.kept`."""
-        query, key = self.heads * self.head_dim, self.key_heads * self.head_dim
-        hidden, inner = self.hidden, self.inner
         # Two norms (in float32, before and after the weight), rotation and attention
         # with their copies, the perceptron, and the sums after each half.
-        each = 2 * (FLOAT + 2 * size) * hidden + 6 * size * query + 4 * size * inner
-        each += 2 * size * hidden + 4 * size * key + FLOAT * self.heads
-        if use.rank:
-            each += len(self.linears) * size * use.rank
+        each = 2 * (FLOAT + 2 * size) * self.hidden
+        each += 6 * size * self.query + 4 * size * self.inner
+        each += 2 * size * self.hidden + 4 * size * self.key + FLOAT * self.heads
+        each += len(self.adapted) // self.layers * size * use.rank
         return tokens * each, self.layers * tokens * each
 
 
@@ -245,64 +205,18 @@ class Growth:
         return int(tokens * (self.each + tokens * self.pair))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MeasuredShape(Shape):
     """Sizes of an architecture that CountedShape does not know, found by measuring.
 
     Attributes:
-        blocked: Value of ``obstacles``.
-        expert: Value of ``has_experts``.
-        held: Value of ``parameters``.
-        adapted: Input and output size of each layer that an adapter gets.
-        growing: Value of ``cache_token``.
-        fixed: Value of ``cache_fixed``.
         largest: Bytes that the largest layer keeps for the backward pass, by the bytes
             per number of the weights (2 or 4).
         whole: Bytes that all layers together keep, also by bytes per number.
     """
 
-    blocked: tuple[str, ...]
-    expert: bool
-    held: int
-    adapted: tuple[tuple[int, int], ...]
-    growing: int
-    fixed: int
     largest: Mapping[int, Growth]
     whole: Mapping[int, Growth]
-
-    @property
-    def obstacles(self) -> tuple[str, ...]:
-        """Why several sequences cannot be computed in one row; empty if they can."""
-        return self.blocked
-
-    @property
-    def has_experts(self) -> bool:
-        """Whether the model is a mixture of experts."""
-        return self.expert
-
-    @property
-    def linear_parameters(self) -> int:
-        """Number of weights in the linear layers that an adapter gets."""
-        return sum(given * made for given, made in self.adapted)
-
-    @property
-    def parameters(self) -> int:
-        """Number of all parameters."""
-        return self.held
-
-    def adapter_parameters(self, rank: int) -> int:
-        """Return the number of parameters of one adapter."""
-        return rank * sum(map(sum, self.adapted))
-
-    @property
-    def cache_token(self) -> int:
-        """How many numbers (scalars) each token adds to the KV cache."""
-        return self.growing
-
-    @property
-    def cache_fixed(self) -> int:
-        """How many numbers of the KV cache do not depend on the text's length."""
-        return self.fixed
 
     def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
         """Return the bytes that a forward pass keeps; see :meth:`Shape.kept`."""

@@ -76,11 +76,7 @@ class LocalEngines(EngineFactory):
         )
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with defaults that fit the device and the model.
-
-        These are the longest episode, and for slow models how many rollouts run at
-        once.
-        """
+        """Return the settings with lengths and concurrency that fit the device."""
         device = "cpu" if config.deterministic else find_device(config.gpu)
         config = with_episodes(config, device)
         known = shape_of(config.model)
@@ -101,16 +97,7 @@ class LocalEngines(EngineFactory):
 
 
 def _check_role_adapters(config: TrainingConfig, rank: int, *, is_held: bool) -> None:
-    """Check that a run can train an adapter for each role.
-
-    Args:
-        config: The settings.
-        rank: Rank of the adapters; 0 if all weights are trained.
-        is_held: Whether the model's folder already contains an adapter.
-
-    Raises:
-        UnsupportedError: The run cannot; the message says why.
-    """
+    """Raise UnsupportedError if a run cannot train an adapter for each role."""
     why = ""
     if not rank:
         why = (
@@ -134,12 +121,8 @@ def path_of(model: str, *, is_adapter: bool, samples: bool = True) -> str:
     """Return a note for the plan if the model cannot be computed in the usual way.
 
     The note says that the model computes one sequence after the other, which is slower,
-    or that its experts get no adapter. For other models it is empty.
-
-    Args:
-        model: The setting ``config.model``.
-        is_adapter: Whether an adapter is trained.
-        samples: Whether this process also samples; if not, it only trains.
+    or that its experts get no adapter. For other models it is empty. ``samples`` is
+    whether this process also samples.
 
     Raises:
         ModelError: This process cannot train the model's architecture.
@@ -158,17 +141,7 @@ def path_of(model: str, *, is_adapter: bool, samples: bool = True) -> str:
 
 
 def load_policy(model: str, template: TemplateSettings | None = None) -> Policy:
-    """Load a policy for inference into this process.
-
-    Args:
-        model: ``nano``, a folder, or a Hugging Face id.
-        template: How to use the model's chat template; None takes the folder's
-            settings.
-
-    Raises:
-        MissingExtraError: torch or another library is not installed.
-        ModelError: The model cannot be loaded or cannot call tools.
-    """
+    """Load a policy for inference into this process."""
     require_libraries(f"Answering as {Path(model).name!r} in this process")
     describe_model(model, 0)  # checks the folder
     from agentgym.engines.local.policy import LocalPolicy
@@ -179,11 +152,7 @@ def load_policy(model: str, template: TemplateSettings | None = None) -> Policy:
 def require_libraries(purpose: str) -> None:
     """Check that torch, transformers, peft and safetensors are installed.
 
-    Args:
-        purpose: The feature that needs these libraries, as the start of the message.
-
-    Raises:
-        MissingExtraError: A library is not installed.
+    ``purpose``, the feature that needs them, begins the message of MissingExtraError.
     """
     if any(find_spec(library) is None for library in LIBRARIES):
         raise MissingExtraError("local", purpose)

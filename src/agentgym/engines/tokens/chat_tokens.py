@@ -79,12 +79,9 @@ class ChatTokens:
 
         If it does not, log a warning: sampled answers may go on until ``max_tokens``.
 
-        Args:
-            imitates: Whether a warm start will imitate answers that the template
-                writes.
-
         Raises:
-            EngineError: ``imitates`` is true, and the answers would have no end token.
+            EngineError: ``imitates`` is true, and the template's answers, which a warm
+                start would imitate, would have no end token.
         """
         written = self._renderer.unended()
         if written is None:
@@ -123,14 +120,8 @@ class ChatTokens:
     ) -> ChatResult:
         """Convert sampled tokens to an answer; store the tokens for the next turn.
 
-        Args:
-            request: The request.
-            prompt: The request's prompt.
-            ids: Token ids of the response, end token included.
-            logprobs: Log-probability of each response token.
-            reason: Why the response ended: ``stop`` or ``length``.
-            version: Number of updates of the policy so far.
-            grammar: The grammar that restricted the tokens; None without a grammar.
+        ``ids`` include the end token. ``reason`` is why the response ended: ``stop`` or
+        ``length``. ``grammar`` restricted the tokens.
         """
         reading = self._reader.read(ids, request.tools, prompt_end=prompt.end)
         content = reading.content if reading.content.strip() else None
@@ -160,13 +151,8 @@ class ChatTokens:
         request: ChatRequest,
         content: str,
         calls: Sequence[RequestedCall],
-        version: int,
     ) -> ChatResult:
-        """Convert a given answer to tokens, as if the policy had sampled it.
-
-        Raises:
-            EngineError: The chat template cannot write the answer, or it is too long.
-        """
+        """Convert a given answer to tokens, as if the policy had sampled it."""
         prompt, room = self.prompt(request)
         message = _answer(content, calls)
         ids = self._renderer.answer(request.messages, message)
@@ -191,7 +177,7 @@ class ChatTokens:
             content=content or None,
             tool_calls=list(calls),
             finish_reason="tool_calls" if calls else "stop",
-            model_version=version,
+            model_version=0,
         )
 
     def label(self, call: ModelCall) -> list[Components] | None:
@@ -204,10 +190,7 @@ class ChatTokens:
         )
 
     def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
-        """Return the tokens that a call's grammar allowed at each response position.
-
-        Returns None if the response does not follow the grammar.
-        """
+        """Return the tokens that a call's grammar allowed; see :meth:`.replay`."""
         assert call.grammar is not None
         return self.grammars.replay(call.grammar, call.response_ids)
 

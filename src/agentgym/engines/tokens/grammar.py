@@ -10,7 +10,6 @@ the same allowed tokens again from the text of the grammar.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.formats.base import CallText
@@ -36,19 +35,6 @@ _TERMINALS = ('NL: "\\n"', "THOUGHT: /(.|\\n)*/")
 _ANY = r"(.|\n)*"
 _NOTES = ("description", "title", "examples", "default")
 _WARNING = "WARNING"
-
-
-@dataclass
-class _Compiled:
-    """A compiled grammar.
-
-    Attributes:
-        matcher: llguidance's matcher, before an answer's first token.
-        start: The :class:`.GrammarNode` before an answer's first token.
-    """
-
-    matcher: "LLMatcher"
-    start: GrammarNode = field(default_factory=GrammarNode)
 
 
 class Grammars:
@@ -82,7 +68,7 @@ class Grammars:
         self._vocabulary = vocabulary
         self._made: LLTokenizer | None = None
         self._texts: dict[str, str] = {}
-        self._compiled: dict[str, _Compiled] = {}
+        self._compiled: dict[str, tuple[LLMatcher, GrammarNode]] = {}
         self._masks: dict[bytes, Allowed] = {}
         self._nodes = 0
 
@@ -90,11 +76,7 @@ class Grammars:
         """Return the grammar for a request's answer; None if any answer is allowed.
 
         Also None if the request requires a tool call, but no grammar can express the
-        model's format of tool calls.
-
-        Args:
-            request: The request.
-            prompt_end: The end of the prompt's text, which may open the reasoning.
+        model's format of tool calls. The end of the prompt may open the reasoning.
 
         Raises:
             GrammarError: No grammar can express the required JSON schema.
@@ -134,18 +116,14 @@ class Grammars:
             self._compiled.clear()
             self._masks.clear()
             self._nodes = 0
-        found = self._compiled.get(grammar.text)
-        if found is None:
-            found = self._compiled[grammar.text] = self._compile(grammar.text)
-        return GrammarPath(
-            grammar, found.matcher, found.start, self._stop_ids, self._allowed
-        )
+        compiled = self._compiled.get(grammar.text)
+        if compiled is None:
+            compiled = self._compile(grammar.text), GrammarNode()
+            self._compiled[grammar.text] = compiled
+        return GrammarPath(grammar, *compiled, self._stop_ids, self._allowed)
 
     def replay(self, grammar: Grammar, ids: Sequence[int]) -> list[Allowed] | None:
-        """Return the tokens that a grammar allows at each position of a response.
-
-        Returns None if the grammar does not allow the response itself.
-        """
+        """Return the allowed tokens at each position; None if one was not allowed."""
         path, found = self.begin(grammar), []
         for token in ids:
             allowed = path.along(())[0]
@@ -165,11 +143,7 @@ class Grammars:
         return self._masks.setdefault(bits, Allowed(bits))
 
     def _text(self, request: ChatRequest, prompt_end: str) -> str:
-        """Return the grammar's text for a request; compile it to check it.
-
-        Raises:
-            GrammarError: No grammar can express the required schema.
-        """
+        """Return the grammar's text for a request; compile it to check it."""
         functions = [tool["function"] for tool in request.tools]
         rules = [self._rule(number, f, request) for number, f in enumerate(functions)]
         named = [(f"call{n}", f["name"]) for n, f in enumerate(functions)]
@@ -195,12 +169,8 @@ class Grammars:
         """Return the grammar rules for calls of one function, as strict as possible.
 
         Parts of the function's schema that no grammar can express are ignored: the
-        arguments of a call are validated again when the call is made.
-
-        Args:
-            number: Index of the function, for the names of rules.
-            function: The function in OpenAI's format.
-            request: The request.
+        arguments of a call are validated again when the call is made. ``number`` is
+        part of the rules' names.
 
         Raises:
             GrammarError: The request requires this schema strictly, and no grammar can
@@ -222,12 +192,6 @@ class Grammars:
         """Return the grammar rules for one call, without the marks around the call.
 
         Marks are texts such as ``<tool_call>``.
-
-        Args:
-            number: Index of the function, for the names of rules.
-            function: The function in OpenAI's format.
-            lenient: Whether to ignore the parts of the function's schema that no
-                grammar can express.
         """
         text = self._form.call_text(str(function["name"]))
         assert text is not None
@@ -243,9 +207,8 @@ class Grammars:
     def _calls(self, rules: Sequence[str], *, once: bool) -> str:
         """Return the body of a grammar rule for an answer that consists of calls.
 
-        Args:
-            rules: Names of the rules for the calls.
-            once: Whether the answer has exactly one call.
+        ``rules`` names the rules for the calls; ``once`` is whether there is exactly
+        one.
         """
         text = self._around
         calls = self._marked(rules, once=once)
@@ -258,13 +221,9 @@ class Grammars:
     ) -> str:
         """Return the body of a grammar rule for calls between two marks.
 
-        Marks are texts such as ``<tool_call>`` and ``</tool_call>``. In some formats
-        several calls stand between the same two marks.
-
-        Args:
-            rules: Names of the rules for the calls.
-            once: Whether there is exactly one call.
-            in_text: Whether free text may stand before the opening mark.
+        In some formats several calls stand between the same two marks. With
+        ``in_text``, free text may stand before the opening mark. Otherwise as
+        :meth:`_calls`.
         """
         text = self._around
         calls = f"({' | '.join(rules)})"
@@ -296,8 +255,7 @@ class Grammars:
     def _reasoning(self, prompt_end: str) -> str:
         """Return the body of a grammar rule for reasoning at the start of an answer.
 
-        It is empty if the end of the prompt, or the model's format, does not allow
-        reasoning.
+        It is empty if the end of the prompt, or the format, does not allow reasoning.
         """
         for opening, closing in self._form.format.reasoning_marks:
             begin, end = map(self._added, (opening, closing))
@@ -322,13 +280,13 @@ class Grammars:
             return None
         return int(found)
 
-    def _compile(self, text: str) -> _Compiled:
+    def _compile(self, text: str) -> "LLMatcher":
         matchers = _matcher_class()
         made = matchers.grammar_from_lark(text)
         matcher = matchers(self._ll, made, log_level=0)
         if matcher.is_error():
             raise GrammarError(reason_of(matcher.get_error()))
-        return _Compiled(matcher)
+        return matcher
 
     @property
     def _around(self) -> CallText:
@@ -363,9 +321,7 @@ class Grammars:
 
 
 def check_form(request: ChatRequest) -> None:
-    """Check that a grammar can express the JSON schema that a request requires.
-
-    Nothing is checked unless the request requires a schema strictly.
+    """Check that a grammar can express a JSON schema that a request requires strictly.
 
     Raises:
         GrammarError: No grammar can express the schema; the message says why.
@@ -390,14 +346,7 @@ def _unsupported(form: str, why: str) -> GrammarError:
 def _arguments(
     text: CallText, name: str, function: Mapping[str, Any], lenient: bool
 ) -> list[str]:
-    """Return the grammar rules for a call's arguments in the model's format.
-
-    Args:
-        text: How the format writes a call.
-        name: Name of the first rule.
-        function: The function in OpenAI's format.
-        lenient: Whether to ignore parts of the schema that no grammar can express.
-    """
+    """Return the rules for a call's arguments; ``name`` is that of the first rule."""
     if text.notation == "json":
         return [f"{name}: %json {_guided(function, lenient=lenient)}"]
     schema = closed(function.get("parameters") or {"type": "object"})
@@ -407,10 +356,7 @@ def _arguments(
 
 
 def _guided(function: Mapping[str, Any], *, lenient: bool) -> str:
-    """Return the JSON schema of a function's arguments, as text for llguidance.
-
-    The text also sets the spaces and separators of the JSON.
-    """
+    """Return a function's JSON schema, with the spaces of its JSON, for llguidance."""
     schema = closed(function.get("parameters") or {"type": "object"})
     style = {**STYLE, "coerce_one_of": True, "lenient": lenient}
     return json.dumps({**schema, "x-guidance": style})

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from agentgym.core.trajectory import Grammar
 from agentgym.engines.base import Allowed
+from agentgym.engines.tokens.prefix import common_prefix
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
@@ -13,12 +14,7 @@ _WHERE = "failed to compile JSON schema: "
 
 
 class GrammarNode:
-    """The position after one possible beginning of an answer.
-
-    Attributes:
-        allowed: The tokens allowed at this position; None until they are computed.
-        after: The next node for each token.
-    """
+    """The position after a beginning of an answer: its tokens, and the next nodes."""
 
     __slots__ = ("after", "allowed")
 
@@ -30,9 +26,7 @@ class GrammarNode:
 class GrammarPath:
     """Follows one answer token by token, and lists the tokens that may come next.
 
-    Attributes:
-        grammar: The grammar.
-        failure: Why the grammar cannot continue; empty while it can.
+    ``failure`` says why the grammar cannot continue; it is empty while it can.
     """
 
     def __init__(
@@ -60,10 +54,7 @@ class GrammarPath:
             self._ids.append(token)
 
     def along(self, draft: Sequence[int]) -> list[Allowed]:
-        """Return the allowed tokens now, and after each token of ``draft``.
-
-        A draft is guessed next tokens; they are not added to the answer.
-        """
+        """Return the allowed tokens now, and after each guessed token of ``draft``."""
         node, found = self._node, [self._at(self._node, ())]
         for count, token in enumerate(draft, 1):
             if token in self._stop_ids:
@@ -112,8 +103,7 @@ class GrammarPath:
             self._matcher = self._first.deep_copy()
         matcher, fed = self._matcher, self._fed
         if fed != ids[: len(fed)]:
-            pairs = zip(fed, ids, strict=False)
-            same = next((n for n, (a, b) in enumerate(pairs) if a != b), len(ids))
+            same = common_prefix(fed, ids)
             matcher.rollback(len(fed) - same)
             del fed[same:]
         new = ids[len(fed) :]

@@ -44,10 +44,8 @@ class PythonArguments:
     If the schema of a value has ``allOf`` with several schemas, any value is allowed.
     If the schema of an object has ``properties``, other fields are not allowed.
 
-    Args:
-        name: Name of the first rule.
-        schema: JSON schema of the arguments.
-        patterns: Whether strings must match their ``pattern`` and ``format``.
+    ``name`` is that of the first rule. With ``patterns``, strings must match their
+    ``pattern`` and ``format``.
     """
 
     def __init__(
@@ -153,12 +151,8 @@ class PythonArguments:
         """Return the body of a grammar rule for a string that must match patterns.
 
         The string is written in double quotes as in JSON (Python has the same escapes),
-        or in single quotes without escapes.
-
-        Args:
-            schema: JSON schema of the string.
-            count: Length limits as a quantifier, e.g. ``{0,5}``.
-            patterns: The regular expressions that the string must match.
+        or in single quotes without escapes. ``count`` has the length limits, e.g.
+        ``{0,5}``.
         """
         style = {**STYLE, "lenient": True}
         kept = {key: schema[key] for key in _TEXT_KEYS if key in schema}

@@ -13,6 +13,7 @@ from agentgym.core.components import REASONING
 from agentgym.core.formats.base import Reading
 from agentgym.core.formats.detect import PREFIX, Message
 from agentgym.core.tools import parse_arguments
+from agentgym.engines.tokens.prefix import common_prefix
 from agentgym.errors import EngineError
 from agentgym.models.chat_template import ChatTemplate
 
@@ -80,10 +81,7 @@ class Renderer:
     of each kind, the result is compared with the text of the whole template; if they
     differ, such conversations are always rendered as a whole.
 
-    Args:
-        tokenizer: The model's tokenizer.
-        template: The model's chat template.
-        stop_texts: Texts of the tokens that end an answer.
+    ``stop_texts`` are the texts of the tokens that end an answer.
     """
 
     def __init__(
@@ -103,18 +101,7 @@ class Renderer:
     def render(
         self, messages: Sequence[Message], tools: Sequence[Message], session: str = ""
     ) -> Prompt:
-        """Return the prompt of a request.
-
-        Args:
-            messages: The messages.
-            tools: The tools in OpenAI's format.
-            session: The session, whose earlier turns the request may continue; empty
-                for none.
-
-        Raises:
-            EngineError: The chat template refuses the messages, or a message is not
-                text.
-        """
+        """Return the prompt of a request, which may continue a turn of ``session``."""
         with self._lock:
             turns = self._sessions.get(session) if session else None
             if turns and (found := self._continued(turns, messages, tools)):
@@ -129,8 +116,7 @@ class Renderer:
     def answer(self, messages: Sequence[Message], message: Message) -> list[int]:
         """Return the tokens that the template writes for the answer ``message``.
 
-        They include the answer's end token, and all tokens that the template writes
-        after it.
+        They include all tokens that it writes after the answer, such as its end token.
 
         Raises:
             EngineError: The template refuses the answer, or writes the earlier messages
@@ -141,7 +127,7 @@ class Renderer:
             before = self._template.render(listed, [])
             answered = self._template.prepared_all([*messages, message])
             whole = self._template.render(answered, [], prompt=False)
-            shared = _common(before, whole)
+            shared = common_prefix(before, whole)
             if before[shared:].strip():
                 raise EngineError(
                     "The chat template writes a conversation in another way once it is "
@@ -184,17 +170,11 @@ class Renderer:
         reading: Reading,
         end: str,
     ) -> None:
-        """Store a response's exact tokens for the session's next turn.
+        """Store a response's exact tokens for its session's next turn.
 
-        Args:
-            session: The request's session; if empty, nothing is stored.
-            messages: The request's messages.
-            tools: The request's tools.
-            prompt: The result of :meth:`render`.
-            answer: The assistant's message that the agent gets.
-            ids: Token ids of the response.
-            reading: The parsed response.
-            end: Text of the response's end token; empty if it has none.
+        ``prompt`` is the result of :meth:`render`, ``answer`` the message that the
+        agent gets, ``reading`` the parsed response, and ``end`` the text of its end
+        token; empty if it has none.
         """
         if not session:
             return
@@ -219,11 +199,10 @@ class Renderer:
         messages: Sequence[Message],
         tools: Sequence[Message],
     ) -> Prompt | None:
-        """Return the prompt that continues the longest of ``turns`` that matches.
+        """Return the prompt that continues the longest turn that matches, or None.
 
         A turn matches if the messages begin with it. If the same request was answered
-        twice, the newer answer is used. Returns None if the prompt cannot continue a
-        turn.
+        twice, the newer answer is used.
         """
         keys = tuple(map(_key, messages))
         for turn in sorted(turns, key=lambda turn: -len(turn.said)):
@@ -271,8 +250,8 @@ class Renderer:
     ) -> tuple[str, _Head | None]:
         """Return the text of a prompt, and its head (system prompt and tools).
 
-        The head is None if the prompt has no head, or if the template does not render
-        the other messages independently of the head.
+        The head is None if the prompt has none, or if the template does not render the
+        other messages independently of it.
         """
         head = self._find_head(messages, tools)
         kind = frozenset((m["role"], bool(m.get("tool_calls"))) for m in messages)
@@ -345,8 +324,8 @@ def _call_key(call: Any) -> Hashable:
 def _marked(answer: Message, *, one_call: bool) -> Message:
     """Replace an answer's text, or its last arguments, by the placeholder ``_MARK``.
 
-    Names and ids of calls stay the same, since templates match results to calls by
-    them. With ``one_call``, the other calls are removed.
+    Names and ids of calls stay the same: templates match results to calls by them. With
+    ``one_call``, the other calls are removed.
     """
     *calls, last = answer.get("tool_calls") or [None]
     if last is None:
@@ -354,15 +333,3 @@ def _marked(answer: Message, *, one_call: bool) -> Message:
     function = {**last["function"], "arguments": json.dumps({"k": _MARK})}
     kept = [] if one_call else calls
     return {**answer, "tool_calls": [*kept, {**last, "function": function}]}
-
-
-def _common(one: str, other: str) -> int:
-    """Return the number of first characters that two texts have in common."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

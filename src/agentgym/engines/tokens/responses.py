@@ -21,11 +21,7 @@ _SHOWN = 300
 
 
 class Detokenizer:
-    """Converts token ids to text.
-
-    Attributes:
-        piece: Function that returns the text of a single token id.
-    """
+    """Converts token ids to text; ``piece`` returns the text of a single token id."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
@@ -60,13 +56,7 @@ class Detokenizer:
 
 
 class ResponseReader:
-    """Parses responses in the model's tool-call format.
-
-    Attributes:
-        format: The format.
-        stop_ids: Tokens that end a response.
-        detokenizer: Converts tokens to text.
-    """
+    """Parses responses in the model's tool-call format."""
 
     def __init__(
         self,
@@ -89,14 +79,7 @@ class ResponseReader:
     def read(
         self, ids: Sequence[int], tools: Sequence[dict[str, Any]], *, prompt_end: str
     ) -> Reading:
-        """Parse a response into tool calls, reasoning and content.
-
-        Args:
-            ids: The response's tokens, with the end token.
-            tools: The request's tools in OpenAI's format.
-            prompt_end: The last characters of the prompt. They may open reasoning, e.g.
-                with ``<think>``.
-        """
+        """Parse a response; the end of its prompt may open reasoning."""
         text = self.detokenizer.decode(list(ids))
         return self.format.read(text, prefix=prompt_end, tools=tools, end=self.end(ids))
 
@@ -113,13 +96,9 @@ class ResponseReader:
         reasoning. Returns None if the text cannot be divided among the tokens; see
         :meth:`Detokenizer.pieces`.
 
-        Args:
-            prompt_ids: Tokens of the prompt.
-            ids: Tokens of the response.
-            tools: The request's tools in OpenAI's format.
-            form: For an answer with a JSON schema, the tool whose arguments are the
-                answer's content; else empty. Free text in these arguments is labelled
-                as output, as in other answers.
+        For an answer with a JSON schema, ``form`` is the tool whose arguments are the
+        answer's content. Free text in these arguments is labelled as output, as in
+        other answers.
         """
         pieces = self.detokenizer.pieces(ids)
         if pieces is None:
@@ -149,10 +128,7 @@ def requested_calls(reading: Reading, key: str) -> list[RequestedCall]:
 
     A call that cannot be parsed becomes a call of ``MALFORMED_CALL``, a tool that no
     agent has. Frameworks then answer with an error, and the model can correct itself.
-
-    Args:
-        reading: The parsed response.
-        key: Text that determines the calls' ids.
+    ``key`` determines the calls' ids.
     """
     calls: list[RequestedCall] = []
     for call in reading.calls:
@@ -206,10 +182,7 @@ class GrowingContent:
 
     Text is held back from the mark that opens a tool call (e.g. ``<tool_call>``), and
     from the possible beginning of such a mark: only the end of the response shows
-    whether it is a call.
-
-    Attributes:
-        sent: Number of characters returned so far.
+    whether it is a call. ``sent`` is the number of characters returned so far.
     """
 
     def __init__(self, reader: ResponseReader, prompt_end: str) -> None:

@@ -15,10 +15,7 @@ _BRANCHES = ("anyOf", "oneOf")
 
 
 def alternatives(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the alternatives of a JSON schema, each with at most one type.
-
-    A schema without alternatives yields itself.
-    """
+    """Yield the alternatives of a JSON schema, each with at most one type."""
     if not isinstance(schema, Mapping):
         yield {}
         return
@@ -47,21 +44,16 @@ def number_rule(schema: Mapping[str, Any]) -> str:
     return f"%json {json.dumps({**bounds, 'x-guidance': STYLE})}"
 
 
-def ordered(
-    name: str, items: Sequence[tuple[str, bool]], separator: str = ", "
-) -> list[str]:
+def ordered(name: str, items: Sequence[tuple[str, bool]]) -> list[str]:
     """Return the grammar rules for a list of different items in fixed order.
 
-    Args:
-        name: Name of the first rule.
-        items: For each item, the body of its rule, and whether the item is required.
-        separator: Text between items.
+    ``name`` is that of the first rule. An item is the body of its rule, and whether the
+    item is required.
     """
     rules, starts = [f'{name}_r{len(items)}: ""'], []
-    between = json.dumps(separator)
     for at, (item, is_required) in enumerate(items):
         rules.append(f"{name}_i{at}: {item}")
-        part = f"{between} {name}_i{at}"
+        part = f'", " {name}_i{at}'
         part = part if is_required else f"({part})?"
         rules.append(f"{name}_r{at}: {part} {name}_r{at + 1}")
     for at, (_, is_required) in enumerate(items):

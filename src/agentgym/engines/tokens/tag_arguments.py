@@ -22,12 +22,8 @@ class TagArguments:
     """Writes the grammar rules for one tool's arguments, up to its closing tag.
 
     A string is written without quotes or escapes. As for the parser, it ends at the
-    first closing tag that is followed by another tag. Other values are JSON.
-
-    Args:
-        name: Name of the first rule.
-        schema: JSON schema of the arguments.
-        patterns: Whether strings must match their ``pattern`` and ``format``.
+    first closing tag that is followed by another tag. Other values are JSON. The
+    arguments are those of :class:`.PythonArguments`.
     """
 
     def __init__(
@@ -71,10 +67,7 @@ class TagArguments:
         return [*made, *self._rules]
 
     def _unknown(self) -> list[str]:
-        """Return the rules for a tool whose schema lists no parameters.
-
-        Any parameter names are allowed, with strings as values.
-        """
+        """Return the rules for a tool without a list of parameters: any text values."""
         follow = _Follow(f"{self._name}_s", f"{self._name}_n", ends=True)
         texts = " | ".join(self._texts({}, follow))
         return [
@@ -85,10 +78,7 @@ class TagArguments:
         ]
 
     def _values(self, schema: Any, follow: "_Follow") -> Iterator[str]:
-        """Yield the body of a rule for each alternative of a value's schema.
-
-        Each body includes the tags after the value (``follow``).
-        """
+        """Yield a rule's body for each alternative of a schema, with ``follow``."""
         found = list(self._resolved(schema, 0))
         texts = [each for each in found if each.get("type", "string") == "string"]
         free = [each for each in texts if "enum" not in each]

@@ -6,10 +6,13 @@ library that the grammars use.
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from typing import Any
 
 _ANY = r"(.|\n)*"
+_PART = re.compile(r"\\.|\[\^?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
+"""A part of a pattern: an escape, a character class or a character."""
 _DATE = (
     r"[0-9]{4}-(((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))|((0[469]|11)-(0[1-9]|[12]["
     r"0-9]|30))|(02-(0[1-9]|[12][0-9])))"
@@ -54,10 +57,7 @@ def whole_patterns(schema: Mapping[str, Any]) -> list[str]:
 
 @functools.lru_cache(maxsize=512)
 def _whole(pattern: str) -> str | None:
-    """Return an expression that matches a whole text if ``pattern`` is found in it.
-
-    Returns None if the grammars do not support the pattern.
-    """
+    """Return an expression for texts with ``pattern`` in them; None if unsupported."""
     branches = []
     for branch in _branches(pattern):
         begins, ends = branch[:1] == ["^"], branch[-1:] == ["$"]
@@ -74,29 +74,13 @@ def _branches(pattern: str) -> list[list[str]]:
     """Split a pattern at its top-level ``|``; return each alternative's parts."""
     found: list[list[str]] = [[]]
     depth = 0
-    for part in _parts(pattern):
+    for part in _PART.findall(pattern):
         depth += (part == "(") - (part == ")")
         if part == "|" and not depth:
             found.append([])
         else:
             found[-1].append(part)
     return found
-
-
-def _parts(pattern: str) -> Iterator[str]:
-    """Split a pattern into its parts: characters, escapes and character classes."""
-    at = 0
-    while at < len(pattern):
-        end = at + 1
-        if pattern[at] == "\\":
-            end = at + 2
-        elif pattern[at] == "[":
-            end += pattern[end : end + 1] == "^"
-            while end < len(pattern) and pattern[end] != "]":
-                end += 1 + (pattern[end] == "\\")
-            end += 1
-        yield pattern[at:end]
-        at = end
 
 
 def _rewritten(part: str) -> str:
@@ -106,21 +90,13 @@ def _rewritten(part: str) -> str:
         begin = "^" * inner.startswith("^")
         pieces = [
             _CLASSES.get(each[1:], each) if each.startswith("\\") else _in_class(each)
-            for each in _parts_of_class(inner[len(begin) :])
+            for each in _PART.findall(inner[len(begin) :])
         ]
         return f"[{begin}{''.join(pieces)}]"
     if part.startswith("\\"):
         found = _CLASSES.get(part[1:])
         return f"[{found}]" if found else part
     return {"/": "\\/", "\n": "\\n", "\r": "\\r"}.get(part, part)
-
-
-def _parts_of_class(inner: str) -> Iterator[str]:
-    at = 0
-    while at < len(inner):
-        end = at + 1 + (inner[at] == "\\")
-        yield inner[at:end]
-        at = end
 
 
 def _in_class(character: str) -> str:

@@ -17,13 +17,7 @@ _STARTING_S = 1800.0
 
 
 class VerlClient:
-    """A client of verl's server. verl runs until the client is closed.
-
-    Args:
-        address: Address of the server, ``host:port``.
-        key: The server's key.
-        busy_s: Seconds to wait before trying again while the server is busy.
-    """
+    """A client of verl's server at ``host:port``. verl runs until it is closed."""
 
     def __init__(self, address: str, key: str, *, busy_s: float = _BUSY_S) -> None:
         self.address = address
@@ -40,25 +34,16 @@ class VerlClient:
         self._closed = threading.Event()
 
     def start(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Start verl with ``settings``, and wait until its servers answer.
-
-        Returns:
-            The addresses of verl's servers, the model's name, and the version of the
-            weights.
-
-        Raises:
-            UsageError: The server refuses the key, the settings or the protocol.
-            EngineError: The server does not answer, or verl does not start.
-        """
+        """Start verl, and wait until its servers answer; return ``Cluster.state``."""
         body = {"protocol": PROTOCOL, "settings": dict(settings)}
         threading.Thread(
             target=self._hold, args=(body,), name="agentgym-verl", daemon=True
         ).start()
         with self._heard:
-            self._heard.wait_for(self._is_decided, _STARTING_S)
+            self._heard.wait_for(lambda: bool(self._state or self._lost), _STARTING_S)
             if self._lost:
                 raise self._error()
-            if not self._is_decided():
+            if not self._state:
                 raise EngineError(
                     f"verl at {self.address} has not started within "
                     f"{_STARTING_S / 60:.0f} minutes."
@@ -66,11 +51,7 @@ class VerlClient:
             return self._state
 
     def ask(self, verb: str, **given: Any) -> Any:
-        """Send a request, and return the server's answer.
-
-        Args:
-            verb: The method of :class:`Cluster` to call, e.g. ``update``.
-            **given: The method's arguments.
+        """Call a method of :class:`Cluster`, e.g. ``update``, and return its result.
 
         Raises:
             EngineError: verl has ended or failed, or is busy for too long.
@@ -129,7 +110,9 @@ class VerlClient:
                         self._lose(f"verl has failed: {state['error']}")
                         return
                     if state["state"] == "ready":
-                        self._tell(state)
+                        with self._heard:
+                            self._state = state
+                            self._heard.notify_all()
         except httpx.ReadTimeout:
             why = f"has been silent for {_SILENT_S:.0f} seconds"
         except httpx.ConnectError as error:
@@ -138,14 +121,6 @@ class VerlClient:
             why = f"was lost ({type(error).__name__}: {error})"
         if not self._closed.is_set():
             self._lose(f"verl's server at {self.address} {why}.")
-
-    def _is_decided(self) -> bool:
-        return bool(self._state or self._lost)
-
-    def _tell(self, state: dict[str, Any]) -> None:
-        with self._heard:
-            self._state = state
-            self._heard.notify_all()
 
     def _lose(self, why: str, refused: int = 0) -> None:
         with self._heard:

@@ -11,11 +11,7 @@ from agentgym.engines.verl.updates import Updates
 
 
 class Cluster:
-    """Starts verl's workers and servers, and runs the engine's requests on them.
-
-    Args:
-        settings: Settings to apply over verl's defaults, by dotted key.
-    """
+    """Starts verl's workers and servers, and runs the engine's requests on them."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         import ray
@@ -85,14 +81,9 @@ class Cluster:
     ) -> dict[str, Any]:
         """Do one optimizer step; the servers then answer with the new weights.
 
-        Args:
-            rows: The training rows; if empty, the weights stay the same.
-            version: Number of updates, including this one.
-            rate: The learning rate.
-            temperature: Sampling temperature.
-
-        Returns:
-            The update's metrics (:meth:`Updates.learn`); empty without rows.
+        ``version`` is the number of updates, including this one. Without rows, the
+        weights stay the same. The result has the update's metrics
+        (:meth:`Updates.learn`); empty without rows.
         """
         if version != self.version + 1:
             raise ValueError(
@@ -110,11 +101,8 @@ class Cluster:
     def imitate(self, rows: Sequence[UpdateRow], rate: float) -> dict[str, float]:
         """Do one step of supervised fine-tuning.
 
-        The inference servers sleep until :meth:`refresh`.
-
-        Args:
-            rows: The examples; their log-probabilities are ignored.
-            rate: The learning rate.
+        The inference servers sleep until :meth:`refresh`. Log-probabilities are
+        ignored.
         """
         self._sleep()
         return self._updates.imitate(rows, rate)
@@ -136,10 +124,7 @@ class Cluster:
         return sorted(os.listdir(folder))
 
     def load(self, folder: str, version: int) -> None:
-        """Load a checkpoint of :meth:`save`, and send the weights to the servers.
-
-        ``version`` is the checkpoint's number of updates.
-        """
+        """Load a checkpoint of :meth:`save`, and send the weights to the servers."""
         self._sleep()
         self._workers.load_checkpoint(folder)
         self.version = version
@@ -171,11 +156,8 @@ def join(ray: Any, given: dict[str, Any]) -> None:
     """Join the Ray cluster at RAY_ADDRESS, or start one for this process.
 
     A new cluster listens on loopback, and keeps its files in this process's HOME.
-
-    Args:
-        ray: The module ``ray``.
-        given: Arguments for ``ray.init``; None values are ignored. At RAY_ADDRESS, only
-            ``runtime_env`` is used.
+    ``given`` are arguments for ``ray.init``; None values are ignored. At RAY_ADDRESS,
+    only ``runtime_env`` is used.
     """
     given = {key: value for key, value in given.items() if value is not None}
     environment = given.pop("runtime_env", None) or {}

@@ -31,11 +31,9 @@ _OPEN = (
 def compose(settings: dict[str, Any], of: str = "verl") -> Any:
     """Return verl's configuration with ``settings`` (dotted keys) applied.
 
-    Args:
-        settings: The settings to apply. ``model_engine`` chooses the defaults: ``dp``
-            (FSDP) or ``megatron``.
-        of: ``verl``, or ``agentlightning`` for the configuration of Agent Lightning's
-            trainer, which has an additional section.
+    ``model_engine`` chooses the defaults: ``dp`` (FSDP) or ``megatron``. With ``of`` =
+    ``agentlightning``, it is the configuration of Agent Lightning's trainer, which has
+    an additional section.
 
     Raises:
         ValueError: verl does not have a key; the message has the most similar key.
@@ -61,12 +59,7 @@ def compose(settings: dict[str, Any], of: str = "verl") -> Any:
 
 
 def key_problem(key: str, known: set[str]) -> str:
-    """Return an error message if verl does not have a key; empty if verl has it.
-
-    Args:
-        key: The dotted key.
-        known: All dotted keys of verl.
-    """
+    """Return an error message if verl has no such dotted key; empty if it has."""
     if key in known or any(part in _OPEN for part in key.split(".")[:-1]):
         return ""
     close = get_close_matches(key, known, n=1, cutoff=0.5)
@@ -75,14 +68,10 @@ def key_problem(key: str, known: set[str]) -> str:
 
 
 def dotted(values: Any, above: str = "") -> list[str]:
-    """Return all dotted keys of nested mappings.
+    """Return all dotted keys of nested mappings, with the prefix ``above``.
 
     A mapping with the key ``_target_`` configures a dataclass: the result has the
     fields of this class too.
-
-    Args:
-        values: The mappings.
-        above: Prefix of the keys, with its dot.
     """
     if not isinstance(values, dict):
         return []

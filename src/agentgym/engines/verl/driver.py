@@ -15,11 +15,7 @@ _SHUTDOWN_S = 20
 
 
 def main(make: Callable[[dict[str, Any]], Any]) -> None:
-    """Answer requests until standard input ends.
-
-    Args:
-        make: Creates the :class:`.Cluster` from the settings of the first request.
-    """
+    """Answer requests until standard input ends; ``make`` creates the cluster."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     _die_with_parent()

@@ -2,28 +2,32 @@
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from transformers import AutoTokenizer
+
 from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
-from agentgym.core.files import parse_json, sync_folder, write_json
+from agentgym.core.files import sync_folder
 from agentgym.core.ledger import NOT_FINITE
-from agentgym.core.policy import ServedPolicy
-from agentgym.core.trajectory import ModelCall
+from agentgym.core.policy import ChatRequest, ChatResult, ServedPolicy
+from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.engines.base import (
     AFTER_WARM_START,
     Engine,
+    Imitation,
     TrainingBatch,
     UpdateMetrics,
     check_gap,
     scheduled_rate,
 )
+from agentgym.engines.checkpoint import check_model, read_manifest, write_manifest
 from agentgym.engines.settings import context_length, log_file
+from agentgym.engines.tokens.chat_tokens import ChatTokens
 from agentgym.engines.verl.client import VerlClient
-from agentgym.engines.verl.imitation import VerlImitation
 from agentgym.engines.verl.launch import LocalServer
 from agentgym.engines.verl.protocol import KEY_VARIABLE, rows_of
 from agentgym.engines.verl.settings import (
@@ -35,29 +39,46 @@ from agentgym.engines.verl.settings import (
     verl_settings,
 )
 from agentgym.errors import CheckpointError, EngineError
+from agentgym.models.chat_template import ChatTemplate
+from agentgym.models.folder import model_source
+from agentgym.models.template import template_of
 
-_FORMAT = 1
-_MANIFEST = "engine.json"
 _WEIGHTS = "verl"
 _BY_TOKEN = ("learned", "entropies", "moved")
 
 
-class VerlEngine(Engine):
-    """An engine that trains and samples with verl.
+class VerlImitation(Imitation):
+    """Fine-tunes in verl's workers. The optimizer is reset before later updates."""
 
-    :meth:`create` makes an engine from the settings of a run.
-    """
+    def __init__(
+        self, ask: Callable[..., Any], tokens: ChatTokens, rate: float
+    ) -> None:
+        self._ask = ask
+        self._tokens = tokens
+        self._rate = rate
+
+    def write(
+        self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
+    ) -> ChatResult:
+        """Convert a given answer to tokens with the chat template."""
+        return self._tokens.written(request, content, calls)
+
+    def learn(self, batch: TrainingBatch, share: float) -> float:
+        """Do one optimizer step; verl's servers sleep until they sample again."""
+        done = self._ask("imitate", rows=rows_of(batch), rate=share * self._rate)
+        return float(done["loss"]) if math.isfinite(done["grad_norm"]) else math.nan
+
+    def measure(self, batch: TrainingBatch) -> float:
+        """Return the mean loss per trained token, in nats, without an update."""
+        return float(self._ask("measure", rows=rows_of(batch))["loss"])
+
+
+class VerlEngine(Engine):
+    """An engine that trains and samples with verl."""
 
     def __init__(
         self, config: TrainingConfig, client: VerlClient, server: LocalServer | None
     ) -> None:
-        from transformers import AutoTokenizer
-
-        from agentgym.engines.tokens.chat_tokens import ChatTokens
-        from agentgym.models.chat_template import ChatTemplate
-        from agentgym.models.folder import model_source
-        from agentgym.models.template import template_of
-
         self._config = config
         self._client = client
         self._server = server
@@ -88,11 +109,7 @@ class VerlEngine(Engine):
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Start verl, locally or at ``verl.server``, and wait until it answers.
-
-        Raises:
-            EngineError: verl does not start; the message names its log.
-        """
+        """Start verl, locally or at ``verl.server``, and wait until it answers."""
         with ExitStack() as stack:
             server = None
             if config.verl.server is None:
@@ -149,12 +166,7 @@ class VerlEngine(Engine):
         return self._config.learning_rate or share * learning_rate(self._config)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Do one on-policy update in verl's workers; verl's servers sleep during it.
-
-        Raises:
-            EngineError: verl failed, or its servers sampled the batch with other
-                weights than the learner's.
-        """
+        """Do one on-policy update in verl's workers; verl's servers sleep during it."""
         rate = scheduled_rate(self._peak_rate(), self._step, batch.spent)
         done = self._ask(
             "update",
@@ -193,9 +205,6 @@ class VerlEngine(Engine):
 
         Each of verl's processes writes its own files. A verl server on another machine
         needs access to the same folder.
-
-        Raises:
-            EngineError: The files are not in ``folder`` afterwards.
         """
         place = folder / _WEIGHTS
         place.mkdir()
@@ -212,29 +221,14 @@ class VerlEngine(Engine):
             for path in sorted(place.rglob("*"))
             if path.is_file()
         }
-        manifest = {
-            "format": _FORMAT,
-            "engine": "verl",
-            "step": self._step,
-            "model": self._identity(),
-            "bytes": sizes,
-        }
         sync_folder(place)
-        sync_folder(folder)
-        write_json(folder / _MANIFEST, manifest)
+        identity = self._identity()
+        write_manifest(folder, self._step, identity, engine="verl", bytes=sizes)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Load a checkpoint; change nothing unless all its files are complete.
-
-        Raises:
-            CheckpointError: A file is missing, truncated or of another model.
-        """
-        manifest = _read_manifest(folder / _MANIFEST)
-        if manifest["model"] != self._identity():
-            raise CheckpointError(
-                f"{folder / _MANIFEST} is of {manifest['model']}, and this run trains "
-                f"{self._identity()}. Resume with the settings it was started with."
-            )
+        """Load a checkpoint; change nothing unless all its files are complete."""
+        manifest = read_manifest(folder, "bytes", engine="verl")
+        check_model(folder, manifest, self._identity())
         place = folder / _WEIGHTS
         for name, size in manifest["bytes"].items():
             path = place / name
@@ -252,7 +246,7 @@ class VerlEngine(Engine):
     def _identity(self) -> dict[str, Any]:
         """Return the settings that a checkpoint must have been written with.
 
-        The number of GPUs is one of them: a checkpoint has one file per process.
+        A checkpoint has one file per process, so the number of GPUs is one of them.
         """
         config = self._config
         return {
@@ -263,11 +257,7 @@ class VerlEngine(Engine):
         }
 
     def export(self, folder: Path) -> None:
-        """Let verl write the model or adapter into ``folder``; write the tokenizer too.
-
-        Raises:
-            EngineError: verl wrote the files on another machine.
-        """
+        """Let verl write the model or adapter into ``folder``; write the tokenizer."""
         self._ask("export", folder=str(folder.absolute()))
         if not folder.is_dir():
             raise EngineError(
@@ -289,14 +279,3 @@ class VerlEngine(Engine):
             if self._server is not None:
                 error.add_note(f"The whole log is in {self._server.log}.")
             raise
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    try:
-        manifest = parse_json(path.read_text(encoding="utf-8"))
-        complete = {"format", "engine", "step", "model", "bytes"} <= set(manifest)
-    except (OSError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from None
-    if not complete or manifest["format"] != _FORMAT or manifest["engine"] != "verl":
-        raise CheckpointError(f"{path} is not a checkpoint of engine verl.")
-    return dict(manifest)

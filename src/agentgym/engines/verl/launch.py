@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from shutil import rmtree
 from tempfile import gettempdir, mkdtemp
@@ -22,41 +23,62 @@ _SHORT = 30
 folders below, and Linux allows 107 bytes for a socket's path."""
 
 
-class LocalServer:
-    """A verl server on loopback. It also ends when its only client disconnects.
+class RayProcess:
+    """A process that starts Ray, in another virtual environment.
 
     Ray's files and Ray's HOME are in a temporary folder, which is removed at the end.
+    """
 
-    Args:
-        log: A file; output of verl and Ray is appended to it.
+    def __init__(self) -> None:
+        self._folder = _ray_folder()
+
+    def _start(
+        self, words: Sequence[str], key: str, output: LogFile, **more: str
+    ) -> None:
+        """Start the process; ``more`` are additional environment variables."""
+        with output as self._output:
+            self._process = subprocess.Popen(
+                words,
+                env=_ray_environment(self._folder, key) | more,
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output.fileno(),
+                stderr=output.fileno(),
+                start_new_session=True,  # Ctrl-C is for us; we then end it
+            )
+
+    def close(self) -> None:
+        """End the process and all processes that it started; remove its files."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_ENDS_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        rmtree(self._folder, ignore_errors=True)
+
+
+class LocalServer(RayProcess):
+    """A verl server on loopback. It also ends when its only client disconnects.
+
+    Output of verl and Ray is appended to ``log``.
 
     Attributes:
-        log: The argument ``log``.
-        key: The server's key.
         address: The server's address, ``host:port``.
     """
 
     def __init__(self, log: Path) -> None:
         python = ENVIRONMENT.interpreter()
         log.parent.mkdir(parents=True, exist_ok=True)
+        super().__init__()
         self.log = log
         self.key = new_key()
-        self._folder = ray_folder()
-        port = self._folder / "port"
         words = [str(python), "-m", "agentgym.engines.verl.server", "--port", "0"]
         words += ["--once", str(self._folder), "--log", str(log.absolute())]
-        with LogFile(self._folder / "server.log") as self._output:
-            self._process = subprocess.Popen(
-                words,
-                env=ray_environment(self._folder, self.key),
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=self._output.fileno(),
-                stderr=self._output.fileno(),
-                start_new_session=True,  # Ctrl-C is for us; we then end it
-            )
+        self._start(words, self.key, LogFile(self._folder / "server.log"))
         try:
-            self.address = f"127.0.0.1:{self._await(port)}"
+            self.address = f"127.0.0.1:{self._await(self._folder / 'port')}"
         except BaseException:
             self.close()
             raise
@@ -75,35 +97,16 @@ class LocalServer:
             f"verl's server did not start within {_STARTS_S:.0f} seconds."
         )
 
-    def close(self) -> None:
-        """End the server and all processes that it started; remove its files."""
-        end_process(self._process, self._folder)
 
-
-def end_process(process: "subprocess.Popen[bytes]", folder: Path) -> None:
-    """End a process that started Ray, and remove its folder.
-
-    Args:
-        process: The process.
-        folder: Result of :func:`ray_folder` for this process.
-    """
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(_ENDS_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    rmtree(folder, ignore_errors=True)
-
-
-def ray_folder() -> Path:
-    """Create a folder for Ray's files. It has two more folders inside.
+def _ray_folder() -> Path:
+    """Create a folder for Ray's files, with two folders inside.
 
     One becomes Ray's HOME. The other contains a link to the package ``agentgym`` and
     goes on PYTHONPATH.
     """
-    folder = Path(mkdtemp(prefix="agv-", dir=_short_place()))
+    usual = gettempdir()
+    place = usual if len(usual) <= _SHORT else "/tmp"
+    folder = Path(mkdtemp(prefix="agv-", dir=place))
     packages = folder / _PACKAGES
     packages.mkdir()
     # Ray's environment can import only this one package of this environment.
@@ -112,15 +115,8 @@ def ray_folder() -> Path:
     return folder
 
 
-def ray_environment(folder: Path, key: str) -> dict[str, str]:
-    """Return the environment variables of a process that starts Ray.
-
-    The process runs in another virtual environment.
-
-    Args:
-        folder: Result of :func:`ray_folder`.
-        key: The key for requests between this process and the other.
-    """
+def _ray_environment(folder: Path, key: str) -> dict[str, str]:
+    """Return the environment variables; ``key`` is for requests to the process."""
     given = dict(os.environ)
     ours = {"PYTHONHOME", "VIRTUAL_ENV", "PYTHONSTARTUP"}
     kept = {name: value for name, value in given.items() if name not in ours}
@@ -142,8 +138,3 @@ def ray_environment(folder: Path, key: str) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(path),
         KEY_VARIABLE: key,
     }
-
-
-def _short_place() -> str:
-    place = gettempdir()
-    return place if len(place) <= _SHORT else "/tmp"

@@ -24,14 +24,7 @@ _OF_ROWS = make_nd_compute_dataproto_dispatch_fn(mesh_name="actor")
 
 
 class VerlLearner(ActorRolloutRefWorker):
-    """One of verl's worker processes: trains, and sends its weights to the servers.
-
-    Args:
-        config: verl's settings ``actor_rollout_ref``.
-        role: verl's name for the worker's tasks, e.g. ``actor_rollout``.
-        critic: verl's settings of the value model; None without a value model.
-        given: Further arguments of verl's worker.
-    """
+    """One of verl's worker processes: trains, and sends its weights to the servers."""
 
     def __init__(
         self, config: Any, role: str, critic: Any = None, **given: Any
@@ -81,10 +74,7 @@ class VerlLearner(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def save_checkpoint(self, folder: str, *given: Any) -> None:
-        """Write weights, optimizer and random state.
-
-        The files of the value model go into a subfolder.
-        """
+        """Write weights, optimizer, random state; the value model in a subfolder."""
         super().save_checkpoint(folder, *given)
         if self.critic is not None:
             self.critic.save_checkpoint(os.path.join(folder, _CRITIC), *given)
@@ -106,12 +96,8 @@ class VerlLearner(ActorRolloutRefWorker):
     def export(self, folder: str, dtype: str) -> None:
         """Write the adapter if one is trained, else the model, for transformers.
 
-        The tokenizer is not written.
-
-        Args:
-            folder: The folder, which is created.
-            dtype: Name of the number type of the model's weights, e.g. ``bfloat16``;
-                not used for an adapter.
+        The tokenizer is not written. ``dtype`` names the number type of the model's
+        weights, e.g. ``bfloat16``; it is not used for an adapter.
         """
         adapter = getattr(self.actor.engine.module, "peft_config", None)
         is_first = torch.distributed.get_rank() == 0
@@ -157,8 +143,7 @@ def imitation_loss(
 ) -> tuple[Any, dict[str, Any]]:
     """Return the loss of supervised fine-tuning, and its metrics.
 
-    The loss is the mean over the trained tokens of ``-log p``, weighted by the token's
-    advantage.
+    The loss is the mean of ``-log p`` over the trained tokens, weighted by advantages.
     """
     now = no_padding_2_padding(model_output["log_probs"], data)
     share = data["dp_size"] / data["batch_num_tokens"]
@@ -195,7 +180,7 @@ def _with_value_head(
 ) -> Any:
     """Load a model with a new output layer that returns one number per token.
 
-    This function replaces verl's own, which ignores the settings and always uses flash
+    verl's own function, which this replaces, ignores the settings and always uses flash
     attention.
     """
     from transformers import AutoModelForTokenClassification
@@ -235,20 +220,12 @@ def measured_loss(
     inner: Any,
     clip: tuple[float, float],
 ) -> Any:
-    """Return verl's loss and metrics, with two more metrics over trained tokens.
+    """Return the loss and metrics of ``inner``, verl's loss, with two more metrics.
 
-    The metric ``gap`` is the mean absolute difference between a token's log-probability
-    at sampling and at the learner before the update. The metric ``clipped`` is the
-    share of tokens whose probability ratio is further from 1 than ``clip`` allows.
-
-    verl calls the function with the first three arguments.
-
-    Args:
-        model_output: The model's output, with log-probabilities.
-        data: The batch.
-        dp_group: Passed on to ``inner``.
-        inner: verl's loss.
-        clip: How far the ratio may go below and above 1.
+    The metric ``gap`` is the mean absolute difference between a trained token's
+    log-probability at sampling and at the learner before the update. The metric
+    ``clipped`` is the share of trained tokens whose probability ratio is further from 1
+    than ``clip`` allows. verl calls the function with the first three arguments.
     """
     loss, metrics = inner(model_output=model_output, data=data, dp_group=dp_group)
     with torch.no_grad():

@@ -16,16 +16,12 @@ _FURTHER: dict[str, Literal["targets", "reference"]] = {
 
 
 def to_tensors(rows: Sequence[UpdateRow]) -> dict[str, Any]:
-    """Convert rows to padded tensors, under the names that verl uses.
+    """Convert rows to padded tensors (rows, tokens), under the names that verl uses.
 
     A row's tokens before its first trained token are the prompt, padded on the left.
     The other tokens are the response, padded on the right. ``response_mask`` is 1 for
-    the trained tokens.
-
-    Returns:
-        Tensors of shape (rows, tokens): ``prompts``, ``responses``, ``input_ids``,
-        ``attention_mask``, ``position_ids``, ``response_mask``, ``advantages``,
-        ``old_log_probs``, and ``returns`` and ``ref_log_prob`` if rows have them.
+    the trained tokens. ``returns`` and ``ref_log_prob`` are only there if rows have
+    them.
     """
     import torch
 

@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -43,11 +44,7 @@ DRIVER = (sys.executable, "-m", "agentgym.engines.verl.driver")
 
 
 class Refused(Exception):
-    """An error to send to the client instead of an answer.
-
-    Attributes:
-        status: The HTTP status.
-    """
+    """An error to send to the client instead of an answer, with an HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -55,12 +52,7 @@ class Refused(Exception):
 
 
 class Driver:
-    """The process that controls verl (``driver.py``), with all its descendants.
-
-    Args:
-        log: A file; the process's output is appended to it.
-        command: Command that starts the process.
-    """
+    """The process that controls verl (``driver.py``), with all its descendants."""
 
     def __init__(self, log: Path, command: Sequence[str]) -> None:
         self._log = log
@@ -76,12 +68,7 @@ class Driver:
             )
 
     def ask(self, verb: str, given: dict[str, Any]) -> Any:
-        """Send a request to the process, and return its answer.
-
-        Raises:
-            Refused: Another request is still running, the request failed, or the
-                process has ended.
-        """
+        """Send a request to the process and return its answer, or raise Refused."""
         if not self._lock.acquire(blocking=False):
             raise Refused(503, "another request is still being answered")
         try:
@@ -125,12 +112,8 @@ class Driver:
 class Desk:
     """Starts and ends the driver, the process that controls verl, for a client.
 
-    Only one client at a time has a driver.
-
-    Args:
-        log: A file; the driver's output is appended to it.
-        once: Whether the server ends when its first client disconnects.
-        command: Command that starts a driver.
+    Only one client at a time has a driver. With ``once``, the server ends when its
+    first client disconnects.
 
     Attributes:
         ended: Set when the server should end.
@@ -145,20 +128,10 @@ class Desk:
         self._begun = time.monotonic()
         self.ended = threading.Event()
 
-    def start(
-        self, given: dict[str, Any]
-    ) -> tuple[Driver, threading.Thread, list[Any]]:
+    def start(self, given: dict[str, Any]) -> tuple[Driver, "Future[dict[str, Any]]"]:
         """Start a driver with a client's settings, without waiting until verl runs.
 
-        Args:
-            given: The client's request: ``protocol`` and ``settings``.
-
-        Returns:
-            The driver, a thread that waits until verl has started, and a list to which
-            the thread appends the driver's answer, or the error :class:`Refused`.
-
-        Raises:
-            Refused: Another client has a driver, or the settings are invalid.
+        The future has the driver's answer once verl has started, or the error.
         """
         if given.get("protocol") != PROTOCOL:
             raise Refused(
@@ -172,17 +145,10 @@ class Desk:
             if self._driver is not None:
                 raise Refused(409, "another run uses this server")
             self._driver = driver = Driver(self._log, self._command)
-        found: list[Any] = []
-
-        def begin() -> None:
-            try:
-                found.append(driver.ask("start", {"settings": given["settings"]}))
-            except Refused as error:
-                found.append(error)
-
-        thread = threading.Thread(target=begin, daemon=True)
-        thread.start()
-        return driver, thread, found
+        pool = ThreadPoolExecutor(1)
+        starting = pool.submit(driver.ask, "start", {"settings": given["settings"]})
+        pool.shutdown(wait=False)
+        return driver, starting
 
     def ask(self, verb: str, given: dict[str, Any]) -> Any:
         """Send a request to the driver; see :meth:`Driver.ask`."""
@@ -219,12 +185,7 @@ class Desk:
 
 
 def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
-    """Return a request handler class for the server.
-
-    Args:
-        desk: Starts the driver.
-        key: The key that clients must give.
-    """
+    """Return a request handler class for the server, with the key of its clients."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -260,17 +221,18 @@ def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
 
             Then end verl.
             """
-            driver, starting, found = desk.start(given)
+            driver, starting = desk.start(given)
             try:
                 self.send_response(200)
                 self.end_headers()
-                while starting.is_alive():
+                while not starting.done():
                     self._line({"state": "starting"})
-                    starting.join(BEAT_S)
-                if isinstance(found[0], Refused):
-                    self._line({"state": "failed", "error": str(found[0])})
+                    wait([starting], BEAT_S)
+                try:
+                    self._line({"state": "ready", **starting.result()})
+                except Refused as error:
+                    self._line({"state": "failed", "error": str(error)})
                     return
-                self._line({"state": "ready", **found[0]})
                 while driver.is_alive and not desk.ended.is_set():
                     time.sleep(BEAT_S)
                     self._line({"state": "running"})

@@ -10,14 +10,10 @@ from agentgym.engines.base import (
     BETAS,
     CLIP_BOUND,
     EPSILON,
-    IMITATION_RATE,
     LARGE_EPSILON,
-    LARGE_IMITATION_RATE,
-    LARGE_LEARNING_RATE,
     LEARNING_RATE,
-    LORA_IMITATION_RATE,
-    LORA_LEARNING_RATE,
     MAX_GRAD_NORM,
+    usual_rates,
 )
 from agentgym.engines.credit import clip_range
 from agentgym.engines.settings import base_source, context_length, flat
@@ -102,25 +98,21 @@ def verl_settings(config: TrainingConfig) -> dict[str, Any]:
     }
 
 
-def epsilon(config: TrainingConfig) -> float:
-    """Return AdamW's epsilon for the run's model."""
-    return EPSILON if is_small(config.model) else LARGE_EPSILON
-
-
 def learning_rate(config: TrainingConfig) -> float:
     """Return the peak learning rate: the user's, or the default for the model."""
     if config.learning_rate is not None:
         return config.learning_rate
-    if trained_rank(config):
-        return LORA_LEARNING_RATE
-    return LEARNING_RATE if is_small(config.model) else LARGE_LEARNING_RATE
+    return _usual_rates(config)[0]
 
 
 def imitation_rate(config: TrainingConfig) -> float:
     """Return a warm start's full learning rate."""
-    if trained_rank(config):
-        return LORA_IMITATION_RATE
-    return IMITATION_RATE if is_small(config.model) else LARGE_IMITATION_RATE
+    return _usual_rates(config)[1]
+
+
+def _usual_rates(config: TrainingConfig) -> tuple[float, float]:
+    has_adapter = trained_rank(config) > 0
+    return usual_rates(has_adapter=has_adapter, is_small=is_small(config.model))
 
 
 def trained_rank(config: TrainingConfig) -> int:
@@ -167,43 +159,57 @@ def _model(config: TrainingConfig, engine: str) -> dict[str, Any]:
 
 
 def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
-    low, high = clip_range(config.algorithm)
     values: dict[str, Any] = {
+        **actor_settings(config, engine),
         "use_dynamic_bsz": True,
+        "policy_loss.loss_mode": "vanilla",
+        "loss_agg_mode": "token-mean",
+        "kl_loss_coef": config.kl_coefficient,
+        "kl_loss_type": "low_var_kl",  # k3
+    }
+    return {f"{_ACTOR}.{key}": value for key, value in values.items()}
+
+
+def actor_settings(config: TrainingConfig, engine: str = "dp") -> dict[str, Any]:
+    """Return loss and optimizer of verl's trainers, by key below the actor's."""
+    low, high = clip_range(config.algorithm)
+    is_fsdp = engine == "dp"
+    return {
         "ppo_epochs": 1,
         "clip_ratio": low,
         "clip_ratio_low": low,
         "clip_ratio_high": high,
         "clip_ratio_c": CLIP_BOUND,
-        "policy_loss.loss_mode": "vanilla",
-        "loss_agg_mode": "token-mean",
         "entropy_coeff": config.entropy_coefficient,
         "use_kl_loss": config.kl_coefficient > 0,
-        "kl_loss_coef": config.kl_coefficient,
-        "kl_loss_type": "low_var_kl",  # k3
-        "optim.lr": learning_rate(config),
+        "data_loader_seed": config.seed % 2**31,
+        **_optimizer(config, learning_rate(config), "eps" if is_fsdp else "adam_eps"),
+        **_shards(config, "fsdp_config" if is_fsdp else "megatron"),
+        **({"strategy": "fsdp2", "fsdp_config.strategy": "fsdp2"} if is_fsdp else {}),
+    }
+
+
+def _optimizer(
+    config: TrainingConfig, rate: float, epsilon: str = "eps"
+) -> dict[str, Any]:
+    """Return the settings of AdamW; ``epsilon`` is its name for the epsilon."""
+    value = EPSILON if is_small(config.model) else LARGE_EPSILON
+    return {
+        "optim.lr": rate,
         "optim.betas": list(BETAS),
         "optim.weight_decay": 0.0,
         "optim.clip_grad": MAX_GRAD_NORM,
-        "data_loader_seed": config.seed % 2**31,
+        "optim.override_optimizer_config": {epsilon: value},
     }
-    if engine == "dp":
-        values |= {
-            "strategy": "fsdp2",
-            "fsdp_config.strategy": "fsdp2",
-            "fsdp_config.param_offload": config.verl.offload,
-            "fsdp_config.optimizer_offload": config.verl.offload,
-            "fsdp_config.seed": config.seed % 2**31,
-            "optim.override_optimizer_config": {"eps": epsilon(config)},
-        }
-    else:
-        values |= {
-            "megatron.param_offload": config.verl.offload,
-            "megatron.optimizer_offload": config.verl.offload,
-            "megatron.seed": config.seed % 2**31,
-            "optim.override_optimizer_config": {"adam_eps": epsilon(config)},
-        }
-    return {f"{_ACTOR}.{key}": value for key, value in values.items()}
+
+
+def _shards(config: TrainingConfig, section: str) -> dict[str, Any]:
+    """Return the settings of a model's parts on the GPUs, as keys below ``section``."""
+    return {
+        f"{section}.param_offload": config.verl.offload,
+        f"{section}.optimizer_offload": config.verl.offload,
+        f"{section}.seed": config.seed % 2**31,
+    }
 
 
 def _critic(config: TrainingConfig, engine: str) -> dict[str, Any]:
@@ -224,17 +230,11 @@ def _critic(config: TrainingConfig, engine: str) -> dict[str, Any]:
     values: dict[str, Any] = {
         "enable": True,
         "strategy": "fsdp2",
-        "optim.lr": rate,
-        "optim.betas": list(BETAS),
-        "optim.weight_decay": 0.0,
-        "optim.clip_grad": MAX_GRAD_NORM,
-        "optim.override_optimizer_config": {"eps": epsilon(config)},
         "model.path": base_source(config.model),
         "model.lora_rank": 0,
         "fsdp.strategy": "fsdp2",
-        "fsdp.param_offload": config.verl.offload,
-        "fsdp.optimizer_offload": config.verl.offload,
-        "fsdp.seed": config.seed % 2**31,
+        **_optimizer(config, rate),
+        **_shards(config, "fsdp"),
     }
     return {f"critic.{key}": value for key, value in values.items()}
 
@@ -250,18 +250,26 @@ def value_model_words(config: TrainingConfig) -> str:
 
 
 def _rollout(config: TrainingConfig) -> dict[str, Any]:
-    context = context_length(config)
+    form = "hermes" if config.tool_format == "auto" else config.tool_format
+    return {
+        **rollout_settings(config),
+        f"{_ROLLOUT}.prompt_length": max(
+            1, context_length(config) - config.answer_tokens
+        ),
+        f"{_ROLLOUT}.response_length": config.answer_tokens,
+        f"{_ROLLOUT}.seed": config.seed % 2**31,
+        TOOL_PARSER: FORMATS[form].vllm_parser,  # the engine finds the format
+    }
+
+
+def rollout_settings(config: TrainingConfig) -> dict[str, Any]:
+    """Return the settings of servers that all of verl's trainers have."""
     values: dict[str, Any] = {
         "name": "vllm",
         "tensor_model_parallel_size": config.tensor_parallel,
         "gpu_memory_utilization": config.memory_share or _MEMORY_SHARE,
         "temperature": config.temperature,
-        "max_model_len": context,
-        "prompt_length": max(1, context - config.answer_tokens),
-        "response_length": config.answer_tokens,
-        "seed": config.seed % 2**31,
+        "max_model_len": context_length(config),
         "engine_kwargs.vllm.enable_auto_tool_choice": True,
     }
-    form = "hermes" if config.tool_format == "auto" else config.tool_format
-    parser = {TOOL_PARSER: FORMATS[form].vllm_parser}  # the engine finds the format
-    return {f"{_ROLLOUT}.{key}": value for key, value in values.items()} | parser
+    return {f"{_ROLLOUT}.{key}": value for key, value in values.items()}

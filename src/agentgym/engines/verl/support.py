@@ -15,7 +15,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.environments import Checked, EngineEnvironment
 from agentgym.engines.settings import log_file
-from agentgym.engines.trial import NOT_TRIED, trial
+from agentgym.engines.trial import with_trial
 from agentgym.engines.verl.environment import ENVIRONMENT, check
 from agentgym.engines.verl.protocol import KEY_VARIABLE
 from agentgym.engines.verl.settings import (
@@ -31,7 +31,7 @@ from agentgym.errors import (
     UnsupportedError,
     UsageError,
 )
-from agentgym.models.chat_template import form_of
+from agentgym.models.chat_template import FormReport, form_of
 from agentgym.models.folder import describe_model
 
 _COMPOSE_S = 120
@@ -59,19 +59,11 @@ class VerlEngines(EngineFactory):
         summary = describe_model(config.model, trained_rank(config))
         verl_settings(config)
         memory = value_model_words(config)
-        if find_spec("transformers") is None:
-            raise MissingExtraError("local", "Reading the model's tokenizer")
-        form = form_of(config.model, config.template)
-        if form.constrains:
-            raise UnsupportedError(
-                "constrain = 'calls' with engine = 'verl': it restricts no tokens. Use "
-                "the engine local or vllm, or constrain = 'none' for a model that was "
-                "trained so."
-            )
+        form = served_form(config, "verl")
         where = f"{config.verl.nodes} x {config.gpus_per_node} GPUs"
-        if (server := config.verl.server) is not None:
-            self._check_server(server)
-            place = f"{where} at {server}, verl"
+        if config.verl.server is not None:
+            self._check_server(config.verl.server)
+            place = f"{where} at {config.verl.server}, verl"
             return EngineSummary(
                 summary, place, memory, form.name, "", form.drops_reasoning
             )
@@ -117,22 +109,12 @@ class VerlEngines(EngineFactory):
         return f"verl starts, which takes minutes; its log: {log_file(config)}"
 
     def composed(self, config: TrainingConfig) -> str:
-        """Return AgentGym's settings for verl, and verl's whole configuration.
-
-        Raises:
-            EngineError: verl refuses a setting.
-        """
+        """Return AgentGym's settings for verl, and verl's whole configuration."""
         return composed_text(ENVIRONMENT, verl_settings(config))
 
     def examine(self) -> Iterator[Checked]:
-        """Check the environment and machine, then verl with the built-in model nano.
-
-        Yield the result of each check.
-        """
-        found = check()
-        yield from found
-        ready = all(finding.is_good for finding in found)
-        yield trial(self, "verl") if ready else NOT_TRIED
+        """Check environment and machine, then verl with the built-in model nano."""
+        yield from with_trial(check(), self, "verl")
 
     def create(self, config: TrainingConfig) -> Engine:
         """Start verl, load the model, and wait until its servers answer."""
@@ -142,18 +124,32 @@ class VerlEngines(EngineFactory):
         return VerlEngine.create(config)
 
 
+def served_form(config: TrainingConfig, engine: str) -> FormReport:
+    """Return the model's format of tool calls, for servers without grammars.
+
+    Raises:
+        MissingExtraError: transformers is not installed.
+        UnsupportedError: The model was trained with grammars for its tool calls.
+    """
+    if find_spec("transformers") is None:
+        raise MissingExtraError("local", "Reading the model's tokenizer")
+    form = form_of(config.model, config.template)
+    if form.constrains:
+        raise UnsupportedError(
+            f"constrain = 'calls' with engine = {engine!r}: its servers restrict no "
+            "tokens. Use the engine local or vllm, or constrain = 'none' for a model "
+            "that was trained so."
+        )
+    return form
+
+
 def composed_text(
     environment: EngineEnvironment, settings: dict[str, Any], of: str = "verl"
 ) -> str:
     """Return settings as YAML, then verl's whole configuration with these settings.
 
     The configuration is left out if verl's environment does not exist, or takes too
-    long to compose it.
-
-    Args:
-        environment: The environment that has verl.
-        settings: Settings by dotted key.
-        of: ``verl``, or ``agentlightning`` for Agent Lightning's trainer.
+    long to compose it. ``of`` is that of :func:`.compose.compose`.
 
     Raises:
         EngineError: verl refuses a setting.
@@ -191,11 +187,7 @@ def composed_text(
 
 
 def _check_cluster(address: str) -> None:
-    """Check that a server listens at the address of a Ray cluster.
-
-    Raises:
-        UsageError: The address does not accept a connection.
-    """
+    """Raise UsageError if nothing listens at the address of a Ray cluster."""
     host, _, port = address.rpartition("//")[2].partition("?")[0].rpartition(":")
     if not port.isdecimal():  # Ray itself resolves "auto" and "local"
         return

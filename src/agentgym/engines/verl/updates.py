@@ -20,9 +20,9 @@ def gae(
 ) -> tuple[list[float], list[float]]:
     """Compute advantages by generalised advantage estimation (arXiv:1506.02438).
 
-    ``A_t = sum over l of lam^l d_(t+l)`` with ``d_t = r_t + V_(t+1) - V_t``, where V
-    is 0 after the last token. The discount is 1. The reward r_t is the return of token
-    t minus the return of the next token, so that the rewards from t on add up to the
+    ``A_t = sum over l of lam^l d_(t+l)`` with ``d_t = r_t + V_(t+1) - V_t``, where V is
+    0 after the last token. The discount is 1. The reward r_t is the return of token t
+    minus the return of the next token, so that the rewards from t on add up to the
     return of t.
 
     Args:
@@ -49,12 +49,9 @@ def with_advantages(
 ) -> list[UpdateRow]:
     """Return rows with advantages instead of returns, and with ``targets``.
 
-    The advantages are scaled to mean 0 and standard deviation 1 over the batch.
-
-    Args:
-        rows: Rows with a return for each trained token.
-        values: For each row, the value model's prediction before each trained token.
-        lam: λ of generalised advantage estimation (:func:`gae`).
+    The advantages (:func:`gae`) are scaled to mean 0 and standard deviation 1 over the
+    batch. ``values`` has for each row the value model's prediction before each trained
+    token.
     """
     found = [
         gae([earned for _, _, earned in row["trained"]], own, lam)
@@ -80,11 +77,9 @@ def with_advantages(
 class Updates:
     """Trains on rows (training sequences) with verl's workers.
 
-    Args:
-        workers: A worker group of :class:`~agentgym.engines.verl.learner.VerlLearner`,
-            or a single worker.
-        config: verl's composed configuration.
-        ranks: Number of workers that share a batch.
+    ``workers`` is a worker group of
+    :class:`~agentgym.engines.verl.learner.VerlLearner`, or a single worker. ``ranks``
+    workers share a batch.
     """
 
     def __init__(self, workers: Any, config: Any, ranks: int) -> None:
@@ -93,13 +88,7 @@ class Updates:
     def learn(
         self, rows: Sequence[UpdateRow], rate: float, temperature: float
     ) -> dict[str, Any]:
-        """Do one optimizer step on ``rows``; return its metrics.
-
-        Args:
-            rows: The training rows, at least one.
-            rate: The learning rate.
-            temperature: Sampling temperature.
-        """
+        """Do one optimizer step on ``rows``; return its metrics."""
         from verl.utils import tensordict_utils
 
         actor, critic = self._config.actor_rollout_ref.actor, self._config.critic
@@ -141,18 +130,11 @@ class Updates:
             "learned": learned[: len(some)],
             "entropies": entropies[: len(some)],
             "moved": moved,
-            "rate": rate,
-            "clip": float(actor.clip_ratio),
             **more,
         }
 
     def imitate(self, rows: Sequence[UpdateRow], rate: float) -> dict[str, float]:
-        """Do one step of supervised fine-tuning, weighted by advantages.
-
-        Returns:
-            ``loss``, the mean loss per trained token before the step in nats, and
-            ``grad_norm``.
-        """
+        """Do a step of fine-tuning; return loss per token (nats) and ``grad_norm``."""
         self._workers.set_loss(imitates=True)
         try:
             flat = self._step(divisible(rows, self._ranks), rate, 1.0)
@@ -200,11 +182,7 @@ class Updates:
     ) -> list[list[list[float]]]:
         """Run a method of the workers; return its results for the trained tokens.
 
-        Args:
-            verb: Name of the workers' method.
-            rows: The training sequences.
-            temperature: Sampling temperature.
-            *names: Names of the results: ``log_probs``, ``entropy`` or ``values``.
+        ``names`` are the results' names: ``log_probs``, ``entropy`` or ``values``.
 
         Returns:
             For each name, for each row, the value at each trained token.
@@ -248,10 +226,7 @@ class Updates:
     def _moved(
         self, rows: Sequence[UpdateRow], temperature: float
     ) -> list[list[float]]:
-        """Return for each row, at each trained token, how far the policy has moved.
-
-        This is the k3 estimate of the KL divergence since sampling, in nats.
-        """
+        """Return k3 estimates of the KL divergence since sampling at trained tokens."""
         padded = divisible(rows, self._ranks)
         [found] = self._of_tokens("compute_log_prob", padded, temperature, "log_probs")
         apart = (

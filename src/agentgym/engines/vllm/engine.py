@@ -1,6 +1,6 @@
 """VllmEngine: this process trains an adapter, and vLLM samples with it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
@@ -8,13 +8,11 @@ from typing import Self
 
 import torch
 
-from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
-from agentgym.core.trajectory import ModelCall
-from agentgym.engines.base import Allowed, Engine, TrainingBatch, UpdateMetrics
+from agentgym.engines.base import TrainingBatch, UpdateMetrics
 from agentgym.engines.device import check_device
-from agentgym.engines.learner import Learner
+from agentgym.engines.learner import Learner, LearnerEngine
 from agentgym.engines.local.imitation import LocalImitation
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
@@ -36,11 +34,10 @@ logger = get_logger(__name__)
 _RESETS = 5
 
 
-class VllmEngine(Engine):
+class VllmEngine(LearnerEngine):
     """An engine that samples with vLLM and trains in this process.
 
-    :meth:`create` makes an engine from the settings of a run. If vLLM and the learner
-    share one GPU, vLLM sleeps except within the block of :meth:`sampling`.
+    If vLLM and the learner share one GPU, vLLM sleeps except in :meth:`sampling`.
     """
 
     def __init__(
@@ -50,13 +47,12 @@ class VllmEngine(Engine):
         loaded: LoadedModel,
         adapters: Path,
     ) -> None:
+        super().__init__(Learner(config, loaded, servers="vLLM"), loaded.chat_tokens())
         self._server = server
         self._loaded = loaded
         self._adapters = adapters
         self._stack = ExitStack()
         self._shares = shares_gpu(config)
-        self._learner = Learner(config, loaded, servers="vLLM")
-        self._tokens = loaded.chat_tokens()
         self._names: set[str] = set()
         self._loaded_name = ""
         self._is_stale = True
@@ -68,14 +64,7 @@ class VllmEngine(Engine):
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Start vLLM, then load the model for training.
-
-        If vLLM and the learner share one GPU, vLLM sleeps before the model is loaded.
-
-        Raises:
-            EngineError: vLLM does not start; the message has the reason from its log.
-            ModelError: The model cannot be loaded or trained.
-        """
+        """Start vLLM, let it sleep if it shares the GPU, then load the model."""
         with ExitStack() as stack:
             adapters = stack.enter_context(scratch_folder("adapters"))
             server = VllmServer.start(config)
@@ -101,29 +90,12 @@ class VllmEngine(Engine):
         """The policy that samples from vLLM with the newest adapter."""
         return self._policy
 
-    @property
-    def step(self) -> int:
-        """Number of updates so far."""
-        return self._learner.step
-
-    def label(self, call: ModelCall) -> list[Components] | None:
-        """Return each token's components (e.g. tool selection); None if unknown."""
-        return self._tokens.label(call)
-
-    def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
-        """Return the tokens that a call's grammar allowed at each response position."""
-        return self._tokens.allowed(call)
-
     @contextmanager
     def sampling(self) -> Iterator[None]:
         """Within the block, keep vLLM awake with the newest weights.
 
         If vLLM and the learner share one GPU, vLLM sleeps after the block. The first
         call also checks that vLLM uses adapters.
-
-        Raises:
-            EngineError: vLLM has ended, does not wake up, or does not load or use the
-                weights.
         """
         try:
             if self._shares:
@@ -142,19 +114,12 @@ class VllmEngine(Engine):
             _sleep(self._server)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Do one on-policy update; the next :meth:`sampling` sends vLLM the weights.
-
-        Raises:
-            EngineError: vLLM sampled the batch with other weights than the learner's.
-        """
+        """Do one update; the next :meth:`sampling` sends vLLM the weights."""
         self._is_stale = True
         return self._learner.update(batch)
 
     def imitation(self) -> LocalImitation:
-        """Return the warm start's trainer; later updates use a lower learning rate.
-
-        The next :meth:`sampling` sends the new weights to vLLM.
-        """
+        """Return the warm start's trainer; later updates use a lower learning rate."""
         self._learner.is_warmed = True
 
         def alone(work: Callable[[], float]) -> float:
@@ -163,18 +128,10 @@ class VllmEngine(Engine):
 
         return LocalImitation(self._loaded, self._tokens, alone)
 
-    def save_checkpoint(self, folder: Path) -> None:
-        """Write a checkpoint: the adapter, the optimizer and the random state."""
-        self._learner.save(folder)
-
     def load_checkpoint(self, folder: Path) -> None:
         """Load a checkpoint; change nothing unless all of it can be read."""
         self._learner.load(folder)
         self._is_stale = True
-
-    def export(self, folder: Path) -> None:
-        """Write the adapter and the tokenizer into ``folder``, for peft."""
-        self._learner.export(folder)
 
     def close(self) -> None:
         """Stop vLLM, and remove the adapters' folder."""

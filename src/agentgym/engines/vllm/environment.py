@@ -35,11 +35,7 @@ ENVIRONMENT = EngineEnvironment(
 
 
 def require_command() -> Path:
-    """Return the path of the ``vllm`` command.
-
-    Raises:
-        UsageError: The command was not found, or vLLM's release is not supported.
-    """
+    """Return the path of the ``vllm`` command; raise UsageError if it is missing."""
     command = ENVIRONMENT.interpreter().with_name("vllm")
     if not command.exists():
         raise UsageError(

@@ -32,10 +32,7 @@ def known_flags() -> dict[str, str]:
 
 
 def value_problem(kind: str, value: Any) -> str:
-    """Return why ``value`` is wrong for a flag of this kind; empty if it is right.
-
-    ``kind`` is for example ``int`` or ``flag``; see :func:`known_flags`.
-    """
+    """Return why ``value`` is wrong for this kind (:func:`known_flags`), or ""."""
     if not kind or value is None:
         return ""
     if kind == "flag":

@@ -38,11 +38,8 @@ def why_it_ended(text: str) -> str:
     """Return the error that ended vLLM, with advice for known errors.
 
     A worker's error is preferred, then the engine core's, then the server's. Of several
-    errors it is the first, since later errors follow from it. If the log has no error,
-    return its last lines.
-
-    Args:
-        text: vLLM's output since its start.
+    errors it is the first, since later errors follow from it. If the log since vLLM's
+    start has no error, return its last lines.
     """
     found = min(_errors(text), default=None, key=lambda error: error[0])
     if found is not None:

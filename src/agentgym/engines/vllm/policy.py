@@ -27,14 +27,7 @@ _SHOWN = 300
 
 
 class _Asked(NamedTuple):
-    """A request for vLLM.
-
-    Attributes:
-        prompt: The rendered prompt.
-        body: The body of the HTTP request.
-        version: Version of the weights that will answer.
-        grammar: The grammar of the answer; None without one.
-    """
+    """A request for vLLM: its prompt, HTTP body, version of the weights and grammar."""
 
     prompt: Prompt
     body: dict[str, Any]
@@ -46,7 +39,8 @@ class VllmPolicy(Policy):
     """A policy that sends token ids to vLLM, and gets token ids back.
 
     This process renders the messages and parses the tool calls, not vLLM. So answers
-    are treated exactly as with a policy in this process.
+    are treated exactly as with a policy in this process. ``server`` is vLLM's base URL,
+    e.g. ``http://127.0.0.1:8000/v1``.
 
     Attributes:
         version: Number of updates that made the server's weights.
@@ -54,14 +48,6 @@ class VllmPolicy(Policy):
     """
 
     def __init__(self, tokens: ChatTokens, server: str, key: str, model: str) -> None:
-        """Create the policy; no request is sent.
-
-        Args:
-            tokens: Renders messages, and parses answers.
-            server: vLLM's base URL, e.g. ``http://127.0.0.1:8000/v1``.
-            key: vLLM's API key.
-            model: Name of the model or adapter on the server.
-        """
         self._tokens = tokens
         self._url, self._key = server, key
         self._model = model
@@ -75,12 +61,7 @@ class VllmPolicy(Policy):
         return self._model
 
     def become(self, model: str, version: int) -> None:
-        """Sample with another model or adapter of the server from now on.
-
-        Args:
-            model: Its name on the server.
-            version: Number of updates that made its weights.
-        """
+        """Sample with another model or adapter of the server from now on."""
         self._model, self.version = model, version
 
     async def chat(self, request: ChatRequest) -> ChatResult:

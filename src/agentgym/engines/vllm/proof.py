@@ -26,10 +26,7 @@ def check_adapters_are_used(server: VllmServer, folder: Path) -> None:
 
     The trained adapter cannot be used for this check. A server in bfloat16 rounds away
     the small changes of the first updates, and answers as without the adapter.
-
-    Args:
-        server: The server, awake.
-        folder: A copy of the run's adapter. It is changed, loaded and removed.
+    ``folder`` is a copy of it, which is changed, loaded and removed.
 
     Raises:
         EngineError: The answers with and without the adapter are the same.

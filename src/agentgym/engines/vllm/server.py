@@ -87,13 +87,7 @@ class VllmServer:
 
     @classmethod
     def start(cls, config: TrainingConfig) -> Self:
-        """Start vLLM, and wait until it answers.
-
-        Raises:
-            UsageError: The port of ``vllm.port`` is in use.
-            EngineError: vLLM ended, or does not answer; the message has the reason from
-                vLLM's log.
-        """
+        """Start vLLM, and wait until it answers; raise an error with its reason."""
         wanted = config.vllm.get("port")
         for left in reversed(range(_STARTS)):
             server = cls(config, free_port(wanted))
@@ -122,15 +116,10 @@ class VllmServer:
             callback(self.failure)
 
     def ask(self, verb: str, path: str, **given: Any) -> Any:
-        """Send a request and return the answer; try again while the server is busy.
+        """Send a request and return the answer's JSON, or its text if it is not JSON.
 
-        Args:
-            verb: The HTTP method.
-            path: The path, with its leading slash.
-            **given: Further arguments of ``httpx``'s request.
-
-        Returns:
-            The parsed JSON, or the text if the answer is not JSON.
+        Try again while the server is busy. ``given`` are arguments of ``httpx``'s
+        request.
 
         Raises:
             EngineError: The server has ended, refuses, or does not answer.
@@ -165,11 +154,7 @@ class VllmServer:
         self._output.wait()
 
     def _await(self) -> None:
-        """Wait until the server answers, and check that this object started it.
-
-        Raises:
-            EngineError: vLLM ended, does not answer in time, or another server answers.
-        """
+        """Wait until the server answers, and check that this object started it."""
         until = time.monotonic() + _STARTS_S
         while time.monotonic() < until:
             if self._process.poll() is not None:

@@ -156,13 +156,7 @@ def _cpu_settings(config: TrainingConfig) -> dict[str, Any]:
 
 
 def command_line(config: TrainingConfig, program: str, port: int | str) -> list[str]:
-    """Return the command that starts vLLM, as a list of arguments.
-
-    Args:
-        config: The run's settings.
-        program: Path or name of the ``vllm`` command.
-        port: The port for vLLM to listen on.
-    """
+    """Return the command that starts vLLM, as a list of arguments."""
     words = [program, "serve", base_source(config.model)]
     for key, value in {**vllm_settings(config), "port": port}.items():
         flag, _, rest = key.partition(".")
@@ -222,14 +216,7 @@ def shown(config: TrainingConfig, program: str) -> str:
 
 
 def free_port(wanted: int | None) -> int:
-    """Return a loopback port that is free now.
-
-    Args:
-        wanted: The port of ``vllm.port``; None for any free port.
-
-    Raises:
-        UsageError: The wanted port is in use.
-    """
+    """Return a free port of loopback; raise UsageError if ``wanted`` is in use."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -11,7 +11,7 @@ from agentgym.engines.lengths import CPU_IN_FLIGHT, paced
 from agentgym.engines.local.support import path_of, require_libraries
 from agentgym.engines.memory import check_memory
 from agentgym.engines.settings import log_file
-from agentgym.engines.trial import NOT_TRIED, trial
+from agentgym.engines.trial import with_trial
 from agentgym.engines.vllm import settings
 from agentgym.engines.vllm.environment import (
     ENVIRONMENT,
@@ -87,10 +87,7 @@ class VllmEngines(EngineFactory):
         )
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with limits that fit the device's memory and speed.
-
-        On a CPU, larger models get fewer rollouts at once.
-        """
+        """Return the settings with limits that fit the device's memory and speed."""
         config = with_turns(config)
         if not on_cpu(config) or is_small(config.model):
             return config
@@ -109,15 +106,9 @@ class VllmEngines(EngineFactory):
         return shown(config, program)
 
     def examine(self) -> Iterator[Checked]:
-        """Check the environment and machine, then vLLM with the built-in model nano.
-
-        Yield the result of each check.
-        """
-        found = check()
-        yield from found
-        ready = all(finding.is_good for finding in found)
+        """Check environment and machine, then vLLM with the built-in model nano."""
         gpu = "none" if is_for_cpu() else "auto"
-        yield trial(self, "vllm", gpu) if ready else NOT_TRIED
+        yield from with_trial(check(), self, "vllm", gpu)
 
     def create(self, config: TrainingConfig) -> Engine:
         """Start vLLM, load the model, and wait until both are ready."""
@@ -129,9 +120,9 @@ class VllmEngines(EngineFactory):
 
 
 def suits(config: TrainingConfig) -> bool:
-    """Return whether vLLM suits these settings; the GPU is not checked.
+    """Return whether vLLM suits a run; the GPU is not checked.
 
-    vLLM suits runs that train one adapter of a larger model and are not deterministic.
+    It suits runs that train one adapter of a larger model and are not deterministic.
     """
     if config.deterministic or config.role_adapters:
         return False
@@ -142,14 +133,11 @@ def suits(config: TrainingConfig) -> bool:
 
 
 def chosen(config: TrainingConfig) -> tuple[str, str]:
-    """Choose the engine for ``engine = "auto"``.
+    """Return the engine for ``engine = "auto"``, and a note for the run's plan, or "".
 
-    The result is ``vllm`` if the settings have flags of vLLM. It is also ``vllm`` if
-    vLLM suits the run, is installed, and fits on this machine's GPU together with the
-    learner. Else it is ``local``.
-
-    Returns:
-        The engine's name, and a note for the run's plan, or "".
+    It is ``vllm`` if the settings have flags of vLLM. It is also ``vllm`` if vLLM suits
+    the run, is installed, and fits on this machine's GPU together with the learner.
+    Else it is ``local``.
     """
     if config.vllm:
         return "vllm", ""
@@ -172,11 +160,7 @@ def chosen(config: TrainingConfig) -> tuple[str, str]:
 
 
 def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
-    """Check that the learner and vLLM fit into memory; describe the learner's memory.
-
-    Raises:
-        NotEnoughMemoryError: They do not fit.
-    """
+    """Check that learner and vLLM fit into memory; describe the learner's memory."""
     trained = config.replaced(
         lora_rank=trained_rank(config), precision=learner_precision(config)
     )
@@ -188,13 +172,7 @@ def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
 
 
 def _place(config: TrainingConfig) -> str:
-    """Describe the device of vLLM and the learner for the run's plan.
-
-    Raises:
-        UsageError: The settings require a GPU and the installed vLLM is built for CPUs,
-            or the settings require the CPU and this vLLM is built for GPUs.
-        GPUNotAvailableError: This machine has no GPU, or fewer than required.
-    """
+    """Describe the device of vLLM and learner; raise an error if there is none."""
     if on_cpu(config):
         if not is_for_cpu():
             raise UsageError(

@@ -63,16 +63,7 @@ class Turns:
     def of(
         cls, shape: Shape, use: Use, parameters: int | None, *, context: int, free: int
     ) -> Self:
-        """Estimate the memory of a model.
-
-        Args:
-            shape: The model's sizes.
-            use: How the model is trained.
-            parameters: Number of parameters in the model's files; None takes the number
-                from ``shape``.
-            context: Most tokens of a conversation in vLLM.
-            free: The GPU's free memory in bytes.
-        """
+        """Estimate a model's memory, with at most ``context`` tokens in vLLM."""
         learner = MemoryEstimate.of(shape, replace(use, samples=False), parameters)
         numbers = (parameters or shape.parameters) + shape.adapter_parameters(use.rank)
         numbers += context * shape.cache_token + shape.cache_fixed
@@ -108,17 +99,9 @@ class Turns:
         return f"{words}an update needs {gib(self.update)} next to {asleep} of vLLM"
 
 
-def turns_of(config: TrainingConfig, *, fetch: bool = False) -> Turns | None:
-    """Estimate how vLLM and the learner share the GPU; None if a size is unknown.
-
-    Args:
-        config: The run's settings.
-        fetch: Whether to download the ``config.json`` of a Hugging Face id.
-
-    Raises:
-        ModelError: This process cannot train the model's architecture.
-    """
-    known = shape_of(config.model, fetch=fetch)
+def turns_of(config: TrainingConfig) -> Turns | None:
+    """Estimate how vLLM and the learner share the GPU; None if a size is unknown."""
+    known = shape_of(config.model)
     free, has_half = free_gpu()
     if known is None or not free:
         return None
@@ -135,12 +118,9 @@ def turns_of(config: TrainingConfig, *, fetch: bool = False) -> Turns | None:
 def with_turns(config: TrainingConfig) -> TrainingConfig:
     """Fill in ``memory_share`` and ``max_episode_tokens`` to fit the GPU's memory.
 
-    The settings stay as they are if the model's size is unknown. They also stay if no
-    values fit; :func:`check_turns` then raises an error. If vLLM and the learner do not
-    share a GPU, only ``max_episode_tokens`` is filled in.
-
-    Raises:
-        ModelError: This process cannot train the model's architecture.
+    They stay as they are if the model's size is unknown, or if no values fit;
+    :func:`check_turns` then raises an error. If vLLM and the learner do not share a
+    GPU, only ``max_episode_tokens`` is filled in.
     """
     if not shares_gpu(config):
         return with_episodes(config, "cpu" if on_cpu(config) else "cuda", samples=False)
@@ -155,7 +135,7 @@ def with_turns(config: TrainingConfig) -> TrainingConfig:
     return config
 
 
-def check_turns(config: TrainingConfig, *, fetch: bool = False) -> None:
+def check_turns(config: TrainingConfig) -> None:
     """Check that vLLM and the learner fit into one GPU's memory.
 
     Nothing is checked if they do not share a GPU, or if a size is unknown.
@@ -164,7 +144,7 @@ def check_turns(config: TrainingConfig, *, fetch: bool = False) -> None:
         NotEnoughMemoryError: They do not fit; the message has the sizes, and the
             settings to change.
     """
-    turns = turns_of(config, fetch=fetch) if shares_gpu(config) else None
+    turns = turns_of(config) if shares_gpu(config) else None
     if turns is None:
         return
     share, free = memory_share(config), turns.free

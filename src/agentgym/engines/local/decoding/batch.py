@@ -47,7 +47,7 @@ class _Row(Row):
     runs: sampling.Runs
 
 
-class BatchDecoder(Decoder):
+class BatchDecoder(Decoder[_Row]):
     """Answers many requests in one batch; see the module.
 
     Args:
@@ -72,27 +72,21 @@ class BatchDecoder(Decoder):
         self._prompts = SegmentStore(2 * parked // 5)
         self._drafter = sampling.Drafter()
         self.drafted = 0 if fixed_rows else _DRAFTED
-        self._rows: list[_Row] = []
         # Last: this starts the thread, which uses the attributes above.
-        super().__init__(forward.loaded, fixed_threads=bool(fixed_rows))
-
-    def _running(self) -> Sequence[Row]:
-        return self._rows
-
-    def _drop_rows(self) -> None:
-        self._rows.clear()
-
-    def _free_rows(self) -> int:
-        return (self._fixed_rows or self._cache.most_rows) - len(self._rows)
+        super().__init__(
+            forward.loaded,
+            most_rows=fixed_rows or self._cache.most_rows,
+            fixed_threads=bool(fixed_rows),
+        )
 
     def _fitting(self, waiting: Sequence[DecodingJob]) -> int:
-        free = self._free_rows()
+        free = super()._fitting(waiting)
         columns = max((row.job.columns for row in self._rows), default=0)
         for count, job in enumerate(islice(waiting, free)):
             columns = max(columns, job.columns)
             if len(self._rows) + count >= self._cache.fitting(columns):
                 return count
-        return min(free, len(waiting))
+        return free
 
     def _advance(self, jobs: list[DecodingJob]) -> None:
         self._admit(jobs)
@@ -138,14 +132,7 @@ class BatchDecoder(Decoder):
         return _Plan(jobs, head, start, parked, held, job.prompt[held:], runs)
 
     def _head(self, job: DecodingJob, length: int) -> torch.Tensor:
-        """Return keys and values of a prompt's head (system prompt and tools).
-
-        They are stored for later prompts.
-
-        Args:
-            job: The job with the prompt.
-            length: Number of tokens of the head.
-        """
+        """Return keys and values of a prompt's head; store them for later prompts."""
         ids = tuple(job.prompt[:length])
         name = (job.adapter, ids)
         _, segment = self._heads.match(name, ids)
@@ -179,10 +166,8 @@ class BatchDecoder(Decoder):
                 self._cache.copy(first + index, row, columns)
                 joining.append((index, job))
         for index, job in joining:
-            plan, stream = (
-                plans[index],
-                sampling.random_stream(job.seed, job.max_tokens),
-            )
+            plan = plans[index]
+            stream = sampling.random_stream(job.seed, job.max_tokens)
             self._rows.append(
                 _Row(job, stream, head=plan.head, start=plan.start, runs=plan.runs)
             )
@@ -192,8 +177,8 @@ class BatchDecoder(Decoder):
     def _shared_prefix(self) -> int:
         """Return the length of the head if all running rows have the same head, else 0.
 
-        The head is the system prompt and the tools. The result is also 0 with few rows,
-        and in deterministic mode, where a row must not depend on other rows.
+        Also 0 with few rows, and in deterministic mode, where a row must not depend on
+        other rows.
         """
         if self._fixed_rows or len(self._rows) < _SHARING_ROWS:
             return 0
@@ -269,13 +254,9 @@ class BatchDecoder(Decoder):
             self._leave(place, reason)
 
     def _leave(self, place: int, reason: str) -> None:
-        """Remove a finished row and answer its request.
+        """Remove a finished row, and answer its request with ``reason``, e.g. ``stop``.
 
         The row's keys and values are stored for the next request of its session.
-
-        Args:
-            place: Index of the row.
-            reason: Why the response ended, e.g. ``stop``.
         """
         row, last = self._rows[place], len(self._rows) - 1
         job = row.job
@@ -302,11 +283,7 @@ def _key(job: DecodingJob) -> tuple[int, tuple[int, ...]]:
 def _hold(
     logits: torch.Tensor, rows: Sequence[Row], given: Sequence[Sequence[int]]
 ) -> None:
-    """Mask the logits of tokens that the rows' grammars do not allow.
-
-    ``given`` has for each row its newest token, followed by the drafted tokens; in
-    ``logits``, each of these tokens has a row.
-    """
+    """Mask the logits of tokens that the rows' grammars do not allow."""
     places: list[int] = []
     allowed: list[Allowed] = []
     start = 0
@@ -319,11 +296,7 @@ def _hold(
 
 
 def _chunk(lengths: list[int]) -> int:
-    """Return how many of the shortest prompts to prefill together.
-
-    Args:
-        lengths: Number of new tokens of each prompt, ascending.
-    """
+    """Return how many of the shortest prompts to prefill together, by new tokens."""
     total = lengths[0]
     for count, longest in enumerate(lengths[1:], 1):
         total += longest

@@ -38,8 +38,6 @@ class Generation:
     """A sampled response.
 
     Attributes:
-        ids: Token ids.
-        logprobs: Log-probability of each token.
         finish_reason: ``stop``, ``length`` or ``cancelled``.
         version: Version of the weights that sampled the response.
     """
@@ -95,28 +93,28 @@ class Row:
         return len(self.job.prompt) + len(self.ids) - 1
 
 
-class Decoder(ABC):
+class Decoder[R: Row](ABC):
     """Answers requests in a separate thread, which also updates the weights.
 
     One thread does both, since OpenMP (libgomp) keeps helper threads for every thread
     that computes. With more helper threads than cores, all of them sleep between
     kernels, which doubled the sampling time of a small model.
 
-    Args:
-        loaded: The model.
-        fixed_threads: Use the same number of kernel threads in every step, which
-            bit-for-bit repetition requires.
+    With ``fixed_threads``, each step uses the same number of kernel threads, which
+    bit-for-bit repetition requires.
 
     Attributes:
         version: Version of the weights: the number of updates so far.
     """
 
-    def __init__(self, loaded: LoadedModel, *, fixed_threads: bool = False) -> None:
+    def __init__(
+        self, loaded: LoadedModel, *, most_rows: int, fixed_threads: bool
+    ) -> None:
         self._loaded = loaded
-        threads = (
-            1 if fixed_threads or loaded.device.type != "cpu" else (loaded.threads[1])
-        )
-        self._tuner = ThreadTuner(threads)
+        self._most_rows = most_rows
+        self._rows: list[R] = []
+        is_fixed = fixed_threads or loaded.device.type != "cpu"
+        self._tuner = ThreadTuner(1 if is_fixed else loaded.threads[1])
         self._waiting: deque[DecodingJob] = deque()
         self._works: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._wake = threading.Condition()
@@ -131,21 +129,9 @@ class Decoder(ABC):
         self._at_exit = partial(_end, weakref.ref(self), self._thread)
         atexit.register(self._at_exit)
 
-    @abstractmethod
-    def _running(self) -> Sequence[Row]:
-        """Return the responses being sampled."""
-
-    @abstractmethod
-    def _drop_rows(self) -> None:
-        """Remove all running responses; do not answer their requests."""
-
-    @abstractmethod
-    def _free_rows(self) -> int:
-        """Return how many more responses can run at once, if all are short."""
-
-    @abstractmethod
     def _fitting(self, waiting: Sequence[DecodingJob]) -> int:
         """Return how many of the first waiting jobs fit into memory now."""
+        return min(self._most_rows - len(self._rows), len(waiting))
 
     @abstractmethod
     def _advance(self, jobs: list[DecodingJob]) -> None:
@@ -160,11 +146,7 @@ class Decoder(ABC):
         """Update copies of the model's weights, which may have changed."""
 
     def submit(self, job: DecodingJob) -> None:
-        """Queue a job; ``job.future`` receives the answer.
-
-        Raises:
-            EngineError: The decoder is closed, or too many jobs wait.
-        """
+        """Queue a job; raise EngineError if closed, or if too many jobs wait."""
         with self._wake:
             if self._closed:
                 raise EngineError("The policy is closed; it answers no more requests.")
@@ -179,9 +161,6 @@ class Decoder(ABC):
         ``work`` may change the weights: each response comes from one version of them,
         and caches of the old version are dropped. If the caller is interrupted while it
         waits, an update ends after its current micro-batch.
-
-        Returns:
-            The result of ``work``.
 
         Raises:
             EngineError: The decoder is closed.
@@ -214,7 +193,7 @@ class Decoder(ABC):
     def _run(self) -> None:
         torch.set_num_threads(self._loaded.threads[1])
         while self._has_more():
-            if self._works and not self._running():
+            if self._works and not self._rows:
                 self._do(*self._works.popleft())
                 continue
             jobs = self._next_jobs()
@@ -251,16 +230,16 @@ class Decoder(ABC):
 
     def _fail(self, jobs: Iterable[DecodingJob], reason: str) -> None:
         """Fail these jobs and all running jobs with EngineError(reason)."""
-        for job in [*(row.job for row in self._running()), *jobs]:
+        for job in [*(row.job for row in self._rows), *jobs]:
             with suppress(InvalidStateError):  # it has ended already
                 job.future.set_exception(EngineError(reason))
-        self._drop_rows()
+        self._rows.clear()
 
     def _has_more(self) -> bool:
         """Wait until the thread has something to do; return False once closed."""
         with self._wake:
             self._wake.wait_for(
-                lambda: self._closed or self._running() or self._waiting or self._works
+                lambda: self._closed or self._rows or self._waiting or self._works
             )
             return not self._closed
 
@@ -271,8 +250,8 @@ class Decoder(ABC):
         responses to finish.
         """
         with self._wake:
-            if not (self._running() or self._works):
-                self._gather(self._free_rows())
+            if not (self._rows or self._works):
+                self._gather(self._most_rows)
             count = 0 if self._works else self._fitting(self._waiting)
             jobs = [self._waiting.popleft() for _ in range(count)]
         return [job for job in jobs if not job.future.cancelled()]
@@ -286,11 +265,7 @@ class Decoder(ABC):
                 return
 
     def _take(self, row: Row, token: int, logprob: float) -> str:
-        """Add a sampled token to a response.
-
-        Returns:
-            Why the response ends; empty if it goes on.
-        """
+        """Add a sampled token; return why the response ends, or an empty text."""
         row.ids.append(token)
         row.logprobs.append(logprob)
         if row.job.on_token is not None:
@@ -315,7 +290,7 @@ class Decoder(ABC):
             )
 
 
-def _end(decoder: "weakref.ref[Decoder]", thread: threading.Thread) -> None:
+def _end(decoder: "weakref.ref[Decoder[Any]]", thread: threading.Thread) -> None:
     """Stop a decoder if it still exists, and wait until its thread has ended."""
     if (found := decoder()) is not None:
         found.stop()

@@ -27,10 +27,6 @@ class BatchForward:
         rows: Most responses at the same time.
         fixed: Use few different shapes, so that a row's result does not depend on other
             rows. Each row has space for the whole context, so fewer rows may fit.
-
-    Attributes:
-        loaded: The model.
-        cache: Cache of the rows.
     """
 
     def __init__(self, loaded: LoadedModel, rows: int, *, fixed: bool = False) -> None:
@@ -80,8 +76,8 @@ class BatchForward:
             shared_prefix: Number of first tokens that are the same in every row.
 
         Returns:
-            Logits, row after row, (new tokens, vocabulary); with ``only_last``,
-            (rows, vocabulary).
+            Logits, row after row, (new tokens, vocabulary); with ``only_last``, (rows,
+            vocabulary).
         """
 
         def run(part: slice) -> Tensor:
@@ -135,20 +131,17 @@ class BatchForward:
             mask=self._mask(start, max(counts), width),
             shared_prefix=shared_prefix,
         )
-        return self._logits(work, ends - 1 if only_last else None)
-
-    def _logits(self, work: PackedRows, last: Tensor | None) -> Tensor:
+        last = ends - 1 if only_last else None
         if self._fused is not None:
             return self._fused.logits(work, last)
-        return self._sampled.logits(work.ids, work.positions, work, last)
+        states = self._sampled.states(work.ids, work.positions, work)
+        return self._sampled.predict(states if last is None else states[last])
 
     def _mask(self, start: Tensor, time: int, width: int) -> Tensor:
         """Return the additive mask of future tokens, (rows, 1, time, width).
 
-        Args:
-            start: For each row, the column of its first new token.
-            time: Number of new tokens per row.
-            width: Number of columns that the new tokens attend to.
+        ``start`` is the column of each row's first new token, ``time`` the number of
+        new tokens per row, and ``width`` the number of columns that they attend to.
         """
         new = torch.arange(time, device=start.device)
         keys = torch.arange(width, device=start.device)
@@ -159,12 +152,7 @@ class BatchForward:
 
 
 def _parts(tokens: Sequence[int], most: int) -> list[slice]:
-    """Split rows into at most ``most`` slices with about equal numbers of tokens.
-
-    Args:
-        tokens: Number of tokens of each row.
-        most: Most slices.
-    """
+    """Split rows into at most ``most`` slices with about equal numbers of tokens."""
     ends = np.cumsum(tokens)
     count = max(1, min(most, int(ends[-1]) // _LEAST_TOKENS))
     cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count) + 1

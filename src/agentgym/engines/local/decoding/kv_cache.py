@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from agentgym.engines.tokens.prefix import common_prefix
+
 
 @dataclass(frozen=True)
 class CacheShape:
@@ -65,12 +67,10 @@ class BatchCache:
         return min(self.most_rows, self._tokens // self._width(columns))
 
     def make_room(self, rows: int, columns: int, *, held: tuple[int, int]) -> None:
-        """Divide the memory again if its current division is too small.
+        """Divide the memory again if it has fewer ``rows`` or ``columns`` than these.
 
-        Args:
-            rows: Number of rows, at most the result of :meth:`fitting`.
-            columns: Number of columns of the longest row.
-            held: Number of rows in use, and of columns in use; their content is kept.
+        ``rows`` is at most the result of :meth:`fitting`. ``held`` is the number of
+        rows in use, and of columns in use; their content is kept.
         """
         if rows <= self.rows and columns <= self.columns:
             return
@@ -97,15 +97,10 @@ class BatchCache:
         self._data: Tensor = self._memory[:, : math.prod(size)].unflatten(1, size)
 
     def targets(self, rows: Tensor, positions: Tensor) -> Tensor:
-        """Return where :meth:`write` puts the keys and values of new tokens.
+        """Return where :meth:`write` puts tokens with these rows and columns.
 
-        Args:
-            rows: Row of each token, (tokens,).
-            positions: Column of each token, (tokens,).
-
-        Returns:
-            Flat indices into a layer, (tokens, 2 * heads): first of a token's keys, one
-            for each head, then of its values.
+        These are flat indices into a layer, (tokens, 2 * heads): first of a token's
+        keys, one for each head, then of its values.
         """
         device = positions.device
         kind = torch.arange(2, device=device)[:, None] * self.rows * self._heads
@@ -114,13 +109,7 @@ class BatchCache:
         return start + positions[:, None]
 
     def write(self, layer: int, targets: Tensor, new: Tensor) -> None:
-        """Write keys and values of new tokens into a layer.
-
-        Args:
-            layer: Index of the layer.
-            targets: Result of :meth:`targets` for these tokens.
-            new: A token's keys, then its values, (tokens, 2 * heads, head_dim).
-        """
+        """Write tokens' keys, then values, (tokens, 2 * heads, head_dim)."""
         flat = self._data[layer].view(-1, self._head_dim)
         flat.index_copy_(0, targets.flatten(), new.reshape(-1, self._head_dim))
 
@@ -143,59 +132,58 @@ class BatchCache:
         self._data[:, :, row, :, columns] = segment[:, :, :, :width]
 
 
-class SegmentStore:
-    """A store of segments by name; drops the least recently used segments.
-
-    A segment is the keys and values of consecutive tokens.
+class BoundedStore[K: Hashable, V]:
+    """A store of values by key; drops the least recently used values.
 
     Args:
-        tokens: Most tokens of all segments together.
+        budget: Largest sum of the values' sizes.
     """
 
-    def __init__(self, tokens: int) -> None:
-        self._budget = tokens
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
         self._held = 0
-        self._entries = OrderedDict[Hashable, tuple[Sequence[int], Tensor]]()
+        self._entries = OrderedDict[K, tuple[V, int]]()
 
-    def put(self, name: Hashable, ids: Sequence[int], segment: Tensor) -> None:
-        """Store the keys and values ``segment`` of the tokens ``ids`` under a name.
+    def keep(self, key: K, value: V, size: int) -> None:
+        """Store a value, in place of the key's old value.
 
-        It replaces the name's old segment. A segment larger than the budget is not
-        stored, and other segments stay.
+        A value larger than the budget is not stored, and other values stay.
         """
-        self._drop(name)
-        if len(ids) > self._budget:
+        self._drop(key)
+        if size > self._budget:
             return
-        self._entries[name] = (ids, segment)
-        self._held += len(ids)
+        self._entries[key] = (value, size)
+        self._held += size
         while self._held > self._budget:
             self._drop(next(iter(self._entries)))
 
-    def match(self, name: Hashable, ids: Sequence[int]) -> tuple[int, Tensor | None]:
-        """Return a name's segment, and how many of its first tokens equal ``ids``.
-
-        Returns:
-            The number of equal tokens, and the segment; 0 and None for an unknown name.
-        """
-        found = self._entries.get(name)
-        if found is None:
-            return 0, None
-        self._entries.move_to_end(name)
-        return common_prefix(found[0], ids), found[1]
-
-    def _drop(self, name: Hashable) -> None:
-        ids, _ = self._entries.pop(name, ((), None))
-        self._held -= len(ids)
+    def get(self, key: K) -> V | None:
+        """Return a key's value; None if it is not stored."""
+        if key not in self._entries:
+            return None
+        self._entries.move_to_end(key)
+        return self._entries[key][0]
 
     def clear(self) -> None:
-        """Remove all segments, since the weights have changed."""
+        """Remove all values, since the weights have changed."""
         self._entries.clear()
         self._held = 0
 
+    def _drop(self, key: K) -> None:
+        _, size = self._entries.pop(key, (None, 0))
+        self._held -= size
 
-def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return the number of leading items that two sequences share."""
-    limit = min(len(first), len(second))
-    if first[:limit] == second[:limit]:
-        return limit
-    return next(i for i in range(limit) if first[i] != second[i])
+
+class SegmentStore(BoundedStore[Hashable, tuple[Sequence[int], Tensor]]):
+    """A store of segments: keys and values of consecutive tokens, by name."""
+
+    def put(self, name: Hashable, ids: Sequence[int], segment: Tensor) -> None:
+        """Store the keys and values ``segment`` of the tokens ``ids`` under a name."""
+        self.keep(name, (ids, segment), len(ids))
+
+    def match(self, name: Hashable, ids: Sequence[int]) -> tuple[int, Tensor | None]:
+        """Return how many first tokens of a segment equal ``ids``, and the segment."""
+        found = self.get(name)
+        if found is None:
+            return 0, None
+        return common_prefix(found[0], ids), found[1]

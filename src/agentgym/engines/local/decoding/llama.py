@@ -29,12 +29,7 @@ class _Layer(NamedTuple):
 
 
 class FusedLlama:
-    """Computes logits with fused copies of a Llama's weights.
-
-    Args:
-        model: The model.
-        columns: Most tokens of a row.
-    """
+    """Computes logits with fused copies of a Llama's weights."""
 
     def __init__(self, model: LlamaForCausalLM, columns: int) -> None:
         config: Any = model.config
@@ -78,13 +73,7 @@ class FusedLlama:
         )
 
     def logits(self, work: PackedRows, last: Tensor | None) -> Tensor:
-        """Return the logits after packed tokens.
-
-        Args:
-            work: The packed tokens.
-            last: Index of each row's last token, to return only logits after these
-                tokens; None for the logits after all tokens.
-        """
+        """Return the logits after packed tokens, or only after the tokens ``last``."""
         rotations = self._rotations[work.positions]
         states = self._embedding[work.ids]
         for number, layer in enumerate(self._layers):

@@ -11,7 +11,6 @@ the whole cache is copied at three points:
 """
 
 import copy
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -20,44 +19,26 @@ from transformers import DynamicCache
 
 from agentgym.engines.local.decoding import sampling
 from agentgym.engines.local.decoding.decoder import Decoder, DecodingJob, Row
+from agentgym.engines.local.decoding.kv_cache import BoundedStore
 from agentgym.engines.local.model import LoadedModel
 
 _CHUNK_TOKENS = 512
 """Most tokens per forward pass: attention may need memory for each pair of tokens."""
 
 
-class CacheStore:
-    """A store of caches by their tokens; drops the least recently used caches.
-
-    Args:
-        budget: Most bytes of all caches together.
-    """
-
-    def __init__(self, budget: int) -> None:
-        self._budget = budget
-        self._held = 0
-        self._entries = OrderedDict[tuple[int, ...], tuple[DynamicCache, int]]()
+class CacheStore(BoundedStore[tuple[int, ...], DynamicCache]):
+    """A store of caches by their tokens, within a number of bytes."""
 
     def put(self, ids: Sequence[int], cache: DynamicCache) -> None:
         """Store a cache, which the caller must not change afterwards."""
-        self._drop(tuple(ids))
         size = sum(tensor.nbytes for tensor in _tensors(cache))
-        if size > self._budget:
-            return
-        self._entries[tuple(ids)] = (cache, size)
-        self._held += size
-        while self._held > self._budget:
-            self._drop(next(iter(self._entries)))
+        self.keep(tuple(ids), cache, size)
 
     def longest(self, ids: Sequence[int]) -> tuple[int, DynamicCache | None]:
-        """Find the cache for the longest prefix of ``ids``.
+        """Return the length of the longest stored prefix of ``ids``, and its cache.
 
-        The prefix is never all of ``ids``: the last token must be computed for its
-        logits.
-
-        Returns:
-            The prefix's number of tokens, and a copy of the cache; 0 and None if no
-            stored cache fits.
+        The cache is a copy. The prefix is never all of ``ids``: the last token must be
+        computed for its logits. For no prefix, the result is 0 and None.
         """
         prompt = tuple(ids)
         found = [
@@ -68,49 +49,24 @@ class CacheStore:
         if not found:
             return 0, None
         best = max(found, key=len)
-        self._entries.move_to_end(best)
-        return len(best), copy.deepcopy(self._entries[best][0])
-
-    def clear(self) -> None:
-        """Remove all caches, since the weights or the adapter changed."""
-        self._entries.clear()
-        self._held = 0
-
-    def _drop(self, ids: tuple[int, ...]) -> None:
-        _, size = self._entries.pop(ids, (None, 0))
-        self._held -= size
+        return len(best), copy.deepcopy(self.get(best))
 
 
-class PlainDecoder(Decoder):
+class PlainDecoder(Decoder[Row]):
     """Answers requests in the order of arrival; see the module.
 
-    Args:
-        loaded: The model.
-        keeps: Whether caches are kept for later requests. If not, the result of a
-            request does not depend on earlier requests, bit for bit.
+    With ``keeps``, caches are kept for later requests. Without, the result of a request
+    does not depend on earlier requests, bit for bit.
     """
 
     def __init__(self, loaded: LoadedModel, *, keeps: bool = True) -> None:
         self._sampled, self._copy = loaded.sampled()
         self._keeps = keeps and loaded.traits.continues
         self._store = CacheStore(loaded.cache_bytes // 2)
-        self._rows: list[Row] = []
         self._adapter = -1
         self._cache = DynamicCache()
         # Last: this starts the thread, which uses the attributes above.
-        super().__init__(loaded, fixed_threads=not keeps)
-
-    def _running(self) -> Sequence[Row]:
-        return self._rows
-
-    def _drop_rows(self) -> None:
-        self._rows.clear()
-
-    def _free_rows(self) -> int:
-        return 1 - len(self._rows)
-
-    def _fitting(self, waiting: Sequence[DecodingJob]) -> int:
-        return min(self._free_rows(), len(waiting))
+        super().__init__(loaded, most_rows=1, fixed_threads=not keeps)
 
     def _forget(self) -> None:
         self._store.clear()
@@ -145,11 +101,7 @@ class PlainDecoder(Decoder):
         self._copy.choose(torch.tensor([adapter], device=self._loaded.device))
 
     def _prefill(self, job: DecodingJob) -> Tensor:
-        """Compute the part of a prompt that is not cached.
-
-        Returns:
-            The last layer's output for the last tokens, (tokens, width).
-        """
+        """Compute the prompt's part that is not cached; return hidden states."""
         ids, held = job.prompt, 0
         self._cache = DynamicCache(config=self._loaded.model.config)
         if not self._keeps:

@@ -50,14 +50,7 @@ class Drafter:
     def draft(
         self, prompt: Sequence[int], response: Sequence[int], own: Runs, most: int
     ) -> list[int]:
-        """Return up to ``most`` likely next tokens; fewer if a lookup finds nothing.
-
-        Args:
-            prompt: The prompt's tokens.
-            response: The response's tokens so far.
-            own: Map from three tokens of the prompt to the next one (:func:`runs_of`).
-            most: Most tokens.
-        """
+        """Return up to ``most`` likely next tokens; fewer if a lookup finds nothing."""
         ids = (*prompt[-_LONG:], *response[-_LONG:])
         start = len(ids)
         for _ in range(most):
@@ -80,13 +73,7 @@ def random_stream(seed: int, count: int) -> NDArray[np.float32]:
 
 @torch.inference_mode()
 def hold(logits: Tensor, places: Sequence[int], allowed: Sequence[Allowed]) -> None:
-    """Mask, in place, the logits of tokens that grammars do not allow.
-
-    Args:
-        logits: (rows, vocabulary).
-        places: Indices of the rows with a grammar.
-        allowed: For each index in ``places``, the allowed tokens.
-    """
+    """Mask, in the rows ``places``, the logits of tokens that are not allowed."""
     bits = np.frombuffer(b"".join(each.bits for each in allowed), np.uint8)
     rows = np.unpackbits(
         bits.reshape(len(places), -1),

@@ -48,11 +48,7 @@ class ThreadTuner:
     cores, this wait can take longer than computing with one thread: three processes on
     two cores each sampled 4 tokens a second with two threads, but 17 with one. From
     time to time the tuner runs some decoding steps alternately with one thread and with
-    all threads, and keeps the number with the smaller median time.
-
-    Args:
-        most: Largest number of threads; with 1, the tuner tries nothing.
-        clock: Returns the time in seconds.
+    all threads (``most``), and keeps the number with the smaller median time.
     """
 
     def __init__(
@@ -64,10 +60,7 @@ class ThreadTuner:
         self._seconds: dict[int, list[float]] = {1: [], most: []}
 
     def run(self, step: Callable[[], None]) -> None:
-        """Run one decoding step, and measure its time during a trial.
-
-        Steps must take about equally long; do not pass a prefill.
-        """
+        """Run a decoding step, not a prefill, and measure its time in a trial."""
         self._until -= 1
         if self._most == 1 or self._until >= 0:
             step()
