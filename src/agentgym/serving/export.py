@@ -15,11 +15,6 @@ Format = Literal["hf", "merged"]
 CARD = "README.md"
 
 
-def is_adapter(trained: Trained) -> bool:
-    """Return whether an agent's weights are LoRA adapters."""
-    return held_adapter(trained.model_path) is not None
-
-
 def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
     """Write the weights, the tokenizer and a model card into a new folder.
 
@@ -29,9 +24,6 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
             ``merged`` writes full weights: an adapter is merged into its base model.
         folder: The new folder, which appears only when it is complete.
         card: Text of the model card, the folder's ``README.md``.
-
-    Returns:
-        The folder.
 
     Raises:
         UsageError: The form is unknown or not possible for this agent, or the folder
@@ -54,7 +46,7 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
     try:
         with new_folder(folder) as made:
             usual = made.stat().st_mode & 0o777
-            if form == "merged" and is_adapter(trained):
+            if form == "merged" and held_adapter(trained.model_path) is not None:
                 from agentgym.serving.merging import merge_adapter
 
                 merge_adapter(source, made)
@@ -77,10 +69,10 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
 
 
 def _open_to_readers(folder: Path, usual: int) -> None:
-    """Give a folder and all files in it the permissions that new files usually get.
+    """Give a folder and all files in it the permissions ``usual`` of a new folder.
 
     Libraries write weights that only this user can read, but a server in a container
-    may run as another user. ``usual`` are the permissions of a new folder.
+    may run as another user.
     """
     folder.chmod(usual)
     for path in folder.rglob("*"):

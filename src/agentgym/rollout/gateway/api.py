@@ -50,18 +50,11 @@ class ApiHandlers:
     """Handles the requests whose path begins with ``/api``.
 
     Handlers that read many records run in a thread, so that model calls need not wait.
-
-    Args:
-        store: The store of rollouts and events.
-        takes_models: Whether clients can register model servers, and post the model
-            calls that they recorded.
-        deletes: Whether clients can delete rollouts. If not, a delete request has no
-            effect.
+    With ``takes_models``, clients can register model servers, and post the model calls
+    that they recorded. Without ``deletes``, a delete request has no effect.
     """
 
-    def __init__(
-        self, store: Store, *, takes_models: bool, deletes: bool = True
-    ) -> None:
+    def __init__(self, store: Store, *, takes_models: bool, deletes: bool) -> None:
         self._store = store
         self._takes_models = takes_models
         self._deletes = deletes
@@ -91,10 +84,8 @@ class ApiHandlers:
         for item in items:
             name = item.rollout_id or ""
             if len(name) > MOST_NAME or "/" in name or name in _NOT_NAMES:
-                message = (
-                    f"rollout_id = {quoted(name)} cannot be part of an address, or "
-                )
-                message += "has another meaning there. Choose another."
+                message = f"rollout_id = {quoted(name)} cannot be part of an address, "
+                message += "or has another meaning there. Choose another."
                 raise ApiError(422, message, "invalid_value")
         return _rollouts(self._store.create_rollouts(items), status=201)
 
@@ -104,7 +95,8 @@ class ApiHandlers:
         If the query has ``wait_s``, wait up to this number of seconds until at least
         one such rollout exists.
         """
-        states = lightning.read_states(request.query.getall("state_in", []))
+        asked = request.query.getall("state_in", [])
+        states = set(lightning.STATES.validate_python(asked))
         if not states:
             raise ApiError(422, "Query parameter state_in is missing.", "invalid_value")
         limit = max(_number(request, "limit", 500), 0)
@@ -172,7 +164,7 @@ class ApiHandlers:
         return reply([lightning.event_body(event) for event in events])
 
     async def _add_event(self, request: Request) -> web.Response:
-        body = lightning.read_event(await read_json(request))
+        body = NewEvent.model_validate(await read_json(request))
         where = self._where(request)
         self._check(body)
         added = self._store.add_event(**where, **dict(body))
@@ -181,10 +173,11 @@ class ApiHandlers:
     async def _list_calls(self, request: Request) -> web.Response:
         """Return an attempt's answered model calls, without their token ids."""
         where = self._where(request)
-        return reply(await asyncio.to_thread(self._packed_calls, **where))
 
-    def _packed_calls(self, rollout_id: str, attempt_id: str) -> list[dict[str, Any]]:
-        return pack_calls(answered_calls(self._store.events(rollout_id, attempt_id)))
+        def packed() -> list[dict[str, Any]]:
+            return pack_calls(answered_calls(self._store.events(**where)))
+
+        return reply(await asyncio.to_thread(packed))
 
     async def _finish(self, request: Request) -> web.Response:
         """End an attempt; its last events and its end are recorded in one step."""
@@ -196,7 +189,7 @@ class ApiHandlers:
         return reply(lightning.rollout_body(ended))
 
     async def _register_models(self, request: Request) -> web.Response:
-        models = lightning.read_servers(await read_json(request))
+        models = lightning.SERVERS.validate_python(await read_json(request))
         for model in models:
             if not _ADDRESS.match(model.endpoint):
                 message = (
@@ -218,11 +211,7 @@ class ApiHandlers:
         return rollout_id
 
     def _where(self, request: Request) -> Any:
-        """Return the path's ``rollout_id`` and ``attempt_id`` as keyword arguments.
-
-        Raises:
-            RolloutNotFoundError: A client deleted the rollout.
-        """
+        """Return the path's ``rollout_id`` and ``attempt_id`` as keyword arguments."""
         self._shown(request)
         return request.names
 

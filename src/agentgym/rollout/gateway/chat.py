@@ -26,7 +26,7 @@ from agentgym.models.forms import (
     request_in_form,
 )
 from agentgym.models.stopping import stream_until_stop, until_stop
-from agentgym.rollout.gateway.protocol import engine_error
+from agentgym.rollout.gateway.protocol import are_objects, engine_error
 from agentgym.security.redaction import get_logger, quoted
 
 logger = get_logger(__name__)
@@ -35,20 +35,12 @@ _PARALLEL = "parallel_tool_calls"
 
 
 class Ended(NamedTuple):
-    """How a chat completion ended.
+    """The end of a chat completion, or the error."""
 
-    Attributes:
-        payload: The bytes to send: the whole answer, or the end of a stream.
-        body: The whole completion with its exact token ids, or the error.
-        status: HTTP status.
-        version: Number of weight updates of the policy when it answered; None if the
-            policy did not answer.
-    """
-
-    payload: bytes
-    body: dict[str, Any]
+    payload: bytes  # the whole answer, or the end of a stream
+    body: dict[str, Any]  # the whole completion with its exact token ids, or the error
     status: int = 200
-    version: int | None = None
+    version: int | None = None  # the policy's weight updates; None if it did not answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +48,8 @@ class Chat:
     """Answers one chat completion request with a policy.
 
     Attributes:
-        policy: The policy that answers.
         request: The request for the policy, from :func:`chat_request`.
         body: The request's body, as the agent sent it.
-        call_id: Id of the completion.
         model: The model's name in the answer.
         stop: Stop strings; the answer is cut before the first of them.
         shows_ids: Whether the response also has the token ids.
@@ -147,9 +137,9 @@ def chat_request(
         ApiError: Status 400: the body is malformed, or has an unsupported option.
     """
     messages, tools = body.get("messages"), body.get("tools") or []
-    if not _are_objects(messages) or not messages:
+    if not are_objects(messages) or not messages:
         raise _refused("'messages' must be a list of objects.", "invalid_messages")
-    if not _are_objects(tools):
+    if not are_objects(tools):
         raise _refused("'tools' must be a list of objects.", "invalid_tools")
     for place, tool in enumerate(tools):
         function = tool.get("function")
@@ -157,8 +147,7 @@ def chat_request(
         if not isinstance(name, str) or not name:
             wording = f"tools[{place}] is not a function with a name."
             raise _refused(wording, "invalid_tools")
-    choice = body.get("tool_choice")
-    wanted = wants_call(choice)
+    wanted = wants_call(body.get("tool_choice"))
     asked = {k: v for k, v in body.items() if not (wanted and k == _PARALLEL)}
     if name := unsupported_option(asked, in_training=in_training):
         raise refused_option(name, body)
@@ -206,10 +195,9 @@ def _message(place: int, message: dict[str, Any]) -> dict[str, Any]:
         wording = f"In a {quoted(role)} message {error}; this policy reads only text."
         raise _refused(wording, "unsupported_content") from error
     if not isinstance(role, str) or not role:
-        wording = f"messages[{place}].role = {quoted(role)} is not a role, such as "
-        "'user'."
+        wording = f"messages[{place}].role = {quoted(role)} is not a role, e.g. 'user'."
         raise _refused(wording, "invalid_messages")
-    if not _are_objects(message.get("tool_calls") or []):
+    if not are_objects(message.get("tool_calls") or []):
         wording = f"messages[{place}].tool_calls must be a list of objects."
         raise _refused(wording, "invalid_messages")
     return {**message, "role": "system"} if role == "developer" else message
@@ -217,10 +205,6 @@ def _message(place: int, message: dict[str, Any]) -> dict[str, Any]:
 
 def _refused(wording: str, code: str) -> ApiError:
     return ApiError(400, wording, code)
-
-
-def _are_objects(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def _log_probs(result: ChatResult) -> dict[str, Any]:
@@ -240,14 +224,7 @@ def completion_body(result: ChatResult, call_id: str, model: str) -> dict[str, A
     """
     message: dict[str, Any] = {"role": "assistant", "content": result.content}
     if result.tool_calls:
-        message["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in result.tool_calls
-        ]
+        message["tool_calls"] = [call.to_openai() for call in result.tool_calls]
     prompt, response = len(result.prompt_ids), len(result.response_ids)
     grammar = result.grammar
     return {

@@ -55,13 +55,11 @@ class Gateway:
         audit: AuditLog | None = None,
     ) -> None:
         self._settings = settings or GatewaySettings()
-        self._trained: RegisteredPolicy | None = None
-        served: Policy | ServedPolicy | Endpoint | None = None
-        if isinstance(policy, RegisteredPolicy):
-            self._trained = policy
-            self._settings = replace(self._settings, model_name=policy.model_name)
-        else:
-            served = policy
+        self._trained = policy if isinstance(policy, RegisteredPolicy) else None
+        served = None if isinstance(policy, RegisteredPolicy) else policy
+        if self._trained is not None:
+            name = self._trained.model_name
+            self._settings = replace(self._settings, model_name=name)
         key = self._settings.api_key
         self.api_key = secrets.token_urlsafe(24) if key is None else key
         self.store = store
@@ -130,10 +128,7 @@ class Gateway:
     def proxy_url(
         self, rollout_id: str, attempt_id: str = "0", mode: Mode = "train"
     ) -> str:
-        """Return the base URL for an attempt's OpenAI client.
-
-        ``mode`` selects the sampling settings of training or of validation.
-        """
+        """Return the base URL for an attempt's OpenAI client."""
         where = f"rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}"
         return f"{self.url}/proxy/{where}/openai/v1"
 
@@ -156,11 +151,7 @@ class Gateway:
         self._listener.close()
 
     def _kept(self, route: Route) -> Route:
-        """Return a route whose handler responds only once its writes are stored.
-
-        The handler waits for :meth:`Store.kept`. A GET route writes nothing and is
-        returned unchanged.
-        """
+        """Return a route whose handler responds only once its writes are stored."""
         if route.method == "GET":
             return route
 
@@ -194,6 +185,7 @@ def _upstream(
     if isinstance(policy, MeteredEndpoint):
         return MeteredUpstream(policy, settings)
     if isinstance(policy, Endpoint):
-        upstream = ProviderUpstream(policy, settings)
-        return upstream if cache is None else CachedUpstream(upstream, cache)
+        if cache is not None:
+            return CachedUpstream(policy, settings, cache)
+        return ProviderUpstream(policy, settings)
     return PolicyUpstream(policy, settings)

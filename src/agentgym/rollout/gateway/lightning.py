@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from agentgym.rollout.store.events import RecordedCall, RecordedEvent
 from agentgym.rollout.store.rollout import (
     ModelServer,
-    NewEvent,
     NewRollout,
     Rollout,
     RolloutState,
@@ -68,20 +67,15 @@ class _Change(BaseModel):
     status: StatusChange | None = None
 
 
+SERVERS = TypeAdapter(list[ModelServer])
+STATES = TypeAdapter(list[RolloutState])
 _CREATIONS = TypeAdapter(list[_Creation])
-_SERVERS = TypeAdapter(list[ModelServer])
-_STATES = TypeAdapter(list[RolloutState])
 _CONFIG = _ControllerConfig().model_dump()
 _PLACE = _BatchPlace().model_dump()
 
 
 def read_rollouts(body: Any) -> list[NewRollout]:
-    """Parse the new rollouts in a request.
-
-    Raises:
-        ValidationError: The body is malformed. All ``read_`` functions of this module
-            raise this error.
-    """
+    """Parse the new rollouts in a request; raise ValidationError if it is malformed."""
     return [
         NewRollout(
             rollout_id=_existing(item) or item.rollout_id,
@@ -103,21 +97,6 @@ def _existing(item: _Creation) -> str | None:
 def read_change(body: Any) -> StatusChange:
     """Parse a request to change a rollout's status."""
     return _Change.model_validate(body).status or StatusChange()
-
-
-def read_event(body: Any) -> NewEvent:
-    """Parse the event in a request."""
-    return NewEvent.model_validate(body)
-
-
-def read_servers(body: Any) -> list[ModelServer]:
-    """Parse the model servers in a request."""
-    return _SERVERS.validate_python(body)
-
-
-def read_states(names: Sequence[str]) -> set[RolloutState]:
-    """Convert names to rollout states."""
-    return set(_STATES.validate_python(names))
 
 
 def rollout_body(rollout: Rollout) -> Rollout:

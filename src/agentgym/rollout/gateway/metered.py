@@ -88,8 +88,6 @@ class Meter:
         read: Price of a million prompt tokens in US dollars.
         written: Price of a million response tokens in US dollars.
         most_tokens: Upper limit on the tokens of one answer.
-        prompt_tokens: Prompt tokens so far.
-        response_tokens: Response tokens so far.
         cost: US dollars so far.
         is_spent: Whether a request was not sent because it might have cost more money
             than was left.
@@ -115,14 +113,10 @@ class Meter:
         return (self.read * prompt + self.written * response) / 1e6
 
     def bound(self, request: bytes, answers: int = 1) -> float:
-        """Return the highest possible cost of a request in US dollars.
+        """Return the highest possible cost of a request for answers in US dollars.
 
-        Each token is at least one byte long, so the request has at most as many tokens
-        as bytes.
-
-        Args:
-            request: The request's JSON.
-            answers: Number of answers that the request asks for.
+        Each token is at least one byte long, so the request's JSON has at most as many
+        tokens as bytes.
         """
         most = len(request) + _TEMPLATE_TOKENS
         return self.price(most, self.most_tokens * answers)
@@ -188,11 +182,7 @@ class MeteredUpstream(ProviderUpstream):
         self._meter, self._limit = endpoint.meter, endpoint.limit
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Forward a call once its highest possible cost is reserved.
-
-        Raises:
-            ApiError: Status 402: the call might exceed the cost limit.
-        """
+        """Forward a call once its highest possible cost is reserved; else raise 402."""
         meter = self._meter
         most = min(asked_tokens(call.body, meter.most_tokens), meter.most_tokens)
         kept = {
@@ -218,13 +208,9 @@ class MeteredUpstream(ProviderUpstream):
             meter.settle(bound, tokens)
 
     def retried(self, why: str) -> None:
-        """Raise if a failed request may have been billed, so that it is not sent again.
+        """Raise unless the server answered with an error status.
 
-        ``why`` describes the failure.
-
-        Raises:
-            ApiError: Status 504: the server did not answer with an error status, so the
-                request may have been billed.
+        Otherwise the request may have been billed, so that it is not sent again.
         """
         if ": status " not in why:
             raise ApiError(504, why, "upstream_error", "server_error")
@@ -240,8 +226,7 @@ def _tokens(answer: CallOutcome) -> tuple[int, int] | None:
 def tokens_of(usage: Any) -> tuple[int, int] | None:
     """Read the prompt and response token counts of ``usage``; None if invalid."""
     counts = usage if isinstance(usage, dict) else {}
-    found = counts.get("prompt_tokens"), counts.get("completion_tokens")
-    prompt, response = found
+    prompt, response = counts.get("prompt_tokens"), counts.get("completion_tokens")
     if type(prompt) is not int or type(response) is not int:
         return None
     return (prompt, response) if min(prompt, response) >= 0 else None

@@ -36,7 +36,6 @@ class GatewaySettings:
     """Settings of a :class:`~agentgym.rollout.gateway.gateway.Gateway`.
 
     Attributes:
-        host: Address to listen on.
         port: Port to listen on; 0 takes any free port.
         api_key: Bearer key. None creates a random key; ``""`` requires no key.
         model_name: Model name of registered servers; not used if the gateway has a
@@ -123,8 +122,6 @@ class ProxyCall:
     """One model call of an agent.
 
     Attributes:
-        rollout_id: Id of the rollout.
-        attempt_id: Id of the rollout's attempt.
         mode: ``train`` or ``val``; selects the temperature.
         path: ``chat/completions`` or ``completions``.
         agent: Name of the agent; a team has several agents.
@@ -183,18 +180,14 @@ def json_object(raw: bytes) -> dict[str, Any]:
 
 
 def check_call(path: str, body: Mapping[str, Any]) -> None:
-    """Check the fields of a call that every model server requires.
-
-    Raises:
-        ApiError: Status 400: a field is missing, or has the wrong type.
-    """
+    """Raise an ApiError (400) if a field that every server requires is invalid."""
     if path == "completions":
         if not isinstance(body.get("prompt"), str | list) or not body["prompt"]:
             message = "'prompt' must be a text or a list."
             raise ApiError(400, message, "invalid_prompt")
     else:
         messages = body.get("messages")
-        if not isinstance(messages, list) or not messages or not _objects(messages):
+        if not are_objects(messages) or not messages:
             message = "'messages' must be a list of objects."
             raise ApiError(400, message, "invalid_messages")
     if not isinstance(body.get("stream"), bool | None):
@@ -202,16 +195,13 @@ def check_call(path: str, body: Mapping[str, Any]) -> None:
         raise ApiError(400, message, "invalid_value")
 
 
-def _objects(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, dict) for value in values)
+def are_objects(value: Any) -> bool:
+    """Return whether a JSON value is a list of objects."""
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def asked_temperature(body: Mapping[str, Any], default: float) -> float:
-    """Return the temperature in a request, or ``default``.
-
-    Raises:
-        ApiError: Status 400: the temperature is not a number of at least 0.
-    """
+    """Return the temperature in a request, or ``default``; 400 if it is invalid."""
     asked = body.get("temperature")
     if asked is None:
         return default
@@ -222,11 +212,7 @@ def asked_temperature(body: Mapping[str, Any], default: float) -> float:
 
 
 def asked_tokens(body: Mapping[str, Any], default: int) -> int:
-    """Return ``max_completion_tokens`` or ``max_tokens`` of a request, or ``default``.
-
-    Raises:
-        ApiError: Status 400: the limit is not a positive integer.
-    """
+    """Return a request's limit of tokens, or ``default``; 400 if it is invalid."""
     named = ((name, body.get(name)) for name in _TOKENS)
     name, asked = next((n for n in named if n[1] is not None), ("", default))
     if type(asked) is not int or asked < 1:

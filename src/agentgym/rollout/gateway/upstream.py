@@ -18,19 +18,12 @@ from agentgym.rollout.store.events import RecordedCall
 
 
 class CallOutcome(NamedTuple):
-    """How a model call ended.
+    """How a model call ended."""
 
-    Attributes:
-        payload: The bytes to send: the whole answer, or the end of a stream.
-        raw: The record of the call as JSON, stored before the payload is sent.
-        status: HTTP status.
-        routed: Whether the record has routed experts (of a MoE model).
-    """
-
-    payload: bytes
-    raw: bytes
+    payload: bytes  # to send: the whole answer, or the end of a stream
+    raw: bytes  # the record of the call as JSON, stored before the payload is sent
     status: int
-    routed: bool = False
+    routed: bool = False  # whether the record has routed experts (of a MoE model)
 
     @property
     def record(self) -> RecordedCall:
@@ -63,12 +56,9 @@ class Exchange:
 
         Routed experts are recorded, but not sent to the agent.
 
-        Args:
-            response: The parsed body.
-            payload: The bytes to send: the whole answer, or the end of a stream.
-            status: HTTP status.
-            is_whole: Whether ``payload`` is the whole body; if so, it is recorded.
-            code: Error code to record; None uses the code in the body.
+        ``response`` is the parsed body, and ``payload`` the bytes to send. If these are
+        the whole body (``is_whole``), they are recorded. If ``code`` is not None, it is
+        recorded as the error's code.
         """
         choices = response.get("choices")
         routes = [
@@ -141,6 +131,15 @@ class Upstream(ABC):
         """Close the connections that :meth:`start` opened."""
 
 
+def check_for_policy(call: ProxyCall) -> None:
+    """Raise an ApiError if a policy under training cannot answer a call."""
+    if call.path != "chat/completions":
+        message = "This policy answers chat completions only; ask chat/completions."
+        raise ApiError(404, message, "unsupported_path")
+    if call.body.get("stop"):  # the answer would differ from the trained tokens
+        raise refused_option("stop", call.body)
+
+
 class PolicyUpstream(Upstream):
     """Answers from a policy in this process."""
 
@@ -164,11 +163,7 @@ class PolicyUpstream(Upstream):
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
         """Yield the bytes of the policy's streamed answer, then a CallOutcome."""
-        if call.path != "chat/completions":
-            message = "This policy answers chat completions only; ask chat/completions."
-            raise ApiError(404, message, "unsupported_path")
-        if call.body.get("stop"):  # the answer would differ from the trained tokens
-            raise refused_option("stop", call.body)
+        check_for_policy(call)
         sampling = self._settings.sampling(call)
         body, form = call.body, NO_FORM
         if self._policy.gives_forms:

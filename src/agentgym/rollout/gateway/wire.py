@@ -9,8 +9,7 @@ from pydantic_core import from_json
 from agentgym.core.openai import ApiError
 
 MOST_NESTED = 200
-"""Maximum nesting depth of objects and lists; deeper JSON could not be read back.
-"""
+"""Maximum nesting depth of objects and lists; deeper JSON could not be read back."""
 
 
 def load_json(raw: bytes) -> Any:

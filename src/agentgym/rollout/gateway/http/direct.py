@@ -33,28 +33,16 @@ class NotDirectError(Exception):
 
 
 class Head(NamedTuple):
-    """The head of a direct request.
-
-    Attributes:
-        headers: The headers, by lower-case name.
-        size: Length of the head in bytes.
-        length: Length of the body in bytes.
-    """
+    """The head of a direct request."""
 
     path: str
-    headers: Mapping[str, str]
-    size: int
-    length: int
+    headers: Mapping[str, str]  # by lower-case name
+    size: int  # of the head, in bytes
+    length: int  # of the body, in bytes
 
 
 class DirectRequest:
-    """A direct request, fully received; handlers use it like a ``Request``.
-
-    Attributes:
-        key: Kind of the request's key: ``operator``, ``agent`` or ``none``.
-        names: Values of the ``{name}`` parts of the route's path.
-        remote: The client's IP address; None if it is unknown.
-    """
+    """A direct request, fully received; handlers use it like a ``Request``."""
 
     __slots__ = ("_body", "_headers", "key", "names", "raw_path", "remote")
     method = "POST"

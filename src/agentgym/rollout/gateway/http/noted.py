@@ -3,8 +3,7 @@
 import time
 from collections import Counter
 
-from agentgym.rollout.gateway.http.direct import DirectRequest
-from agentgym.rollout.gateway.http.requests import Request
+from agentgym.rollout.gateway.http.requests import AnyRequest
 from agentgym.security.audit import AuditLog
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -14,9 +13,6 @@ _EVERY_S = 60.0
 that a client cannot fill the log.
 """
 _MOST_PEERS = 1000
-
-
-AnyRequest = Request | DirectRequest
 
 
 class Noted:
@@ -64,6 +60,4 @@ class Noted:
 
 
 def _is_written(path: str) -> bool:
-    claims = path == "/api/rollouts/claim"
-    calls = path.startswith("/proxy/rollout/")
-    return not claims and not calls
+    return path != "/api/rollouts/claim" and not path.startswith("/proxy/rollout/")

@@ -33,13 +33,12 @@ _TIMEOUT = {"Connection": "close"}
 
 
 class Request(web.BaseRequest):
-    """A request whose body must arrive within a deadline.
+    """A request whose body must arrive within ``body_timeout_s`` seconds.
 
     Attributes:
         key: Kind of the request's key: ``operator``, ``agent``, or ``none`` if the
             request needs no key.
         names: Values of the ``{name}`` parts of the route's path.
-        body_timeout_s: Seconds within which the body must arrive.
     """
 
     key: str = ""
@@ -56,12 +55,7 @@ class Request(web.BaseRequest):
         return self.headers.get(name, "")
 
     async def read(self) -> bytes:
-        """Return the whole body.
-
-        Raises:
-            ApiError: Status 408: the body did not arrive in time. 413: the body is too
-                large. 400: the body cannot be decoded.
-        """
+        """Return the body; raise an ApiError if it is late, too large or malformed."""
         try:
             if self.content.is_eof():
                 return await super().read()
@@ -81,6 +75,9 @@ def _too_late(limit_s: float) -> ApiError:
     """Return the error for a body that did not arrive in time."""
     text = f"The body did not come within {limit_s:g} s."
     return ApiError(408, text, "timeout", headers=_TIMEOUT)
+
+
+AnyRequest = Request | DirectRequest
 
 
 class Connection(web.RequestHandler):
@@ -273,12 +270,9 @@ class Connection(web.RequestHandler):
 
 
 class HttpServer(web.Server):
-    """Creates the connections of a server.
+    """Creates the connections of a server, with the settings' deadlines and limits.
 
-    Args:
-        handler: Answers every request.
-        settings: Deadlines and size limits.
-        knows: Returns whether a request's key is valid; if not, no body is buffered.
+    ``knows`` returns whether a request's key is valid; if not, no body is buffered.
     """
 
     def __init__(

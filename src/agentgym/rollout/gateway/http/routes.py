@@ -47,9 +47,7 @@ class RouteTable:
     def find(self, method: str, raw_path: str) -> tuple[Handler, Names]:
         """Return the handler of a request, and the values of ``{name}`` in its path.
 
-        Args:
-            method: The request's method; ``HEAD`` is answered as ``GET``.
-            raw_path: The request's path, still percent-encoded.
+        ``raw_path`` is still percent-encoded.
 
         Raises:
             ApiError: Status 404 or 405: no route matches. 400: a value is too long, or
