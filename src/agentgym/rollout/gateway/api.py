@@ -16,10 +16,14 @@ from agentgym.rollout.gateway.http.routes import MOST_NAME, Route
 from agentgym.rollout.gateway.protocol import reply
 from agentgym.rollout.gateway.wire import read_json
 from agentgym.rollout.store import signals
-from agentgym.rollout.store.events import MODEL_REQUEST, answered_calls, check_event
+from agentgym.rollout.store.events import (
+    MODEL_REQUEST,
+    answered_calls,
+    check_event,
+    pack_calls,
+)
 from agentgym.rollout.store.rollout import NewEvent, Rollout, RolloutState
 from agentgym.rollout.store.store import Store
-from agentgym.rollout.store.views import pack_calls
 from agentgym.security.redaction import quoted
 
 _MAX_WAIT_S = 60.0

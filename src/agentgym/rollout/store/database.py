@@ -98,8 +98,7 @@ class Database:
 
     Args:
         path: The file, created if missing; None keeps everything in memory.
-        signals: Notified of each commit. If writing fails for good, all listeners are
-            notified.
+        signals: Notified of each commit, and if writing fails for good.
         group_commit_s: Most seconds that a write waits for others to join its group.
         disk_wait_s: Seconds to wait for a full or failing disk.
         calm_s: Seconds without a write after which the journal is merged into the file.
@@ -150,10 +149,9 @@ class Database:
         self._thread.start()
 
     def submit(self, *writes: Write) -> int:
-        """Queue writes to commit together; block while the queue is too long.
+        """Queue writes to commit together; return the submission's number.
 
-        Returns:
-            The submission's number, for :meth:`flush` and :meth:`has_committed`.
+        Block while the queue is too long.
         """
         with self._changed:
             self.check()
@@ -186,11 +184,9 @@ class Database:
             raise StoreError(failure) from self._error
 
     def flush(self, beat: Beat = no_beat, number: int | None = None) -> None:
-        """Wait until everything submitted before is committed.
+        """Wait until all submissions before, or those up to ``number``, are committed.
 
-        Args:
-            beat: Called every half second while waiting; may raise to give up.
-            number: Wait only for the submissions up to this number.
+        ``beat`` is called every half second while waiting; it may raise to give up.
         """
         wanted = self._submitted if number is None else number
         if self.has_committed(wanted):
@@ -204,9 +200,6 @@ class Database:
         """Wait until everything submitted before is committed.
 
         Unlike :meth:`flush`, this does not make the commit happen earlier.
-
-        Raises:
-            StoreError: Nothing can be committed any more.
         """
         wanted = self._submitted
 
@@ -223,12 +216,7 @@ class Database:
         self._impatient.set()
 
     def read(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query; writes not yet committed are not included.
-
-        Raises:
-            RecordError: A parameter cannot be stored in the database.
-            StoreError: The database cannot be read.
-        """
+        """Return the rows of a query; writes not yet committed are not included."""
         with self._reading() as reader:
             try:
                 return reader.execute(sql, params).fetchall()

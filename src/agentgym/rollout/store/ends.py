@@ -15,9 +15,7 @@ from agentgym.rollout.store.signals import Signals
 class Ends:
     """Reports the ends of some rollouts, each end once.
 
-    Args:
-        ids: Ids of the rollouts.
-        has_ended: Returns whether a rollout has ended; may raise to give up.
+    ``has_ended`` returns whether a rollout has ended; it may raise to give up.
     """
 
     def __init__(self, ids: Collection[str], has_ended: Callable[[str], bool]) -> None:

@@ -20,11 +20,8 @@ class Exact:
     Training needs the exact tokens, even if they spell a secret. So the newest
     originals stay readable until the store is closed. They are in a temporary database,
     whose file SQLite deletes right after creating it. A redacted record begins with a
-    mark that identifies its original.
-
-    Args:
-        goes_on: Whether a later process continues unfinished rollouts. If so, those
-            rollouts are written with their secrets.
+    mark that identifies its original. With ``goes_on``, a later process continues
+    unfinished rollouts, so that those are written with their secrets.
     """
 
     def __init__(self, *, goes_on: bool = False) -> None:

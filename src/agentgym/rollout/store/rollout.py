@@ -32,7 +32,6 @@ class Lifecycle(BaseModel):
     """The status of a rollout: its state, attempt and times.
 
     Attributes:
-        state: State of the rollout.
         k8s_job_name: Kubernetes job that runs the rollout, reported by a controller.
         last_attempt_id: The current attempt; None before the first one.
         error_message: Why the last attempt failed; None if no attempt failed.

@@ -63,10 +63,7 @@ class Signals:
     async def wait_async[T](
         self, key: Key, ready: Callable[[], T], timeout: float
     ) -> T:
-        """Wait until ``ready()`` is truthy or a timeout; return its last result.
-
-        ``ready`` is called again each time the key is notified.
-        """
+        """Wait until ``ready()`` is truthy or a timeout; return its last result."""
         loop = asyncio.get_running_loop()
         changed = asyncio.Event()
         with self.listening([key], lambda: loop.call_soon_threadsafe(changed.set)):

@@ -40,7 +40,7 @@ from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.integrations.run import ScenarioEnding, converse, run_episode
 from agentgym.models.forms import answers_any_object
 from agentgym.rollout.gateway.http.keys import agent_key
-from agentgym.rollout.store.views import unpack_calls
+from agentgym.rollout.store.events import unpack_calls
 from agentgym.rollout.task_input import read_task
 from agentgym.rollout.workers.assemble import assemble_steps
 from agentgym.rollout.workers.loop_watch import LoopWatch
