@@ -24,10 +24,7 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
     machine imports a scenario pack (a folder that defines a scenario) and looks for the
     pack's agent.
 
-    Args:
-        config: The settings.
-        own_agent: Whether the scenario's own agent may be used; False for a trained
-            agent.
+    Without ``own_agent``, the scenario's own agent is not used.
 
     Raises:
         ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
@@ -60,10 +57,7 @@ def rubric_text(given: str) -> str:
     """Return the text of a judge's rubric, from a file or as given.
 
     A rubric describes which attempt is better, for the model that judges attempts.
-
-    Args:
-        given: The path of a file, or the text itself (several words). An empty string
-            is returned unchanged.
+    ``given`` is the path of a file, or the text itself (several words).
 
     Raises:
         UsageError: The file cannot be read, or its text is empty or too long.
@@ -88,11 +82,7 @@ def rubric_text(given: str) -> str:
 
 
 def _own_agent(reference: str, framework: str) -> str | None:
-    """Return the agent of the scenario ``reference``; None if it has no agent.
-
-    Raises:
-        UsageError: The scenario's agent uses another framework than ``framework``.
-    """
+    """Return the agent of the scenario ``reference``; None if it has no agent."""
     agents = agents_of(reference)
     if agents and framework not in agents:
         raise UsageError(

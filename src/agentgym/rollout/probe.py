@@ -21,8 +21,8 @@ from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.prompt_length import compare_with_context
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
-from agentgym.rollout.trial_calls import TrialCalls
-from agentgym.rollout.trial_findings import (
+from agentgym.rollout.trial import (
+    TrialCalls,
     calls_ending,
     calls_replaced,
     is_lost,
@@ -31,6 +31,7 @@ from agentgym.rollout.trial_findings import (
 )
 from agentgym.rollout.workers.assemble import NOT_RUN
 from agentgym.rollout.workers.offline import OUTSIDE
+from agentgym.rollout.workers.worker import own_tools
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import get_scenario
@@ -47,19 +48,12 @@ _RUNS = "really runs"
 
 @dataclass(frozen=True)
 class RoleFound:
-    """One role (an agent of a team) that was found in the user's agent.
-
-    Attributes:
-        name: Name of the role in the framework.
-        prompt: System prompt of the role; None if it is unknown.
-        tools: Tools that the role may call, in OpenAI's form.
-        model: Description of the role's own model; empty if it is unknown.
-    """
+    """One role (an agent of a team) that was found in the user's agent."""
 
     name: str
-    prompt: str | None
-    tools: list[dict[str, Any]]
-    model: str
+    prompt: str | None  # None if it is unknown
+    tools: list[dict[str, Any]]  # in OpenAI's form
+    model: str  # a description; empty if it is unknown
 
 
 @dataclass(frozen=True)
@@ -122,12 +116,7 @@ def probed(config: TrainingConfig) -> AgentReport:
 
 
 def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
-    """Raise if an inspected agent cannot be trained.
-
-    Raises:
-        UnsupportedError: The agent cannot be trained; the message says why, and how to
-            fix it.
-    """
+    """Raise UnsupportedError, with the reasons, if an agent cannot be trained."""
     problems = report.problems or [report.too_long]
     if any(problems):
         raise UnsupportedError(
@@ -175,10 +164,7 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
     specs = {spec.name: spec for spec in usual_tools(scenario, config.seed)}
     loop, roles = _looked_into(config, scenario)
     found = {tool.name: tool for role in roles for tool in role.tools}
-    try:
-        acting = {tool.spec.name for tool in adapter.own_tools(loop.agent)}
-    except UnsupportedError:
-        acting = set()
+    acting = {tool.spec.name for tool in own_tools(adapter, loop)}
     foreign = [name for name in found if name not in specs]
     own = {
         name: _fate(name, config) if name in acting else _PASSES_ON for name in foreign
@@ -275,30 +261,27 @@ def _try(
         max_attempts=1,
         rollout_timeout_s=min(trial_s, config.timeout_s),
     ).model_copy(update={"allow_tools": ()})
+    tools = {spec.name for spec in usual_tools(scenario, config.seed)}
+    acting = {name for name, fate in report.own.items() if fate != _ANSWER}
+    calls = TrialCalls(
+        scenario.max_turns,
+        addressee=FRAMEWORKS.get(config.framework).addressee,
+        roles=[role.name for role in report.roles],
+        known=acting | tools,
+        passing={name for name, fate in report.own.items() if fate == _PASSES_ON},
+    )
+
+    def answer(request: ChatRequest) -> Reply:
+        check_form(request)
+        return calls(request)
+
+    policy = ScriptedPolicy(answer)
+    policy.gives_forms = config.engine in (AUTO_ENGINE, "local", "vllm")
+    made: list[Trajectory] = []
+    wanted = set(report.bound) or tools
     with TemporaryDirectory(prefix="agentgym-trial-") as name:
         folder = Path(name)
         hosts = folder / "hosts"
-        addressee = FRAMEWORKS.get(config.framework).addressee
-        names = [role.name for role in report.roles]
-        known = {name for name, fate in report.own.items() if fate != _ANSWER}
-        tools = {spec.name for spec in usual_tools(scenario, config.seed)}
-        known |= tools
-        calls = TrialCalls(
-            scenario.max_turns,
-            addressee=addressee,
-            roles=names,
-            known=known,
-            passing={n for n, fate in report.own.items() if fate == _PASSES_ON},
-        )
-
-        def answer(request: ChatRequest) -> Reply:
-            check_form(request)
-            return calls(request)
-
-        policy = ScriptedPolicy(answer)
-        policy.gives_forms = config.engine in (AUTO_ENGINE, "local", "vllm")
-        made: list[Trajectory] = []
-        wanted = set(report.bound) or tools
         with RolloutSession(trial, policy, folder, 1, hosts=hosts) as session:
             for n in range(_MOST_TRIALS):
                 calls.begin()
@@ -307,9 +290,8 @@ def _try(
                     made += session.run([asked], lambda _: None)
                 except AgentGymError as error:
                     return replace(report, problems=[str(error)])
-                if not calls.left and wanted <= offered_tools(made).keys():
-                    break
-                if is_lost(made[-1]) or is_unfit(made[-1]):
+                is_complete = not calls.left and wanted <= offered_tools(made).keys()
+                if is_complete or is_lost(made[-1]) or is_unfit(made[-1]):
                     break
         tried = hosts.read_text().split() if hosts.is_file() else []
     is_outside = OUTSIDE in tried
@@ -446,14 +428,13 @@ def _judged(
 
 
 def _hint(made: Trajectory) -> str:
-    message = str(made.reason)
-    if "KeyError" in message:
-        return (
-            " If a key of its state is missing, give it with --inputs module:function, "
-            "a function of the task that returns a dict; one of its config's with "
-            "--configurable KEY=VALUE."
-        )
-    return ""
+    if "KeyError" not in str(made.reason):
+        return ""
+    return (
+        " If a key of its state is missing, give it with --inputs module:function, a "
+        "function of the task that returns a dict; one of its config's with "
+        "--configurable KEY=VALUE."
+    )
 
 
 def _threads(report: AgentReport) -> str:

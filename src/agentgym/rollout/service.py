@@ -1,13 +1,14 @@
 """GatewayService: serve an external trainer, with or without workers."""
 
-from contextlib import ExitStack, suppress
+import gc
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutError
-from agentgym.rollout.collector import calm_collector
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.runner import HANG, WORKER_DIED
@@ -22,6 +23,26 @@ from agentgym.security.audit import AuditLog
 _GROUP_COMMIT_S = 0.005
 """Most seconds that a response waits until its writes are committed."""
 _RESTARTED = Reason(kind="the gateway was restarted")
+_THRESHOLDS = (20_000, 20, 20)
+
+
+@contextmanager
+def calm_collector() -> Iterator[None]:
+    """Exclude the existing objects from garbage collection inside the block.
+
+    Most objects live as long as the process, and scanning them pauses requests. Inside
+    the block, existing objects in an unused reference cycle are not freed. So use this
+    only if the block lasts almost as long as the process.
+    """
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 class GatewayService:
@@ -32,12 +53,8 @@ class GatewayService:
     config's ``max_attempts``. Without workers, Agent Lightning's controller starts a
     process for each rollout.
 
-    Args:
-        database: SQLite file of the records; its unfinished rollouts are continued. The
-            workers' log is a file next to it.
-        settings: Address, key, sampling, and the name of the policy.
-        config: Scenario, framework, agent and limits of the workers.
-        workers: Number of worker processes; with 0, a controller runs the rollouts.
+    The unfinished rollouts of the SQLite file ``database`` are continued. The workers'
+    log is a file next to it.
     """
 
     def __init__(
@@ -71,7 +88,9 @@ class GatewayService:
                 Gateway(self.store, settings=self._settings, audit=audit)
             )
             if self._workers:
-                self._requeue_running()
+                # workers of an earlier process were running these
+                for rollout in self.store.list_rollouts({RolloutState.RUNNING}):
+                    self.store.requeue(rollout.rollout_id, _RESTARTED, charge=False)
                 spec = WorkerSpec.of(
                     config,
                     gateway=self.gateway.url,
@@ -107,11 +126,6 @@ class GatewayService:
         stalled = self.store.stalled
         message = f"The rollout store {self._database} cannot be written: {stalled}."
         return self.gateway.troubles + ([] if stalled is None else [message])
-
-    def _requeue_running(self) -> None:
-        """Requeue the rollouts that workers of an earlier process were running."""
-        for rollout in self.store.list_rollouts({RolloutState.RUNNING}):
-            self.store.requeue(rollout.rollout_id, _RESTARTED, charge=False)
 
     def _worker_died(self, death: WorkerDeath) -> None:
         """Requeue the rollouts of a dead worker. Callable from any thread.

@@ -177,8 +177,7 @@ def gateway_settings(config: TrainingConfig, **more: Any) -> GatewaySettings:
     """Return a gateway's settings, with the sampling of ``config``.
 
     A provider's model uses ``eval_temperature`` only if the value differs from that
-    setting's default; otherwise, it uses the provider's default temperature. ``more``
-    are other settings of the gateway.
+    setting's default; otherwise, it uses the provider's default temperature.
     """
     usual = TrainingConfig.model_fields["eval_temperature"].default
     own = config.eval_temperature

@@ -103,11 +103,7 @@ def system_text(message: Any) -> str | None:
 
 
 def wording_text(given: str) -> str:
-    """Return a wording as JSON text, read from a file or from the text itself.
-
-    Args:
-        given: The path of a file with :attr:`Wording.text`, or that text itself; an
-            empty string is returned unchanged.
+    """Return a wording as JSON text, read from the file ``given`` or that text itself.
 
     Raises:
         UsageError: The file cannot be read, or the text is not a wording.

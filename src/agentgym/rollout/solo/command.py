@@ -22,13 +22,8 @@ _MODEL = "policy"
 class CommandAgent(RolloutAgent):
     """Starts a program for each task, and passes the program's model calls to ``llm``.
 
-    ``llm`` is an argument of :func:`run_rollouts`.
-
-    Args:
-        reference: The program's command line, with or without the prefix ``command:``.
-
-    Raises:
-        UsageError: The command's program was not found on this machine.
+    ``reference`` is the program's command line, with or without the prefix
+    ``command:``. If the program is not on this machine, a UsageError is raised.
     """
 
     name = "command"

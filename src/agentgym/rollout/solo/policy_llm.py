@@ -16,10 +16,7 @@ _SETTINGS = GatewaySettings(val_temperature=None, max_tokens=10**9)
 class PolicyLlm:
     """Answers a rollout's model calls with a policy, as the gateway does.
 
-    Args:
-        policy: The policy that answers.
-        temperature: Temperature of calls that do not set one.
-        max_tokens: Token limit of a response, if the call does not set one.
+    ``temperature`` and ``max_tokens`` are for calls that do not set them.
     """
 
     def __init__(

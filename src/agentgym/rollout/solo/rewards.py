@@ -27,9 +27,7 @@ RewardFunction = Callable[
 class FunctionEnding(Ending):
     """Scores trajectories with the user's function; fails rollouts without an answer.
 
-    Args:
-        function: The reward function, or None for no reward. A sync function runs in a
-            thread.
+    A sync function runs in a thread.
     """
 
     def __init__(self, function: RewardFunction | None) -> None:

@@ -92,11 +92,7 @@ class Toolbox:
         return Workbench(workspace, [*found, *self._own])
 
     def open(self) -> None:
-        """Open the sandbox if a tool needs it; this takes a moment.
-
-        Raises:
-            SandboxUnavailableError: No kind of sandbox works on this machine.
-        """
+        """Open the sandbox if a tool needs it; this takes a moment."""
         if any(tool.needs_sandbox for tool in self._built_in):
             unsafe = self._unsafe_local_exec
             config = SandboxConfig(
@@ -122,12 +118,7 @@ def _built_in(name: str, settings: Mapping[str, Any]) -> BuiltInTool:
 
 
 def _own_tools(source: Any) -> list[Tool]:
-    """Return the tools of a function, a ``Tool``, or an object with ``@tool`` methods.
-
-    Raises:
-        UsageError: ``source`` is something else.
-        ScenarioError: A docstring or an annotation is missing.
-    """
+    """Return the tools of a function, a Tool, or an object with ``@tool`` methods."""
     if isinstance(source, Tool):
         return [source]
     if inspect.isfunction(source) or inspect.ismethod(source):

@@ -41,11 +41,7 @@ class Child:
         self._ended = ended
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the process; return its exit code, or -N if signal N ended it.
-
-        Raises:
-            TimeoutError: The process did not end in time.
-        """
+        """Wait for the process; return its exit code, or -N if signal N ended it."""
         return self._ended.result(timeout)
 
     def read(self, timeout: float) -> bytes:
@@ -57,11 +53,7 @@ class Child:
         return found
 
     def read_some(self, timeout: float) -> bytes:
-        """Wait for output, and return it; empty if the process has ended.
-
-        Raises:
-            TimeoutError: The process wrote nothing in time.
-        """
+        """Wait for output, and return it; empty if the process has ended."""
         if not select.select([self.output], [], [], timeout)[0]:
             raise TimeoutError
         return os.read(self.output, 65536)
@@ -119,11 +111,7 @@ class ForkServer:
 
 @functools.cache
 def fork_server(preload: tuple[str, ...], hash_seed: str = "random") -> ForkServer:
-    """Return this process's fork server that imports the modules ``preload``.
-
-    The server ends with this process. ``hash_seed`` is the children's
-    ``PYTHONHASHSEED``.
-    """
+    """Return this process's fork server that imports the modules ``preload``."""
     environment = {
         "LANGSMITH_TRACING": "false",
         "OMP_NUM_THREADS": "1",

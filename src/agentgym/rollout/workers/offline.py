@@ -15,10 +15,9 @@ _CLIENTS = ("openai", "langchain_core")
 def keep_offline(hosts: Path) -> None:
     """Refuse connections of this process to other machines from now on.
 
-    Args:
-        hosts: File to which each refused connection adds a line with the machine's
-            name. The line ends with ``outside`` if a model client connected in a
-            thread that does not belong to an episode.
+    Each refused connection adds a line with the machine's name to the file ``hosts``.
+    The line ends with ``outside`` if a model client connected in a thread that does not
+    belong to an episode.
     """
 
     def listen(event: str, values: tuple[Any, ...]) -> None:

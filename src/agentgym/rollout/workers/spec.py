@@ -14,8 +14,7 @@ class WorkerSpec(BaseModel):
 
     Attributes:
         worker: Name of the worker in the store.
-        gateway: Base URL of the gateway.
-        api_key: The gateway's key.
+        gateway: Base URL of the gateway; ``api_key`` is its key.
         model: Name of the policy's model.
         concurrency: Number of episodes that run at the same time.
         timeout_s: Wall-clock seconds after which an episode is ended.
@@ -53,10 +52,7 @@ class WorkerSpec(BaseModel):
         hosts: str | None = None,
         audit: Path | None = None,
     ) -> Self:
-        """Return the workers' configuration, with values from a run's ``config``.
-
-        The other arguments are attributes of the result.
-        """
+        """Return the workers' configuration, with values from a run's ``config``."""
         return cls(
             worker="worker",
             gateway=gateway,
