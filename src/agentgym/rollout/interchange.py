@@ -8,7 +8,7 @@
 - ``jsonl``: AgentGym's own record, which ``agentgym rollout --show`` reads.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from agentgym.core.trajectory import (
     ToolCall,
     Trajectory,
 )
+from agentgym.rollout.store.events import content_text
 from agentgym.version import __version__
 
 TrajectoryFormat = Literal["atif", "openai", "jsonl"]
@@ -117,7 +118,7 @@ def _steps(made: Trajectory) -> Iterator[dict[str, Any]]:
             role = message.get("role")
             if role in ("system", "developer", "user"):
                 source = "user" if role == "user" else "system"
-                text = _text(message.get("content"))
+                text = content_text(message.get("content")) or ""
                 yield {"source": source, "message": text, **_of_team(call)}
         known[call.agent] = call.messages
         yield _agent_step(call, results[place])
@@ -171,15 +172,7 @@ def _of_team(call: ModelCall) -> dict[str, Any]:
     return {} if call.agent == DEFAULT_AGENT else {"extra": {"agent": call.agent}}
 
 
-def _text(content: Any) -> str:
-    if isinstance(content, str) or content is None:
-        return content or ""
-    parts = (each.get("text") for each in content if isinstance(each, Mapping))
-    return "".join(text for text in parts if isinstance(text, str))
-
-
 def _about(made: Trajectory) -> dict[str, Any]:
-    """Return the data about the whole rollout, e.g. its reward and status."""
     kept = made.model_dump(
         mode="json",
         include={

@@ -29,20 +29,13 @@ UNREADABLE = "unreadable record"
 
 @dataclass(frozen=True)
 class RolloutRequest:
-    """One rollout to run.
+    """One rollout to run."""
 
-    Attributes:
-        rollout_id: Unique id; the seeds of the rollout's model calls are derived from
-            it.
-        train: Whether to sample with the training settings, not those of evaluations.
-        group: Name of the rollout's group; a group's rollouts attempt the same task.
-    """
-
-    rollout_id: str
+    rollout_id: str  # unique; the seeds of the model calls are derived from it
     task: Task
-    train: bool
-    group: str
-    step: int
+    train: bool  # sample with the training settings, not those of evaluations
+    group: str  # a group's rollouts attempt the same task
+    step: int  # number of the training step
 
     @classmethod
     def of_groups(

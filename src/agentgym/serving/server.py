@@ -33,6 +33,7 @@ from agentgym.rollout.gateway.protocol import (
     models_reply,
     reply,
 )
+from agentgym.rollout.gateway.wire import invalid
 from agentgym.security.redaction import quoted
 
 _ENDPOINTS = (
@@ -275,13 +276,11 @@ def asked_chat(
 
 
 def _seed(body: Mapping[str, Any]) -> int:
-    """Return the seed in a request; a random seed if it has none."""
     asked = body.get("seed")
     if asked is None:
         return secrets.randbits(63)
     if type(asked) is not int:
-        message = f"seed = {quoted(asked)} is not a whole number."
-        raise ApiError(400, message, "invalid_value")
+        raise invalid(f"seed = {quoted(asked)} is not a whole number.")
     return asked
 
 
@@ -289,6 +288,5 @@ def _stop(body: Mapping[str, Any]) -> list[str]:
     asked = body.get("stop") or []
     texts = [asked] if isinstance(asked, str) else asked
     if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
-        message = f"stop = {quoted(asked)} is neither a text nor a list of texts."
-        raise ApiError(400, message, "invalid_value")
+        raise invalid(f"stop = {quoted(asked)} is neither a text nor a list of texts.")
     return texts

@@ -26,7 +26,7 @@ def check_address(host: str, port: int, api_key: str | None, *, how: str) -> Non
             "The API key begins or ends with a space, which a header cannot hold: "
             "remove it."
         )
-    if not api_key and not _is_own(host):
+    if not api_key and not is_own(host):
         raise UsageError(
             f"Any machine that reaches {host} could use the model: on another address "
             f"than 127.0.0.1 give a key, {how}."
@@ -45,7 +45,7 @@ def why_unusable(host: str, port: int, error: OSError) -> str:
     return f"{host} cannot be listened on: {error.strerror or error}."
 
 
-def _is_own(host: str) -> bool:
+def is_own(host: str) -> bool:
     """Return whether only this machine can reach a host, e.g. ``127.0.0.1``."""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -14,7 +14,7 @@ from agentgym.rollout.gateway import lightning
 from agentgym.rollout.gateway.http.requests import Request
 from agentgym.rollout.gateway.http.routes import MOST_NAME, Route
 from agentgym.rollout.gateway.protocol import reply
-from agentgym.rollout.gateway.wire import read_json
+from agentgym.rollout.gateway.wire import invalid, read_json
 from agentgym.rollout.store import signals
 from agentgym.rollout.store.events import (
     MODEL_REQUEST,
@@ -90,19 +90,15 @@ class ApiHandlers:
             if len(name) > MOST_NAME or "/" in name or name in _NOT_NAMES:
                 message = f"rollout_id = {quoted(name)} cannot be part of an address, "
                 message += "or has another meaning there. Choose another."
-                raise ApiError(422, message, "invalid_value")
+                raise invalid(message, status=422)
         return _rollouts(self._store.create_rollouts(items), status=201)
 
     async def _list_rollouts(self, request: Request) -> web.Response:
-        """Return the rollouts whose state is one of the query's ``state_in``.
-
-        If the query has ``wait_s``, wait up to this number of seconds until at least
-        one such rollout exists.
-        """
+        """Return rollouts by state; first wait up to ``wait_s`` seconds for one."""
         asked = request.query.getall("state_in", [])
         states = set(lightning.STATES.validate_python(asked))
         if not states:
-            raise ApiError(422, "Query parameter state_in is missing.", "invalid_value")
+            raise invalid("Query parameter state_in is missing.", status=422)
         limit = max(_number(request, "limit", 500), 0)
         if wait_s := _wait_s(request):
             await self._store.signals.wait_async(
@@ -143,8 +139,7 @@ class ApiHandlers:
     async def _patch_rollout(self, request: Request) -> web.Response:
         status = lightning.read_change(await read_json(request))
         if len(name := status.last_attempt_id or "") > MOST_NAME:
-            message = f"last_attempt_id = {quoted(name)} is too long."
-            raise ApiError(422, message, "invalid_value")
+            raise invalid(f"last_attempt_id = {quoted(name)} is too long.", status=422)
         changed = self._store.patch(self._shown(request), status)
         return reply(lightning.rollout_body(changed))
 
@@ -175,7 +170,6 @@ class ApiHandlers:
         return reply(lightning.event_body(added))
 
     async def _list_calls(self, request: Request) -> web.Response:
-        """Return an attempt's answered model calls, without their token ids."""
         where = self._where(request)
 
         def packed() -> list[dict[str, Any]]:
@@ -200,7 +194,7 @@ class ApiHandlers:
                     f"endpoint = {quoted(model.endpoint)} is not an address, such as "
                     "http://127.0.0.1:8000/v1."
                 )
-                raise ApiError(422, message, "invalid_value")
+                raise invalid(message, status=422)
         if not self._takes_models:
             message = "This gateway serves the policy it was started with; it forwards "
             message += "to no registered model server."
@@ -215,7 +209,6 @@ class ApiHandlers:
         return rollout_id
 
     def _where(self, request: Request) -> Any:
-        """Return the path's ``rollout_id`` and ``attempt_id`` as keyword arguments."""
         self._shown(request)
         return request.names
 
@@ -246,7 +239,7 @@ def _number[N: (int, float)](request: Request, name: str, default: N) -> N:
     except ValueError:
         kind = "whole number" if isinstance(default, int) else "number"
         message = f"{name} = {quoted(value)} is not a valid {kind}."
-        raise ApiError(422, message, "invalid_value") from None
+        raise invalid(message, status=422) from None
 
 
 def _wait_s(request: Request) -> float:

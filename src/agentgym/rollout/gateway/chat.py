@@ -27,6 +27,7 @@ from agentgym.models.forms import (
 )
 from agentgym.models.stopping import stream_until_stop, until_stop
 from agentgym.rollout.gateway.protocol import are_objects, engine_error
+from agentgym.rollout.gateway.wire import invalid
 from agentgym.security.redaction import get_logger, quoted
 
 logger = get_logger(__name__)
@@ -45,26 +46,16 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """Answers one chat completion request with a policy.
-
-    Attributes:
-        request: The request for the policy, from :func:`chat_request`.
-        body: The request's body, as the agent sent it.
-        model: The model's name in the answer.
-        stop: Stop strings; the answer is cut before the first of them.
-        shows_ids: Whether the response also has the token ids.
-        form: Name of the tool that replaces the request's JSON schema; the arguments of
-            its call become the answer's content. Empty without a schema.
-    """
+    """Answers one chat completion request with a policy."""
 
     policy: Policy
-    request: ChatRequest
-    body: Mapping[str, Any]
+    request: ChatRequest  # from chat_request()
+    body: Mapping[str, Any]  # as the agent sent it
     call_id: str
-    model: str
-    stop: Sequence[str] = ()
-    shows_ids: bool = True
-    form: str = ""
+    model: str  # its name in the answer
+    stop: Sequence[str] = ()  # the answer is cut before the first of these texts
+    shows_ids: bool = True  # whether the answer has the token ids
+    form: str = ""  # name of the tool that stands for the request's JSON schema, if any
 
     async def answer(self) -> AsyncGenerator[bytes | Ended]:
         """Yield the bytes of a streamed answer as they come, then an Ended.
@@ -99,7 +90,6 @@ class Chat:
     def _ended(
         self, result: ChatResult, written: Callable[[dict[str, Any]], bytes]
     ) -> Ended:
-        """Convert a result to an Ended; ``written`` converts the answer to bytes."""
         whole = completion_body(result, self.call_id, self.model)
         if problem := Completion(whole).problem:
             raise EngineError(f"The policy's answer cannot be used: {problem}.")
@@ -125,28 +115,22 @@ def chat_request(
 ) -> ChatRequest:
     """Convert the body of a chat completion request to a request for the policy.
 
-    Args:
-        body: The request, as :func:`asked_form` returned it.
-        form: The tool that stands for a JSON schema, from :func:`asked_form`.
-        in_training: Whether to ignore the agent's sampling options, e.g. ``top_p``.
-            If not, an option that the policy does not support raises an error.
-        **sampling: Other fields of the ChatRequest: temperature, ``max_tokens``, seed,
-            session and agent.
-
-    Raises:
-        ApiError: Status 400: the body is malformed, or has an unsupported option.
+    ``body`` and ``form`` are as :func:`asked_form` returned them. With ``in_training``,
+    the agent's sampling options, e.g. ``top_p``, are ignored. ``sampling`` are other
+    fields of the ChatRequest. If the body is malformed, or has an unsupported option,
+    an ApiError with status 400 is raised.
     """
     messages, tools = body.get("messages"), body.get("tools") or []
     if not are_objects(messages) or not messages:
-        raise _refused("'messages' must be a list of objects.", "invalid_messages")
+        raise invalid("'messages' must be a list of objects.", "invalid_messages")
     if not are_objects(tools):
-        raise _refused("'tools' must be a list of objects.", "invalid_tools")
+        raise invalid("'tools' must be a list of objects.", "invalid_tools")
     for place, tool in enumerate(tools):
         function = tool.get("function")
         name = function.get("name") if isinstance(function, dict) else None
         if not isinstance(name, str) or not name:
             wording = f"tools[{place}] is not a function with a name."
-            raise _refused(wording, "invalid_tools")
+            raise invalid(wording, "invalid_tools")
     wanted = wants_call(body.get("tool_choice"))
     asked = {k: v for k, v in body.items() if not (wanted and k == _PARALLEL)}
     if name := unsupported_option(asked, in_training=in_training):
@@ -155,56 +139,44 @@ def chat_request(
     try:
         return request_in_form(messages, {**body, "tools": tools}, form, **sampling)
     except ValueError as error:
-        raise _refused(str(error), "invalid_value") from error
+        raise invalid(str(error)) from error
 
 
 def asked_form(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
     """Replace the JSON schema in a request's ``response_format`` by a tool.
 
-    Returns:
-        The changed body, and the tool. If the request has no schema, the same body,
-        and ``NO_FORM``.
-
-    Raises:
-        ApiError: Status 400: ``response_format`` is malformed.
+    Returns the changed body, and the tool; ``NO_FORM`` if the request has no schema.
     """
     try:
         return form_as_tool(body)
     except ValueError as error:
-        raise _refused(str(error), "invalid_value") from error
+        raise invalid(str(error)) from error
 
 
 def refused_option(name: str, body: Mapping[str, Any]) -> ApiError:
     """Return the error for an option that the policy does not support."""
     wording = f"{name} = {quoted(body[name])} is not supported by this policy."
-    return _refused(wording, "unsupported_parameter")
+    return invalid(wording, "unsupported_parameter")
 
 
 def _message(place: int, message: dict[str, Any]) -> dict[str, Any]:
-    """Check a message; return it, with its role ``developer`` renamed to ``system``.
-
-    ``place`` is the index of the message, for error messages.
-    """
+    """Check a message; return it, with its role ``developer`` renamed to ``system``."""
     role, content = message.get("role"), message.get("content")
     if not isinstance(content, str | list | None):
         wording = f"messages[{place}].content = {quoted(content)} is not text."
-        raise _refused(wording, "invalid_messages")
+        raise invalid(wording, "invalid_messages")
     try:
         joined_text(content if isinstance(content, list) else [])
     except ValueError as error:
         wording = f"In a {quoted(role)} message {error}; this policy reads only text."
-        raise _refused(wording, "unsupported_content") from error
+        raise invalid(wording, "unsupported_content") from error
     if not isinstance(role, str) or not role:
         wording = f"messages[{place}].role = {quoted(role)} is not a role, e.g. 'user'."
-        raise _refused(wording, "invalid_messages")
+        raise invalid(wording, "invalid_messages")
     if not are_objects(message.get("tool_calls") or []):
         wording = f"messages[{place}].tool_calls must be a list of objects."
-        raise _refused(wording, "invalid_messages")
+        raise invalid(wording, "invalid_messages")
     return {**message, "role": "system"} if role == "developer" else message
-
-
-def _refused(wording: str, code: str) -> ApiError:
-    return ApiError(400, wording, code)
 
 
 def _log_probs(result: ChatResult) -> dict[str, Any]:

@@ -34,15 +34,11 @@ from agentgym.security.audit import AuditLog
 class Gateway:
     """Serves rollouts and model calls on a separate thread with its own event loop.
 
-    Args:
-        store: The store of rollouts; the gateway does not close it.
-        policy: Answers the model calls: a policy in this process, a policy behind
-            servers, or a provider's endpoint. With None or a RegisteredPolicy (the
-            policy of an external trainer), calls go to the servers registered at
-            ``/api/models``. With a RegisteredPolicy, clients cannot delete rollouts.
-        settings: Limits, sampling, address and key.
-        cache: Cache of answers from a provider's endpoint.
-        audit: Log of write requests, and of refused keys; None logs nothing.
+    The ``policy`` answers the model calls: a policy in this process, a policy behind
+    servers, or a provider's endpoint, whose answers ``cache`` may keep. With None or a
+    RegisteredPolicy (the policy of an external trainer), calls go to the servers
+    registered at ``/api/models``. With a RegisteredPolicy, clients cannot delete
+    rollouts. ``audit`` logs write requests and refused keys.
     """
 
     def __init__(
@@ -133,11 +129,7 @@ class Gateway:
         return f"{self.url}/proxy/{where}/openai/v1"
 
     def start(self) -> Self:
-        """Start to listen; return once requests are accepted.
-
-        Raises:
-            RolloutError: The address cannot be used.
-        """
+        """Start to listen; raise RolloutError if the address cannot be used."""
         try:
             self._listener.start()
         except OSError as error:

@@ -23,14 +23,10 @@ _LOST = frozenset({502, 504})
 
 
 class Purse:
-    """Keeps the cost of one command within a limit. Thread-safe.
+    """Keeps the cost of one command within the limit ``cap``. Thread-safe.
 
     Before a request is sent, its highest possible cost is reserved. Afterwards its real
-    cost is counted.
-
-    Args:
-        cap: Upper limit in US dollars.
-        spent: US dollars that were spent before; they count towards the limit.
+    cost is counted. All are US dollars; those ``spent`` before count, too.
     """
 
     def __init__(self, cap: float, spent: float = 0.0) -> None:
@@ -81,26 +77,16 @@ class Purse:
 
 @dataclass
 class Meter:
-    """Counts the tokens of one model, and adds their cost to a purse.
+    """Counts the tokens of one model, and adds their cost to a purse."""
 
-    Attributes:
-        purse: Limit on the cost of all models of one command.
-        read: Price of a million prompt tokens in US dollars.
-        written: Price of a million response tokens in US dollars.
-        most_tokens: Upper limit on the tokens of one answer.
-        cost: US dollars so far.
-        is_spent: Whether a request was not sent because it might have cost more money
-            than was left.
-    """
-
-    purse: Purse
-    read: float = 0.0
-    written: float = 0.0
-    most_tokens: int = 1_024
+    purse: Purse  # limits the cost of all models of one command
+    read: float = 0.0  # price of a million prompt tokens in US dollars
+    written: float = 0.0  # price of a million response tokens in US dollars
+    most_tokens: int = 1_024  # of one answer
     prompt_tokens: int = 0
     response_tokens: int = 0
-    cost: float = 0.0
-    is_spent: bool = False
+    cost: float = 0.0  # US dollars so far
+    is_spent: bool = False  # a request was not sent, as it might have cost too much
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property

@@ -46,11 +46,7 @@ class PauseRequest(BaseModel):
 
 
 class Proxy:
-    """Passes agents' model calls to the upstream, and records them in the store.
-
-    Attributes:
-        wording: Prompts and tool descriptions that replace the agent's own.
-    """
+    """Passes agents' model calls to the upstream, and records them in the store."""
 
     def __init__(
         self,
@@ -138,7 +134,6 @@ class Proxy:
             raise ConnectionResetError("a stream is not read") from None
 
     async def _models(self, request: Request) -> web.Response:
-        """Return OpenAI's list of models, with the gateway's one model."""
         return models_reply([self._upstream.model_name])
 
     async def _pause(self, request: Request) -> web.Response:

@@ -189,7 +189,6 @@ class RemoteUpstream(ForwardingUpstream):
         return Forwarded(replicas, version, body)
 
     def _servers(self) -> tuple[Replicas, int | None]:
-        """Return the servers to ask, and the version of their weights."""
         source, name = self._source, self.model_name
         seen: list[Any]
         if isinstance(source, Store):
@@ -409,7 +408,6 @@ def _is_stream(
 
 
 def _lost(sent: Exchange, error: Exception, tried: str) -> ApiError:
-    """Return the error for a call that no server answered."""
     where = f"The model server {sent.endpoint}"
     if isinstance(error, TimeoutError):
         message = tried or f"{where} timed out."

@@ -25,11 +25,7 @@ class StreamAssembler:
         self.is_ended = False
 
     def feed(self, lines: bytes) -> None:
-        """Add the next lines of the stream.
-
-        Raises:
-            ValueError: The lines are not server-sent events with JSON.
-        """
+        """Add the next lines of the stream; raise ValueError if they are malformed."""
         for line in lines.split(b"\n")[:-1]:
             if not line.startswith(b"data:"):
                 self.is_ended |= self.is_done and not line.strip()

@@ -117,11 +117,8 @@ class Upstream(ABC):
         """Yield the bytes of a streamed answer as they arrive, then a CallOutcome.
 
         If the model fails, the CallOutcome has the error. An error before the first
-        bytes is sent as JSON, also if the agent asked for a stream.
-
-        Raises:
-            ApiError: The model was not called: the call is malformed, or no server is
-                known.
+        bytes is sent as JSON, also if the agent asked for a stream. If the call is
+        malformed, or no server is known, an ApiError is raised instead.
         """
 
     async def start(self) -> None:

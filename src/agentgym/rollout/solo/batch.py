@@ -184,16 +184,6 @@ class _Runs:
             system_prompt=self.system_prompt,
         )
 
-    async def run(self, episode: Episode) -> Trajectory:
-        """Run an episode to its end, and return its trajectory."""
-        return await run_episode(
-            episode,
-            self.drive,
-            create_environment=self.create_environment,
-            ending=self.ending,
-            timeout_s=self.config.timeout_s,
-        )
-
 
 async def _opened(
     stack: AsyncExitStack,
@@ -314,7 +304,14 @@ async def _run_all(
     async def work() -> None:
         for index, task in waiting:
             running[index] = runs.episode(task, index)
-            end(index, await runs.run(running[index]))
+            trajectory = await run_episode(
+                running[index],
+                runs.drive,
+                create_environment=runs.create_environment,
+                ending=runs.ending,
+                timeout_s=runs.config.timeout_s,
+            )
+            end(index, trajectory)
 
     try:
         async with asyncio.TaskGroup() as group:

@@ -58,11 +58,7 @@ class Calculator(BuiltInTool):
 
 
 def calculate(expression: str, *, max_bits: int = 4096) -> Number:
-    """Return the value of an arithmetic expression.
-
-    Raises:
-        ToolError: The text is not arithmetic, or a number becomes too large.
-    """
+    """Return the value of an arithmetic expression, or raise a ToolError."""
     try:
         tree = ast.parse(expression.strip(), mode="eval")
         return _value(tree.body, max_bits, _MAX_DEPTH)

@@ -92,15 +92,8 @@ def _as_task(value: Any, index: int) -> Task:
         value = {"instruction": value}
     if not isinstance(value, Mapping):
         raise UsageError(f"Task {index} is {value!r}; give text or a mapping.")
-    name = f"task-{index:05d}"
-    defaults = {
-        "id": name,
-        "split": Split.TEST,
-        "seed": index,
-        "family": "",
-        "level": 1,
-    }
+    usual = {"id": f"task-{index:05d}", "split": Split.TEST, "seed": index}
     try:
-        return Task.model_validate({**defaults, **value})
+        return Task.model_validate({**usual, "family": "", "level": 1, **value})
     except ValidationError as error:
         raise UsageError(f"Task {index}: {first_problem(error)}.") from None

@@ -43,10 +43,7 @@ class Ends:
             yield ends
 
     def wait(self, timeout: float) -> set[str]:
-        """Block until a rollout ends; return the ids of all ends since the last call.
-
-        The set is empty if no rollout ended within ``timeout`` seconds.
-        """
+        """Block until an end or a timeout; return the ids ended since the last call."""
         until = time.monotonic() + timeout
         while self.left:
             heard = set()

@@ -108,7 +108,7 @@ class RecordedCall:
             "agent": self.agent,
             "messages": request.get("messages") or [],
             "tools": request.get("tools") or [],
-            "content": _text(message.get("content", choice.get("text"))),
+            "content": content_text(message.get("content", choice.get("text"))),
             "tool_calls": calls,
             "wants_call": wants_call(request.get("tool_choice")),
             "model_version": self.server["version"] or 0,
@@ -156,19 +156,13 @@ def check_event(kind: str, data: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class RecordedEvent:
-    """One event of an attempt; the payload is kept as JSON text, to save memory.
+    """One event of an attempt; the payload is kept as JSON text, to save memory."""
 
-    Attributes:
-        event_type: ``model_request``, ``tool_call``, ``reward`` or any other.
-        timestamp: Time of recording, in seconds since the epoch.
-        raw: The payload as JSON.
-    """
-
-    event_type: str
+    event_type: str  # ``model_request``, ``tool_call``, ``reward`` or any other
     rollout_id: str
     attempt_id: str
-    timestamp: float
-    raw: bytes
+    timestamp: float  # of recording, in seconds since the epoch
+    raw: bytes  # the payload as JSON
 
     @classmethod
     def now(cls, kind: str, rollout_id: str, attempt_id: str, data: Any) -> Self:
@@ -266,7 +260,7 @@ def _with_message(completion: Completion) -> Completion:
     return Completion({**body, "choices": [{**choice, "message": {}}]})
 
 
-def _text(content: Any) -> str | None:
+def content_text(content: Any) -> str | None:
     """Return a message's text; if the content is a list of parts, join their texts."""
     if not isinstance(content, list):
         return None if content is None else str(content)

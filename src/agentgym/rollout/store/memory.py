@@ -24,26 +24,17 @@ _RECENT = 64  # ended rollouts that stay for a while, for later requests
 
 @dataclass(slots=True)
 class LiveRollout:
-    """A rollout in memory. Not thread-safe: the caller must hold the store's lock.
+    """A rollout in memory. Not thread-safe: the caller must hold the store's lock."""
 
-    Attributes:
-        rollout: The rollout as stored; replaced, not modified.
-        hidden: Whether a client has deleted the rollout.
-        worker: Name of the worker that claimed the current attempt; empty if none did.
-        tries: Number of failed attempts that count against ``max_attempts``.
-        calls: Number of model calls begun, by attempt and agent.
-        number: Number of the rollout's last submission, from :meth:`Database.submit`.
-        routed: The last model call of each attempt, by attempt id, if the call has
-            routed experts.
-    """
-
-    rollout: Rollout
-    hidden: bool = False
-    worker: str = ""
-    tries: int = 0
+    rollout: Rollout  # as stored; replaced, not modified
+    hidden: bool = False  # whether a client has deleted the rollout
+    worker: str = ""  # name of the worker that claimed the current attempt
+    tries: int = 0  # failed attempts that count against ``max_attempts``
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
-    number: int = 0
+    """Number of model calls begun, by attempt and agent."""
+    number: int = 0  # of the rollout's last submission, from Database.submit()
     routed: dict[str, RecordedEvent] = field(default_factory=dict)
+    """The last model call of each attempt, by attempt id, if it has routed experts."""
 
     @classmethod
     def new(cls, rollout_id: str, item: NewRollout) -> Self:
@@ -130,9 +121,6 @@ class Memory:
     """Keeps unfinished and recently ended rollouts in memory. Not thread-safe.
 
     A rollout is removed from memory only once all of its writes are in SQLite.
-
-    Attributes:
-        live: The rollouts in memory, by id.
     """
 
     def __init__(self, database: Database) -> None:

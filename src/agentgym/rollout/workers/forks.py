@@ -98,10 +98,7 @@ class ForkServer:
         """Fork a child that calls ``target`` (``module:function``) with ``argument``.
 
         The function's return value is the exit code. ``errors`` is the file descriptor
-        for the child's standard error.
-
-        Raises:
-            RolloutError: The server cannot be started, or cannot import ``preload``.
+        for the child's standard error. If that fails, a RolloutError is raised.
         """
         with self._lock:
             if self._server is None or self._server.is_dead:
@@ -207,10 +204,7 @@ class _Connection:
 
 
 def main(descriptor: str, *preload: str) -> None:
-    """Run the server: import ``preload``, then fork a child for each request.
-
-    ``descriptor`` is the number of the socket from which requests are read.
-    """
+    """Run the server: import ``preload``, then fork a child for each request."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     server = socket.socket(fileno=int(descriptor))
     _set_environment(json.loads(server.recv(_MOST_BYTES)))

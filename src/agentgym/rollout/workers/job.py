@@ -52,11 +52,7 @@ class Assignment:
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> Self:
-        """Read the variables that Agent Lightning's controller sets for a process.
-
-        Raises:
-            UsageError: The address is missing, or is not the address of a rollout.
-        """
+        """Read the variables that Agent Lightning's controller sets for a process."""
         address = variables.get(BASE_URL)
         if not address:
             raise UsageError(

@@ -317,11 +317,6 @@ def _failed(reason: Reason) -> dict[str, Any]:
     return {"state": "failed", "reason": reason.model_dump()}
 
 
-def rollout_of(task: "asyncio.Task[Any] | None") -> str | None:
-    """Return the id of the rollout that an asyncio task works for, or None."""
-    return None if task is None else task.get_context().get(_ROLLOUT)
-
-
 def limit_memory(most_mb: int) -> None:
     """Limit the process's memory in MiB, so that a huge allocation raises an error."""
     import resource
@@ -355,11 +350,7 @@ def _no_exit(status: object = None) -> None:
 
 
 def make_worker(spec: WorkerSpec) -> Worker:
-    """Build the worker with its scenario and agent, inside a running event loop.
-
-    Raises:
-        UsageError: The scenario or the agent cannot be built.
-    """
+    """Build the worker with its scenario and agent, inside a running event loop."""
     scenario = get_scenario(spec.scenario)
     scenario.unsafe_local_exec = spec.unsafe_local_exec
     blueprint = Blueprint(
@@ -416,7 +407,8 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
     loop.add_signal_handler(signal.SIGTERM, running.cancel)
 
     def blocked() -> None:
-        control.say(blocked=rollout_of(asyncio.current_task(loop)))
+        task = asyncio.current_task(loop)
+        control.say(blocked=None if task is None else task.get_context().get(_ROLLOUT))
         os._exit(EXIT_BLOCKED)
 
     try:

@@ -39,12 +39,7 @@ class Keys:
         self._is_open = not api_key
 
     def check(self, request: "AnyRequest") -> None:
-        """Check a request's key; set ``request.key`` to the kind of the key.
-
-        Raises:
-            ApiError: Status 401: the key is missing or unknown. Status 403: the key
-                does not allow this request.
-        """
+        """Set ``request.key`` to the kind of its key; raise an ApiError if refused."""
         path = request.path
         if self._is_open or path in _FREE:
             request.key = "none"
@@ -53,8 +48,7 @@ class Keys:
         given = given[7:] if given.startswith("Bearer ") else ""
         who = self._owner(given) or self._owner(request.header("x-api-key"))
         if who is None:
-            kind = "authentication_error"
-            message = "Invalid or missing API key"
+            message, kind = "Invalid or missing API key", "authentication_error"
             raise ApiError(401, message, "invalid_api_key", kind)
         request.key = who
         if who == "agent" and not path.startswith(_AGENTS):

@@ -77,11 +77,7 @@ class Listener:
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def start(self) -> None:
-        """Start to listen; return once requests are accepted.
-
-        Raises:
-            OSError: The address cannot be used.
-        """
+        """Start to listen; return once requests are accepted, or raise an OSError."""
         self.bind()
         self._thread.start()
         self._listens.result()
@@ -96,11 +92,7 @@ class Listener:
             self._socket.close()
 
     def bind(self) -> socket.socket:
-        """Bind the address, without answering requests yet; return the socket.
-
-        Raises:
-            OSError: The address is in use, or does not belong to this machine.
-        """
+        """Bind the address, without answering requests yet, or raise an OSError."""
         if self._socket is None:
             host, port = self._settings.host, self._settings.port
             found = socket.getaddrinfo(

@@ -72,7 +72,6 @@ class Request(web.BaseRequest):
 
 
 def _too_late(limit_s: float) -> ApiError:
-    """Return the error for a body that did not arrive in time."""
     text = f"The body did not come within {limit_s:g} s."
     return ApiError(408, text, "timeout", headers=_TIMEOUT)
 
