@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -45,6 +46,7 @@ def calm_collector() -> Iterator[None]:
         gc.unfreeze()
 
 
+@dataclass
 class GatewayService:
     """Serves Agent Lightning's protocol within a ``with`` block.
 
@@ -57,37 +59,30 @@ class GatewayService:
     log is a file next to it.
     """
 
-    def __init__(
-        self,
-        database: Path,
-        settings: GatewaySettings,
-        config: TrainingConfig,
-        workers: int = 0,
-    ) -> None:
-        self._database = database
-        self._settings = settings
-        self._config = config
-        self._workers = workers
-        self._pool: WorkerPool | None = None
-        self._stack = ExitStack()
+    database: Path
+    settings: GatewaySettings
+    config: TrainingConfig
+    workers: int = 0
+    _pool: WorkerPool | None = field(default=None, init=False)
+    _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
     def __enter__(self) -> Self:
-        config = self._config
+        config = self.config
         with ExitStack() as stack:
             stack.enter_context(calm_collector())
             self.store = stack.enter_context(
                 Store(
-                    self._database,
+                    self.database,
                     max_attempts=config.max_attempts,
                     group_commit_s=_GROUP_COMMIT_S,
                     goes_on=True,
                 )
             )
-            audit = AuditLog(self._database.with_name(AUDIT_FILE))
+            audit = AuditLog(self.database.with_name(AUDIT_FILE))
             self.gateway = stack.enter_context(
-                Gateway(self.store, settings=self._settings, audit=audit)
+                Gateway(self.store, settings=self.settings, audit=audit)
             )
-            if self._workers:
+            if self.workers:
                 # workers of an earlier process were running these
                 for rollout in self.store.list_rollouts({RolloutState.RUNNING}):
                     self.store.requeue(rollout.rollout_id, _RESTARTED, charge=False)
@@ -101,8 +96,8 @@ class GatewayService:
                 self._pool = stack.enter_context(
                     WorkerPool(
                         spec,
-                        count=self._workers,
-                        log=self._database.with_name(WORKER_LOG),
+                        count=self.workers,
+                        log=self.database.with_name(WORKER_LOG),
                         on_death=self._worker_died,
                     )
                 )
@@ -124,7 +119,7 @@ class GatewayService:
     def troubles(self) -> list[str]:
         """Messages about failures of the model servers and the store."""
         stalled = self.store.stalled
-        message = f"The rollout store {self._database} cannot be written: {stalled}."
+        message = f"The rollout store {self.database} cannot be written: {stalled}."
         return self.gateway.troubles + ([] if stalled is None else [message])
 
     def _worker_died(self, death: WorkerDeath) -> None:

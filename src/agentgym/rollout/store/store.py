@@ -14,7 +14,6 @@ from agentgym.core.trajectory import ModelCall, Reason
 from agentgym.errors import RolloutNotFoundError, RolloutStateError
 from agentgym.rollout.store import signals, tables
 from agentgym.rollout.store.database import Database, Write
-from agentgym.rollout.store.ends import Ends
 from agentgym.rollout.store.events import (
     ATTEMPT_FAILED,
     MODEL_REQUEST,
@@ -35,7 +34,7 @@ from agentgym.rollout.store.rollout import (
     RolloutState,
     StatusChange,
 )
-from agentgym.rollout.store.signals import Signals
+from agentgym.rollout.store.signals import Ends, Signals
 
 _DELETED = Reason(kind="deleted", detail="a client of the gateway deleted it")
 

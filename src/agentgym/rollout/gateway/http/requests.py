@@ -5,8 +5,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
-from aiohttp.http import RawRequestMessage
-from aiohttp.streams import StreamReader
 
 from agentgym.core.openai import ApiError
 from agentgym.rollout.gateway.http.direct import (
@@ -307,22 +305,8 @@ class HttpServer(web.Server):
             connection.busy -= 1
             connection.touch()
 
-    def _request(
-        self,
-        message: RawRequestMessage,
-        payload: StreamReader,
-        protocol: web.RequestHandler,
-        writer: Any,
-        task: "asyncio.Task[None]",
-    ) -> Request:
-        request = Request(
-            message,
-            payload,
-            protocol,
-            writer,
-            task,
-            asyncio.get_running_loop(),
-            client_max_size=self._settings.max_body_bytes,
-        )
+    def _request(self, *parts: Any) -> Request:
+        loop, most = asyncio.get_running_loop(), self._settings.max_body_bytes
+        request = Request(*parts, loop, client_max_size=most)
         request.body_timeout_s = self._settings.body_timeout_s
         return request
