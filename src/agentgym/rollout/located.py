@@ -22,15 +22,7 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
     If the user names no agent, the scenario's own agent is used. A tasks file without
     tools gets the tools of the agent. If the run trains on a remote machine, only that
     machine imports a scenario pack (a folder that defines a scenario) and looks for the
-    pack's agent.
-
-    Without ``own_agent``, the scenario's own agent is not used.
-
-    Raises:
-        ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
-        UnsupportedError: The agent's framework is not supported.
-        UsageError: The chat template, the judge's rubric or the prompts cannot be read,
-            or the scenario's own agent uses another framework.
+    pack's agent. Without ``own_agent``, the scenario's own agent is not used.
     """
     scenario, framework = config.scenario, config.framework
     is_imported_here = not is_elsewhere(config.gpu) or scenario in BUILT_IN
@@ -58,9 +50,6 @@ def rubric_text(given: str) -> str:
 
     A rubric describes which attempt is better, for the model that judges attempts.
     ``given`` is the path of a file, or the text itself (several words).
-
-    Raises:
-        UsageError: The file cannot be read, or its text is empty or too long.
     """
     path = Path(given).expanduser()
     if not given or "\n" in given or (" " in given and not path.suffix):

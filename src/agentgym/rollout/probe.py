@@ -99,10 +99,6 @@ def probed(config: TrainingConfig) -> AgentReport:
     The scripted model calls each offered tool with made-up arguments, in episodes of
     the scenario. Tools do not really run, except tools that the agent's code calls
     directly, without AgentGym. No other machine can be reached.
-
-    Raises:
-        UsageError: The agent cannot be created.
-        UnsupportedError: ``config.agent`` is not an agent that can be trained.
     """
     given = get_scenario(config.scenario)
     scenario = given.rehearsal()

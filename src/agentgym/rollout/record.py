@@ -24,10 +24,6 @@ def stored_trajectories(store: StoreReader, only: str = "") -> Iterator[Trajecto
     """Yield the trajectories of a run's ended rollouts, in the order they ended.
 
     ``only`` is a text that a rollout's id must contain, e.g. ``after``.
-
-    Raises:
-        StoreError: The store cannot be read.
-        RolloutError: The input of a rollout is not a task.
     """
     sql = """SELECT rollout_id FROM rollouts
         WHERE terminal_order IS NOT NULL AND NOT hidden ORDER BY terminal_order"""
@@ -66,9 +62,6 @@ def to_trajectory(
     The trajectory counts as dropped, with a reason, unless the rollout succeeded and
     reported a reward. A rollout that another program queued may have no group name
     (training compares the rollouts of a group). Then the task's id is the group name.
-
-    Raises:
-        RolloutError: The rollout's input is not a task.
     """
     task = read_task(rollout.input)
     last = rollout.status.last_attempt_id or FIRST_ATTEMPT

@@ -88,10 +88,6 @@ class Runner:
         trajectory as soon as its rollout ends, and ``beat`` every half second with the
         reason why the store waits, or None. If one of them raises an error, the
         remaining rollouts end as failed.
-
-        Raises:
-            RolloutError: The workers cannot start.
-            StoreError: Nothing can be recorded any more.
         """
         asked = {request.rollout_id: request for request in requests}
         waiting = set(asked)

@@ -33,7 +33,7 @@ DATABASE_FILE = "rollouts.db"
 WORKER_LOG = "workers.log"
 
 
-@dataclass
+@dataclass(eq=False)
 class RolloutSession:
     """Runs rollouts of one configuration against one policy, in a ``with`` block."""
 
@@ -114,9 +114,8 @@ class RolloutSession:
     ) -> list[Trajectory]:
         """Run every request to its end; see :meth:`Runner.run`.
 
-        Raises:
-            ProviderError: The model cannot answer any more, e.g. after a refused key.
-            StoreError: Nothing can be recorded any more.
+        If the model cannot answer any more, e.g. after a refused key, a ProviderError
+        is raised.
         """
 
         def done(trajectory: Trajectory) -> None:
@@ -179,14 +178,7 @@ def gateway_settings(config: TrainingConfig, **more: Any) -> GatewaySettings:
 def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
     """Check everything that rollouts need, except the model.
 
-    Returns:
-        The scenario, and a description of the sandbox.
-
-    Raises:
-        UsageError: A setting is invalid; the message says which, and the fix.
-        SandboxUnavailableError: This machine has no safe way to run code, or none that
-            can run the scenario's programs.
-        SandboxError: The sandbox that the scenario asks for cannot be started.
+    Returns the scenario, and a description of the sandbox.
     """
     require_writable_state()
     scenario = get_scenario(config.scenario)

@@ -16,20 +16,11 @@ CARD = "README.md"
 
 
 def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
-    """Write the weights, the tokenizer and a model card into a new folder.
+    """Write the weights, the tokenizer and the text of a model card into a new folder.
 
-    Args:
-        trained: The agent.
-        form: ``hf`` writes the weights as they were trained, which may be an adapter.
-            ``merged`` writes full weights: an adapter is merged into its base model.
-        folder: The new folder, which appears only when it is complete.
-        card: Text of the model card, the folder's ``README.md``.
-
-    Raises:
-        UsageError: The form is unknown or not possible for this agent, or the folder
-            exists or cannot be created.
-        AgentGymError: The weights were changed since they were saved, or cannot be
-            merged.
+    The form ``hf`` writes the weights as they were trained, which may be an adapter.
+    ``merged`` writes full weights: an adapter is merged into its base model. The folder
+    appears only when it is complete; it is returned with its whole path.
     """
     if form not in get_args(Format):
         known = " or ".join(get_args(Format))

@@ -18,10 +18,6 @@ def merge_adapter(adapter: Path, folder: Path) -> None:
 
     The merged weights are computed in float32 and written in the base model's type.
     ``adapter`` is a folder that peft wrote.
-
-    Raises:
-        ModelError: The base model or the adapter cannot be loaded; the message says
-            why.
     """
     from peft import PeftModel  # takes seconds
 

@@ -236,13 +236,7 @@ async def _opened(
 async def _opened_llm(
     stack: AsyncExitStack, config: RolloutConfig, llm: Model
 ) -> tuple[Llm, AnswerCache | None]:
-    """Return the function that asks the model ``llm``, and the cache of its answers.
-
-    Raises:
-        UsageError: ``llm`` does not name a model, the provider's key is missing, or
-            ``cache_requests`` cannot be used.
-        ModelError: A server did not list its models.
-    """
+    """Return the function that asks the model ``llm``, and the cache of its answers."""
     if isinstance(llm, str) and not is_local(llm):
         llm = await asyncio.to_thread(resolve_model, llm)
     path, cache = config.cache_requests, None

@@ -20,13 +20,7 @@ _BUILT_IN: Mapping[str, type[RolloutAgent]] = {
 
 
 def get_agent(agent: str | RolloutAgent | type[RolloutAgent]) -> RolloutAgent:
-    """Return an agent: built in, of the user (``module:Class``), or a ``command:``.
-
-    Raises:
-        NotFoundError: No built-in agent has this name.
-        UsageError: The agent cannot be imported or built, or is not a
-            :class:`RolloutAgent`.
-    """
+    """Return an agent: built in, of the user (``module:Class``), or a ``command:``."""
     found: Any = agent
     if isinstance(agent, str) and is_command(agent):
         return CommandAgent(agent)

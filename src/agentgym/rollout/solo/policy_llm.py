@@ -36,12 +36,7 @@ class PolicyLlm:
         stop: list[str] | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        """Return a chat completion with exact token ids.
-
-        Raises:
-            ApiError: An option is not supported, such as ``n``.
-            EngineError: Generation failed.
-        """
+        """Return a chat completion with exact token ids."""
         episode = current_episode()
         call = ProxyCall(
             rollout_id=episode.rollout_id,

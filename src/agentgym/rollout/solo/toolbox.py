@@ -51,12 +51,6 @@ class Toolbox:
             stands for your own function, and takes no settings.
         own: Your own functions, and objects with ``@tool`` methods.
         unsafe_local_exec: Whether commands may run without a sandbox.
-
-    Raises:
-        NotFoundError: The name of a tool is unknown.
-        ConfigError: A setting of a tool is unknown or has the wrong type.
-        ScenarioError: A function has no types or no docstring.
-        UsageError: A value is not a tool, or two tools have one name.
     """
 
     def __init__(

@@ -96,20 +96,13 @@ class Database:
     A killed process loses at most the writes that were not flushed; a power cut may
     also lose the last commits, but leaves the file consistent (``synchronous=NORMAL``).
 
-    Args:
-        path: The file, created if missing; None keeps everything in memory.
-        signals: Notified of each commit, and if writing fails for good.
-        group_commit_s: Most seconds that a write waits for others to join its group.
-        disk_wait_s: Seconds to wait for a full or failing disk.
-        calm_s: Seconds without a write after which the journal is merged into the file.
+    ``signals`` are notified of each commit, and if writing fails for good. After
+    ``calm_s`` seconds without a write, the journal is merged into the file. The other
+    arguments are those of the class ``Store``.
 
     Attributes:
         stalled: Why writing waits at the moment, or None.
         refused: Number of submissions that SQLite refused.
-
-    Raises:
-        RolloutError: The file is not a rollout store, is corrupt, has another version,
-            cannot be written, or is written by another process.
     """
 
     def __init__(

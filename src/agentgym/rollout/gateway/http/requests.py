@@ -306,7 +306,8 @@ class HttpServer(web.Server):
             connection.touch()
 
     def _request(self, *parts: Any) -> Request:
+        made: Callable[..., Request] = Request
         loop, most = asyncio.get_running_loop(), self._settings.max_body_bytes
-        request = Request(*parts, loop, client_max_size=most)
+        request = made(*parts, loop, client_max_size=most)
         request.body_timeout_s = self._settings.body_timeout_s
         return request
