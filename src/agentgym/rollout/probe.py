@@ -58,39 +58,29 @@ class RoleFound:
 
 @dataclass(frozen=True)
 class AgentReport:
-    """The result of inspecting an agent before training.
+    """The result of inspecting an agent before training."""
 
-    Attributes:
-        agent: ``module:name``.
-        kind: Type of the agent object.
-        way: How AgentGym replaces the agent's model.
-        bound: Names of the agent's tools that the scenario also has; they act on the
-            scenario's environment.
-        own: How calls of the agent's other tools are answered, by tool name.
-        missing: Names of scenario tools that the agent does not offer to its model.
-        differences: Sentences about tools whose schema differs from the scenario's.
-        concerns: Warnings about the agent's behaviour in training.
-        problems: Reasons why the agent cannot be trained; empty if it can.
-        undecided: Names of ``own`` tools whose calls have no answer configured.
-        too_long: Why even the shortest prompt exceeds the model's context; empty if it
-            fits.
-        model_calls: Number of model calls in the trials; None without a trial.
-    """
-
-    agent: str
+    agent: str  # ``module:name``
     framework: str
-    kind: str
-    way: str
+    kind: str  # type of the agent object
+    way: str  # how AgentGym replaces the agent's model
     roles: list[RoleFound]
     bound: list[str] = field(default_factory=list)
+    """Names of tools that the scenario has, too: they act on its environment."""
     own: dict[str, str] = field(default_factory=dict)
+    """How calls of the agent's other tools are answered, by tool name."""
     missing: list[str] = field(default_factory=list)
+    """Names of scenario tools that the agent does not offer to its model."""
     differences: list[str] = field(default_factory=list)
+    """Sentences about tools whose schema differs from the scenario's."""
     concerns: list[str] = field(default_factory=list)
+    """Warnings about the agent's behaviour in training."""
     problems: list[str] = field(default_factory=list)
+    """Reasons why the agent cannot be trained; empty if it can."""
     undecided: list[str] = field(default_factory=list)
-    too_long: str = ""
-    model_calls: int | None = None
+    """Names of ``own`` tools whose calls have no answer configured."""
+    too_long: str = ""  # why even the shortest prompt exceeds the model's context
+    model_calls: int | None = None  # in the trials; None without a trial
 
 
 def probed(config: TrainingConfig) -> AgentReport:

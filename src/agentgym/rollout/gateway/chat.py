@@ -197,26 +197,33 @@ def completion_body(result: ChatResult, call_id: str, model: str) -> dict[str, A
     message: dict[str, Any] = {"role": "assistant", "content": result.content}
     if result.tool_calls:
         message["tool_calls"] = [call.to_openai() for call in result.tool_calls]
-    prompt, response = len(result.prompt_ids), len(result.response_ids)
-    grammar = result.grammar
+    choice = {
+        "message": message,
+        "finish_reason": result.finish_reason,
+        "logprobs": {"token_logprobs": result.logprobs},
+        "token_ids": result.response_ids,
+    }
+    counts = len(result.prompt_ids), len(result.response_ids)
+    whole = completion(call_id, model, choice, *counts)
+    whole["prompt_token_ids"] = result.prompt_ids
+    if result.grammar is not None:
+        whole["grammar"] = result.grammar.model_dump()
+    return whole
+
+
+def completion(
+    call_id: str, model: str, choice: dict[str, Any], prompt: int, response: int
+) -> dict[str, Any]:
+    """Return a ``chat.completion`` body; ``prompt`` and ``response`` count tokens."""
     return {
         "id": call_id,
         "object": "chat.completion",
         "created": int(time.time()),
         "model": model,
-        "choices": [
-            {
-                "index": 0,
-                "message": message,
-                "finish_reason": result.finish_reason,
-                "logprobs": {"token_logprobs": result.logprobs},
-                "token_ids": result.response_ids,
-            }
-        ],
+        "choices": [{"index": 0, **choice}],
         "usage": {
             "prompt_tokens": prompt,
             "completion_tokens": response,
             "total_tokens": prompt + response,
         },
-        "prompt_token_ids": result.prompt_ids,
-    } | ({} if grammar is None else {"grammar": grammar.model_dump()})
+    }

@@ -107,10 +107,11 @@ def rollout_body(rollout: Rollout) -> Rollout:
 
 def ended_body(rollout: Rollout) -> dict[str, Any]:
     """Return a rollout as a JSON object for the list of ended rollouts."""
+    task = rollout.input if isinstance(rollout.input, dict) else {}
     return {
         "rollout_id": rollout.rollout_id,
         "state": rollout.status.state,
-        "data_id": _data_id(rollout.input),
+        "data_id": str(task.get("data_id") or task.get("instance_id") or ""),
         "is_train": rollout.is_train,
     }
 
@@ -164,10 +165,3 @@ def _triplet(call: RecordedCall) -> dict[str, Any]:
     if "error" in completion.body:
         triplet["error"] = completion.body["error"]
     return triplet
-
-
-def _data_id(task: Any) -> str:
-    """Return a task's id in Agent Lightning's data sets; empty if it has none."""
-    if not isinstance(task, dict):
-        return ""
-    return str(task.get("data_id") or task.get("instance_id") or "")

@@ -33,15 +33,11 @@ _CONSTANTS = {"pi": math.pi, "e": math.e, "tau": math.tau}
 
 
 class Calculator(BuiltInTool):
-    """A tool for arithmetic with numbers of limited size.
+    """A tool for arithmetic with numbers of limited size."""
 
-    Attributes:
-        max_characters: Maximum length of an expression.
-        max_bits: Maximum size of an integer in bits, also of intermediate results.
-    """
-
-    max_characters: int = Field(default=500, ge=1, le=10_000)
+    max_characters: int = Field(default=500, ge=1, le=10_000)  # of an expression
     max_bits: int = Field(default=4096, ge=8, le=14_000)
+    """Maximum size of an integer in bits, also of intermediate results."""
 
     @tool
     def calculator(self, expression: str) -> str:

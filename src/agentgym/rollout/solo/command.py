@@ -5,6 +5,7 @@ from typing import Any
 from agentgym.integrations.command.attempt import ProgramAttempts
 from agentgym.integrations.episode import Episode
 from agentgym.programs.program import ProgramCommand
+from agentgym.rollout.gateway.chat import completion
 from agentgym.rollout.solo.agents import RolloutAgent
 
 _PASSED_ON = (
@@ -58,20 +59,9 @@ async def _ask(episode: Episode, body: dict[str, Any], role: str) -> dict[str, A
         for kind in ("prompt", "response")
     )
     choice = {
-        "index": 0,
         "message": reply.message,
         "finish_reason": reply.finish_reason,
         "logprobs": None,
     }
-    return {
-        "id": f"chatcmpl-{episode.rollout_id}-{episode.turns}",
-        "object": "chat.completion",
-        "created": 0,
-        "model": _MODEL,
-        "choices": [choice],
-        "usage": {
-            "prompt_tokens": prompt,
-            "completion_tokens": response,
-            "total_tokens": prompt + response,
-        },
-    }
+    call_id = f"chatcmpl-{episode.rollout_id}-{episode.turns}"
+    return completion(call_id, _MODEL, choice, prompt, response)

@@ -46,11 +46,9 @@ class Workbench(Environment):
 class Toolbox:
     """Creates the tools of each rollout. Call ``open`` before use, and ``close`` after.
 
-    Args:
-        named: Settings of ready-made tools, by tool name. The name ``module:function``
-            stands for your own function, and takes no settings.
-        own: Your own functions, and objects with ``@tool`` methods.
-        unsafe_local_exec: Whether commands may run without a sandbox.
+    ``named`` has the settings of ready-made tools, by tool name. The name
+    ``module:function`` stands for a user's function, and takes no settings. ``own`` are
+    such functions, and objects with ``@tool`` methods.
     """
 
     def __init__(

@@ -99,10 +99,6 @@ class Database:
     ``signals`` are notified of each commit, and if writing fails for good. After
     ``calm_s`` seconds without a write, the journal is merged into the file. The other
     arguments are those of the class ``Store``.
-
-    Attributes:
-        stalled: Why writing waits at the moment, or None.
-        refused: Number of submissions that SQLite refused.
     """
 
     def __init__(
@@ -116,8 +112,8 @@ class Database:
     ) -> None:
         self.path = path
         self._calm_s = calm_s
-        self.stalled: str | None = None
-        self.refused = 0
+        self.stalled: str | None = None  # why writing waits at the moment
+        self.refused = 0  # number of submissions that SQLite refused
         self._group_commit_s = group_commit_s
         self._disk_wait_s = disk_wait_s
         self._signals = signals

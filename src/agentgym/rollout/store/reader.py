@@ -8,10 +8,10 @@ from pathlib import Path
 from agentgym.errors import StoreError
 from agentgym.rollout.store.database import SCHEMA_VERSION
 from agentgym.rollout.store.events import RecordedEvent, by_attempt, decompressed
+from agentgym.rollout.store.exact import unmarked
 from agentgym.rollout.store.rollout import Rollout
 
 _OLDEST = 2
-_MARK = b'{"redacted":"'
 _MAGIC = b"SQLite format 3\0"
 _VERSION = slice(60, 64)
 """Place of the version in a file's header (https://www.sqlite.org/fileformat.html)."""
@@ -84,7 +84,7 @@ class StoreReader:
         with self.reading() as connection:
             rows = connection.execute(sql, (rollout_id,)).fetchall()
         return by_attempt(
-            RecordedEvent(kind, rollout_id, attempt, at, _plain(data))
+            RecordedEvent(kind, rollout_id, attempt, at, unmarked(decompressed(data)))
             for kind, attempt, at, data in rows
         )
 
@@ -126,11 +126,3 @@ def _size_of(file: Path) -> int:
     with suppress(OSError):
         return file.stat().st_size
     return 0
-
-
-def _plain(data: str | bytes) -> bytes:
-    """Return an event's JSON: decompress it, and remove the key ``redacted``."""
-    raw = decompressed(data)
-    if raw.startswith(_MARK):
-        raw = b"{" + raw[raw.index(b'",', len(_MARK)) + 2 :]
-    return raw

@@ -39,11 +39,8 @@ class Listener:
     ``lifespan`` returns a context manager, which is entered before the listener accepts
     requests, and left after the last answer. ``noted`` is called with every request and
     its HTTP status. Running answers may take ``grace_s`` seconds after the listener is
-    closed.
-
-    Attributes:
-        refused: Number of requests that this server itself refused, by error code; a
-            model server's errors do not count.
+    closed. ``refused`` counts the requests that this server itself refused, by error
+    code; a model server's errors do not count.
     """
 
     def __init__(

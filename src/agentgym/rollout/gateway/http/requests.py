@@ -31,16 +31,10 @@ _TIMEOUT = {"Connection": "close"}
 
 
 class Request(web.BaseRequest):
-    """A request whose body must arrive within ``body_timeout_s`` seconds.
+    """A request whose body must arrive within ``body_timeout_s`` seconds."""
 
-    Attributes:
-        key: Kind of the request's key: ``operator``, ``agent``, or ``none`` if the
-            request needs no key.
-        names: Values of the ``{name}`` parts of the route's path.
-    """
-
-    key: str = ""
-    names: dict[str, str]
+    key: str = ""  # kind of the key: ``operator``, ``agent``, or ``none`` if not needed
+    names: dict[str, str]  # values of the ``{name}`` parts of the route's path
     body_timeout_s: float
 
     @property
@@ -82,15 +76,11 @@ class Connection(web.RequestHandler):
 
     From the first request that is not direct, aiohttp answers all requests. The module
     ``direct`` says which requests are direct.
-
-    Attributes:
-        busy: Number of requests that are being answered.
-        is_used: Whether a request has arrived on this connection.
     """
 
     def __init__(self, server: "HttpServer", settings: GatewaySettings) -> None:
-        self.busy = 0
-        self.is_used = False
+        self.busy = 0  # number of requests that are being answered
+        self.is_used = False  # whether a request has arrived
         self._is_closing = False
         self._server = server
         self._settings = settings
