@@ -146,11 +146,6 @@ class RolloutSession:
         for rollout_id in rollout_ids:
             self._store.delete(rollout_id)
 
-    @property
-    def worker_pids(self) -> list[int]:
-        """Process ids of the workers."""
-        return self._pool.pids
-
     def flush(self) -> None:
         """Wait until everything recorded so far is on disk."""
         self._store.flush(self.beat)

@@ -171,7 +171,6 @@ class AgentServer:
 
     async def _complete(self, request: Request) -> web.StreamResponse:
         body = json_object(await request.read())
-        self._require(body.get("model", self.models[0]))
         chat = self._chat(body)
         response = web.StreamResponse(headers=STREAM_HEADERS)
         async with self._admission, aclosing(chat.answer()) as items:
@@ -190,9 +189,8 @@ class AgentServer:
         """Answer a request in another API format than chat completions."""
         try:
             body = json_object(await request.read())
-            asked = dialect.read(body)
-            self._require(asked.get("model", self.models[0]))
-            async with self._admission, aclosing(self._chat(asked).answer()) as items:
+            chat = self._chat(dialect.read(body))
+            async with self._admission, aclosing(chat.answer()) as items:
                 ended = [item async for item in items][-1]
             assert isinstance(ended, Ended)
             if ended.status >= 400:
@@ -209,6 +207,7 @@ class AgentServer:
         """Prepare the chat completion for a request; raise for unsupported fields."""
         assert self._policy is not None
         body = {"model": self.models[0], **body}
+        self._require(body["model"])
         return asked_chat(
             self._policy,
             body,

@@ -2,8 +2,6 @@
 
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Self
 
@@ -75,7 +73,7 @@ class Gateway:
             keys=Keys(self.api_key, for_agents=True),
             name="agentgym-gateway",
             grace_s=self._settings.grace_s,
-            lifespan=self._lifespan,
+            during=self._upstream,
             noted=Noted(audit),
         )
 
@@ -156,14 +154,6 @@ class Gateway:
 
     async def _count_refused(self, request: Request) -> web.Response:
         return reply({"requests": self.refused, "records": self.store.refused})
-
-    @asynccontextmanager
-    async def _lifespan(self) -> AsyncIterator[None]:
-        await self._upstream.start()
-        try:
-            yield
-        finally:
-            await self._upstream.close()
 
 
 def _upstream(

@@ -89,11 +89,6 @@ class Meter:
     is_spent: bool = False  # a request was not sent, as it might have cost too much
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    @property
-    def is_free(self) -> bool:
-        """Whether the model's tokens cost nothing."""
-        return not (self.read or self.written)
-
     def price(self, prompt: int, response: int) -> float:
         """Return the cost of prompt tokens and response tokens in US dollars."""
         return (self.read * prompt + self.written * response) / 1e6

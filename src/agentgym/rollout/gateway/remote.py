@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from operator import is_
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, Self, TypeGuard
 
 import aiohttp
 import orjson
@@ -78,16 +78,15 @@ class ForwardingUpstream(Upstream):
     def retried(self, why: str) -> None:
         """Called before a failed call is sent again; may raise to prevent that."""
 
-    async def start(self) -> None:
-        """Open the connections."""
+    async def __aenter__(self) -> Self:
         self._client = ModelClient(
             tries=self._settings.upstream_attempts,
             backoff_s=self._settings.upstream_backoff_s,
             timeout_s=self._settings.upstream_timeout_s,
         )
+        return self
 
-    async def close(self) -> None:
-        """Close the connections."""
+    async def __aexit__(self, *_: object) -> None:
         await self._client.close()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:

@@ -4,7 +4,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import orjson
 
@@ -95,7 +95,13 @@ class Exchange:
 
 
 class Upstream(ABC):
-    """Answers model calls."""
+    """Answers model calls, within an ``async with`` block."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the connections."""
 
     @property
     def failure(self) -> str | None:
@@ -120,12 +126,6 @@ class Upstream(ABC):
         bytes is sent as JSON, also if the agent asked for a stream. If the call is
         malformed, or no server is known, an ApiError is raised instead.
         """
-
-    async def start(self) -> None:
-        """Open connections; called on the gateway's event loop."""
-
-    async def close(self) -> None:
-        """Close the connections that :meth:`start` opened."""
 
 
 def check_for_policy(call: ProxyCall) -> None:
@@ -154,8 +154,7 @@ class PolicyUpstream(Upstream):
         """The policy's name."""
         return self._policy.model_name
 
-    async def close(self) -> None:
-        """Close the policy's connections."""
+    async def __aexit__(self, *_: object) -> None:
         await self._policy.release()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:

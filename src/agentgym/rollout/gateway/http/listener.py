@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
 
 import uvloop
 from aiohttp import web
@@ -36,8 +37,8 @@ class Listener:
     """Serves routes, and ``/healthz``, on a thread with its own event loop.
 
     The settings give the address, and limits of bytes and seconds for a request.
-    ``lifespan`` returns a context manager, which is entered before the listener accepts
-    requests, and left after the last answer. ``noted`` is called with every request and
+    ``during`` is entered before the listener accepts requests, and left after the last
+    answer. ``noted`` is called with every request and
     its HTTP status. Running answers may take ``grace_s`` seconds after the listener is
     closed. ``refused`` counts the requests that this server itself refused, by error
     code; a model server's errors do not count.
@@ -51,7 +52,7 @@ class Listener:
         keys: Keys,
         name: str,
         grace_s: float,
-        lifespan: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+        during: AbstractAsyncContextManager[Any] | None = None,
         noted: Callable[[AnyRequest, int], None] = lambda request, status: None,
     ) -> None:
         self._noted = noted
@@ -59,7 +60,7 @@ class Listener:
         self._settings = settings
         self._keys = keys
         self._grace_s = grace_s
-        self._lifespan = lifespan
+        self._during = during or nullcontext()
         self.refused: Counter[str] = Counter()
         self._socket: socket.socket | None = None
         self._listens: Future[None] = Future()
@@ -120,7 +121,7 @@ class Listener:
             shutdown_timeout=self._grace_s,
         )
         self._loop = asyncio.get_running_loop()
-        async with self._lifespan():
+        async with self._during:
             try:
                 await server.setup()
                 await web.SockSite(server, self.bind(), backlog=_BACKLOG).start()

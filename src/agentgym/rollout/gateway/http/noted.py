@@ -31,15 +31,18 @@ class Noted:
         """Log a request if its key was refused, or if it is a write request."""
         if self._log is None:
             return
+        what, times = "gateway", 1
         if status in _REFUSED:
-            self._note_refused(request, status)
-        elif request.method not in _READS and _is_written(request.path):
-            self._note("gateway", request, status)
-
-    def _note(
-        self, what: str, request: AnyRequest, status: int, times: int = 1
-    ) -> None:
-        assert self._log is not None
+            many = len(self._noted_at) >= _MOST_PEERS
+            peer = "others" if many else request.remote or ""
+            self._refused[peer] += 1
+            now = time.monotonic()
+            if now - self._noted_at.get(peer, -_EVERY_S) < _EVERY_S:
+                return
+            self._noted_at[peer] = now
+            what, times = "refused key", self._refused.pop(peer)
+        elif request.method in _READS or not _is_written(request.path):
+            return
         self._log.write(
             what,
             key=request.key or None,
@@ -49,14 +52,6 @@ class Noted:
             status=status,
             times=times if times > 1 else None,
         )
-
-    def _note_refused(self, request: AnyRequest, status: int) -> None:
-        peer = request.remote or "" if len(self._noted_at) < _MOST_PEERS else "others"
-        self._refused[peer] += 1
-        now = time.monotonic()
-        if now - self._noted_at.get(peer, -_EVERY_S) >= _EVERY_S:
-            self._noted_at[peer] = now
-            self._note("refused key", request, status, self._refused.pop(peer))
 
 
 def _is_written(path: str) -> bool:
