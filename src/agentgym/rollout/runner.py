@@ -114,22 +114,18 @@ class Runner:
 
     def worker_died(self, death: WorkerDeath) -> None:
         """Requeue the rollouts of a dead worker. Callable from any thread."""
-        for rollout_id in self._store.retire(death.worker):
+        worker, reason = death.worker, Reason(kind=WORKER_DIED, detail=death.reason)
+        for rollout_id in self._store.retire(worker):
             try:
-                self._take_over(rollout_id, death)
+                if death.blamed == rollout_id:
+                    self._store.requeue(rollout_id, HANG, worker=worker)
+                elif death.blamed is not None:
+                    self._store.requeue(rollout_id, reason, charge=False, worker=worker)
+                else:
+                    with self._lock:
+                        self._suspect(rollout_id, worker, reason)
             except RolloutError:
                 logger.exception("rollout %s has lost its worker", rollout_id)
-
-    def _take_over(self, rollout_id: str, death: WorkerDeath) -> None:
-        reason = Reason(kind=WORKER_DIED, detail=death.reason)
-        worker = death.worker
-        if rollout_id == death.blamed:
-            self._store.requeue(rollout_id, HANG, worker=worker)
-        elif death.blamed is not None:
-            self._store.requeue(rollout_id, reason, charge=False, worker=worker)
-        else:
-            with self._lock:
-                self._suspect(rollout_id, worker, reason)
 
     def _read(self, request: RolloutRequest) -> Trajectory:
         """Return a rollout's trajectory; if its record is unreadable, a dropped one."""

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from operator import is_
-from typing import Any, NamedTuple, Self, TypeGuard
+from typing import Any, NamedTuple, Self
 
 import aiohttp
 import orjson
@@ -18,7 +18,7 @@ from agentgym.models.http import (
     failure_message,
     overflow_message,
 )
-from agentgym.models.links import WholeAnswer, limited, read_answer
+from agentgym.models.links import limited, read_answer
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
 from agentgym.models.servers import Replicas
 from agentgym.rollout.gateway.chat import chat_request
@@ -108,7 +108,11 @@ class ForwardingUpstream(Upstream):
                     sent.endpoint = server.url
                     response = await attempt.post(call.path, data, stream=call.streams)
                     async with response:
-                        if not (call.streams and _is_stream(response)):
+                        if not (
+                            call.streams
+                            and isinstance(response, aiohttp.ClientResponse)
+                            and response.content_type == "text/event-stream"
+                        ):
                             payload = await read_answer(response)
                             status = response.status
                             answer, problem = _whole(
@@ -396,14 +400,6 @@ def _whole(
     status = 502 if is_good else status
     refusal = ApiError(status, message, "upstream_error", "server_error")
     return sent.refusal(refusal), problem
-
-
-def _is_stream(
-    response: aiohttp.ClientResponse | WholeAnswer,
-) -> TypeGuard[aiohttp.ClientResponse]:
-    if isinstance(response, WholeAnswer):
-        return False
-    return response.content_type == "text/event-stream"
 
 
 def _lost(sent: Exchange, error: Exception, tried: str) -> ApiError:

@@ -81,16 +81,22 @@ class Child:
 class ForkServer:
     """A process that forks children; started on demand, and restarted if it dies.
 
-    The server imports the modules of ``preload`` before it forks. The environment of
-    the server is the parent's, with the variables of ``environment`` added. The server
-    starts with the variables that the parent started with, and gets all others over a
-    socket. So other processes cannot read a variable that was set later, e.g. a user's
-    key, in the server's initial environment.
+    The server imports the modules of ``preload`` before it forks. Its environment is
+    the parent's, with a few variables added, e.g. ``hash_seed`` as ``PYTHONHASHSEED``.
+    The server starts with the variables that the parent started with, and gets all
+    others over a socket. So other processes cannot read a variable that was set later,
+    e.g. a user's key, in the server's initial environment.
     """
 
-    def __init__(self, preload: Sequence[str], environment: dict[str, str]) -> None:
+    def __init__(self, preload: tuple[str, ...], hash_seed: str = "random") -> None:
         self._preload = preload
-        self._environment = environment
+        self._environment = {
+            "LANGSMITH_TRACING": "false",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONHASHSEED": hash_seed,
+            "PYTHONUNBUFFERED": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        }
         self._lock = threading.Lock()
         self._server: _Connection | None = None
 
@@ -106,17 +112,8 @@ class ForkServer:
             return self._server.fork(target, argument, errors)
 
 
-@functools.cache
-def fork_server(preload: tuple[str, ...], hash_seed: str = "random") -> ForkServer:
-    """Return this process's fork server that imports the modules ``preload``."""
-    environment = {
-        "LANGSMITH_TRACING": "false",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONHASHSEED": hash_seed,
-        "PYTHONUNBUFFERED": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-    }
-    return ForkServer(preload, environment)
+fork_server = functools.cache(ForkServer)
+"""Returns this process's fork server for the arguments of :class:`ForkServer`."""
 
 
 class _Connection:

@@ -88,10 +88,6 @@ class _Worker:
             self.error = said.get("error", self.error)
             self.blamed = said.get("blocked", self.blamed)
 
-    def ask_to_end(self) -> None:
-        if self.child is not None:
-            self.child.signal(signal.SIGTERM)
-
     def end(self, until: float) -> None:
         """Wait for the process until the monotonic time ``until``, then kill it."""
         if self.child is not None:
@@ -146,7 +142,8 @@ class WorkerPool:
         until = time.monotonic() + _END_GRACE_S
         workers = list(self._workers.values())
         for process in workers:
-            process.ask_to_end()
+            if process.child is not None:
+                process.child.signal(signal.SIGTERM)
         for process in workers:
             process.end(until)
         for thread in self._threads:

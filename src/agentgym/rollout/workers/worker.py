@@ -167,7 +167,11 @@ class Worker:
             await self._finish(path, {**_failed(wording), "retry": False})
             return
         try:
-            await self._finish(path, _report(ended))
+            if ended.status is RolloutStatus.DROPPED:
+                report = _failed(ended.reason or NO_REASON)
+            else:
+                report = {"state": "succeeded", "events": events_of(ended)}
+            await self._finish(path, report)
         except Exception as error:  # e.g. an event that is not JSON
             logger.warning("%s could not be ended", path, exc_info=True)
             detail = whole_text(str(error))
@@ -272,12 +276,6 @@ def _specs(episode: Episode) -> dict[str, ToolSpec]:
 def attempt_path(rollout_id: str, attempt: str) -> str:
     """Return the path of an attempt in the gateway's API."""
     return f"/api/rollouts/{rollout_id}/attempt/{attempt}"
-
-
-def _report(ended: Trajectory) -> dict[str, Any]:
-    if ended.status is RolloutStatus.DROPPED:
-        return _failed(ended.reason or NO_REASON)
-    return {"state": "succeeded", "events": events_of(ended)}
 
 
 def events_of(ended: Trajectory) -> list[dict[str, Any]]:
