@@ -44,6 +44,7 @@ _NOWHERE = "http://127.0.0.1:1"
 _PASSES_ON = "runs: it passes control on"
 _ANSWER = "is its answer"
 _RUNS = "really runs"
+_MODEL_NAMES = ("model_name", "model", "_model_name")
 
 
 @dataclass(frozen=True)
@@ -151,9 +152,10 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
     loop, roles = _looked_into(config, scenario)
     found = {tool.name: tool for role in roles for tool in role.tools}
     acting = {tool.spec.name for tool in own_tools(adapter, loop)}
-    foreign = [name for name in found if name not in specs]
     own = {
-        name: _fate(name, config) if name in acting else _PASSES_ON for name in foreign
+        name: _fate(name, config) if name in acting else _PASSES_ON
+        for name in found
+        if name not in specs
     }
     own |= {name: _ANSWER for role in roles for name in role.answers}
     undecided = [name for name, fate in own.items() if not fate]
@@ -201,16 +203,11 @@ def _undecided(names: list[str], scenario: Scenario) -> str:
 
 def _found(role: AgentRole) -> RoleFound:
     model = role.model
-    named = next(
-        (
-            str(value)
-            for name in ("model_name", "model", "_model_name")
-            if isinstance(value := getattr(model, name, None), str)
-        ),
-        "",
-    )
-    words = "" if model is None else f"{type(model).__name__} {named}".strip()
-    words = model if isinstance(model, str) else words
+    words = model if isinstance(model, str) else ""
+    if model is not None and not isinstance(model, str):
+        given = (getattr(model, name, None) for name in _MODEL_NAMES)
+        named = next((name for name in given if isinstance(name, str)), "")
+        words = f"{type(model).__name__} {named}".strip()
     tools = [tool.to_openai() for tool in role.tools]
     return RoleFound(role.name, role.system_prompt, tools, words)
 
@@ -280,13 +277,9 @@ def _try(
                 if is_complete or is_lost(made[-1]) or is_unfit(made[-1]):
                     break
         tried = hosts.read_text().split() if hosts.is_file() else []
-    is_outside = OUTSIDE in tried
-    tried = [name for name in dict.fromkeys(tried) if name != OUTSIDE]
     answers = dict.fromkeys(sorted(calls.answers), _ANSWER)
     report = replace(report, own=report.own | answers)
-    report = _judged(
-        *(report, made, scenario, tools, tried), allowed=allowed, is_outside=is_outside
-    )
+    report = _judged(report, made, scenario, tools, allowed, tried)
     if report.problems:
         return report
     prompts = [call for trial in made for call in trial.model_calls]
@@ -309,18 +302,17 @@ def _judged(
     trials: list[Trajectory],
     scenario: Scenario,
     specs: set[str],
-    hosts: list[str],
-    *,
     allowed: frozenset[str],
-    is_outside: bool,
+    tried: list[str],
 ) -> AgentReport:
+    hosts = [name for name in dict.fromkeys(tried) if name != OUTSIDE]
     made = next((each for each in trials if is_lost(each)), trials[0])
     offered = offered_tools(trials)
-    addressee = FRAMEWORKS.get(report.framework).addressee
+    adapter = FRAMEWORKS.get(report.framework)
     own = report.own | {
         name: _PASSES_ON
         for name, function in offered.items()
-        if addressee in (function.get("parameters") or {}).get("properties", {})
+        if adapter.addressee in (function.get("parameters") or {}).get("properties", {})
     }
     not_run = dict.fromkeys(
         call.name
@@ -342,7 +334,7 @@ def _judged(
         )
     elif "response_format = " in str(made.reason):
         problems.append(_in_a_form(report))
-    elif is_outside and made.status is RolloutStatus.DROPPED:
+    elif OUTSIDE in tried and made.status is RolloutStatus.DROPPED:
         problems.append(f"{_threads(report)}{reached}")
     elif made.status is RolloutStatus.DROPPED:
         problems.append(
@@ -400,7 +392,7 @@ def _judged(
             f"In the trial it tried to reach {', '.join(hosts)}; this was blocked."
         )
     bound = [name for name in offered if name in specs]
-    if FRAMEWORKS.get(report.framework).runs_tools:
+    if adapter.runs_tools:
         own, bound = own | dict.fromkeys(offered, _RUNS), []
     return replace(
         report,

@@ -46,7 +46,7 @@ def calm_collector() -> Iterator[None]:
         gc.unfreeze()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GatewayService:
     """Serves Agent Lightning's protocol within a ``with`` block.
 

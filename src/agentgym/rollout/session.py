@@ -33,7 +33,7 @@ DATABASE_FILE = "rollouts.db"
 WORKER_LOG = "workers.log"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class RolloutSession:
     """Runs rollouts of one configuration against one policy, in a ``with`` block."""
 
@@ -89,7 +89,7 @@ class RolloutSession:
                         gateway=gateway.url,
                         api_key=gateway.api_key,
                         model=gateway.model_name,
-                        hosts=None if self.hosts is None else str(self.hosts),
+                        hosts=self.hosts,
                         audit=audit.path,
                     ),
                     count=self.workers,

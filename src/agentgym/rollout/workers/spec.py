@@ -21,9 +21,9 @@ class WorkerSpec(BaseModel):
     scenario: str
     framework: str
     agent: AgentSource = AgentSource()
-    hosts: str | None = None
+    hosts: Path | None = None
     """If given, the worker cannot reach other machines; this file lists those tried."""
-    audit: str | None = None  # file of the audit log
+    audit: Path | None = None  # file of the audit log
     concurrency: int = 64  # episodes that run at the same time
     timeout_s: float = 60.0  # wall-clock seconds after which an episode is ended
     memory_mb: int = 8192  # limit of the address space; larger allocations fail
@@ -37,7 +37,7 @@ class WorkerSpec(BaseModel):
         gateway: str,
         api_key: str,
         model: str,
-        hosts: str | None = None,
+        hosts: Path | None = None,
         audit: Path | None = None,
     ) -> Self:
         """Return the workers' configuration, with values from a run's ``config``."""
@@ -50,7 +50,7 @@ class WorkerSpec(BaseModel):
             framework=config.framework,
             agent=config.agent,
             hosts=hosts,
-            audit=None if audit is None else str(audit.absolute()),
+            audit=None if audit is None else audit.absolute(),
             concurrency=config.in_flight,
             timeout_s=config.timeout_s,
             unsafe_local_exec=config.unsafe_local_exec,

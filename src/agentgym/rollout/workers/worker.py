@@ -14,7 +14,6 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -362,9 +361,9 @@ def make_worker(spec: WorkerSpec) -> Worker:
         agent=spec.agent,
     )
     if spec.audit is not None:
-        audit_into(Path(spec.audit))
+        audit_into(spec.audit)
     if spec.hosts is not None:
-        keep_offline(Path(spec.hosts))
+        keep_offline(spec.hosts)
     adapter = FRAMEWORKS.get(spec.framework)
     agent = require_type(
         adapter.create_environment(blueprint),
