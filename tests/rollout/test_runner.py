@@ -170,7 +170,7 @@ def test_a_killed_worker_costs_only_time(tmp_path: Path) -> None:
 
         def kill_once(_: Trajectory) -> None:
             if not killed:
-                killed.append(opened.worker_pids[0])
+                killed.append(opened._pool.pids[0])
                 os.kill(killed[0], signal.SIGKILL)
 
         found = opened.run(requests(64), kill_once)

@@ -8,7 +8,7 @@
 - ``jsonl``: AgentGym's own record, which ``agentgym rollout --show`` reads.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from agentgym.core.trajectory import (
     ToolCall,
     Trajectory,
 )
+from agentgym.rollout.store.events import content_text
 from agentgym.version import __version__
 
 TrajectoryFormat = Literal["atif", "openai", "jsonl"]
@@ -29,15 +30,16 @@ ATIF = "ATIF-v1.7"
 def records(made: Trajectory, form: TrajectoryFormat) -> list[dict[str, Any]]:
     """Convert a trajectory to the JSON objects of a format.
 
-    Args:
-        made: The trajectory.
-        form: The format; see the module's docstring.
-
-    Returns:
-        One object for ``atif`` and ``jsonl``, and one per conversation for ``openai``.
-        If the rollout has no model call, the list is empty for ``atif`` and ``openai``.
+    There is one for ``atif`` and ``jsonl``, and one per conversation for ``openai``. If
+    the rollout has no model call, there is none for ``atif`` and ``openai``.
     """
-    return list(_WRITERS[form](made))
+    match form:
+        case "atif":
+            return list(_atif(made))
+        case "openai":
+            return list(_openai(made))
+        case "jsonl":
+            return [made.to_dict()]
 
 
 def form_of(path: Path) -> TrajectoryFormat:
@@ -53,12 +55,11 @@ def form_of(path: Path) -> TrajectoryFormat:
     return "jsonl"
 
 
-def _jsonl(made: Trajectory) -> Iterator[dict[str, Any]]:
-    yield made.to_dict()
-
-
 def _openai(made: Trajectory) -> Iterator[dict[str, Any]]:
-    for agent, calls in _by_agent(made).items():
+    by_agent: dict[str, list[ModelCall]] = {}
+    for call in made.model_calls:
+        by_agent.setdefault(call.agent, []).append(call)
+    for agent, calls in by_agent.items():
         for call in _last_of_each(calls):
             said: dict[str, Any] = {"role": "assistant", "content": call.content}
             if call.tool_calls:
@@ -67,13 +68,6 @@ def _openai(made: Trajectory) -> Iterator[dict[str, Any]]:
             if call.tools:
                 record["tools"] = call.tools
             yield record | {"metadata": {"agent": agent, **_about(made)}}
-
-
-def _by_agent(made: Trajectory) -> dict[str, list[ModelCall]]:
-    found: dict[str, list[ModelCall]] = {}
-    for call in made.model_calls:
-        found.setdefault(call.agent, []).append(call)
-    return found
 
 
 def _last_of_each(calls: list[ModelCall]) -> Iterator[ModelCall]:
@@ -124,7 +118,7 @@ def _steps(made: Trajectory) -> Iterator[dict[str, Any]]:
             role = message.get("role")
             if role in ("system", "developer", "user"):
                 source = "user" if role == "user" else "system"
-                text = _text(message.get("content"))
+                text = content_text(message.get("content")) or ""
                 yield {"source": source, "message": text, **_of_team(call)}
         known[call.agent] = call.messages
         yield _agent_step(call, results[place])
@@ -178,15 +172,7 @@ def _of_team(call: ModelCall) -> dict[str, Any]:
     return {} if call.agent == DEFAULT_AGENT else {"extra": {"agent": call.agent}}
 
 
-def _text(content: Any) -> str:
-    if isinstance(content, str) or content is None:
-        return content or ""
-    parts = (each.get("text") for each in content if isinstance(each, Mapping))
-    return "".join(text for text in parts if isinstance(text, str))
-
-
 def _about(made: Trajectory) -> dict[str, Any]:
-    """Return the data about the whole rollout, e.g. its reward and status."""
     kept = made.model_dump(
         mode="json",
         include={
@@ -196,10 +182,3 @@ def _about(made: Trajectory) -> dict[str, Any]:
         },
     )
     return {key: value for key, value in kept.items() if value not in (None, "", {})}
-
-
-_WRITERS: Mapping[str, Callable[[Trajectory], Iterator[dict[str, Any]]]] = {
-    "atif": _atif,
-    "openai": _openai,
-    "jsonl": _jsonl,
-}

@@ -22,18 +22,7 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
     If the user names no agent, the scenario's own agent is used. A tasks file without
     tools gets the tools of the agent. If the run trains on a remote machine, only that
     machine imports a scenario pack (a folder that defines a scenario) and looks for the
-    pack's agent.
-
-    Args:
-        config: The settings.
-        own_agent: Whether the scenario's own agent may be used; False for a trained
-            agent.
-
-    Raises:
-        ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
-        UnsupportedError: The agent's framework is not supported.
-        UsageError: The chat template, the judge's rubric or the prompts cannot be read,
-            or the scenario's own agent uses another framework.
+    pack's agent. Without ``own_agent``, the scenario's own agent is not used.
     """
     scenario, framework = config.scenario, config.framework
     is_imported_here = not is_elsewhere(config.gpu) or scenario in BUILT_IN
@@ -60,13 +49,7 @@ def rubric_text(given: str) -> str:
     """Return the text of a judge's rubric, from a file or as given.
 
     A rubric describes which attempt is better, for the model that judges attempts.
-
-    Args:
-        given: The path of a file, or the text itself (several words). An empty string
-            is returned unchanged.
-
-    Raises:
-        UsageError: The file cannot be read, or its text is empty or too long.
+    ``given`` is the path of a file, or the text itself (several words).
     """
     path = Path(given).expanduser()
     if not given or "\n" in given or (" " in given and not path.suffix):
@@ -88,11 +71,7 @@ def rubric_text(given: str) -> str:
 
 
 def _own_agent(reference: str, framework: str) -> str | None:
-    """Return the agent of the scenario ``reference``; None if it has no agent.
-
-    Raises:
-        UsageError: The scenario's agent uses another framework than ``framework``.
-    """
+    """Return the agent of the scenario ``reference``; None if it has no agent."""
     agents = agents_of(reference)
     if agents and framework not in agents:
         raise UsageError(

@@ -21,8 +21,8 @@ from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.prompt_length import compare_with_context
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
-from agentgym.rollout.trial_calls import TrialCalls
-from agentgym.rollout.trial_findings import (
+from agentgym.rollout.trial import (
+    TrialCalls,
     calls_ending,
     calls_replaced,
     is_lost,
@@ -31,6 +31,7 @@ from agentgym.rollout.trial_findings import (
 )
 from agentgym.rollout.workers.assemble import NOT_RUN
 from agentgym.rollout.workers.offline import OUTSIDE
+from agentgym.rollout.workers.worker import own_tools
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import get_scenario
@@ -43,60 +44,44 @@ _NOWHERE = "http://127.0.0.1:1"
 _PASSES_ON = "runs: it passes control on"
 _ANSWER = "is its answer"
 _RUNS = "really runs"
+_MODEL_NAMES = ("model_name", "model", "_model_name")
 
 
 @dataclass(frozen=True)
 class RoleFound:
-    """One role (an agent of a team) that was found in the user's agent.
-
-    Attributes:
-        name: Name of the role in the framework.
-        prompt: System prompt of the role; None if it is unknown.
-        tools: Tools that the role may call, in OpenAI's form.
-        model: Description of the role's own model; empty if it is unknown.
-    """
+    """One role (an agent of a team) that was found in the user's agent."""
 
     name: str
-    prompt: str | None
-    tools: list[dict[str, Any]]
-    model: str
+    prompt: str | None  # None if it is unknown
+    tools: list[dict[str, Any]]  # in OpenAI's form
+    model: str  # a description; empty if it is unknown
 
 
 @dataclass(frozen=True)
 class AgentReport:
-    """The result of inspecting an agent before training.
+    """The result of inspecting an agent before training."""
 
-    Attributes:
-        agent: ``module:name``.
-        kind: Type of the agent object.
-        way: How AgentGym replaces the agent's model.
-        bound: Names of the agent's tools that the scenario also has; they act on the
-            scenario's environment.
-        own: How calls of the agent's other tools are answered, by tool name.
-        missing: Names of scenario tools that the agent does not offer to its model.
-        differences: Sentences about tools whose schema differs from the scenario's.
-        concerns: Warnings about the agent's behaviour in training.
-        problems: Reasons why the agent cannot be trained; empty if it can.
-        undecided: Names of ``own`` tools whose calls have no answer configured.
-        too_long: Why even the shortest prompt exceeds the model's context; empty if it
-            fits.
-        model_calls: Number of model calls in the trials; None without a trial.
-    """
-
-    agent: str
+    agent: str  # ``module:name``
     framework: str
-    kind: str
-    way: str
+    kind: str  # type of the agent object
+    way: str  # how AgentGym replaces the agent's model
     roles: list[RoleFound]
     bound: list[str] = field(default_factory=list)
+    """Names of tools that the scenario has, too: they act on its environment."""
     own: dict[str, str] = field(default_factory=dict)
+    """How calls of the agent's other tools are answered, by tool name."""
     missing: list[str] = field(default_factory=list)
+    """Names of scenario tools that the agent does not offer to its model."""
     differences: list[str] = field(default_factory=list)
+    """Sentences about tools whose schema differs from the scenario's."""
     concerns: list[str] = field(default_factory=list)
+    """Warnings about the agent's behaviour in training."""
     problems: list[str] = field(default_factory=list)
+    """Reasons why the agent cannot be trained; empty if it can."""
     undecided: list[str] = field(default_factory=list)
-    too_long: str = ""
-    model_calls: int | None = None
+    """Names of ``own`` tools whose calls have no answer configured."""
+    too_long: str = ""  # why even the shortest prompt exceeds the model's context
+    model_calls: int | None = None  # in the trials; None without a trial
 
 
 def probed(config: TrainingConfig) -> AgentReport:
@@ -105,10 +90,6 @@ def probed(config: TrainingConfig) -> AgentReport:
     The scripted model calls each offered tool with made-up arguments, in episodes of
     the scenario. Tools do not really run, except tools that the agent's code calls
     directly, without AgentGym. No other machine can be reached.
-
-    Raises:
-        UsageError: The agent cannot be created.
-        UnsupportedError: ``config.agent`` is not an agent that can be trained.
     """
     given = get_scenario(config.scenario)
     scenario = given.rehearsal()
@@ -122,12 +103,7 @@ def probed(config: TrainingConfig) -> AgentReport:
 
 
 def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
-    """Raise if an inspected agent cannot be trained.
-
-    Raises:
-        UnsupportedError: The agent cannot be trained; the message says why, and how to
-            fix it.
-    """
+    """Raise UnsupportedError, with the reasons, if an agent cannot be trained."""
     problems = report.problems or [report.too_long]
     if any(problems):
         raise UnsupportedError(
@@ -175,13 +151,11 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
     specs = {spec.name: spec for spec in usual_tools(scenario, config.seed)}
     loop, roles = _looked_into(config, scenario)
     found = {tool.name: tool for role in roles for tool in role.tools}
-    try:
-        acting = {tool.spec.name for tool in adapter.own_tools(loop.agent)}
-    except UnsupportedError:
-        acting = set()
-    foreign = [name for name in found if name not in specs]
+    acting = {tool.spec.name for tool in own_tools(adapter, loop)}
     own = {
-        name: _fate(name, config) if name in acting else _PASSES_ON for name in foreign
+        name: _fate(name, config) if name in acting else _PASSES_ON
+        for name in found
+        if name not in specs
     }
     own |= {name: _ANSWER for role in roles for name in role.answers}
     undecided = [name for name, fate in own.items() if not fate]
@@ -229,16 +203,11 @@ def _undecided(names: list[str], scenario: Scenario) -> str:
 
 def _found(role: AgentRole) -> RoleFound:
     model = role.model
-    named = next(
-        (
-            str(value)
-            for name in ("model_name", "model", "_model_name")
-            if isinstance(value := getattr(model, name, None), str)
-        ),
-        "",
-    )
-    words = "" if model is None else f"{type(model).__name__} {named}".strip()
-    words = model if isinstance(model, str) else words
+    words = model if isinstance(model, str) else ""
+    if model is not None and not isinstance(model, str):
+        given = (getattr(model, name, None) for name in _MODEL_NAMES)
+        named = next((name for name in given if isinstance(name, str)), "")
+        words = f"{type(model).__name__} {named}".strip()
     tools = [tool.to_openai() for tool in role.tools]
     return RoleFound(role.name, role.system_prompt, tools, words)
 
@@ -275,30 +244,27 @@ def _try(
         max_attempts=1,
         rollout_timeout_s=min(trial_s, config.timeout_s),
     ).model_copy(update={"allow_tools": ()})
+    tools = {spec.name for spec in usual_tools(scenario, config.seed)}
+    acting = {name for name, fate in report.own.items() if fate != _ANSWER}
+    calls = TrialCalls(
+        scenario.max_turns,
+        addressee=FRAMEWORKS.get(config.framework).addressee,
+        roles=[role.name for role in report.roles],
+        known=acting | tools,
+        passing={name for name, fate in report.own.items() if fate == _PASSES_ON},
+    )
+
+    def answer(request: ChatRequest) -> Reply:
+        check_form(request)
+        return calls(request)
+
+    policy = ScriptedPolicy(answer)
+    policy.gives_forms = config.engine in (AUTO_ENGINE, "local", "vllm")
+    made: list[Trajectory] = []
+    wanted = set(report.bound) or tools
     with TemporaryDirectory(prefix="agentgym-trial-") as name:
         folder = Path(name)
         hosts = folder / "hosts"
-        addressee = FRAMEWORKS.get(config.framework).addressee
-        names = [role.name for role in report.roles]
-        known = {name for name, fate in report.own.items() if fate != _ANSWER}
-        tools = {spec.name for spec in usual_tools(scenario, config.seed)}
-        known |= tools
-        calls = TrialCalls(
-            scenario.max_turns,
-            addressee=addressee,
-            roles=names,
-            known=known,
-            passing={n for n, fate in report.own.items() if fate == _PASSES_ON},
-        )
-
-        def answer(request: ChatRequest) -> Reply:
-            check_form(request)
-            return calls(request)
-
-        policy = ScriptedPolicy(answer)
-        policy.gives_forms = config.engine in (AUTO_ENGINE, "local", "vllm")
-        made: list[Trajectory] = []
-        wanted = set(report.bound) or tools
         with RolloutSession(trial, policy, folder, 1, hosts=hosts) as session:
             for n in range(_MOST_TRIALS):
                 calls.begin()
@@ -307,18 +273,13 @@ def _try(
                     made += session.run([asked], lambda _: None)
                 except AgentGymError as error:
                     return replace(report, problems=[str(error)])
-                if not calls.left and wanted <= offered_tools(made).keys():
-                    break
-                if is_lost(made[-1]) or is_unfit(made[-1]):
+                is_complete = not calls.left and wanted <= offered_tools(made).keys()
+                if is_complete or is_lost(made[-1]) or is_unfit(made[-1]):
                     break
         tried = hosts.read_text().split() if hosts.is_file() else []
-    is_outside = OUTSIDE in tried
-    tried = [name for name in dict.fromkeys(tried) if name != OUTSIDE]
     answers = dict.fromkeys(sorted(calls.answers), _ANSWER)
     report = replace(report, own=report.own | answers)
-    report = _judged(
-        *(report, made, scenario, tools, tried), allowed=allowed, is_outside=is_outside
-    )
+    report = _judged(report, made, scenario, tools, allowed, tried)
     if report.problems:
         return report
     prompts = [call for trial in made for call in trial.model_calls]
@@ -341,18 +302,17 @@ def _judged(
     trials: list[Trajectory],
     scenario: Scenario,
     specs: set[str],
-    hosts: list[str],
-    *,
     allowed: frozenset[str],
-    is_outside: bool,
+    tried: list[str],
 ) -> AgentReport:
+    hosts = [name for name in dict.fromkeys(tried) if name != OUTSIDE]
     made = next((each for each in trials if is_lost(each)), trials[0])
     offered = offered_tools(trials)
-    addressee = FRAMEWORKS.get(report.framework).addressee
+    adapter = FRAMEWORKS.get(report.framework)
     own = report.own | {
         name: _PASSES_ON
         for name, function in offered.items()
-        if addressee in (function.get("parameters") or {}).get("properties", {})
+        if adapter.addressee in (function.get("parameters") or {}).get("properties", {})
     }
     not_run = dict.fromkeys(
         call.name
@@ -374,7 +334,7 @@ def _judged(
         )
     elif "response_format = " in str(made.reason):
         problems.append(_in_a_form(report))
-    elif is_outside and made.status is RolloutStatus.DROPPED:
+    elif OUTSIDE in tried and made.status is RolloutStatus.DROPPED:
         problems.append(f"{_threads(report)}{reached}")
     elif made.status is RolloutStatus.DROPPED:
         problems.append(
@@ -432,7 +392,7 @@ def _judged(
             f"In the trial it tried to reach {', '.join(hosts)}; this was blocked."
         )
     bound = [name for name in offered if name in specs]
-    if FRAMEWORKS.get(report.framework).runs_tools:
+    if adapter.runs_tools:
         own, bound = own | dict.fromkeys(offered, _RUNS), []
     return replace(
         report,
@@ -446,14 +406,13 @@ def _judged(
 
 
 def _hint(made: Trajectory) -> str:
-    message = str(made.reason)
-    if "KeyError" in message:
-        return (
-            " If a key of its state is missing, give it with --inputs module:function, "
-            "a function of the task that returns a dict; one of its config's with "
-            "--configurable KEY=VALUE."
-        )
-    return ""
+    if "KeyError" not in str(made.reason):
+        return ""
+    return (
+        " If a key of its state is missing, give it with --inputs module:function, a "
+        "function of the task that returns a dict; one of its config's with "
+        "--configurable KEY=VALUE."
+    )
 
 
 def _threads(report: AgentReport) -> str:

@@ -26,10 +26,6 @@ def compare_with_context(
 ) -> tuple[str, str]:
     """Compare the prompts of model calls with the context length of the run's model.
 
-    Args:
-        config: Settings that name the model.
-        calls: Model calls of a trial; answers and tool results in them are made up.
-
     Returns:
         Two texts: why the agent cannot be trained with this model, and a warning that
         long episodes will be cut. Both are empty if all prompts fit, and also if the
@@ -37,11 +33,7 @@ def compare_with_context(
     """
     try:
         lengths, context = _lengths(config, calls)
-    except (
-        AgentGymError,
-        OSError,
-        ValueError,
-    ):  # loading the model will report the error
+    except (AgentGymError, OSError, ValueError):  # loading the model will report it
         return "", ""
     if not lengths or max(lengths) + _LEAST_ANSWER <= context:
         return "", ""
@@ -63,13 +55,7 @@ def compare_with_context(
 def prompt_notes(config: TrainingConfig, scenario: Scenario) -> list[str]:
     """Return a list with a warning if a scenario's prompts exceed the model's context.
 
-    Args:
-        config: Settings that name the model. If they name the user's own agent, the
-            list is empty: a trial of the agent checks its prompts.
-        scenario: The scenario, with its tasks.
-
-    Returns:
-        At most one warning; none if the prompts fit or cannot be checked.
+    It is empty for the user's own agent: a trial of the agent checks its prompts.
     """
     if config.agent.reference is not None or is_remote(config.model):
         return []

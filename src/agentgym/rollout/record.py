@@ -23,21 +23,14 @@ from agentgym.rollout.task_input import read_task
 def stored_trajectories(store: StoreReader, only: str = "") -> Iterator[Trajectory]:
     """Yield the trajectories of a run's ended rollouts, in the order they ended.
 
-    Args:
-        store: Store of the run, which may still be running.
-        only: Text that a rollout's id must contain, e.g. ``after``; empty for all.
-
-    Raises:
-        StoreError: The store cannot be read.
-        RolloutError: The input of a rollout is not a task.
+    ``only`` is a text that a rollout's id must contain, e.g. ``after``.
     """
     sql = """SELECT rollout_id FROM rollouts
         WHERE terminal_order IS NOT NULL AND NOT hidden ORDER BY terminal_order"""
     with store.reading() as connection:
         names = [name for (name,) in connection.execute(sql)]
     for name in names:
-        found = stored_rollout(store, name) if only in name else None
-        if found is not None:
+        if only in name and (found := stored_rollout(store, name)) is not None:
             yield found[1]
 
 
@@ -69,13 +62,6 @@ def to_trajectory(
     The trajectory counts as dropped, with a reason, unless the rollout succeeded and
     reported a reward. A rollout that another program queued may have no group name
     (training compares the rollouts of a group). Then the task's id is the group name.
-
-    Args:
-        rollout: The rollout.
-        attempts: The events of all attempts, by attempt id.
-
-    Raises:
-        RolloutError: The rollout's input is not a task.
     """
     task = read_task(rollout.input)
     last = rollout.status.last_attempt_id or FIRST_ATTEMPT
@@ -115,10 +101,7 @@ def to_trajectory(
 def _unused_calls(
     attempts: Mapping[str, Sequence[RecordedEvent]], last: str
 ) -> dict[str, dict[str, int]]:
-    """Count model calls that are not steps of the trajectory, by agent and reason.
-
-    ``last`` is the id of the last attempt.
-    """
+    """Count model calls that are not steps of the trajectory, by agent and reason."""
     unused: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for attempt, events in attempts.items():
         requests = [event.call for event in events if event.call is not None]

@@ -29,34 +29,21 @@ UNREADABLE = "unreadable record"
 
 @dataclass(frozen=True)
 class RolloutRequest:
-    """One rollout to run.
+    """One rollout to run."""
 
-    Attributes:
-        rollout_id: Unique id; the seeds of the rollout's model calls are derived from
-            it.
-        task: The task to attempt.
-        train: Whether to sample with the training settings, not those of evaluations.
-        group: Name of the rollout's group; a group's rollouts attempt the same task.
-        step: Number of the training step.
-    """
-
-    rollout_id: str
+    rollout_id: str  # unique; the seeds of the model calls are derived from it
     task: Task
-    train: bool
-    group: str
-    step: int
+    train: bool  # sample with the training settings, not those of evaluations
+    group: str  # a group's rollouts attempt the same task
+    step: int  # number of the training step
 
     @classmethod
     def of_groups(
         cls, tasks: Sequence[Task], size: int, step: int, first: int = 0
     ) -> list[Self]:
-        """Return a training step's requests: for each task, a group of rollouts.
+        """Return a training step's requests: for each task, a group of ``size``.
 
-        Args:
-            tasks: The tasks.
-            size: Number of rollouts in each group.
-            step: Number of the step.
-            first: Number of the first group, if the step already has groups.
+        ``first`` is the number of the first group, if the step already has groups.
         """
         groups = [
             (task, f"s{step:05d}-t{at:03d}") for at, task in enumerate(tasks, first)
@@ -76,13 +63,7 @@ class Runner:
     known rollout blocked it, this counts as a failed attempt of that rollout only. If
     the cause is unknown, all rollouts of the worker are suspects. Each suspect is
     retried alone, when nothing else runs, so that only the rollout that kills workers
-    fails.
-
-    Args:
-        store: The store for rollouts and events.
-        scenario: Name of the scenario, recorded with each rollout.
-        max_attempts: A suspect fails after it killed this many workers while it ran
-            alone.
+    fails: after it killed ``max_attempts`` workers.
     """
 
     def __init__(self, store: Store, *, scenario: str, max_attempts: int) -> None:
@@ -103,21 +84,10 @@ class Runner:
     ) -> list[Trajectory]:
         """Run every request to its end, and return the trajectories.
 
-        ``on_done`` and ``beat`` are called in this thread. If one of them raises an
-        error, the remaining rollouts end as failed.
-
-        Args:
-            requests: The rollouts to run.
-            pool: The workers.
-            on_done: Called with each trajectory as soon as its rollout ends.
-            beat: Called every half second with the reason why the store waits, or None.
-
-        Returns:
-            One trajectory per request, in the same order, also for dropped rollouts.
-
-        Raises:
-            RolloutError: The workers cannot start.
-            StoreError: Nothing can be recorded any more.
+        Dropped rollouts have trajectories, too. ``on_done`` is called with each
+        trajectory as soon as its rollout ends, and ``beat`` every half second with the
+        reason why the store waits, or None. If one of them raises an error, the
+        remaining rollouts end as failed.
         """
         asked = {request.rollout_id: request for request in requests}
         waiting = set(asked)
@@ -144,22 +114,18 @@ class Runner:
 
     def worker_died(self, death: WorkerDeath) -> None:
         """Requeue the rollouts of a dead worker. Callable from any thread."""
-        for rollout_id in self._store.retire(death.worker):
+        worker, reason = death.worker, Reason(kind=WORKER_DIED, detail=death.reason)
+        for rollout_id in self._store.retire(worker):
             try:
-                self._take_over(rollout_id, death)
+                if death.blamed == rollout_id:
+                    self._store.requeue(rollout_id, HANG, worker=worker)
+                elif death.blamed is not None:
+                    self._store.requeue(rollout_id, reason, charge=False, worker=worker)
+                else:
+                    with self._lock:
+                        self._suspect(rollout_id, worker, reason)
             except RolloutError:
                 logger.exception("rollout %s has lost its worker", rollout_id)
-
-    def _take_over(self, rollout_id: str, death: WorkerDeath) -> None:
-        reason = Reason(kind=WORKER_DIED, detail=death.reason)
-        worker = death.worker
-        if rollout_id == death.blamed:
-            self._store.requeue(rollout_id, HANG, worker=worker)
-        elif death.blamed is not None:
-            self._store.requeue(rollout_id, reason, charge=False, worker=worker)
-        else:
-            with self._lock:
-                self._suspect(rollout_id, worker, reason)
 
     def _read(self, request: RolloutRequest) -> Trajectory:
         """Return a rollout's trajectory; if its record is unreadable, a dropped one."""
@@ -201,7 +167,6 @@ class Runner:
         """Retry the next suspect if nothing else runs.
 
         A suspect is not retried if its result arrived after its worker's death.
-        ``waiting`` has the ids of the rollouts that have not ended.
         """
         with self._lock:
             while self._suspects and waiting <= self._suspects.keys():

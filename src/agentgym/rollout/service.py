@@ -1,13 +1,15 @@
 """GatewayService: serve an external trainer, with or without workers."""
 
-from contextlib import ExitStack, suppress
+import gc
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutError
-from agentgym.rollout.collector import calm_collector
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.runner import HANG, WORKER_DIED
@@ -22,8 +24,29 @@ from agentgym.security.audit import AuditLog
 _GROUP_COMMIT_S = 0.005
 """Most seconds that a response waits until its writes are committed."""
 _RESTARTED = Reason(kind="the gateway was restarted")
+_THRESHOLDS = (20_000, 20, 20)
 
 
+@contextmanager
+def calm_collector() -> Iterator[None]:
+    """Exclude the existing objects from garbage collection inside the block.
+
+    Most objects live as long as the process, and scanning them pauses requests. Inside
+    the block, existing objects in an unused reference cycle are not freed. So use this
+    only if the block lasts almost as long as the process.
+    """
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+@dataclass(eq=False, repr=False)
 class GatewayService:
     """Serves Agent Lightning's protocol within a ``with`` block.
 
@@ -32,46 +55,37 @@ class GatewayService:
     config's ``max_attempts``. Without workers, Agent Lightning's controller starts a
     process for each rollout.
 
-    Args:
-        database: SQLite file of the records; its unfinished rollouts are continued. The
-            workers' log is a file next to it.
-        settings: Address, key, sampling, and the name of the policy.
-        config: Scenario, framework, agent and limits of the workers.
-        workers: Number of worker processes; with 0, a controller runs the rollouts.
+    The unfinished rollouts of the SQLite file ``database`` are continued. The workers'
+    log is a file next to it.
     """
 
-    def __init__(
-        self,
-        database: Path,
-        settings: GatewaySettings,
-        config: TrainingConfig,
-        workers: int = 0,
-    ) -> None:
-        self._database = database
-        self._settings = settings
-        self._config = config
-        self._workers = workers
-        self._pool: WorkerPool | None = None
-        self._stack = ExitStack()
+    database: Path
+    settings: GatewaySettings
+    config: TrainingConfig
+    workers: int = 0
+    _pool: WorkerPool | None = field(default=None, init=False)
+    _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
     def __enter__(self) -> Self:
-        config = self._config
+        config = self.config
         with ExitStack() as stack:
             stack.enter_context(calm_collector())
             self.store = stack.enter_context(
                 Store(
-                    self._database,
+                    self.database,
                     max_attempts=config.max_attempts,
                     group_commit_s=_GROUP_COMMIT_S,
                     goes_on=True,
                 )
             )
-            audit = AuditLog(self._database.with_name(AUDIT_FILE))
+            audit = AuditLog(self.database.with_name(AUDIT_FILE))
             self.gateway = stack.enter_context(
-                Gateway(self.store, settings=self._settings, audit=audit)
+                Gateway(self.store, settings=self.settings, audit=audit)
             )
-            if self._workers:
-                self._requeue_running()
+            if self.workers:
+                # workers of an earlier process were running these
+                for rollout in self.store.list_rollouts({RolloutState.RUNNING}):
+                    self.store.requeue(rollout.rollout_id, _RESTARTED, charge=False)
                 spec = WorkerSpec.of(
                     config,
                     gateway=self.gateway.url,
@@ -82,8 +96,8 @@ class GatewayService:
                 self._pool = stack.enter_context(
                     WorkerPool(
                         spec,
-                        count=self._workers,
-                        log=self._database.with_name(WORKER_LOG),
+                        count=self.workers,
+                        log=self.database.with_name(WORKER_LOG),
                         on_death=self._worker_died,
                     )
                 )
@@ -105,13 +119,8 @@ class GatewayService:
     def troubles(self) -> list[str]:
         """Messages about failures of the model servers and the store."""
         stalled = self.store.stalled
-        message = f"The rollout store {self._database} cannot be written: {stalled}."
+        message = f"The rollout store {self.database} cannot be written: {stalled}."
         return self.gateway.troubles + ([] if stalled is None else [message])
-
-    def _requeue_running(self) -> None:
-        """Requeue the rollouts that workers of an earlier process were running."""
-        for rollout in self.store.list_rollouts({RolloutState.RUNNING}):
-            self.store.requeue(rollout.rollout_id, _RESTARTED, charge=False)
 
     def _worker_died(self, death: WorkerDeath) -> None:
         """Requeue the rollouts of a dead worker. Callable from any thread.

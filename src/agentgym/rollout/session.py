@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,65 +33,48 @@ DATABASE_FILE = "rollouts.db"
 WORKER_LOG = "workers.log"
 
 
+@dataclass(eq=False, repr=False)
 class RolloutSession:
-    """Runs rollouts of one configuration against one policy.
+    """Runs rollouts of one configuration against one policy, in a ``with`` block."""
 
-    Args:
-        config: All settings of the run.
-        policy: Answers the model calls, in this process or remotely.
-        folder: Folder for rollouts.db and the workers' log.
-        workers: Number of worker processes.
-        resumed_step: Last training step to keep from an earlier process. Rollouts of
-            later steps are deleted, since they run again with the same ids; -1 deletes
-            all.
-        beat: Called every half second while waiting, with the reason why the store
-            waits, or None; may raise to give up.
-        hosts: If given, workers cannot reach other machines; this file lists the
-            machines that they tried to reach.
-        cache: Cache of answers from a provider's model.
-        audit: File of the audit log. By default, the log that is open in the caller's
-            context is used, or a file in ``folder``.
+    config: TrainingConfig
+    policy: Policy | ServedPolicy | RegisteredPolicy | Endpoint
+    folder: Path  # for rollouts.db and the workers' log
+    workers: int  # number of worker processes
+    _: KW_ONLY
+    resumed_step: int = -1
+    """Last training step to keep from an earlier process. Rollouts of later steps are
+    deleted, since they run again with the same ids; -1 deletes all.
     """
-
-    def __init__(
-        self,
-        config: TrainingConfig,
-        policy: Policy | ServedPolicy | RegisteredPolicy | Endpoint,
-        folder: Path,
-        workers: int,
-        *,
-        resumed_step: int = -1,
-        beat: Beat = no_beat,
-        hosts: Path | None = None,
-        cache: AnswerCache | None = None,
-        audit: Path | None = None,
-    ) -> None:
-        above = log_or_none()
-        self._audit = AuditLog(audit or (above.path if above else folder / AUDIT_FILE))
-        self._cache = cache
-        self._hosts = None if hosts is None else str(hosts)
-        self._config = config
-        self._policy = policy
-        self._folder = folder
-        self._workers = workers
-        self._resumed_step = resumed_step
-        self._beat = beat
-        self._stack = ExitStack()
+    beat: Beat = no_beat
+    """Called every half second while waiting, with the reason why the store waits, or
+    None; may raise to give up.
+    """
+    hosts: Path | None = None
+    """If given, workers cannot reach other machines; this file lists those tried."""
+    cache: AnswerCache | None = None  # of answers from a provider's model
+    audit: Path | None = None
+    """File of the audit log. By default, the log that is open in the caller's context
+    is used, or a file in ``folder``.
+    """
+    _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
     def __enter__(self) -> Self:
-        config = self._config
+        config, above = self.config, log_or_none()
+        usual = above.path if above else self.folder / AUDIT_FILE
+        audit = AuditLog(self.audit or usual)
         with ExitStack() as stack:
             self._store = stack.enter_context(
-                Store(self._folder / DATABASE_FILE, max_attempts=config.max_attempts)
+                Store(self.folder / DATABASE_FILE, max_attempts=config.max_attempts)
             )
-            self._store.delete_steps_after(self._resumed_step)
+            self._store.delete_steps_after(self.resumed_step)
             self._gateway = gateway = stack.enter_context(
                 Gateway(
                     self._store,
-                    policy=self._policy,
+                    policy=self.policy,
                     settings=gateway_settings(config),
-                    cache=self._cache,
-                    audit=self._audit,
+                    cache=self.cache,
+                    audit=audit,
                 )
             )
             self._runner = Runner(
@@ -105,16 +89,16 @@ class RolloutSession:
                         gateway=gateway.url,
                         api_key=gateway.api_key,
                         model=gateway.model_name,
-                        hosts=self._hosts,
-                        audit=self._audit.path,
+                        hosts=self.hosts,
+                        audit=audit.path,
                     ),
-                    count=self._workers,
-                    log=self._folder / WORKER_LOG,
+                    count=self.workers,
+                    log=self.folder / WORKER_LOG,
                     on_death=self._runner.worker_died,
                 )
             )
-            if isinstance(self._policy, RegisteredPolicy):
-                self._policy.connect(gateway.url, gateway.api_key, self._beat)
+            if isinstance(self.policy, RegisteredPolicy):
+                self.policy.connect(gateway.url, gateway.api_key, self.beat)
             self._stack = stack.pop_all()
         return self
 
@@ -130,9 +114,8 @@ class RolloutSession:
     ) -> list[Trajectory]:
         """Run every request to its end; see :meth:`Runner.run`.
 
-        Raises:
-            ProviderError: The model cannot answer any more, e.g. after a refused key.
-            StoreError: Nothing can be recorded any more.
+        If the model cannot answer any more, e.g. after a refused key, a ProviderError
+        is raised.
         """
 
         def done(trajectory: Trajectory) -> None:
@@ -141,7 +124,7 @@ class RolloutSession:
 
         def beat(stalled: str | None) -> None:
             self._check_model()
-            self._beat(stalled)
+            self.beat(stalled)
 
         return self._runner.run(requests, self._pool, done, beat)
 
@@ -163,22 +146,16 @@ class RolloutSession:
         for rollout_id in rollout_ids:
             self._store.delete(rollout_id)
 
-    @property
-    def worker_pids(self) -> list[int]:
-        """Process ids of the workers."""
-        return self._pool.pids
-
     def flush(self) -> None:
         """Wait until everything recorded so far is on disk."""
-        self._store.flush(self._beat)
+        self._store.flush(self.beat)
 
 
 def gateway_settings(config: TrainingConfig, **more: Any) -> GatewaySettings:
     """Return a gateway's settings, with the sampling of ``config``.
 
     A provider's model uses ``eval_temperature`` only if the value differs from that
-    setting's default; otherwise, it uses the provider's default temperature. ``more``
-    are other settings of the gateway.
+    setting's default; otherwise, it uses the provider's default temperature.
     """
     usual = TrainingConfig.model_fields["eval_temperature"].default
     own = config.eval_temperature
@@ -196,14 +173,7 @@ def gateway_settings(config: TrainingConfig, **more: Any) -> GatewaySettings:
 def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
     """Check everything that rollouts need, except the model.
 
-    Returns:
-        The scenario, and a description of the sandbox.
-
-    Raises:
-        UsageError: A setting is invalid; the message says which, and the fix.
-        SandboxUnavailableError: This machine has no safe way to run code, or none that
-            can run the scenario's programs.
-        SandboxError: The sandbox that the scenario asks for cannot be started.
+    Returns the scenario, and a description of the sandbox.
     """
     require_writable_state()
     scenario = get_scenario(config.scenario)

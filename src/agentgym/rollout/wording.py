@@ -40,11 +40,7 @@ class Wording(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse JSON in the form of :attr:`text`; an empty string is an empty wording.
-
-        Raises:
-            ValueError: The text is not JSON, or has unknown fields.
-        """
+        """Parse JSON in the form of :attr:`text`; an empty string is empty wording."""
         return cls.model_validate(parse_json(text)) if text.strip() else cls()
 
     @property
@@ -103,15 +99,7 @@ def system_text(message: Any) -> str | None:
 
 
 def wording_text(given: str) -> str:
-    """Return a wording as JSON text, read from a file or from the text itself.
-
-    Args:
-        given: The path of a file with :attr:`Wording.text`, or that text itself; an
-            empty string is returned unchanged.
-
-    Raises:
-        UsageError: The file cannot be read, or the text is not a wording.
-    """
+    """Return a wording as JSON text, from the path of a file or that text itself."""
     if not given:
         return given
     is_text = given.lstrip().startswith("{")

@@ -36,15 +36,9 @@ def model_card(
 ) -> str:
     """Return the model card: the README of a weights folder, as on Hugging Face.
 
-    Args:
-        trained: The agent whose weights are exported.
-        form: Format of the weights, see :func:`~agentgym.serving.export.export_model`.
-        base_model: The model that training started from.
-        steps: Number of policy updates.
-        episodes: Number of training rollouts.
-        created: Time of training, in ISO 8601.
-        before: Held-out metrics before training.
-        after: Held-out metrics after training.
+    ``form`` is the format of :func:`~agentgym.serving.export.export_model`, ``created``
+    the time of training in ISO 8601. The metrics are of held-out tasks, before and
+    after training.
     """
     spec = trained.spec
     found = form_of(str(trained.model_path), TemplateSettings())
@@ -143,12 +137,9 @@ def _use(
 ) -> str:
     """Return instructions to load and serve the weights under the agent's name.
 
-    Args:
-        spec: The agent.
-        rank: Rank of the LoRA adapter; 0 for full weights.
-        roles: Folder of each role's adapter; empty without adapters per role.
-        parser: vLLM's tool-call parser for this model.
-        variables: Variables of the chat template.
+    ``rank`` is the rank of the LoRA adapter, 0 for full weights. ``roles`` has the
+    folder of each role's adapter. ``parser`` is vLLM's tool-call parser, and
+    ``variables`` are those of the chat template.
     """
     text = _LOADED["adapter" if rank else "model"]
     if roles:

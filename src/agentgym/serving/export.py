@@ -15,29 +15,12 @@ Format = Literal["hf", "merged"]
 CARD = "README.md"
 
 
-def is_adapter(trained: Trained) -> bool:
-    """Return whether an agent's weights are LoRA adapters."""
-    return held_adapter(trained.model_path) is not None
-
-
 def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
-    """Write the weights, the tokenizer and a model card into a new folder.
+    """Write the weights, the tokenizer and the text of a model card into a new folder.
 
-    Args:
-        trained: The agent.
-        form: ``hf`` writes the weights as they were trained, which may be an adapter.
-            ``merged`` writes full weights: an adapter is merged into its base model.
-        folder: The new folder, which appears only when it is complete.
-        card: Text of the model card, the folder's ``README.md``.
-
-    Returns:
-        The folder.
-
-    Raises:
-        UsageError: The form is unknown or not possible for this agent, or the folder
-            exists or cannot be created.
-        AgentGymError: The weights were changed since they were saved, or cannot be
-            merged.
+    The form ``hf`` writes the weights as they were trained, which may be an adapter.
+    ``merged`` writes full weights: an adapter is merged into its base model. The folder
+    appears only when it is complete; it is returned with its whole path.
     """
     if form not in get_args(Format):
         known = " or ".join(get_args(Format))
@@ -54,7 +37,7 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
     try:
         with new_folder(folder) as made:
             usual = made.stat().st_mode & 0o777
-            if form == "merged" and is_adapter(trained):
+            if form == "merged" and held_adapter(trained.model_path) is not None:
                 from agentgym.serving.merging import merge_adapter
 
                 merge_adapter(source, made)
@@ -77,10 +60,10 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
 
 
 def _open_to_readers(folder: Path, usual: int) -> None:
-    """Give a folder and all files in it the permissions that new files usually get.
+    """Give a folder and all files in it the permissions ``usual`` of a new folder.
 
     Libraries write weights that only this user can read, but a server in a container
-    may run as another user. ``usual`` are the permissions of a new folder.
+    may run as another user.
     """
     folder.chmod(usual)
     for path in folder.rglob("*"):

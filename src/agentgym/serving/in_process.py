@@ -19,13 +19,7 @@ class PolicyTransport(httpx.AsyncBaseTransport):
 
     A request without a seed gets a seed: 0 for the first request, 1 for the next. The
     policy decides the number of tool calls in an answer, as in training, so
-    ``parallel_tool_calls`` is ignored.
-
-    Args:
-        policy: The policy that answers. Closing the client closes the policy too.
-        model: The model's name in answers.
-        temperature: Default temperature; 0 is greedy.
-        max_tokens: Default token limit of an answer.
+    ``parallel_tool_calls`` is ignored. Closing the client closes the policy too.
     """
 
     def __init__(

@@ -17,14 +17,7 @@ def merge_adapter(adapter: Path, folder: Path) -> None:
     """Merge an adapter into its base model, and write the model and the tokenizer.
 
     The merged weights are computed in float32 and written in the base model's type.
-
-    Args:
-        adapter: A folder that peft wrote.
-        folder: Folder to write to, for transformers and vLLM.
-
-    Raises:
-        ModelError: The base model or the adapter cannot be loaded; the message says
-            why.
+    ``adapter`` is a folder that peft wrote.
     """
     from peft import PeftModel  # takes seconds
 
@@ -42,8 +35,7 @@ def merge_adapter(adapter: Path, folder: Path) -> None:
         reason = first_line(error)
         raise ModelError(
             f"The adapter in {adapter} cannot be merged: {reason} The model that it "
-            "was "
-            "trained on must be available; without a network, in a folder."
+            "was trained on must be available; without a network, in a folder."
         ) from error
     with quiet():
         merged.save_pretrained(str(folder))

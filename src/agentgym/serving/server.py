@@ -25,6 +25,7 @@ from agentgym.rollout.gateway.http.routes import Route
 from agentgym.rollout.gateway.protocol import (
     STREAM_HEADERS,
     GatewaySettings,
+    answer_json,
     asked_temperature,
     asked_tokens,
     json_object,
@@ -32,12 +33,12 @@ from agentgym.rollout.gateway.protocol import (
     models_reply,
     reply,
 )
+from agentgym.rollout.gateway.wire import invalid
 from agentgym.security.redaction import quoted
 
 _ENDPOINTS = (
     "POST /v1/chat/completions, /v1/responses and /v1/messages, and GET /v1/models"
 )
-_JSON = "application/json"
 
 
 class AgentServer:
@@ -170,16 +171,13 @@ class AgentServer:
 
     async def _complete(self, request: Request) -> web.StreamResponse:
         body = json_object(await request.read())
-        self._require(body.get("model", self.models[0]))
         chat = self._chat(body)
         response = web.StreamResponse(headers=STREAM_HEADERS)
-        async with self._admission.slot(), aclosing(chat.answer()) as items:
+        async with self._admission, aclosing(chat.answer()) as items:
             async for item in items:
                 data = item.payload if isinstance(item, Ended) else item
                 if isinstance(item, Ended) and not response.prepared:
-                    return web.Response(
-                        body=data, status=item.status, content_type=_JSON
-                    )
+                    return answer_json(data, item.status)
                 if not response.prepared:
                     await response.prepare(request)
                 if data:
@@ -188,24 +186,15 @@ class AgentServer:
         return response
 
     async def _convert(self, dialect: Dialect, request: Request) -> web.Response:
-        """Answer a request in another API format than chat completions.
-
-        ``dialect`` converts the request to a chat completion, and the answer back.
-        """
+        """Answer a request in another API format than chat completions."""
         try:
             body = json_object(await request.read())
-            asked = dialect.read(body)
-            self._require(asked.get("model", self.models[0]))
-            async with (
-                self._admission.slot(),
-                aclosing(self._chat(asked).answer()) as items,
-            ):
+            chat = self._chat(dialect.read(body))
+            async with self._admission, aclosing(chat.answer()) as items:
                 ended = [item async for item in items][-1]
             assert isinstance(ended, Ended)
             if ended.status >= 400:
-                return web.Response(
-                    body=ended.payload, status=ended.status, content_type=_JSON
-                )
+                return answer_json(ended.payload, ended.status)
             completion = orjson.loads(ended.payload)
             if body.get("stream"):
                 data = dialect.stream(completion, body)
@@ -218,6 +207,7 @@ class AgentServer:
         """Prepare the chat completion for a request; raise for unsupported fields."""
         assert self._policy is not None
         body = {"model": self.models[0], **body}
+        self._require(body["model"])
         return asked_chat(
             self._policy,
             body,
@@ -257,12 +247,8 @@ def asked_chat(
 ) -> Chat:
     """Prepare the chat completion for a request; no tokens are generated yet.
 
-    Args:
-        policy: The policy that answers.
-        body: The request, with a model name.
-        temperature: Default temperature.
-        max_tokens: Default token limit of an answer.
-        agent: The role whose adapter answers; "" without adapters per role.
+    The temperature and ``max_tokens`` are defaults. ``agent`` is the role whose adapter
+    answers; empty without adapters per role.
 
     Raises:
         ApiError: 400: a field is malformed or unsupported.
@@ -289,14 +275,11 @@ def asked_chat(
 
 
 def _seed(body: Mapping[str, Any]) -> int:
-    """Return the seed in a request; a random seed if it has none."""
     asked = body.get("seed")
     if asked is None:
         return secrets.randbits(63)
     if type(asked) is not int:
-        raise ApiError(
-            400, f"seed = {quoted(asked)} is not a whole number.", "invalid_value"
-        )
+        raise invalid(f"seed = {quoted(asked)} is not a whole number.")
     return asked
 
 
@@ -304,6 +287,5 @@ def _stop(body: Mapping[str, Any]) -> list[str]:
     asked = body.get("stop") or []
     texts = [asked] if isinstance(asked, str) else asked
     if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
-        message = f"stop = {quoted(asked)} is neither a text nor a list of texts."
-        raise ApiError(400, message, "invalid_value")
+        raise invalid(f"stop = {quoted(asked)} is neither a text nor a list of texts.")
     return texts

@@ -11,7 +11,7 @@ from agentgym.rollout.gateway.protocol import GatewaySettings
 
 
 async def hold(admission: Admission, name: str, order: list[str]) -> None:
-    async with admission.slot():
+    async with admission:
         order.append(name)
         await asyncio.sleep(0)
 
@@ -28,7 +28,7 @@ async def test_no_place_is_lost_when_those_who_wait_are_cancelled() -> None:
     admission = Admission(GatewaySettings(max_in_flight=1))
     order: list[str] = []
     for steps in range(8):  # cancelled before, at and after the place becomes free
-        async with admission.slot():
+        async with admission:
             waiting = asyncio.create_task(hold(admission, "x", order))
             await asyncio.sleep(0)
         for _ in range(steps):
@@ -42,7 +42,7 @@ async def test_no_place_is_lost_when_those_who_wait_are_cancelled() -> None:
 
 async def test_a_pause_also_refuses_who_waited() -> None:
     admission = Admission(GatewaySettings(max_in_flight=1))
-    async with admission.slot():
+    async with admission:
         waiting = asyncio.create_task(hold(admission, "x", []))
         await asyncio.sleep(0)
         admission.pause("update", 3)

@@ -11,7 +11,7 @@ from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutNotFoundError, StoreError
 from agentgym.rollout.store.database import SCHEMA_VERSION
 from agentgym.rollout.store.events import RecordedEvent
-from agentgym.rollout.store.live_rollout import LiveRollout
+from agentgym.rollout.store.memory import LiveRollout
 from agentgym.rollout.store.rollout import (
     NewEvent,
     NewRollout,

@@ -21,7 +21,7 @@ def test_what_an_agent_prints_goes_to_the_log_and_harms_nothing(
     agent = "tests.rollout.misbehaving:talkative_agent"
     with session(tmp_path, agent=agent) as opened:
         found = opened.run(requests(4), lambda _: None)
-        pids = opened.worker_pids
+        pids = opened._pool.pids
     assert all(t.reward is not None for t in found)
     assert all(t.attempt == 0 for t in found)
     assert len(pids) == 1
@@ -50,7 +50,7 @@ def test_a_worker_that_printed_before_it_ran_is_still_watched(
     monkeypatch.setattr(sys, "executable", str(wrapper))
     with session(tmp_path, framework="native") as opened:
         [before] = opened.run(requests(1), lambda _: None)
-        os.kill(opened.worker_pids[0], signal.SIGKILL)
+        os.kill(opened._pool.pids[0], signal.SIGKILL)
         [after] = opened.run(requests(1, seed=1), lambda _: None)
     assert before.reward is not None
     assert after.reward is not None  # so the worker was watched, and replaced

@@ -9,16 +9,10 @@ _MOST_PORT = 65_535
 
 
 def check_address(host: str, port: int, api_key: str | None, *, how: str) -> None:
-    """Raise if an address or its key is invalid, or if a public address has no key.
+    """Raise UsageError if an address or its key is invalid, or if a key is missing.
 
-    Args:
-        host: Host name or IP address to listen on.
-        port: Port number; 0 stands for any free port.
-        api_key: Key that clients must send; None or empty requires no key.
-        how: How the user can set a key; part of the error message.
-
-    Raises:
-        UsageError: The address is refused; the message says why.
+    Port 0 stands for any free port. An ``api_key`` that is None or empty requires no
+    key. ``how`` says how the user can set a key; it is a part of the error message.
     """
     if not 0 <= port <= _MOST_PORT:
         raise UsageError(
@@ -29,14 +23,13 @@ def check_address(host: str, port: int, api_key: str | None, *, how: str) -> Non
         raise UsageError("The API key has characters that no HTTP header can hold.")
     if api_key and api_key != api_key.strip():
         raise UsageError(
-            "The API key begins or ends with a space, which a header cannot "
-            "hold: remove it."
+            "The API key begins or ends with a space, which a header cannot hold: "
+            "remove it."
         )
-    if not api_key and not _is_own(host):
+    if not api_key and not is_own(host):
         raise UsageError(
-            f"Any machine that reaches {host} could use the model: on another "
-            "address than "
-            f"127.0.0.1 give a key, {how}."
+            f"Any machine that reaches {host} could use the model: on another address "
+            f"than 127.0.0.1 give a key, {how}."
         )
 
 
@@ -52,7 +45,7 @@ def why_unusable(host: str, port: int, error: OSError) -> str:
     return f"{host} cannot be listened on: {error.strerror or error}."
 
 
-def _is_own(host: str) -> bool:
+def is_own(host: str) -> bool:
     """Return whether only this machine can reach a host, e.g. ``127.0.0.1``."""
     try:
         return ipaddress.ip_address(host).is_loopback

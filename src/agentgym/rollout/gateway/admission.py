@@ -1,7 +1,7 @@
 """Admission: limit the model calls answered at the same time; pause and resume them."""
 
 import asyncio
-from typing import Any, Self
+from typing import Any
 
 from agentgym.core.openai import ApiError
 from agentgym.rollout.gateway.protocol import GatewaySettings
@@ -12,9 +12,11 @@ _RATE_LIMIT = "rate_limit_error"
 class Admission:
     """Limits the model calls that run at the same time.
 
-    Further calls wait in order; too many waiting calls are refused. Use the slots on
-    one event loop only. Any thread may call :meth:`pause` and :meth:`resume`, and read
-    the numbers of calls, ``in_flight`` and ``waiting``.
+    Each call is answered in an ``async with admission:`` block, on one event loop.
+    Further calls wait in order. If calls are paused, too many wait, or none ends in
+    time, the block raises an ApiError: status 429 with ``Retry-After``. Any thread may
+    call :meth:`pause` and :meth:`resume`, and read the numbers of calls, ``in_flight``
+    and ``waiting``.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -27,10 +29,7 @@ class Admission:
         self.waiting = 0
 
     def pause(self, reason: str | None = None, retry_after_s: int = 5) -> None:
-        """Refuse new calls with status 429; running calls are still answered.
-
-        The error has the ``reason``, and ``retry_after_s`` as ``Retry-After``.
-        """
+        """Refuse new calls with status 429; running calls are still answered."""
         self._reason, self._retry_after_s = reason, retry_after_s
         self._paused = True
 
@@ -47,15 +46,6 @@ class Admission:
             "reason": self._reason,
             "inflight": self.in_flight,
         }
-
-    def slot(self) -> Self:
-        """Wait for a free slot, and hold it within an ``async with`` block.
-
-        Raises:
-            ApiError: Status 429 with ``Retry-After``: calls are paused, too many calls
-                wait, or no slot became free in time.
-        """
-        return self
 
     async def __aenter__(self) -> None:
         self._refuse_if_paused()
@@ -81,8 +71,7 @@ class Admission:
             async with asyncio.timeout(wait_s):
                 await self._places.acquire()
         except TimeoutError:
-            why = f"no place became free within {wait_s:g} s"
-            raise _too_many(why) from None
+            raise _too_many(f"no place became free within {wait_s:g} s") from None
         finally:
             self.waiting -= 1
 

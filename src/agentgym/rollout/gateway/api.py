@@ -14,12 +14,16 @@ from agentgym.rollout.gateway import lightning
 from agentgym.rollout.gateway.http.requests import Request
 from agentgym.rollout.gateway.http.routes import MOST_NAME, Route
 from agentgym.rollout.gateway.protocol import reply
-from agentgym.rollout.gateway.wire import read_json
+from agentgym.rollout.gateway.wire import invalid, read_json
 from agentgym.rollout.store import signals
-from agentgym.rollout.store.events import MODEL_REQUEST, answered_calls, check_event
+from agentgym.rollout.store.events import (
+    MODEL_REQUEST,
+    answered_calls,
+    check_event,
+    pack_calls,
+)
 from agentgym.rollout.store.rollout import NewEvent, Rollout, RolloutState
 from agentgym.rollout.store.store import Store
-from agentgym.rollout.store.views import pack_calls
 from agentgym.security.redaction import quoted
 
 _MAX_WAIT_S = 60.0
@@ -50,18 +54,11 @@ class ApiHandlers:
     """Handles the requests whose path begins with ``/api``.
 
     Handlers that read many records run in a thread, so that model calls need not wait.
-
-    Args:
-        store: The store of rollouts and events.
-        takes_models: Whether clients can register model servers, and post the model
-            calls that they recorded.
-        deletes: Whether clients can delete rollouts. If not, a delete request has no
-            effect.
+    With ``takes_models``, clients can register model servers, and post the model calls
+    that they recorded. Without ``deletes``, a delete request has no effect.
     """
 
-    def __init__(
-        self, store: Store, *, takes_models: bool, deletes: bool = True
-    ) -> None:
+    def __init__(self, store: Store, *, takes_models: bool, deletes: bool) -> None:
         self._store = store
         self._takes_models = takes_models
         self._deletes = deletes
@@ -91,22 +88,17 @@ class ApiHandlers:
         for item in items:
             name = item.rollout_id or ""
             if len(name) > MOST_NAME or "/" in name or name in _NOT_NAMES:
-                message = (
-                    f"rollout_id = {quoted(name)} cannot be part of an address, or "
-                )
-                message += "has another meaning there. Choose another."
-                raise ApiError(422, message, "invalid_value")
+                message = f"rollout_id = {quoted(name)} cannot be part of an address, "
+                message += "or has another meaning there. Choose another."
+                raise invalid(message, status=422)
         return _rollouts(self._store.create_rollouts(items), status=201)
 
     async def _list_rollouts(self, request: Request) -> web.Response:
-        """Return the rollouts whose state is one of the query's ``state_in``.
-
-        If the query has ``wait_s``, wait up to this number of seconds until at least
-        one such rollout exists.
-        """
-        states = lightning.read_states(request.query.getall("state_in", []))
+        """Return rollouts by state; first wait up to ``wait_s`` seconds for one."""
+        asked = request.query.getall("state_in", [])
+        states = set(lightning.STATES.validate_python(asked))
         if not states:
-            raise ApiError(422, "Query parameter state_in is missing.", "invalid_value")
+            raise invalid("Query parameter state_in is missing.", status=422)
         limit = max(_number(request, "limit", 500), 0)
         if wait_s := _wait_s(request):
             await self._store.signals.wait_async(
@@ -147,8 +139,7 @@ class ApiHandlers:
     async def _patch_rollout(self, request: Request) -> web.Response:
         status = lightning.read_change(await read_json(request))
         if len(name := status.last_attempt_id or "") > MOST_NAME:
-            message = f"last_attempt_id = {quoted(name)} is too long."
-            raise ApiError(422, message, "invalid_value")
+            raise invalid(f"last_attempt_id = {quoted(name)} is too long.", status=422)
         changed = self._store.patch(self._shown(request), status)
         return reply(lightning.rollout_body(changed))
 
@@ -172,19 +163,19 @@ class ApiHandlers:
         return reply([lightning.event_body(event) for event in events])
 
     async def _add_event(self, request: Request) -> web.Response:
-        body = lightning.read_event(await read_json(request))
+        body = NewEvent.model_validate(await read_json(request))
         where = self._where(request)
         self._check(body)
         added = self._store.add_event(**where, **dict(body))
         return reply(lightning.event_body(added))
 
     async def _list_calls(self, request: Request) -> web.Response:
-        """Return an attempt's answered model calls, without their token ids."""
         where = self._where(request)
-        return reply(await asyncio.to_thread(self._packed_calls, **where))
 
-    def _packed_calls(self, rollout_id: str, attempt_id: str) -> list[dict[str, Any]]:
-        return pack_calls(answered_calls(self._store.events(rollout_id, attempt_id)))
+        def packed() -> list[dict[str, Any]]:
+            return pack_calls(answered_calls(self._store.events(**where)))
+
+        return reply(await asyncio.to_thread(packed))
 
     async def _finish(self, request: Request) -> web.Response:
         """End an attempt; its last events and its end are recorded in one step."""
@@ -196,14 +187,14 @@ class ApiHandlers:
         return reply(lightning.rollout_body(ended))
 
     async def _register_models(self, request: Request) -> web.Response:
-        models = lightning.read_servers(await read_json(request))
+        models = lightning.SERVERS.validate_python(await read_json(request))
         for model in models:
             if not _ADDRESS.match(model.endpoint):
                 message = (
                     f"endpoint = {quoted(model.endpoint)} is not an address, such as "
                     "http://127.0.0.1:8000/v1."
                 )
-                raise ApiError(422, message, "invalid_value")
+                raise invalid(message, status=422)
         if not self._takes_models:
             message = "This gateway serves the policy it was started with; it forwards "
             message += "to no registered model server."
@@ -218,11 +209,6 @@ class ApiHandlers:
         return rollout_id
 
     def _where(self, request: Request) -> Any:
-        """Return the path's ``rollout_id`` and ``attempt_id`` as keyword arguments.
-
-        Raises:
-            RolloutNotFoundError: A client deleted the rollout.
-        """
         self._shown(request)
         return request.names
 
@@ -253,7 +239,7 @@ def _number[N: (int, float)](request: Request, name: str, default: N) -> N:
     except ValueError:
         kind = "whole number" if isinstance(default, int) else "number"
         message = f"{name} = {quoted(value)} is not a valid {kind}."
-        raise ApiError(422, message, "invalid_value") from None
+        raise invalid(message, status=422) from None
 
 
 def _wait_s(request: Request) -> float:

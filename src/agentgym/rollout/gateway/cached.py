@@ -1,4 +1,4 @@
-"""CachedUpstream: answer repeated requests from a file instead of a model's servers."""
+"""CachedUpstream: answer repeated requests from a file instead of a provider."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -6,57 +6,38 @@ from contextlib import aclosing
 import orjson
 
 from agentgym.models.answers import AnswerCache
-from agentgym.rollout.gateway.protocol import ProxyCall
-from agentgym.rollout.gateway.remote import ForwardingUpstream
+from agentgym.models.reference import Endpoint
+from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall
+from agentgym.rollout.gateway.remote import ProviderUpstream
 from agentgym.rollout.gateway.sse import StreamAssembler
-from agentgym.rollout.gateway.upstream import CallOutcome, Exchange, Upstream
+from agentgym.rollout.gateway.upstream import CallOutcome, Exchange
 from agentgym.rollout.gateway.wire import load_json
 
 _CACHE = "cache"
 """Recorded as the server's address if an answer came from the cache."""
 
 
-class CachedUpstream(Upstream):
+class CachedUpstream(ProviderUpstream):
     """Answers repeated requests at temperature 0 from a cache; not used in training.
 
     A cached answer has the same bytes as the server's first answer, with its token ids
     and log-probabilities. Errors are not cached.
     """
 
-    def __init__(self, upstream: ForwardingUpstream, cache: AnswerCache) -> None:
-        self._upstream = upstream
+    def __init__(
+        self, endpoint: Endpoint, settings: GatewaySettings, cache: AnswerCache
+    ) -> None:
+        super().__init__(endpoint, settings)
         self._cache = cache
-
-    @property
-    def failure(self) -> str | None:
-        """Why the servers cannot answer any more, or None."""
-        return self._upstream.failure
-
-    @property
-    def troubles(self) -> list[str]:
-        """Messages about failures of the servers."""
-        return self._upstream.troubles
-
-    @property
-    def model_name(self) -> str:
-        """The model name that agents see."""
-        return self._upstream.model_name
-
-    async def start(self) -> None:
-        """Open the connections to the servers."""
-        await self._upstream.start()
-
-    async def close(self) -> None:
-        """Close the connections to the servers."""
-        await self._upstream.close()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
         """Yield the cached answer, or ask a server and cache its answer."""
+        asked = super().answer(call)
         key = None
         if call.mode != "train":
-            key = self._cache.key(call.path, self._upstream.prepare(call).body)
+            key = self._cache.key(call.path, self.prepare(call).body)
         if key is None:
-            async with aclosing(self._upstream.answer(call)) as items:
+            async with aclosing(asked) as items:
                 async for item in items:
                     yield item
             return
@@ -66,7 +47,7 @@ class CachedUpstream(Upstream):
                     yield item
                 return
             parts: list[bytes] = []
-            async with aclosing(self._upstream.answer(call)) as items:
+            async with aclosing(asked) as items:
                 async for item in items:
                     if isinstance(item, bytes):
                         parts.append(item)
@@ -78,7 +59,7 @@ class CachedUpstream(Upstream):
 
     def _again(self, call: ProxyCall, kept: bytes) -> list[bytes | CallOutcome]:
         """Convert the cached bytes ``kept`` to the items that :meth:`answer` yields."""
-        replicas, version, body = self._upstream.prepare(call)
+        replicas, version, body = self.prepare(call)
         sent = Exchange(call, replicas.model, _CACHE, version, orjson.dumps(body))
         if kept.lstrip().startswith(b"{"):
             return [sent.answer(load_json(kept), kept, is_whole=True)]

@@ -26,7 +26,8 @@ from agentgym.models.forms import (
     request_in_form,
 )
 from agentgym.models.stopping import stream_until_stop, until_stop
-from agentgym.rollout.gateway.protocol import engine_error
+from agentgym.rollout.gateway.protocol import are_objects, engine_error
+from agentgym.rollout.gateway.wire import invalid
 from agentgym.security.redaction import get_logger, quoted
 
 logger = get_logger(__name__)
@@ -35,46 +36,26 @@ _PARALLEL = "parallel_tool_calls"
 
 
 class Ended(NamedTuple):
-    """How a chat completion ended.
+    """The end of a chat completion, or the error."""
 
-    Attributes:
-        payload: The bytes to send: the whole answer, or the end of a stream.
-        body: The whole completion with its exact token ids, or the error.
-        status: HTTP status.
-        version: Number of weight updates of the policy when it answered; None if the
-            policy did not answer.
-    """
-
-    payload: bytes
-    body: dict[str, Any]
+    payload: bytes  # the whole answer, or the end of a stream
+    body: dict[str, Any]  # the whole completion with its exact token ids, or the error
     status: int = 200
-    version: int | None = None
+    version: int | None = None  # the policy's weight updates; None if it did not answer
 
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """Answers one chat completion request with a policy.
-
-    Attributes:
-        policy: The policy that answers.
-        request: The request for the policy, from :func:`chat_request`.
-        body: The request's body, as the agent sent it.
-        call_id: Id of the completion.
-        model: The model's name in the answer.
-        stop: Stop strings; the answer is cut before the first of them.
-        shows_ids: Whether the response also has the token ids.
-        form: Name of the tool that replaces the request's JSON schema; the arguments of
-            its call become the answer's content. Empty without a schema.
-    """
+    """Answers one chat completion request with a policy."""
 
     policy: Policy
-    request: ChatRequest
-    body: Mapping[str, Any]
+    request: ChatRequest  # from chat_request()
+    body: Mapping[str, Any]  # as the agent sent it
     call_id: str
-    model: str
-    stop: Sequence[str] = ()
-    shows_ids: bool = True
-    form: str = ""
+    model: str  # its name in the answer
+    stop: Sequence[str] = ()  # the answer is cut before the first of these texts
+    shows_ids: bool = True  # whether the answer has the token ids
+    form: str = ""  # name of the tool that stands for the request's JSON schema, if any
 
     async def answer(self) -> AsyncGenerator[bytes | Ended]:
         """Yield the bytes of a streamed answer as they come, then an Ended.
@@ -109,7 +90,6 @@ class Chat:
     def _ended(
         self, result: ChatResult, written: Callable[[dict[str, Any]], bytes]
     ) -> Ended:
-        """Convert a result to an Ended; ``written`` converts the answer to bytes."""
         whole = completion_body(result, self.call_id, self.model)
         if problem := Completion(whole).problem:
             raise EngineError(f"The policy's answer cannot be used: {problem}.")
@@ -135,30 +115,23 @@ def chat_request(
 ) -> ChatRequest:
     """Convert the body of a chat completion request to a request for the policy.
 
-    Args:
-        body: The request, as :func:`asked_form` returned it.
-        form: The tool that stands for a JSON schema, from :func:`asked_form`.
-        in_training: Whether to ignore the agent's sampling options, e.g. ``top_p``.
-            If not, an option that the policy does not support raises an error.
-        **sampling: Other fields of the ChatRequest: temperature, ``max_tokens``, seed,
-            session and agent.
-
-    Raises:
-        ApiError: Status 400: the body is malformed, or has an unsupported option.
+    ``body`` and ``form`` are as :func:`asked_form` returned them. With ``in_training``,
+    the agent's sampling options, e.g. ``top_p``, are ignored. ``sampling`` are other
+    fields of the ChatRequest. If the body is malformed, or has an unsupported option,
+    an ApiError with status 400 is raised.
     """
     messages, tools = body.get("messages"), body.get("tools") or []
-    if not _are_objects(messages) or not messages:
-        raise _refused("'messages' must be a list of objects.", "invalid_messages")
-    if not _are_objects(tools):
-        raise _refused("'tools' must be a list of objects.", "invalid_tools")
+    if not are_objects(messages) or not messages:
+        raise invalid("'messages' must be a list of objects.", "invalid_messages")
+    if not are_objects(tools):
+        raise invalid("'tools' must be a list of objects.", "invalid_tools")
     for place, tool in enumerate(tools):
         function = tool.get("function")
         name = function.get("name") if isinstance(function, dict) else None
         if not isinstance(name, str) or not name:
             wording = f"tools[{place}] is not a function with a name."
-            raise _refused(wording, "invalid_tools")
-    choice = body.get("tool_choice")
-    wanted = wants_call(choice)
+            raise invalid(wording, "invalid_tools")
+    wanted = wants_call(body.get("tool_choice"))
     asked = {k: v for k, v in body.items() if not (wanted and k == _PARALLEL)}
     if name := unsupported_option(asked, in_training=in_training):
         raise refused_option(name, body)
@@ -166,61 +139,44 @@ def chat_request(
     try:
         return request_in_form(messages, {**body, "tools": tools}, form, **sampling)
     except ValueError as error:
-        raise _refused(str(error), "invalid_value") from error
+        raise invalid(str(error)) from error
 
 
 def asked_form(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
     """Replace the JSON schema in a request's ``response_format`` by a tool.
 
-    Returns:
-        The changed body, and the tool. If the request has no schema, the same body,
-        and ``NO_FORM``.
-
-    Raises:
-        ApiError: Status 400: ``response_format`` is malformed.
+    Returns the changed body, and the tool; ``NO_FORM`` if the request has no schema.
     """
     try:
         return form_as_tool(body)
     except ValueError as error:
-        raise _refused(str(error), "invalid_value") from error
+        raise invalid(str(error)) from error
 
 
 def refused_option(name: str, body: Mapping[str, Any]) -> ApiError:
     """Return the error for an option that the policy does not support."""
     wording = f"{name} = {quoted(body[name])} is not supported by this policy."
-    return _refused(wording, "unsupported_parameter")
+    return invalid(wording, "unsupported_parameter")
 
 
 def _message(place: int, message: dict[str, Any]) -> dict[str, Any]:
-    """Check a message; return it, with its role ``developer`` renamed to ``system``.
-
-    ``place`` is the index of the message, for error messages.
-    """
+    """Check a message; return it, with its role ``developer`` renamed to ``system``."""
     role, content = message.get("role"), message.get("content")
     if not isinstance(content, str | list | None):
         wording = f"messages[{place}].content = {quoted(content)} is not text."
-        raise _refused(wording, "invalid_messages")
+        raise invalid(wording, "invalid_messages")
     try:
         joined_text(content if isinstance(content, list) else [])
     except ValueError as error:
         wording = f"In a {quoted(role)} message {error}; this policy reads only text."
-        raise _refused(wording, "unsupported_content") from error
+        raise invalid(wording, "unsupported_content") from error
     if not isinstance(role, str) or not role:
-        wording = f"messages[{place}].role = {quoted(role)} is not a role, such as "
-        "'user'."
-        raise _refused(wording, "invalid_messages")
-    if not _are_objects(message.get("tool_calls") or []):
+        wording = f"messages[{place}].role = {quoted(role)} is not a role, e.g. 'user'."
+        raise invalid(wording, "invalid_messages")
+    if not are_objects(message.get("tool_calls") or []):
         wording = f"messages[{place}].tool_calls must be a list of objects."
-        raise _refused(wording, "invalid_messages")
+        raise invalid(wording, "invalid_messages")
     return {**message, "role": "system"} if role == "developer" else message
-
-
-def _refused(wording: str, code: str) -> ApiError:
-    return ApiError(400, wording, code)
-
-
-def _are_objects(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def _log_probs(result: ChatResult) -> dict[str, Any]:
@@ -240,34 +196,34 @@ def completion_body(result: ChatResult, call_id: str, model: str) -> dict[str, A
     """
     message: dict[str, Any] = {"role": "assistant", "content": result.content}
     if result.tool_calls:
-        message["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in result.tool_calls
-        ]
-    prompt, response = len(result.prompt_ids), len(result.response_ids)
-    grammar = result.grammar
+        message["tool_calls"] = [call.to_openai() for call in result.tool_calls]
+    choice = {
+        "message": message,
+        "finish_reason": result.finish_reason,
+        "logprobs": {"token_logprobs": result.logprobs},
+        "token_ids": result.response_ids,
+    }
+    counts = len(result.prompt_ids), len(result.response_ids)
+    whole = completion(call_id, model, choice, *counts)
+    whole["prompt_token_ids"] = result.prompt_ids
+    if result.grammar is not None:
+        whole["grammar"] = result.grammar.model_dump()
+    return whole
+
+
+def completion(
+    call_id: str, model: str, choice: dict[str, Any], prompt: int, response: int
+) -> dict[str, Any]:
+    """Return a ``chat.completion`` body; ``prompt`` and ``response`` count tokens."""
     return {
         "id": call_id,
         "object": "chat.completion",
         "created": int(time.time()),
         "model": model,
-        "choices": [
-            {
-                "index": 0,
-                "message": message,
-                "finish_reason": result.finish_reason,
-                "logprobs": {"token_logprobs": result.logprobs},
-                "token_ids": result.response_ids,
-            }
-        ],
+        "choices": [{"index": 0, **choice}],
         "usage": {
             "prompt_tokens": prompt,
             "completion_tokens": response,
             "total_tokens": prompt + response,
         },
-        "prompt_token_ids": result.prompt_ids,
-    } | ({} if grammar is None else {"grammar": grammar.model_dump()})
+    }

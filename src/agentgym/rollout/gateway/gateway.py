@@ -2,8 +2,6 @@
 
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Self
 
@@ -34,15 +32,11 @@ from agentgym.security.audit import AuditLog
 class Gateway:
     """Serves rollouts and model calls on a separate thread with its own event loop.
 
-    Args:
-        store: The store of rollouts; the gateway does not close it.
-        policy: Answers the model calls: a policy in this process, a policy behind
-            servers, or a provider's endpoint. With None or a RegisteredPolicy (the
-            policy of an external trainer), calls go to the servers registered at
-            ``/api/models``. With a RegisteredPolicy, clients cannot delete rollouts.
-        settings: Limits, sampling, address and key.
-        cache: Cache of answers from a provider's endpoint.
-        audit: Log of write requests, and of refused keys; None logs nothing.
+    The ``policy`` answers the model calls: a policy in this process, a policy behind
+    servers, or a provider's endpoint, whose answers ``cache`` may keep. With None or a
+    RegisteredPolicy (the policy of an external trainer), calls go to the servers
+    registered at ``/api/models``. With a RegisteredPolicy, clients cannot delete
+    rollouts. ``audit`` logs write requests and refused keys.
     """
 
     def __init__(
@@ -55,13 +49,11 @@ class Gateway:
         audit: AuditLog | None = None,
     ) -> None:
         self._settings = settings or GatewaySettings()
-        self._trained: RegisteredPolicy | None = None
-        served: Policy | ServedPolicy | Endpoint | None = None
-        if isinstance(policy, RegisteredPolicy):
-            self._trained = policy
-            self._settings = replace(self._settings, model_name=policy.model_name)
-        else:
-            served = policy
+        self._trained = policy if isinstance(policy, RegisteredPolicy) else None
+        served = None if isinstance(policy, RegisteredPolicy) else policy
+        if self._trained is not None:
+            name = self._trained.model_name
+            self._settings = replace(self._settings, model_name=name)
         key = self._settings.api_key
         self.api_key = secrets.token_urlsafe(24) if key is None else key
         self.store = store
@@ -81,7 +73,7 @@ class Gateway:
             keys=Keys(self.api_key, for_agents=True),
             name="agentgym-gateway",
             grace_s=self._settings.grace_s,
-            lifespan=self._lifespan,
+            during=self._upstream,
             noted=Noted(audit),
         )
 
@@ -130,19 +122,12 @@ class Gateway:
     def proxy_url(
         self, rollout_id: str, attempt_id: str = "0", mode: Mode = "train"
     ) -> str:
-        """Return the base URL for an attempt's OpenAI client.
-
-        ``mode`` selects the sampling settings of training or of validation.
-        """
+        """Return the base URL for an attempt's OpenAI client."""
         where = f"rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}"
         return f"{self.url}/proxy/{where}/openai/v1"
 
     def start(self) -> Self:
-        """Start to listen; return once requests are accepted.
-
-        Raises:
-            RolloutError: The address cannot be used.
-        """
+        """Start to listen; raise RolloutError if the address cannot be used."""
         try:
             self._listener.start()
         except OSError as error:
@@ -156,11 +141,7 @@ class Gateway:
         self._listener.close()
 
     def _kept(self, route: Route) -> Route:
-        """Return a route whose handler responds only once its writes are stored.
-
-        The handler waits for :meth:`Store.kept`. A GET route writes nothing and is
-        returned unchanged.
-        """
+        """Return a route whose handler responds only once its writes are stored."""
         if route.method == "GET":
             return route
 
@@ -174,14 +155,6 @@ class Gateway:
     async def _count_refused(self, request: Request) -> web.Response:
         return reply({"requests": self.refused, "records": self.store.refused})
 
-    @asynccontextmanager
-    async def _lifespan(self) -> AsyncIterator[None]:
-        await self._upstream.start()
-        try:
-            yield
-        finally:
-            await self._upstream.close()
-
 
 def _upstream(
     store: Store,
@@ -194,6 +167,7 @@ def _upstream(
     if isinstance(policy, MeteredEndpoint):
         return MeteredUpstream(policy, settings)
     if isinstance(policy, Endpoint):
-        upstream = ProviderUpstream(policy, settings)
-        return upstream if cache is None else CachedUpstream(upstream, cache)
+        if cache is not None:
+            return CachedUpstream(policy, settings, cache)
+        return ProviderUpstream(policy, settings)
     return PolicyUpstream(policy, settings)

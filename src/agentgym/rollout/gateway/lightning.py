@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from agentgym.rollout.store.events import RecordedCall, RecordedEvent
 from agentgym.rollout.store.rollout import (
     ModelServer,
-    NewEvent,
     NewRollout,
     Rollout,
     RolloutState,
@@ -68,20 +67,15 @@ class _Change(BaseModel):
     status: StatusChange | None = None
 
 
+SERVERS = TypeAdapter(list[ModelServer])
+STATES = TypeAdapter(list[RolloutState])
 _CREATIONS = TypeAdapter(list[_Creation])
-_SERVERS = TypeAdapter(list[ModelServer])
-_STATES = TypeAdapter(list[RolloutState])
 _CONFIG = _ControllerConfig().model_dump()
 _PLACE = _BatchPlace().model_dump()
 
 
 def read_rollouts(body: Any) -> list[NewRollout]:
-    """Parse the new rollouts in a request.
-
-    Raises:
-        ValidationError: The body is malformed. All ``read_`` functions of this module
-            raise this error.
-    """
+    """Parse the new rollouts in a request; raise ValidationError if it is malformed."""
     return [
         NewRollout(
             rollout_id=_existing(item) or item.rollout_id,
@@ -105,21 +99,6 @@ def read_change(body: Any) -> StatusChange:
     return _Change.model_validate(body).status or StatusChange()
 
 
-def read_event(body: Any) -> NewEvent:
-    """Parse the event in a request."""
-    return NewEvent.model_validate(body)
-
-
-def read_servers(body: Any) -> list[ModelServer]:
-    """Parse the model servers in a request."""
-    return _SERVERS.validate_python(body)
-
-
-def read_states(names: Sequence[str]) -> set[RolloutState]:
-    """Convert names to rollout states."""
-    return set(_STATES.validate_python(names))
-
-
 def rollout_body(rollout: Rollout) -> Rollout:
     """Return a copy of a rollout; add defaults for fields that clients expect."""
     config, metadata = _CONFIG | rollout.config, _PLACE | rollout.metadata
@@ -128,10 +107,11 @@ def rollout_body(rollout: Rollout) -> Rollout:
 
 def ended_body(rollout: Rollout) -> dict[str, Any]:
     """Return a rollout as a JSON object for the list of ended rollouts."""
+    task = rollout.input if isinstance(rollout.input, dict) else {}
     return {
         "rollout_id": rollout.rollout_id,
         "state": rollout.status.state,
-        "data_id": _data_id(rollout.input),
+        "data_id": str(task.get("data_id") or task.get("instance_id") or ""),
         "is_train": rollout.is_train,
     }
 
@@ -185,10 +165,3 @@ def _triplet(call: RecordedCall) -> dict[str, Any]:
     if "error" in completion.body:
         triplet["error"] = completion.body["error"]
     return triplet
-
-
-def _data_id(task: Any) -> str:
-    """Return a task's id in Agent Lightning's data sets; empty if it has none."""
-    if not isinstance(task, dict):
-        return ""
-    return str(task.get("data_id") or task.get("instance_id") or "")

@@ -23,14 +23,10 @@ _LOST = frozenset({502, 504})
 
 
 class Purse:
-    """Keeps the cost of one command within a limit. Thread-safe.
+    """Keeps the cost of one command within the limit ``cap``. Thread-safe.
 
     Before a request is sent, its highest possible cost is reserved. Afterwards its real
-    cost is counted.
-
-    Args:
-        cap: Upper limit in US dollars.
-        spent: US dollars that were spent before; they count towards the limit.
+    cost is counted. All are US dollars; those ``spent`` before count, too.
     """
 
     def __init__(self, cap: float, spent: float = 0.0) -> None:
@@ -81,48 +77,27 @@ class Purse:
 
 @dataclass
 class Meter:
-    """Counts the tokens of one model, and adds their cost to a purse.
+    """Counts the tokens of one model, and adds their cost to a purse."""
 
-    Attributes:
-        purse: Limit on the cost of all models of one command.
-        read: Price of a million prompt tokens in US dollars.
-        written: Price of a million response tokens in US dollars.
-        most_tokens: Upper limit on the tokens of one answer.
-        prompt_tokens: Prompt tokens so far.
-        response_tokens: Response tokens so far.
-        cost: US dollars so far.
-        is_spent: Whether a request was not sent because it might have cost more money
-            than was left.
-    """
-
-    purse: Purse
-    read: float = 0.0
-    written: float = 0.0
-    most_tokens: int = 1_024
+    purse: Purse  # limits the cost of all models of one command
+    read: float = 0.0  # price of a million prompt tokens in US dollars
+    written: float = 0.0  # price of a million response tokens in US dollars
+    most_tokens: int = 1_024  # of one answer
     prompt_tokens: int = 0
     response_tokens: int = 0
-    cost: float = 0.0
-    is_spent: bool = False
+    cost: float = 0.0  # US dollars so far
+    is_spent: bool = False  # a request was not sent, as it might have cost too much
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    @property
-    def is_free(self) -> bool:
-        """Whether the model's tokens cost nothing."""
-        return not (self.read or self.written)
 
     def price(self, prompt: int, response: int) -> float:
         """Return the cost of prompt tokens and response tokens in US dollars."""
         return (self.read * prompt + self.written * response) / 1e6
 
     def bound(self, request: bytes, answers: int = 1) -> float:
-        """Return the highest possible cost of a request in US dollars.
+        """Return the highest possible cost of a request for answers in US dollars.
 
-        Each token is at least one byte long, so the request has at most as many tokens
-        as bytes.
-
-        Args:
-            request: The request's JSON.
-            answers: Number of answers that the request asks for.
+        Each token is at least one byte long, so the request's JSON has at most as many
+        tokens as bytes.
         """
         most = len(request) + _TEMPLATE_TOKENS
         return self.price(most, self.most_tokens * answers)
@@ -188,11 +163,7 @@ class MeteredUpstream(ProviderUpstream):
         self._meter, self._limit = endpoint.meter, endpoint.limit
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Forward a call once its highest possible cost is reserved.
-
-        Raises:
-            ApiError: Status 402: the call might exceed the cost limit.
-        """
+        """Forward a call once its highest possible cost is reserved; else raise 402."""
         meter = self._meter
         most = min(asked_tokens(call.body, meter.most_tokens), meter.most_tokens)
         kept = {
@@ -218,13 +189,9 @@ class MeteredUpstream(ProviderUpstream):
             meter.settle(bound, tokens)
 
     def retried(self, why: str) -> None:
-        """Raise if a failed request may have been billed, so that it is not sent again.
+        """Raise unless the server answered with an error status.
 
-        ``why`` describes the failure.
-
-        Raises:
-            ApiError: Status 504: the server did not answer with an error status, so the
-                request may have been billed.
+        Otherwise the request may have been billed, so that it is not sent again.
         """
         if ": status " not in why:
             raise ApiError(504, why, "upstream_error", "server_error")
@@ -240,8 +207,7 @@ def _tokens(answer: CallOutcome) -> tuple[int, int] | None:
 def tokens_of(usage: Any) -> tuple[int, int] | None:
     """Read the prompt and response token counts of ``usage``; None if invalid."""
     counts = usage if isinstance(usage, dict) else {}
-    found = counts.get("prompt_tokens"), counts.get("completion_tokens")
-    prompt, response = found
+    prompt, response = counts.get("prompt_tokens"), counts.get("completion_tokens")
     if type(prompt) is not int or type(response) is not int:
         return None
     return (prompt, response) if min(prompt, response) >= 0 else None

@@ -16,7 +16,7 @@ from agentgym.errors import (
     GrammarError,
     PromptError,
 )
-from agentgym.rollout.gateway.wire import load_json
+from agentgym.rollout.gateway.wire import invalid, load_json
 from agentgym.rollout.wording import NO_WORDING, Wording
 from agentgym.security.redaction import quoted
 
@@ -35,65 +35,33 @@ _TOKENS = ("max_completion_tokens", "max_tokens")
 class GatewaySettings:
     """Settings of a :class:`~agentgym.rollout.gateway.gateway.Gateway`.
 
-    Attributes:
-        host: Address to listen on.
-        port: Port to listen on; 0 takes any free port.
-        api_key: Bearer key. None creates a random key; ``""`` requires no key.
-        model_name: Model name of registered servers; not used if the gateway has a
-            policy, which has its own name.
-        seed: The run's seed, from which every call's seed is derived.
-        train_temperature: Temperature of calls in mode ``train``; None uses the
-            agent's temperature.
-        val_temperature: Temperature of calls in mode ``val``; None uses the agent's
-            temperature.
-        provider_temperature: Temperature for a provider's model if the agent sets none;
-            None uses the provider's default.
-        max_tokens: Most tokens of one answer of the policy; an agent may ask for
-            fewer.
-        wording: Texts that are sent instead of the agent's own.
-        include_log_probs: In training, ask remote servers for log-probabilities.
-        include_routed_experts: In training, ask remote servers of MoE models for the
-            routed experts: the experts that processed each token.
-        max_in_flight: Model calls answered at the same time; further calls wait.
-        max_waiting: Most calls that may wait; any more are refused with status 429.
-        max_wait_s: Seconds that a call may wait before it is refused with status 429.
-        max_body_bytes: Most bytes of one request.
-        header_timeout_s: Seconds for a request's head to arrive on a new connection.
-        body_timeout_s: Seconds for the body to arrive, or for a client to read a piece
-            of a stream.
-        grace_s: Seconds that running calls may take after the gateway is closed.
-        upstreams: Base URLs of model servers to use while none is registered;
-            ``upstream_key`` is their API key.
-        upstream_attempts: Most attempts of one call at remote servers.
-        upstream_timeout_s: Timeout of one attempt in seconds.
-        upstream_backoff_s: Seconds to wait before the second attempt; the wait doubles
-            with each further attempt, up to 8 s.
+    A temperature of None uses the agent's, or for a provider's model its default.
     """
 
     host: str = "127.0.0.1"
-    port: int = 0
-    api_key: str | None = None
-    model_name: str = "policy"
-    seed: int = 0
+    port: int = 0  # to listen on; 0 takes any free port
+    api_key: str | None = None  # None creates a random key; "" requires no key
+    model_name: str = "policy"  # of registered servers; a policy has its own name
+    seed: int = 0  # of the run; the seed of every call is derived from it
     train_temperature: float | None = 1.0
     val_temperature: float | None = 0.7
-    provider_temperature: float | None = None
-    max_tokens: int = 256
-    wording: Wording = NO_WORDING
-    include_log_probs: bool = True
-    include_routed_experts: bool = False
-    max_in_flight: int = 512
-    max_waiting: int = 4096
-    max_wait_s: float = 60.0
+    provider_temperature: float | None = None  # if the agent sets none
+    max_tokens: int = 256  # of one answer of the policy; an agent may ask for fewer
+    wording: Wording = NO_WORDING  # texts that are sent instead of the agent's own
+    include_log_probs: bool = True  # in training, from remote servers
+    include_routed_experts: bool = False  # in training, from servers of MoE models
+    max_in_flight: int = 512  # model calls answered at the same time; others wait
+    max_waiting: int = 4096  # any more calls are refused with status 429
+    max_wait_s: float = 60.0  # then a waiting call is refused with status 429
     max_body_bytes: int = 64 * 2**20
-    upstreams: tuple[str, ...] = ()
-    upstream_key: str = field(default="", repr=False)
-    header_timeout_s: float = 15.0
-    body_timeout_s: float = 60.0
-    grace_s: float = 0.2
-    upstream_attempts: int = 6
-    upstream_timeout_s: float = 300.0
-    upstream_backoff_s: float = 0.5
+    upstreams: tuple[str, ...] = ()  # URLs of model servers while none is registered
+    upstream_key: str = field(default="", repr=False)  # their API key
+    header_timeout_s: float = 15.0  # for a request's head on a new connection
+    body_timeout_s: float = 60.0  # for a body, or for a client to read a stream's piece
+    grace_s: float = 0.2  # that running calls may take after the gateway is closed
+    upstream_attempts: int = 6  # of one call at remote servers
+    upstream_timeout_s: float = 300.0  # of one attempt
+    upstream_backoff_s: float = 0.5  # before the second attempt; doubles, up to 8 s
 
     def sampling(self, call: "ProxyCall") -> dict[str, Any]:
         """Return the temperature, ``max_tokens`` and seed of a call.
@@ -103,9 +71,6 @@ class GatewaySettings:
         derived from the run's seed, the rollout, the attempt, the agent and the call's
         number. So the seed does not depend on the order in which the calls of several
         agents arrive.
-
-        Raises:
-            ApiError: Status 400: the agent's temperature or token limit is invalid.
         """
         body = call.body
         own = self.train_temperature if call.mode == "train" else self.val_temperature
@@ -120,25 +85,15 @@ class GatewaySettings:
 
 @dataclass(frozen=True, slots=True)
 class ProxyCall:
-    """One model call of an agent.
-
-    Attributes:
-        rollout_id: Id of the rollout.
-        attempt_id: Id of the rollout's attempt.
-        mode: ``train`` or ``val``; selects the temperature.
-        path: ``chat/completions`` or ``completions``.
-        agent: Name of the agent; a team has several agents.
-        index: Number of earlier calls of this agent in this attempt.
-        body: The request's JSON object, with the texts of the gateway's ``wording``.
-    """
+    """One model call of an agent."""
 
     rollout_id: str
     attempt_id: str
-    mode: Mode
-    path: str
-    agent: str
-    index: int
-    body: dict[str, Any]
+    mode: Mode  # selects the temperature
+    path: str  # ``chat/completions`` or ``completions``
+    agent: str  # a team has several agents
+    index: int  # number of earlier calls of this agent in this attempt
+    body: dict[str, Any]  # with the texts of the gateway's ``wording``
 
     @property
     def streams(self) -> bool:
@@ -167,71 +122,51 @@ def answer_json(
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
-    """Parse a request's body as a JSON object; an empty body gives an empty object.
-
-    Raises:
-        ApiError: Status 400: the body is not a JSON object.
-    """
+    """Parse a body as a JSON object, empty if it is empty; else raise an ApiError."""
     try:
         body = load_json(raw or b"{}")
     except ValueError as error:
         message = f"Invalid JSON in request body: {error}"
-        raise ApiError(400, message, "invalid_json") from None
+        raise invalid(message, "invalid_json") from None
     if not isinstance(body, dict):
-        raise ApiError(400, "Request body must be a JSON object", "invalid_json")
+        raise invalid("Request body must be a JSON object", "invalid_json")
     return body
 
 
 def check_call(path: str, body: Mapping[str, Any]) -> None:
-    """Check the fields of a call that every model server requires.
-
-    Raises:
-        ApiError: Status 400: a field is missing, or has the wrong type.
-    """
+    """Raise an ApiError (400) if a field that every server requires is invalid."""
     if path == "completions":
         if not isinstance(body.get("prompt"), str | list) or not body["prompt"]:
-            message = "'prompt' must be a text or a list."
-            raise ApiError(400, message, "invalid_prompt")
+            raise invalid("'prompt' must be a text or a list.", "invalid_prompt")
     else:
         messages = body.get("messages")
-        if not isinstance(messages, list) or not messages or not _objects(messages):
-            message = "'messages' must be a list of objects."
-            raise ApiError(400, message, "invalid_messages")
+        if not are_objects(messages) or not messages:
+            raise invalid("'messages' must be a list of objects.", "invalid_messages")
     if not isinstance(body.get("stream"), bool | None):
-        message = f"stream = {quoted(body['stream'])} is neither true nor false."
-        raise ApiError(400, message, "invalid_value")
+        raise invalid(f"stream = {quoted(body['stream'])} is neither true nor false.")
 
 
-def _objects(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, dict) for value in values)
+def are_objects(value: Any) -> bool:
+    """Return whether a JSON value is a list of objects."""
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def asked_temperature(body: Mapping[str, Any], default: float) -> float:
-    """Return the temperature in a request, or ``default``.
-
-    Raises:
-        ApiError: Status 400: the temperature is not a number of at least 0.
-    """
+    """Return the temperature in a request, or ``default``; 400 if it is invalid."""
     asked = body.get("temperature")
     if asked is None:
         return default
     if type(asked) not in (int, float) or not 0 <= asked < inf:
-        message = f"temperature = {quoted(asked)} is not a number of at least 0."
-        raise ApiError(400, message, "invalid_value")
+        raise invalid(f"temperature = {quoted(asked)} is not a number of at least 0.")
     return float(asked)
 
 
 def asked_tokens(body: Mapping[str, Any], default: int) -> int:
-    """Return ``max_completion_tokens`` or ``max_tokens`` of a request, or ``default``.
-
-    Raises:
-        ApiError: Status 400: the limit is not a positive integer.
-    """
+    """Return a request's limit of tokens, or ``default``; 400 if it is invalid."""
     named = ((name, body.get(name)) for name in _TOKENS)
     name, asked = next((n for n in named if n[1] is not None), ("", default))
     if type(asked) is not int or asked < 1:
-        message = f"{name} = {quoted(asked)} is not a positive whole number."
-        raise ApiError(400, message, "invalid_value")
+        raise invalid(f"{name} = {quoted(asked)} is not a positive whole number.")
     return asked
 
 

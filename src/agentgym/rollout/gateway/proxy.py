@@ -13,7 +13,7 @@ from agentgym.models.dialects.base import frame
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.http.direct import DirectRequest, NotDirectError
 from agentgym.rollout.gateway.http.listener import as_api_error
-from agentgym.rollout.gateway.http.requests import Request
+from agentgym.rollout.gateway.http.requests import AnyRequest, Request
 from agentgym.rollout.gateway.http.routes import MOST_NAME, Route
 from agentgym.rollout.gateway.protocol import (
     STREAM_HEADERS,
@@ -46,14 +46,7 @@ class PauseRequest(BaseModel):
 
 
 class Proxy:
-    """Passes agents' model calls to the upstream, and records them in the store.
-
-    The upstream is the object that answers the calls: with a policy in this process, or
-    with a server.
-
-    Attributes:
-        wording: Prompts and tool descriptions that replace the agent's own.
-    """
+    """Passes agents' model calls to the upstream, and records them in the store."""
 
     def __init__(
         self,
@@ -78,9 +71,9 @@ class Proxy:
             Route("GET", "/proxy/state", self._state),
         ]
 
-    async def _complete(self, request: Request | DirectRequest) -> web.StreamResponse:
-        where = request.names
-        mode, path = where["mode"], where["path"]
+    async def _complete(self, request: AnyRequest) -> web.StreamResponse:
+        names = request.names
+        mode, path = names["mode"], names["path"]
         if mode not in ("train", "val"):
             message = f"Unsupported proxy mode: {beginning(mode, 80)}"
             raise ApiError(404, message, "not_found")
@@ -93,17 +86,16 @@ class Proxy:
             raise NotDirectError
         agent = _agent(request.header("x-agent-id") or body.get("user"))
         body = self.wording.applied(body)
-        rollout_id, attempt_id = where["rollout_id"], where["attempt_id"]
-        async with self._admission.slot():
+        rollout_id, attempt_id = names["rollout_id"], names["attempt_id"]
+        async with self._admission:
             index = self._store.begin_call(rollout_id, attempt_id, agent)
             call = ProxyCall(
                 rollout_id, attempt_id, cast(Mode, mode), path, agent, index, body
             )
             return await self._answer(request, call)
 
-    async def _answer(
-        self, request: Request | DirectRequest, call: ProxyCall
-    ) -> web.StreamResponse:
+    async def _answer(self, request: AnyRequest, call: ProxyCall) -> web.StreamResponse:
+        where = call.rollout_id, call.attempt_id
         response: web.StreamResponse | None = None
         async with aclosing(self._upstream.answer(call)) as items:
             try:
@@ -111,7 +103,7 @@ class Proxy:
                     data = item if isinstance(item, bytes) else item.payload
                     if isinstance(item, CallOutcome):
                         # record before sending: the agent may disconnect
-                        self._record(call, item)
+                        self._store.record_call(*where, item.raw, routed=item.routed)
                         await self._store.kept()
                         if response is None:
                             return answer_json(data, item.status)
@@ -133,11 +125,6 @@ class Proxy:
         await response.write_eof()
         return response
 
-    def _record(self, call: ProxyCall, answer: CallOutcome) -> None:
-        self._store.record_call(
-            call.rollout_id, call.attempt_id, answer.raw, routed=answer.routed
-        )
-
     async def _write(self, response: web.StreamResponse, data: bytes) -> None:
         """Send a piece of a stream; raise if the client does not read it in time."""
         try:
@@ -147,7 +134,6 @@ class Proxy:
             raise ConnectionResetError("a stream is not read") from None
 
     async def _models(self, request: Request) -> web.Response:
-        """Return OpenAI's list of models, with the gateway's one model."""
         return models_reply([self._upstream.model_name])
 
     async def _pause(self, request: Request) -> web.Response:
@@ -164,7 +150,7 @@ class Proxy:
 
 
 def _agent(message: Any) -> str:
-    """Check and return the agent name in a request; if missing, the default name."""
+    """Return the agent's name in a request, or the default name."""
     agent = message or DEFAULT_AGENT
     if not isinstance(agent, str) or len(agent) > MOST_NAME or not is_writable(agent):
         what = f"The agent's name, {quoted(agent)}, is not a text that can be stored."

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from operator import is_
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, Self
 
 import aiohttp
 import orjson
@@ -18,13 +18,18 @@ from agentgym.models.http import (
     failure_message,
     overflow_message,
 )
-from agentgym.models.links import WholeAnswer, limited, read_answer
+from agentgym.models.links import limited, read_answer
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
 from agentgym.models.servers import Replicas
-from agentgym.rollout.gateway.chat import chat_request, refused_option
+from agentgym.rollout.gateway.chat import chat_request
 from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall, engine_error
 from agentgym.rollout.gateway.sse import StreamAssembler
-from agentgym.rollout.gateway.upstream import CallOutcome, Exchange, Upstream
+from agentgym.rollout.gateway.upstream import (
+    CallOutcome,
+    Exchange,
+    Upstream,
+    check_for_policy,
+)
 from agentgym.rollout.gateway.wire import load_json
 from agentgym.rollout.store.store import Store
 from agentgym.security.redaction import Redactor, beginning, get_logger, redacted
@@ -52,11 +57,10 @@ class Forwarded(NamedTuple):
 class ForwardingUpstream(Upstream):
     """Forwards model calls over HTTP; subclasses choose servers and request bodies.
 
-    A failed call is sent again, if possible to another server; see
-    :class:`ServerAttempts`. The call is not sent again if the agent has already
-    received a part of the answer. A call is recorded once, with the server and the
-    weights that answered. If a conversation exceeds the model's context, the agent gets
-    OpenAI's error code, even if the server sent another error.
+    A failed call is sent again, if possible to another server (see
+    :class:`ServerAttempts`), unless the agent has already received a part of the
+    answer. If a conversation exceeds the model's context, the agent gets OpenAI's error
+    code, even if the server sent another error.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -74,16 +78,15 @@ class ForwardingUpstream(Upstream):
     def retried(self, why: str) -> None:
         """Called before a failed call is sent again; may raise to prevent that."""
 
-    async def start(self) -> None:
-        """Open the connections."""
+    async def __aenter__(self) -> Self:
         self._client = ModelClient(
             tries=self._settings.upstream_attempts,
             backoff_s=self._settings.upstream_backoff_s,
             timeout_s=self._settings.upstream_timeout_s,
         )
+        return self
 
-    async def close(self) -> None:
-        """Close the connections."""
+    async def __aexit__(self, *_: object) -> None:
         await self._client.close()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
@@ -105,7 +108,11 @@ class ForwardingUpstream(Upstream):
                     sent.endpoint = server.url
                     response = await attempt.post(call.path, data, stream=call.streams)
                     async with response:
-                        if not (call.streams and _is_stream(response)):
+                        if not (
+                            call.streams
+                            and isinstance(response, aiohttp.ClientResponse)
+                            and response.content_type == "text/event-stream"
+                        ):
                             payload = await read_answer(response)
                             status = response.status
                             answer, problem = _whole(
@@ -185,7 +192,6 @@ class RemoteUpstream(ForwardingUpstream):
         return Forwarded(replicas, version, body)
 
     def _servers(self) -> tuple[Replicas, int | None]:
-        """Return the servers to ask, and the version of their weights."""
         source, name = self._source, self.model_name
         seen: list[Any]
         if isinstance(source, Store):
@@ -281,7 +287,7 @@ class ProviderUpstream(ForwardingUpstream):
         error, body = record.error, record.completion.body
         code = error.get("code")
         said = " ".join(beginning(str(error.get("message") or body), 300).split())
-        url = answer.record.data["server"]["endpoint"]
+        url = record.data["server"]["endpoint"]
         where = f"The model server at {url}"
         if status in KEY_REFUSED:
             self._failure = refusal(url, status, said)
@@ -299,29 +305,16 @@ class ProviderUpstream(ForwardingUpstream):
 def _of_policy(call: ProxyCall) -> dict[str, Any]:
     """Return the fields of a request to send to servers of a policy under training.
 
-    Raises:
-        ApiError: The policy under training does not support the path or a field.
+    Tools lose ``strict``: enforcing a schema would change the log-probabilities.
     """
+    check_for_policy(call)
     body = call.body
-    if call.path != "chat/completions":
-        message = "This policy answers chat completions only; ask chat/completions."
-        raise ApiError(404, message, "unsupported_path")
-    if body.get("stop"):  # the answer would differ from the trained tokens
-        raise refused_option("stop", body)
     request = chat_request(body, in_training=True)
     made: dict[str, Any] = {"messages": request.messages}
-    if request.tools:
-        made["tools"] = [_free(tool) for tool in request.tools]
+    for tool in request.tools:
+        function = {k: v for k, v in tool["function"].items() if k != "strict"}
+        made.setdefault("tools", []).append({**tool, "function": function})
     return made | {name: body[name] for name in _PASSED_ON if name in body}
-
-
-def _free(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool without ``strict``, so that servers do not enforce its schema.
-
-    Enforcing a schema would change the log-probabilities of the tokens.
-    """
-    function = {k: v for k, v in tool["function"].items() if k != "strict"}
-    return {**tool, "function": function}
 
 
 async def _passed_on(
@@ -344,7 +337,9 @@ async def _passed_on(
                 attempts.end(str(error))
                 raise
             if stream.error:
-                _refuse_overflow(orjson.dumps(stream.error))
+                overflow = overflow_message(orjson.dumps(stream.error))
+                if overflow is not None:
+                    raise ContextLengthError(overflow)
                 lines = redacted(lines.decode(*_LOOSE)).encode(*_LOOSE)
             if stream.is_done:
                 end += lines + newline
@@ -369,11 +364,7 @@ def _whole(
 ) -> tuple[CallOutcome, str | None]:
     """Return the outcome of an unstreamed answer, and why it is invalid, or None.
 
-    Args:
-        sent: The call in progress.
-        status: HTTP status of the answer.
-        payload: Body of the answer.
-        tried: The errors of each server if several servers failed; else empty.
+    ``tried`` has the errors of each server if several servers failed; else it is empty.
     """
     overflow = overflow_message(payload) if status == 400 else None
     if status >= 500 and tried:
@@ -384,7 +375,8 @@ def _whole(
     try:
         body = load_json(payload)
         what = "a completion"
-        if overflow is not None and _has_error(body):  # keep the server's message
+        has_error = isinstance(body, dict) and isinstance(body.get("error"), dict)
+        if overflow is not None and has_error:  # keep the server's message
             shown = engine_error(ContextLengthError(overflow))
             passed_on = orjson.dumps(shown.body)
             return sent.answer(body, passed_on, status, code=shown.code), None
@@ -410,30 +402,7 @@ def _whole(
     return sent.refusal(refusal), problem
 
 
-def _is_stream(
-    response: aiohttp.ClientResponse | WholeAnswer,
-) -> TypeGuard[aiohttp.ClientResponse]:
-    """Return whether a response is a stream of server-sent events."""
-    if isinstance(response, WholeAnswer):
-        return False
-    return response.content_type == "text/event-stream"
-
-
-def _has_error(body: Any) -> bool:
-    """Return whether a body has an error in OpenAI's form."""
-    return isinstance(body, dict) and isinstance(body.get("error"), dict)
-
-
-def _refuse_overflow(payload: bytes) -> None:
-    if (message := overflow_message(payload)) is not None:
-        raise ContextLengthError(message)
-
-
 def _lost(sent: Exchange, error: Exception, tried: str) -> ApiError:
-    """Return the error for a call that no server answered.
-
-    ``tried`` has the errors of each server if several servers were asked.
-    """
     where = f"The model server {sent.endpoint}"
     if isinstance(error, TimeoutError):
         message = tried or f"{where} timed out."

@@ -9,27 +9,18 @@ _SAID_ONCE = ("finish_reason", "id", "role", "routed_experts", "stop_reason", "t
 
 
 class StreamAssembler:
-    """Rebuilds the whole answer exactly from a remote server's stream.
-
-    Attributes:
-        is_done: Whether ``[DONE]`` has arrived.
-        is_ended: Whether the empty line after ``[DONE]`` has arrived too.
-    """
+    """Rebuilds the whole answer exactly from a remote server's stream."""
 
     def __init__(self) -> None:
         self._body: dict[str, Any] = {}
         self._choice: dict[str, Any] = {"index": 0, "finish_reason": None}
         self._message: dict[str, Any] = {"role": "assistant", "content": None}
         self._calls: dict[int, dict[str, Any]] = {}
-        self.is_done = False
-        self.is_ended = False
+        self.is_done = False  # whether [DONE] has arrived
+        self.is_ended = False  # whether the empty line after it has arrived, too
 
     def feed(self, lines: bytes) -> None:
-        """Add the next lines of the stream.
-
-        Raises:
-            ValueError: The lines are not server-sent events with JSON.
-        """
+        """Add the next lines of the stream; raise ValueError if they are malformed."""
         for line in lines.split(b"\n")[:-1]:
             if not line.startswith(b"data:"):
                 self.is_ended |= self.is_done and not line.strip()

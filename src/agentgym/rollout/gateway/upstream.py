@@ -4,7 +4,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import orjson
 
@@ -18,19 +18,12 @@ from agentgym.rollout.store.events import RecordedCall
 
 
 class CallOutcome(NamedTuple):
-    """How a model call ended.
+    """How a model call ended."""
 
-    Attributes:
-        payload: The bytes to send: the whole answer, or the end of a stream.
-        raw: The record of the call as JSON, stored before the payload is sent.
-        status: HTTP status.
-        routed: Whether the record has routed experts (of a MoE model).
-    """
-
-    payload: bytes
-    raw: bytes
+    payload: bytes  # to send: the whole answer, or the end of a stream
+    raw: bytes  # the record of the call as JSON, stored before the payload is sent
     status: int
-    routed: bool = False
+    routed: bool = False  # whether the record has routed experts (of a MoE model)
 
     @property
     def record(self) -> RecordedCall:
@@ -63,12 +56,9 @@ class Exchange:
 
         Routed experts are recorded, but not sent to the agent.
 
-        Args:
-            response: The parsed body.
-            payload: The bytes to send: the whole answer, or the end of a stream.
-            status: HTTP status.
-            is_whole: Whether ``payload`` is the whole body; if so, it is recorded.
-            code: Error code to record; None uses the code in the body.
+        ``response`` is the parsed body, and ``payload`` the bytes to send. If these are
+        the whole body (``is_whole``), they are recorded. If ``code`` is not None, it is
+        recorded as the error's code.
         """
         choices = response.get("choices")
         routes = [
@@ -105,7 +95,13 @@ class Exchange:
 
 
 class Upstream(ABC):
-    """Answers model calls."""
+    """Answers model calls, within an ``async with`` block."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the connections."""
 
     @property
     def failure(self) -> str | None:
@@ -127,18 +123,18 @@ class Upstream(ABC):
         """Yield the bytes of a streamed answer as they arrive, then a CallOutcome.
 
         If the model fails, the CallOutcome has the error. An error before the first
-        bytes is sent as JSON, also if the agent asked for a stream.
-
-        Raises:
-            ApiError: The model was not called: the call is malformed, or no server is
-                known.
+        bytes is sent as JSON, also if the agent asked for a stream. If the call is
+        malformed, or no server is known, an ApiError is raised instead.
         """
 
-    async def start(self) -> None:
-        """Open connections; called on the gateway's event loop."""
 
-    async def close(self) -> None:
-        """Close the connections that :meth:`start` opened."""
+def check_for_policy(call: ProxyCall) -> None:
+    """Raise an ApiError if a policy under training cannot answer a call."""
+    if call.path != "chat/completions":
+        message = "This policy answers chat completions only; ask chat/completions."
+        raise ApiError(404, message, "unsupported_path")
+    if call.body.get("stop"):  # the answer would differ from the trained tokens
+        raise refused_option("stop", call.body)
 
 
 class PolicyUpstream(Upstream):
@@ -158,17 +154,12 @@ class PolicyUpstream(Upstream):
         """The policy's name."""
         return self._policy.model_name
 
-    async def close(self) -> None:
-        """Close the policy's connections."""
+    async def __aexit__(self, *_: object) -> None:
         await self._policy.release()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
         """Yield the bytes of the policy's streamed answer, then a CallOutcome."""
-        if call.path != "chat/completions":
-            message = "This policy answers chat completions only; ask chat/completions."
-            raise ApiError(404, message, "unsupported_path")
-        if call.body.get("stop"):  # the answer would differ from the trained tokens
-            raise refused_option("stop", call.body)
+        check_for_policy(call)
         sampling = self._settings.sampling(call)
         body, form = call.body, NO_FORM
         if self._policy.gives_forms:

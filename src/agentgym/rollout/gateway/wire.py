@@ -9,8 +9,12 @@ from pydantic_core import from_json
 from agentgym.core.openai import ApiError
 
 MOST_NESTED = 200
-"""Maximum nesting depth of objects and lists; deeper JSON could not be read back.
-"""
+"""Maximum nesting depth of objects and lists; deeper JSON could not be read back."""
+
+
+def invalid(message: str, code: str = "invalid_value", status: int = 400) -> ApiError:
+    """Return the error for an invalid request."""
+    return ApiError(status, message, code)
 
 
 def load_json(raw: bytes) -> Any:
@@ -36,16 +40,12 @@ def load_json(raw: bytes) -> Any:
 
 
 async def read_json(request: web.BaseRequest, empty: bytes = b"") -> Any:
-    """Parse the body of a request as JSON; an empty body is read as ``empty``.
-
-    Raises:
-        ApiError: Status 422: :func:`load_json` refuses the body.
-    """
+    """Parse a body as JSON, an empty one as ``empty``; raise an ApiError (422)."""
     try:
         return load_json(await request.read() or empty)
     except ValueError as error:
         message = f"Invalid JSON in request body: {error}"
-        raise ApiError(422, message, "invalid_json") from None
+        raise invalid(message, "invalid_json", 422) from None
 
 
 def is_writable(text: str) -> bool:

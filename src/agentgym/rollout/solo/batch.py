@@ -120,7 +120,6 @@ async def run_rollouts(
     todo = as_tasks(tasks)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(chosen.close)
-        llm, cache = await _with_cache(stack, config, llm)
         runs = await _opened(stack, config, chosen, own, llm, reward)
         writer = None
         if config.save is not None:
@@ -134,7 +133,8 @@ async def run_rollouts(
 
         stack.enter_context(LoopWatch(min(config.timeout_s, _MOST_STANDSTILL_S)))
         made = await _run_all(runs, todo, ended)
-        return RolloutBatch(made, config.save, None if cache is None else cache.summary)
+        cached = None if runs.cache is None else runs.cache.summary
+        return RolloutBatch(made, config.save, cached)
 
 
 def run_rollouts_sync(tasks: Iterable[TaskLike], **options: Any) -> RolloutBatch:
@@ -165,6 +165,7 @@ class _Runs:
     ending: Ending
     scenario: str
     system_prompt: str
+    cache: AnswerCache | None = None
     batch: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
 
     def episode(self, task: Task, index: int) -> Episode:
@@ -183,16 +184,6 @@ class _Runs:
             system_prompt=self.system_prompt,
         )
 
-    async def run(self, episode: Episode) -> Trajectory:
-        """Run an episode to its end, and return its trajectory."""
-        return await run_episode(
-            episode,
-            self.drive,
-            create_environment=self.create_environment,
-            ending=self.ending,
-            timeout_s=self.config.timeout_s,
-        )
-
 
 async def _opened(
     stack: AsyncExitStack,
@@ -202,10 +193,7 @@ async def _opened(
     llm: Model,
     reward: RewardFunction | Scenario | str | None,
 ) -> _Runs:
-    """Open the model, and the scenario or the tools; closing ``stack`` closes them.
-
-    ``own`` are the user's own tools: functions, and objects with ``@tool`` methods.
-    """
+    """Open the model, and the scenario or the tools; closing ``stack`` closes them."""
     if isinstance(reward, str):
         reward = get_scenario(reward)
         stack.callback(reward.close)
@@ -217,7 +205,9 @@ async def _opened(
             )
         if config.unsafe_local_exec:
             reward.unsafe_local_exec = True
-        await asyncio.to_thread(_check_sandbox, reward)
+        asked = reward.sandbox_config()
+        if not asked.is_usual:  # else a sandbox is needed only when code is executed
+            await asyncio.to_thread(tried, asked)
         name, prompt = reward.name, reward.system_prompt()
         create, ending = reward.create_environment, ScenarioEnding(reward)
     elif reward is None or callable(reward):
@@ -239,81 +229,44 @@ async def _opened(
             "scenario."
         )
     prompt = prompt if config.system_prompt is None else config.system_prompt
-    model = await _opened_llm(stack, llm)
-    return _Runs(config, agent.run, model, create, ending, name, prompt)
+    model, cache = await _opened_llm(stack, config, llm)
+    return _Runs(config, agent.run, model, create, ending, name, prompt, cache)
 
 
-def _check_sandbox(scenario: Scenario) -> None:
-    """Raise if this machine cannot give the sandbox that the scenario requires.
-
-    A scenario that requires nothing special is not checked: it needs a sandbox only
-    when it executes code.
-    """
-    asked = scenario.sandbox_config()
-    if not asked.is_usual:
-        tried(asked)
-
-
-async def _with_cache(
+async def _opened_llm(
     stack: AsyncExitStack, config: RolloutConfig, llm: Model
-) -> tuple[Model, AnswerCache | None]:
-    """Open the cache file of a server's answers, if ``cache_requests`` is set.
-
-    Returns:
-        A model that uses the cache, and the cache. Without ``cache_requests``, ``llm``
-        and None.
-
-    Raises:
-        UsageError: The cache file cannot be used, the model does not run on a server,
-            or the temperature is not 0.
-    """
-    from agentgym.models.endpoint import EndpointLlm
-
-    path = config.cache_requests
-    if path is None:
-        return llm, None
+) -> tuple[Llm, AnswerCache | None]:
+    """Return the function that asks the model ``llm``, and the cache of its answers."""
     if isinstance(llm, str) and not is_local(llm):
         llm = await asyncio.to_thread(resolve_model, llm)
-    if not isinstance(llm, Endpoint):
+    path, cache = config.cache_requests, None
+    if path is not None and not isinstance(llm, Endpoint):
         raise UsageError(
             f"cache_requests = {str(path)!r} is for a model that servers answer for: "
             "PROVIDER:MODEL or an address."
         )
-    if config.temperature != 0:
+    if path is not None and config.temperature != 0:
         raise UsageError(
             f"cache_requests = {str(path)!r} keeps answers at temperature 0, and "
             f"temperature is {config.temperature or 'not set'}. Give --temperature 0."
         )
-    cache = AnswerCache(path, await asyncio.to_thread(weights_of, llm))
-    stack.callback(cache.close)
-    endpoint = EndpointLlm(llm, cache)
-    stack.push_async_callback(endpoint.close)
-    return endpoint, cache
-
-
-async def _opened_llm(stack: AsyncExitStack, llm: Model) -> Llm:
-    """Return the function that sends messages to the model ``llm``.
-
-    Raises:
-        UsageError: ``llm`` does not name a model, or the provider's key is missing.
-        ModelError: A server did not list its models.
-    """
-    if isinstance(llm, Trained) or (isinstance(llm, str) and is_local(llm)):
-        return await _opened_policy(stack, llm)
-    if isinstance(llm, str):
-        llm = await asyncio.to_thread(resolve_model, llm)
     if isinstance(llm, Endpoint):
         from agentgym.models.endpoint import EndpointLlm
 
-        endpoint = EndpointLlm(llm)
+        if path is not None:
+            cache = AnswerCache(path, await asyncio.to_thread(weights_of, llm))
+            stack.callback(cache.close)
+        endpoint = EndpointLlm(llm, cache)
         stack.push_async_callback(endpoint.close)
-        return endpoint
+        return endpoint, cache
+    if isinstance(llm, Trained | str):
+        return await _opened_policy(stack, llm), None
     if not callable(llm):
         raise UsageError(
             f"llm is {llm!r}; give an async function, an address such as "
             "'http://localhost:8000/v1', 'openai:gpt-4.1-mini', or 'nano'."
         )
-    return llm
+    return llm, None
 
 
 async def _opened_policy(stack: AsyncExitStack, model: Trained | str) -> Llm:
@@ -332,10 +285,7 @@ async def _opened_policy(stack: AsyncExitStack, model: Trained | str) -> Llm:
 async def _run_all(
     runs: _Runs, tasks: Sequence[Task], ended: Callable[[Trajectory], None]
 ) -> list[Trajectory]:
-    """Run all tasks, as many at the same time as ``runs.config.concurrency`` says.
-
-    ``ended`` is called with each trajectory as soon as its rollout has ended.
-    """
+    """Run all tasks; call ``ended`` with each trajectory as soon as it is complete."""
     done: dict[int, Trajectory] = {}
     running: dict[int, Episode] = {}
     waiting = iter(enumerate(tasks))
@@ -348,7 +298,14 @@ async def _run_all(
     async def work() -> None:
         for index, task in waiting:
             running[index] = runs.episode(task, index)
-            end(index, await runs.run(running[index]))
+            trajectory = await run_episode(
+                running[index],
+                runs.drive,
+                create_environment=runs.create_environment,
+                ending=runs.ending,
+                timeout_s=runs.config.timeout_s,
+            )
+            end(index, trajectory)
 
     try:
         async with asyncio.TaskGroup() as group:

@@ -33,15 +33,11 @@ _CONSTANTS = {"pi": math.pi, "e": math.e, "tau": math.tau}
 
 
 class Calculator(BuiltInTool):
-    """A tool for arithmetic with numbers of limited size.
+    """A tool for arithmetic with numbers of limited size."""
 
-    Attributes:
-        max_characters: Maximum length of an expression.
-        max_bits: Maximum size of an integer in bits, also of intermediate results.
-    """
-
-    max_characters: int = Field(default=500, ge=1, le=10_000)
+    max_characters: int = Field(default=500, ge=1, le=10_000)  # of an expression
     max_bits: int = Field(default=4096, ge=8, le=14_000)
+    """Maximum size of an integer in bits, also of intermediate results."""
 
     @tool
     def calculator(self, expression: str) -> str:
@@ -58,11 +54,7 @@ class Calculator(BuiltInTool):
 
 
 def calculate(expression: str, *, max_bits: int = 4096) -> Number:
-    """Return the value of an arithmetic expression.
-
-    Raises:
-        ToolError: The text is not arithmetic, or a number becomes too large.
-    """
+    """Return the value of an arithmetic expression, or raise a ToolError."""
     try:
         tree = ast.parse(expression.strip(), mode="eval")
         return _value(tree.body, max_bits, _MAX_DEPTH)

@@ -5,6 +5,7 @@ from typing import Any
 from agentgym.integrations.command.attempt import ProgramAttempts
 from agentgym.integrations.episode import Episode
 from agentgym.programs.program import ProgramCommand
+from agentgym.rollout.gateway.chat import completion
 from agentgym.rollout.solo.agents import RolloutAgent
 
 _PASSED_ON = (
@@ -22,13 +23,8 @@ _MODEL = "policy"
 class CommandAgent(RolloutAgent):
     """Starts a program for each task, and passes the program's model calls to ``llm``.
 
-    ``llm`` is an argument of :func:`run_rollouts`.
-
-    Args:
-        reference: The program's command line, with or without the prefix ``command:``.
-
-    Raises:
-        UsageError: The command's program was not found on this machine.
+    ``reference`` is the program's command line, with or without the prefix
+    ``command:``. If the program is not on this machine, a UsageError is raised.
     """
 
     name = "command"
@@ -63,20 +59,9 @@ async def _ask(episode: Episode, body: dict[str, Any], role: str) -> dict[str, A
         for kind in ("prompt", "response")
     )
     choice = {
-        "index": 0,
         "message": reply.message,
         "finish_reason": reply.finish_reason,
         "logprobs": None,
     }
-    return {
-        "id": f"chatcmpl-{episode.rollout_id}-{episode.turns}",
-        "object": "chat.completion",
-        "created": 0,
-        "model": _MODEL,
-        "choices": [choice],
-        "usage": {
-            "prompt_tokens": prompt,
-            "completion_tokens": response,
-            "total_tokens": prompt + response,
-        },
-    }
+    call_id = f"chatcmpl-{episode.rollout_id}-{episode.turns}"
+    return completion(call_id, _MODEL, choice, prompt, response)

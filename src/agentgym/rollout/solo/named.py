@@ -20,17 +20,7 @@ _BUILT_IN: Mapping[str, type[RolloutAgent]] = {
 
 
 def get_agent(agent: str | RolloutAgent | type[RolloutAgent]) -> RolloutAgent:
-    """Return an agent from a name, class, command or instance.
-
-    Args:
-        agent: The name of a built-in agent; ``module:Class``; ``command:`` followed by
-            a program's command line; a class that needs no arguments; or an instance.
-
-    Raises:
-        NotFoundError: No built-in agent has this name.
-        UsageError: The agent cannot be imported or built, or is not a
-            :class:`RolloutAgent`.
-    """
+    """Return an agent: built in, of the user (``module:Class``), or a ``command:``."""
     found: Any = agent
     if isinstance(agent, str) and is_command(agent):
         return CommandAgent(agent)

@@ -16,10 +16,7 @@ _SETTINGS = GatewaySettings(val_temperature=None, max_tokens=10**9)
 class PolicyLlm:
     """Answers a rollout's model calls with a policy, as the gateway does.
 
-    Args:
-        policy: The policy that answers.
-        temperature: Temperature of calls that do not set one.
-        max_tokens: Token limit of a response, if the call does not set one.
+    ``temperature`` and ``max_tokens`` are for calls that do not set them.
     """
 
     def __init__(
@@ -39,12 +36,7 @@ class PolicyLlm:
         stop: list[str] | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        """Return a chat completion with exact token ids.
-
-        Raises:
-            ApiError: An option is not supported, such as ``n``.
-            EngineError: Generation failed.
-        """
+        """Return a chat completion with exact token ids."""
         episode = current_episode()
         call = ProxyCall(
             rollout_id=episode.rollout_id,

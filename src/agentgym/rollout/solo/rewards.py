@@ -27,9 +27,7 @@ RewardFunction = Callable[
 class FunctionEnding(Ending):
     """Scores trajectories with the user's function; fails rollouts without an answer.
 
-    Args:
-        function: The reward function, or None for no reward. A sync function runs in a
-            thread.
+    A sync function runs in a thread.
     """
 
     def __init__(self, function: RewardFunction | None) -> None:
@@ -38,11 +36,7 @@ class FunctionEnding(Ending):
     async def score(
         self, episode: Episode, environment: Environment, trajectory: Trajectory
     ) -> Trajectory:
-        """Return the trajectory with the function's reward.
-
-        Raises:
-            RewardError: The function raised an error, or did not return a valid reward.
-        """
+        """Return the trajectory with the function's reward; RewardError if invalid."""
         if trajectory.reason is None and not trajectory.answer:
             trajectory.status = RolloutStatus.FAILED
             trajectory.reason = Reason(kind="empty answer")

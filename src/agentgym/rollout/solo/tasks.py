@@ -22,12 +22,7 @@ function), ``initial_state``, ``family``, ``level``, ``seed`` and ``split``.
 
 
 def as_tasks(values: Iterable[TaskLike]) -> list[Task]:
-    """Convert ``values`` to tasks, and check their files.
-
-    Raises:
-        UsageError: A value is not a task, or ``values`` is a single text.
-        SandboxError: A path of a task's files is outside of the workspace.
-    """
+    """Convert ``values`` to tasks, and check their files."""
     if isinstance(values, str | Mapping):
         raise UsageError(
             f"Give a list of tasks, not {values!r}; read_tasks() reads a file."
@@ -39,12 +34,7 @@ def as_tasks(values: Iterable[TaskLike]) -> list[Task]:
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """Read tasks from a JSON Lines file; each line is a text or an object.
-
-    Raises:
-        UsageError: The file cannot be read or is empty, or a line is not a task; the
-            message names the line.
-    """
+    """Read tasks from a JSON Lines file; each line is a text or an object."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -68,12 +58,7 @@ def read_tasks(path: Path) -> list[Task]:
 
 
 def files_of(task: Task) -> dict[str, str]:
-    """Return the initial files of a task's workspace.
-
-    Raises:
-        UsageError: ``initial_state["files"]`` is not a mapping of paths to texts.
-        SandboxError: A path is absolute or outside of the workspace.
-    """
+    """Return the initial files of a task's workspace, after a check of their paths."""
     files = task.initial_state.get("files", {})
     if not isinstance(files, dict) or not all(
         isinstance(part, str) for pair in files.items() for part in pair
@@ -92,15 +77,8 @@ def _as_task(value: Any, index: int) -> Task:
         value = {"instruction": value}
     if not isinstance(value, Mapping):
         raise UsageError(f"Task {index} is {value!r}; give text or a mapping.")
-    name = f"task-{index:05d}"
-    defaults = {
-        "id": name,
-        "split": Split.TEST,
-        "seed": index,
-        "family": "",
-        "level": 1,
-    }
+    usual = {"id": f"task-{index:05d}", "split": Split.TEST, "seed": index}
     try:
-        return Task.model_validate({**defaults, **value})
+        return Task.model_validate({**usual, "family": "", "level": 1, **value})
     except ValidationError as error:
         raise UsageError(f"Task {index}: {first_problem(error)}.") from None

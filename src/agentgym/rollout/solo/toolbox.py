@@ -46,17 +46,9 @@ class Workbench(Environment):
 class Toolbox:
     """Creates the tools of each rollout. Call ``open`` before use, and ``close`` after.
 
-    Args:
-        named: Settings of ready-made tools, by tool name. The name ``module:function``
-            stands for your own function, and takes no settings.
-        own: Your own functions, and objects with ``@tool`` methods.
-        unsafe_local_exec: Whether commands may run without a sandbox.
-
-    Raises:
-        NotFoundError: The name of a tool is unknown.
-        ConfigError: A setting of a tool is unknown or has the wrong type.
-        ScenarioError: A function has no types or no docstring.
-        UsageError: A value is not a tool, or two tools have one name.
+    ``named`` has the settings of ready-made tools, by tool name. The name
+    ``module:function`` stands for a user's function, and takes no settings. ``own`` are
+    such functions, and objects with ``@tool`` methods.
     """
 
     def __init__(
@@ -92,11 +84,7 @@ class Toolbox:
         return Workbench(workspace, [*found, *self._own])
 
     def open(self) -> None:
-        """Open the sandbox if a tool needs it; this takes a moment.
-
-        Raises:
-            SandboxUnavailableError: No kind of sandbox works on this machine.
-        """
+        """Open the sandbox if a tool needs it; this takes a moment."""
         if any(tool.needs_sandbox for tool in self._built_in):
             unsafe = self._unsafe_local_exec
             config = SandboxConfig(
@@ -122,12 +110,7 @@ def _built_in(name: str, settings: Mapping[str, Any]) -> BuiltInTool:
 
 
 def _own_tools(source: Any) -> list[Tool]:
-    """Return the tools of a function, a ``Tool``, or an object with ``@tool`` methods.
-
-    Raises:
-        UsageError: ``source`` is something else.
-        ScenarioError: A docstring or an annotation is missing.
-    """
+    """Return the tools of a function, a Tool, or an object with ``@tool`` methods."""
     if isinstance(source, Tool):
         return [source]
     if inspect.isfunction(source) or inspect.ismethod(source):

@@ -11,14 +11,10 @@ from agentgym.sandbox.workspace import Workspace
 
 
 class BuiltInTool(BaseModel):
-    """A ready-made tool: its fields are settings, and one method is marked ``@tool``.
-
-    Attributes:
-        needs_sandbox: Whether the tool runs programs, which need a sandbox.
-    """
+    """A ready-made tool: its fields are settings, one method is marked ``@tool``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    needs_sandbox: ClassVar[bool] = False
+    needs_sandbox: ClassVar[bool] = False  # whether the tool runs programs
     _workspace: Workspace = PrivateAttr()
 
     def on(self, workspace: Workspace) -> Self:
@@ -29,18 +25,12 @@ class BuiltInTool(BaseModel):
 
 
 class Bash(BuiltInTool):
-    """Runs commands in the sandbox; changed text files are kept.
-
-    Attributes:
-        timeout_s: Seconds after which a command is ended.
-        max_output: Most characters of output that the agent sees.
-        shell: The program that is called with ``-c COMMAND``.
-    """
+    """Runs commands in the sandbox; changed text files are kept."""
 
     needs_sandbox: ClassVar[bool] = True
-    timeout_s: float = Field(default=10.0, gt=0, le=600)
-    max_output: int = Field(default=10_000, ge=100)
-    shell: str = "bash"
+    timeout_s: float = Field(default=10.0, gt=0, le=600)  # then a command is ended
+    max_output: int = Field(default=10_000, ge=100)  # characters that the agent sees
+    shell: str = "bash"  # the program that is called with ``-c COMMAND``
 
     @tool
     async def bash(self, command: str) -> str:
@@ -71,13 +61,9 @@ class Bash(BuiltInTool):
 
 
 class FileEditor(BuiltInTool):
-    """Edits text files; every path stays inside the workspace.
+    """Edits text files; every path stays inside the workspace."""
 
-    Attributes:
-        max_output: Most characters of a file that the agent sees at once.
-    """
-
-    max_output: int = Field(default=16_000, ge=100)
+    max_output: int = Field(default=16_000, ge=100)  # characters seen at once
 
     @tool
     def file_editor(
@@ -144,17 +130,12 @@ class FileEditor(BuiltInTool):
 
 
 class Search(BuiltInTool):
-    """Searches for a text, ignoring case.
-
-    Attributes:
-        texts: Further texts to search in addition to the workspace's files, by name.
-        max_matches: Most lines shown.
-        max_line: Most characters shown of a line.
-    """
+    """Searches for a text, ignoring case."""
 
     texts: dict[str, str] = Field(default_factory=dict)
-    max_matches: int = Field(default=20, ge=1)
-    max_line: int = Field(default=300, ge=20)
+    """Texts to search in addition to the workspace's files, by name."""
+    max_matches: int = Field(default=20, ge=1)  # lines shown
+    max_line: int = Field(default=300, ge=20)  # characters shown of a line
 
     @tool
     def search(self, query: str, path: str = ".") -> str:

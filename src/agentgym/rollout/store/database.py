@@ -96,21 +96,9 @@ class Database:
     A killed process loses at most the writes that were not flushed; a power cut may
     also lose the last commits, but leaves the file consistent (``synchronous=NORMAL``).
 
-    Args:
-        path: The file, created if missing; None keeps everything in memory.
-        signals: Notified of each commit. If writing fails for good, all listeners are
-            notified.
-        group_commit_s: Most seconds that a write waits for others to join its group.
-        disk_wait_s: Seconds to wait for a full or failing disk.
-        calm_s: Seconds without a write after which the journal is merged into the file.
-
-    Attributes:
-        stalled: Why writing waits at the moment, or None.
-        refused: Number of submissions that SQLite refused.
-
-    Raises:
-        RolloutError: The file is not a rollout store, is corrupt, has another version,
-            cannot be written, or is written by another process.
+    ``signals`` are notified of each commit, and if writing fails for good. After
+    ``calm_s`` seconds without a write, the journal is merged into the file. The other
+    arguments are those of the class ``Store``.
     """
 
     def __init__(
@@ -124,8 +112,8 @@ class Database:
     ) -> None:
         self.path = path
         self._calm_s = calm_s
-        self.stalled: str | None = None
-        self.refused = 0
+        self.stalled: str | None = None  # why writing waits at the moment
+        self.refused = 0  # number of submissions that SQLite refused
         self._group_commit_s = group_commit_s
         self._disk_wait_s = disk_wait_s
         self._signals = signals
@@ -150,10 +138,9 @@ class Database:
         self._thread.start()
 
     def submit(self, *writes: Write) -> int:
-        """Queue writes to commit together; block while the queue is too long.
+        """Queue writes to commit together; return the submission's number.
 
-        Returns:
-            The submission's number, for :meth:`flush` and :meth:`has_committed`.
+        Block while the queue is too long.
         """
         with self._changed:
             self.check()
@@ -186,11 +173,9 @@ class Database:
             raise StoreError(failure) from self._error
 
     def flush(self, beat: Beat = no_beat, number: int | None = None) -> None:
-        """Wait until everything submitted before is committed.
+        """Wait until all submissions before, or those up to ``number``, are committed.
 
-        Args:
-            beat: Called every half second while waiting; may raise to give up.
-            number: Wait only for the submissions up to this number.
+        ``beat`` is called every half second while waiting; it may raise to give up.
         """
         wanted = self._submitted if number is None else number
         if self.has_committed(wanted):
@@ -204,9 +189,6 @@ class Database:
         """Wait until everything submitted before is committed.
 
         Unlike :meth:`flush`, this does not make the commit happen earlier.
-
-        Raises:
-            StoreError: Nothing can be committed any more.
         """
         wanted = self._submitted
 
@@ -223,12 +205,7 @@ class Database:
         self._impatient.set()
 
     def read(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query; writes not yet committed are not included.
-
-        Raises:
-            RecordError: A parameter cannot be stored in the database.
-            StoreError: The database cannot be read.
-        """
+        """Return the rows of a query; writes not yet committed are not included."""
         with self._reading() as reader:
             try:
                 return reader.execute(sql, params).fetchall()

@@ -1,9 +1,12 @@
 """Represent an attempt's recorded events, and the model calls among them."""
 
 import time
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
+from operator import eq
 from typing import Any, Self
 
 import orjson
@@ -24,9 +27,6 @@ class RecordedCall:
     """One model call: the payload of Agent Lightning's ``model_request`` event.
 
     Clients may post such events too, so most fields may be missing.
-
-    Attributes:
-        data: The payload, with the bodies of the request and the response.
     """
 
     data: dict[str, Any]
@@ -87,8 +87,8 @@ class RecordedCall:
         fields, completion = self._step(), self.completion
         prompt, response = completion.prompt_ids, completion.response_ids
         if prompt or response:
-            counts = {"prompt_tokens": len(prompt), "response_tokens": len(response)}
-            fields |= counts
+            fields["prompt_tokens"] = len(prompt)
+            fields["response_tokens"] = len(response)
         return fields
 
     def _step(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class RecordedCall:
             "agent": self.agent,
             "messages": request.get("messages") or [],
             "tools": request.get("tools") or [],
-            "content": _text(message.get("content", choice.get("text"))),
+            "content": content_text(message.get("content", choice.get("text"))),
             "tool_calls": calls,
             "wants_call": wants_call(request.get("tool_choice")),
             "model_version": self.server["version"] or 0,
@@ -121,9 +121,8 @@ class RecordedCall:
     def repeats_routes(self, before: "RecordedCall") -> bool:
         """Return whether this call repeats the routed experts of the call ``before``.
 
-        Routed experts are the experts of a MoE model that processed each token. They
-        are repeated if the prompts are equal, or if this call's prompt begins with the
-        prompt and the answer of ``before``.
+        They are repeated if the prompts are equal, or if this call's prompt begins with
+        the prompt and the answer of ``before``.
         """
         asked, answered = self.completion.prompt_ids, before.completion
         whole = answered.prompt_ids + answered.response_ids
@@ -132,11 +131,7 @@ class RecordedCall:
 
 
 def check_event(kind: str, data: dict[str, Any]) -> None:
-    """Validate a posted event if it is a model call or a reward.
-
-    Raises:
-        RecordError: A model call or a reward is malformed; the message says why.
-    """
+    """Raise RecordError if a posted model call or reward is malformed."""
     wording = None
     if kind == MODEL_REQUEST:
         call = RecordedCall(data)
@@ -161,21 +156,13 @@ def check_event(kind: str, data: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class RecordedEvent:
-    """One event of an attempt; the payload is kept as JSON text, to save memory.
+    """One event of an attempt; the payload is kept as JSON text, to save memory."""
 
-    Attributes:
-        event_type: ``model_request``, ``tool_call``, ``reward`` or any other.
-        rollout_id: Id of the rollout.
-        attempt_id: Id of the rollout's attempt.
-        timestamp: Time of recording, in seconds since the epoch.
-        raw: The payload as JSON.
-    """
-
-    event_type: str
+    event_type: str  # ``model_request``, ``tool_call``, ``reward`` or any other
     rollout_id: str
     attempt_id: str
-    timestamp: float
-    raw: bytes
+    timestamp: float  # of recording, in seconds since the epoch
+    raw: bytes  # the payload as JSON
 
     @classmethod
     def now(cls, kind: str, rollout_id: str, attempt_id: str, data: Any) -> Self:
@@ -209,6 +196,62 @@ def answered_calls(events: Sequence[RecordedEvent]) -> list[RecordedCall]:
     return [call for call in calls if call is not None and call.ok]
 
 
+def by_attempt(events: Iterable[RecordedEvent]) -> dict[str, list[RecordedEvent]]:
+    """Group a rollout's events by attempt id; keep their order."""
+    found: dict[str, list[RecordedEvent]] = {}
+    for event in events:
+        found.setdefault(event.attempt_id, []).append(event)
+    return found
+
+
+def decompressed(data: str | bytes) -> bytes:
+    """Return an event's JSON from its column in SQLite; model calls are compressed."""
+    return data.encode() if isinstance(data, str) else zlib.decompress(data)
+
+
+def pack_calls(calls: Iterable[RecordedCall]) -> list[dict[str, Any]]:
+    """Convert model calls to JSON for :func:`unpack_calls`, without token ids.
+
+    Messages that repeat those of the agent's previous call are left out; ``repeats`` is
+    their number. The field ``tools`` is left out if it is the same as in that call.
+    """
+    packed: list[dict[str, Any]] = []
+    last: dict[str, tuple[list[Any], Any]] = {}
+    for recorded in calls:
+        call = recorded.to_view()
+        messages, tools = call["messages"], call["tools"]
+        before, known = last.get(call["agent"], ([], None))
+        shared = map(eq, messages, before)
+        call["repeats"] = repeats = sum(takewhile(bool, shared))
+        call["messages"] = messages[repeats:]
+        if tools == known:
+            del call["tools"]
+        last[call["agent"]] = messages, tools
+        packed.append(call)
+    return packed
+
+
+def unpack_calls(packed: Sequence[dict[str, Any]]) -> list[ModelCall]:
+    """Rebuild the model calls from the output of :func:`pack_calls`."""
+    calls: list[ModelCall] = []
+    last: dict[str, ModelCall] = {}
+    for given in packed:
+        fields = dict(given)
+        before = last.get(fields["agent"])
+        if repeats := fields.pop("repeats"):
+            assert before is not None
+            fields["messages"] = before.messages[:repeats] + fields["messages"]
+        if "tools" not in fields:
+            assert before is not None
+            fields["tools"] = before.tools
+        fields["tool_calls"] = [
+            RequestedCall.model_construct(**call) for call in fields["tool_calls"]
+        ]
+        call = last[fields["agent"]] = ModelCall.without_tokens(**fields)
+        calls.append(call)
+    return calls
+
+
 def _with_message(completion: Completion) -> Completion:
     """Add an empty message to a completion that has only token ids."""
     body, choice = completion.body, completion.choice
@@ -217,7 +260,7 @@ def _with_message(completion: Completion) -> Completion:
     return Completion({**body, "choices": [{**choice, "message": {}}]})
 
 
-def _text(content: Any) -> str | None:
+def content_text(content: Any) -> str | None:
     """Return a message's text; if the content is a list of parts, join their texts."""
     if not isinstance(content, list):
         return None if content is None else str(content)

@@ -5,13 +5,16 @@ import secrets
 import sqlite3
 import threading
 
-import orjson
-
 from agentgym.security.redaction import Redactor
 
 _MOST = 20_000
-_MARK = "redacted"
 _MARKED = re.compile(rb'\{"redacted":"([0-9a-f]+)-([0-9]+)",')
+
+
+def unmarked(written: bytes) -> bytes:
+    """Return an event's JSON without the mark of a redacted record."""
+    mark = _MARKED.match(written)
+    return written if mark is None else b"{" + written[mark.end() :]
 
 
 class Exact:
@@ -20,11 +23,8 @@ class Exact:
     Training needs the exact tokens, even if they spell a secret. So the newest
     originals stay readable until the store is closed. They are in a temporary database,
     whose file SQLite deletes right after creating it. A redacted record begins with a
-    mark that identifies its original.
-
-    Args:
-        goes_on: Whether a later process continues unfinished rollouts. If so, those
-            rollouts are written with their secrets.
+    mark that identifies its original. With ``goes_on``, a later process continues
+    unfinished rollouts, so that those are written with their secrets.
     """
 
     def __init__(self, *, goes_on: bool = False) -> None:
@@ -54,23 +54,19 @@ class Exact:
             row = database.execute("INSERT INTO events (raw) VALUES (?)", (raw,))
             number = row.lastrowid or 0
             database.execute("DELETE FROM events WHERE number <= ?", (number - _MOST,))
-        return f'{{"{_MARK}":"{self._session}-{number}",{written[1:]}'.encode()
+        return f'{{"redacted":"{self._session}-{number}",{written[1:]}'.encode()
 
     def restored(self, written: bytes) -> bytes:
         """Return an event's original; if that was not kept, the redacted event."""
         mark = _MARKED.match(written)
-        if mark is None:
-            return written
-        if mark[1].decode() == self._session and self._database is not None:
+        if mark and mark[1].decode() == self._session and self._database is not None:
             sql = "SELECT raw FROM events WHERE number = ?"
             with self._lock:
                 rows = self._database.execute(sql, (int(mark[2]),)).fetchall()
             if rows:
                 raw: bytes = rows[0][0]
                 return raw
-        data = orjson.loads(written)
-        del data[_MARK]
-        return orjson.dumps(data)
+        return unmarked(written)
 
     def close(self) -> None:
         """Delete all originals."""

@@ -1,22 +1,126 @@
-"""Memory: keep recent rollouts in memory, in addition to SQLite."""
+"""Keep unfinished and recently ended rollouts in memory, in addition to SQLite."""
 
-from collections import deque
+import time
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Self
 
-from agentgym.errors import RolloutNotFoundError
+from agentgym.errors import RolloutNotFoundError, RolloutStateError
 from agentgym.rollout.store import tables
 from agentgym.rollout.store.database import Database
-from agentgym.rollout.store.live_rollout import LiveRollout
+from agentgym.rollout.store.events import ATTEMPT_FAILED, RecordedCall, RecordedEvent
+from agentgym.rollout.store.rollout import (
+    FINAL_STATES,
+    FIRST_ATTEMPT,
+    Lifecycle,
+    NewRollout,
+    Rollout,
+    RolloutState,
+)
 
 _RECENT = 64  # ended rollouts that stay for a while, for later requests
+
+
+@dataclass(slots=True)
+class LiveRollout:
+    """A rollout in memory. Not thread-safe: the caller must hold the store's lock."""
+
+    rollout: Rollout  # as stored; replaced, not modified
+    hidden: bool = False  # whether a client has deleted the rollout
+    worker: str = ""  # name of the worker that claimed the current attempt
+    tries: int = 0  # failed attempts that count against ``max_attempts``
+    calls: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Number of model calls begun, by attempt and agent."""
+    number: int = 0  # of the rollout's last submission, from Database.submit()
+    routed: dict[str, RecordedEvent] = field(default_factory=dict)
+    """The last model call of each attempt, by attempt id, if it has routed experts."""
+
+    @classmethod
+    def new(cls, rollout_id: str, item: NewRollout) -> Self:
+        """Return a new, queued rollout."""
+        now = time.time()
+        status = Lifecycle(created_at=now, updated_at=now)
+        fields = dict(item) | {"rollout_id": rollout_id, "status": status}
+        return cls(Rollout(**fields))
+
+    @property
+    def state(self) -> RolloutState:
+        """The rollout's state."""
+        return self.rollout.status.state
+
+    @property
+    def ended(self) -> bool:
+        """Whether the rollout succeeded or failed."""
+        return self.state in FINAL_STATES
+
+    @property
+    def attempt_id(self) -> str:
+        """Id of the current attempt."""
+        return str(self.rollout.status.last_attempt_id or FIRST_ATTEMPT)
+
+    @property
+    def next_attempt_id(self) -> str:
+        """Id for the attempt after the current one."""
+        now = self.attempt_id
+        return str(int(now) + 1) if now.isdecimal() else f"{now}-again"
+
+    def change(self, **updates: Any) -> None:
+        """Update fields of the rollout's status."""
+        status = self.rollout.status
+        updates |= {"version": status.version + 1, "updated_at": time.time()}
+        changed = {"status": status.model_copy(update=updates)}
+        self.rollout = self.rollout.model_copy(update=changed)
+
+    def is_run_by(self, worker: str) -> bool:
+        """Return whether a worker is running the rollout."""
+        return self.state is RolloutState.RUNNING and self.worker == worker
+
+    def restore(self, events: Iterable[RecordedEvent]) -> None:
+        """Restore ``tries``, ``calls`` and ``routed`` from recorded events."""
+        for event in events:
+            if (call := event.call) is not None:
+                self.calls[event.attempt_id, call.agent] += 1
+                self.routes_of(event, call)
+            elif event.event_type == ATTEMPT_FAILED:
+                self.tries += bool(event.data.get("charged"))
+
+    def routes_of(
+        self, event: RecordedEvent, call: RecordedCall
+    ) -> RecordedEvent | None:
+        """Remember a call that has routed experts; forget the attempt's previous one.
+
+        Routed experts (of a MoE model) are large. If ``call`` repeats those of the
+        previous call, return the event of the previous call without them; else None.
+        """
+        before = self.routed.pop(event.attempt_id, None)
+        if call.data.get("routed_experts") is None:
+            return None
+        self.routed[event.attempt_id] = event
+        if before is None or not call.repeats_routes(RecordedCall(before.data)):
+            return None
+        return before.without_routes()
+
+    def check_current(self, attempt_id: str) -> None:
+        """Raise if an attempt or its rollout is over, or if a client deleted it."""
+        rollout_id = self.rollout.rollout_id
+        if self.hidden:
+            raise RolloutNotFoundError(rollout_id)
+        if self.ended:
+            raise RolloutStateError(f"Rollout {rollout_id} has ended: {self.state}.")
+        current = self.attempt_id
+        numbered = attempt_id.isdecimal() and current.isdecimal()
+        if numbered and int(attempt_id) < int(current):
+            raise RolloutStateError(
+                f"Attempt {attempt_id} of rollout {rollout_id} was given up; "
+                f"attempt {current} is the current one."
+            )
 
 
 class Memory:
     """Keeps unfinished and recently ended rollouts in memory. Not thread-safe.
 
     A rollout is removed from memory only once all of its writes are in SQLite.
-
-    Attributes:
-        live: The rollouts in memory, by id.
     """
 
     def __init__(self, database: Database) -> None:

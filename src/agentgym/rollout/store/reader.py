@@ -1,18 +1,17 @@
 """Read a run's store without changing its files, also while the run writes."""
 
 import sqlite3
-import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from agentgym.errors import StoreError
 from agentgym.rollout.store.database import SCHEMA_VERSION
-from agentgym.rollout.store.events import RecordedEvent
+from agentgym.rollout.store.events import RecordedEvent, by_attempt, decompressed
+from agentgym.rollout.store.exact import unmarked
 from agentgym.rollout.store.rollout import Rollout
 
 _OLDEST = 2
-_MARK = b'{"redacted":"'
 _MAGIC = b"SQLite format 3\0"
 _VERSION = slice(60, 64)
 """Place of the version in a file's header (https://www.sqlite.org/fileformat.html)."""
@@ -23,10 +22,8 @@ class StoreReader:
 
     Even with a read-only connection, SQLite writes the index of the journal (WAL): it
     creates the index, or repairs the index after a process was killed. So the index is
-    opened read-only too, and a file without a journal is opened as immutable.
-
-    Args:
-        path: The file; it may not exist yet.
+    opened read-only too, and a file without a journal is opened as immutable. The file
+    may not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,12 +81,12 @@ class StoreReader:
         """Return a rollout's events by attempt id; attempts and events are in order."""
         sql = """SELECT event_type, attempt_id, timestamp, data FROM events
             WHERE rollout_id = ? ORDER BY rowid"""
-        found: dict[str, list[RecordedEvent]] = {}
         with self.reading() as connection:
-            for kind, attempt, at, data in connection.execute(sql, (rollout_id,)):
-                event = RecordedEvent(kind, rollout_id, attempt, at, _plain(data))
-                found.setdefault(attempt, []).append(event)
-        return found
+            rows = connection.execute(sql, (rollout_id,)).fetchall()
+        return by_attempt(
+            RecordedEvent(kind, rollout_id, attempt, at, unmarked(decompressed(data)))
+            for kind, attempt, at, data in rows
+        )
 
     def _address(self) -> str:
         if not self.exists:
@@ -129,11 +126,3 @@ def _size_of(file: Path) -> int:
     with suppress(OSError):
         return file.stat().st_size
     return 0
-
-
-def _plain(data: str | bytes) -> bytes:
-    """Return an event's JSON: decompress it, and remove the key ``redacted``."""
-    raw = data.encode() if isinstance(data, str) else zlib.decompress(data)
-    if raw.startswith(_MARK):
-        raw = b"{" + raw[raw.index(b'",', len(_MARK)) + 2 :]
-    return raw

@@ -29,45 +29,27 @@ FINAL_STATES = frozenset({RolloutState.SUCCEEDED, RolloutState.FAILED})
 
 
 class Lifecycle(BaseModel):
-    """The status of a rollout: its state, attempt and times.
-
-    Attributes:
-        state: State of the rollout.
-        k8s_job_name: Kubernetes job that runs the rollout, reported by a controller.
-        last_attempt_id: The current attempt; None before the first one.
-        error_message: Why the last attempt failed; None if no attempt failed.
-        version: Number of changes, starting at 1.
-        created_at: Seconds since the epoch.
-        updated_at: Seconds since the epoch, of the last change.
-    """
+    """The status of a rollout: its state, attempt and times."""
 
     state: RolloutState = RolloutState.QUEUING
-    k8s_job_name: str | None = None
-    last_attempt_id: str | None = None
-    error_message: str | None = None
-    version: int = 1
-    created_at: float
-    updated_at: float
+    k8s_job_name: str | None = None  # reported by a controller
+    last_attempt_id: str | None = None  # the current one; None before the first
+    error_message: str | None = None  # why the last attempt failed
+    version: int = 1  # number of changes, starting at 1
+    created_at: float  # seconds since the epoch
+    updated_at: float  # time of the last change
 
 
 class NewRollout(BaseModel):
-    """A rollout to queue.
+    """A rollout to queue. If its id exists already, no new rollout is queued."""
 
-    Attributes:
-        input: The task; see :func:`~agentgym.rollout.task_input.read_task`.
-        is_train: Whether to sample with the training settings.
-        config: Settings for a program that starts a process for each rollout, kept
-            unchanged.
-        metadata: ``scenario``, ``group`` and ``step``, or another program's values.
-        rollout_id: Id of the rollout; None generates an id. If the id exists already,
-            no new rollout is queued.
-    """
-
-    input: Any
-    is_train: bool = True
+    input: Any  # the task; see task_input.read_task()
+    is_train: bool = True  # whether to sample with the training settings
     config: dict[str, Any] = Field(default_factory=dict)
+    """Settings for a program that starts a process for each rollout, kept unchanged."""
     metadata: dict[str, Any] = Field(default_factory=dict)
-    rollout_id: str | None = None
+    """``scenario``, ``group`` and ``step``, or another program's values."""
+    rollout_id: str | None = None  # None generates an id
 
 
 class Rollout(NewRollout):
@@ -89,26 +71,15 @@ class StatusChange(BaseModel):
 
 
 class NewEvent(BaseModel):
-    """An event to add to an attempt.
+    """An event to add to an attempt."""
 
-    Attributes:
-        event_type: ``model_request``, ``tool_call``, ``reward`` or any other.
-        data: The payload; its fields depend on the type.
-    """
-
-    event_type: str
+    event_type: str  # ``model_request``, ``tool_call``, ``reward`` or any other
     data: dict[str, Any] = Field(default_factory=dict)
 
 
 class ModelServer(BaseModel):
-    """A server of a model, identified by the model and the endpoint.
-
-    Attributes:
-        model: Name of the model.
-        endpoint: Base URL, e.g. ``http://127.0.0.1:8000/v1``.
-        version: Training step of the weights that it serves.
-    """
+    """A server of a model, identified by the model and the endpoint."""
 
     model: str
-    endpoint: str
-    version: int = 0
+    endpoint: str  # base URL, e.g. http://127.0.0.1:8000/v1
+    version: int = 0  # training step of the weights that it serves

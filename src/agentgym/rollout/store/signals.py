@@ -1,10 +1,14 @@
-"""Signals: wait for a change, from threads and from event loops."""
+"""Wait for a change, from threads and from event loops, or for many rollouts' ends."""
 
 import asyncio
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Self
 
 Key = tuple[str, ...]
 
@@ -63,10 +67,7 @@ class Signals:
     async def wait_async[T](
         self, key: Key, ready: Callable[[], T], timeout: float
     ) -> T:
-        """Wait until ``ready()`` is truthy or a timeout; return its last result.
-
-        ``ready`` is called again each time the key is notified.
-        """
+        """Wait until ``ready()`` is truthy or a timeout; return its last result."""
         loop = asyncio.get_running_loop()
         changed = asyncio.Event()
         with self.listening([key], lambda: loop.call_soon_threadsafe(changed.set)):
@@ -78,3 +79,60 @@ class Signals:
                     return value
             except TimeoutError:
                 return ready()
+
+
+class Ends:
+    """Reports the ends of some rollouts, each end once.
+
+    ``has_ended`` returns whether a rollout has ended; it may raise to give up.
+    """
+
+    def __init__(self, ids: Collection[str], has_ended: Callable[[str], bool]) -> None:
+        self.left = set(ids)
+        self._has_ended = has_ended
+        self._heard: SimpleQueue[str] = SimpleQueue()
+
+    @classmethod
+    @contextmanager
+    def listening(
+        cls,
+        signals: Signals,
+        ids: Collection[str],
+        has_ended: Callable[[str], bool],
+    ) -> Iterator[Self]:
+        """Listen for ends within the block; ends before the block are reported too."""
+        ends = cls(ids, has_ended)
+        with ExitStack() as stack:
+            for rollout_id in ends.left:
+                heard = partial(ends._heard.put, rollout_id)
+                key = terminal(rollout_id)
+                stack.enter_context(signals.listening([key], heard))
+            for rollout_id in filter(has_ended, list(ends.left)):
+                ends._heard.put(rollout_id)
+            yield ends
+
+    def wait(self, timeout: float) -> set[str]:
+        """Block until an end or a timeout; return the ids ended since the last call."""
+        until = time.monotonic() + timeout
+        while self.left:
+            heard = set()
+            left = min(max(until - time.monotonic(), 0), threading.TIMEOUT_MAX)
+            try:
+                heard.add(self._heard.get(timeout=left))
+                while True:
+                    heard.add(self._heard.get_nowait())
+            except Empty:
+                pass
+            if found := set(filter(self._has_ended, heard & self.left)):
+                self.left -= found
+                return found
+            if not heard and time.monotonic() >= until:
+                break
+        return set()
+
+    def wait_for(self, count: int, timeout: float) -> set[str]:
+        """Block until ``count`` ends or a timeout; return the ended rollouts' ids."""
+        until, found = time.monotonic() + timeout, self.wait(0)
+        while len(found) < count and (more := self.wait(until - time.monotonic())):
+            found |= more
+        return found

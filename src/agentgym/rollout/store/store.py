@@ -14,18 +14,16 @@ from agentgym.core.trajectory import ModelCall, Reason
 from agentgym.errors import RolloutNotFoundError, RolloutStateError
 from agentgym.rollout.store import signals, tables
 from agentgym.rollout.store.database import Database, Write
-from agentgym.rollout.store.ends import Ends
 from agentgym.rollout.store.events import (
     ATTEMPT_FAILED,
     MODEL_REQUEST,
     RecordedCall,
     RecordedEvent,
     answered_calls,
+    by_attempt,
 )
 from agentgym.rollout.store.exact import Exact
-from agentgym.rollout.store.live_rollout import LiveRollout
-from agentgym.rollout.store.memory import Memory
-from agentgym.rollout.store.registry import ModelRegistry
+from agentgym.rollout.store.memory import LiveRollout, Memory
 from agentgym.rollout.store.rollout import (
     FINAL_STATES,
     NEXT_STATES,
@@ -36,7 +34,7 @@ from agentgym.rollout.store.rollout import (
     RolloutState,
     StatusChange,
 )
-from agentgym.rollout.store.signals import Signals
+from agentgym.rollout.store.signals import Ends, Signals
 
 _DELETED = Reason(kind="deleted", detail="a client of the gateway deleted it")
 
@@ -85,7 +83,9 @@ class Store:
         self._live = self._memory.live
         self._queue: OrderedDict[str, None] = OrderedDict()
         self._retired: set[str] = set()
-        self._models = ModelRegistry(database)
+        known = database.read("SELECT server FROM models")
+        servers = [ModelServer.model_validate_json(text) for (text,) in known]
+        self._models = {(each.model, each.endpoint): each for each in servers}
         ((last,),) = database.read("SELECT max(terminal_order) FROM rollouts")
         self._ended = last or 0
         unfinished = set(RolloutState) - FINAL_STATES
@@ -327,13 +327,9 @@ class Store:
     ) -> bool:
         """Abandon the current attempt; return whether a new attempt is queued.
 
-        If no attempts are left, the rollout ends as failed.
-
-        Args:
-            rollout_id: The rollout.
-            reason: The reason, recorded in the attempt.
-            charge: Whether the attempt counts against ``max_attempts``.
-            worker: If given, do nothing unless this worker runs the rollout.
+        If no attempts are left, the rollout ends as failed. With ``charge``, the
+        attempt counts against ``max_attempts``. If ``worker`` is given, do nothing
+        unless this worker runs the rollout.
         """
         with self._lock:
             live = self._memory.get(rollout_id)
@@ -366,9 +362,8 @@ class Store:
     def record_call(
         self, rollout_id: str, attempt_id: str, raw: bytes, *, routed: bool = False
     ) -> None:
-        """Record a model call; raise RolloutStateError if the attempt is over.
+        """Record a model call: the payload of a ``model_request`` event as JSON.
 
-        ``raw`` is the payload of Agent Lightning's ``model_request`` event as JSON.
         ``routed`` says whether it has the experts that a MoE model used for each token.
         """
         event = RecordedEvent(MODEL_REQUEST, rollout_id, attempt_id, time.time(), raw)
@@ -404,7 +399,7 @@ class Store:
     def history(self, rollout_id: str) -> dict[str, list[RecordedEvent]]:
         """Return a rollout's events by attempt id; attempts and events are in order."""
         self._flushed(rollout_id)
-        return tables.read_history(self._database, self._exact, rollout_id)
+        return by_attempt(tables.read_events(self._database, self._exact, rollout_id))
 
     def model_calls(
         self, rollout_id: str, attempt_id: str | None = None
@@ -418,17 +413,20 @@ class Store:
     def models(self, name: str) -> list[ModelServer]:
         """Return the registered servers of a model."""
         with self._lock:
-            return self._models.named(name)
+            return [model for model in self._models.values() if model.model == name]
 
     def register_models(self, models: Iterable[ModelServer]) -> None:
         """Add model servers; replace those with the same model and endpoint."""
         with self._lock:
-            self._models.add(models)
+            for model in models:
+                self._models[model.model, model.endpoint] = model
+                self._database.submit(tables.write_model(model))
 
     def clear_models(self) -> None:
         """Remove all registered model servers."""
         with self._lock:
             self._models.clear()
+            self._database.submit(("DELETE FROM models", ()))
 
     def _flushed(self, rollout_id: str) -> LiveRollout:
         """Wait without the lock until a rollout's writes are in SQLite; return it."""

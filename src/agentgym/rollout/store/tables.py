@@ -5,9 +5,18 @@ from collections.abc import Collection, Iterator
 
 from agentgym.errors import RecordError
 from agentgym.rollout.store.database import Database, Write
-from agentgym.rollout.store.events import MODEL_REQUEST, RecordedEvent
+from agentgym.rollout.store.events import (
+    MODEL_REQUEST,
+    RecordedEvent,
+    decompressed,
+)
 from agentgym.rollout.store.exact import Exact
-from agentgym.rollout.store.rollout import FINAL_STATES, Rollout, RolloutState
+from agentgym.rollout.store.rollout import (
+    FINAL_STATES,
+    ModelServer,
+    Rollout,
+    RolloutState,
+)
 
 _FASTEST = 1  # level of zlib; the best level takes twice as long and saves an eighth
 _ROLLOUT = """INSERT INTO rollouts (rollout_id, terminal_order, rollout)
@@ -25,8 +34,7 @@ def write_rollout(
 ) -> Write:
     """Return the SQL that adds a rollout, or updates its status.
 
-    ``exact`` redacts the rollout. ``terminal_order`` is the rollout's position among
-    ended rollouts, if it just ended.
+    ``terminal_order`` is the rollout's position among ended rollouts, if it just ended.
     """
     rollout_id = rollout.rollout_id
     try:
@@ -61,6 +69,12 @@ def write_event(event: RecordedEvent, exact: Exact) -> Write:
     kind = exact.clean_name(event.event_type)
     row = kind, event.rollout_id, event.attempt_id, event.timestamp
     return _EVENT, (*row, _stored(event, exact))
+
+
+def write_model(model: ModelServer) -> Write:
+    """Return the SQL that adds a model server, or replaces it."""
+    row = model.model, model.endpoint, model.model_dump_json()
+    return "INSERT OR REPLACE INTO models VALUES (?, ?, ?)", row
 
 
 def rewrite_call(event: RecordedEvent, exact: Exact) -> Write:
@@ -106,28 +120,15 @@ def read_ended(database: Database, after: int, limit: int) -> tuple[list[Rollout
 def read_events(
     database: Database, exact: Exact, rollout_id: str, attempt_id: str | None = None
 ) -> Iterator[RecordedEvent]:
-    """Yield the events of a rollout, or of one of its attempts, in order.
-
-    An event is returned unredacted if ``exact`` still has its original.
-    """
+    """Yield the events of a rollout, or of one of its attempts, in order."""
     sql, params = "SELECT * FROM events WHERE rollout_id = ?", [rollout_id]
     if attempt_id is not None:
         sql, params = f"{sql} AND attempt_id = ?", [rollout_id, attempt_id]
     for kind, _, attempt, timestamp, data in database.read(
         f"{sql} ORDER BY rowid", params
     ):
-        raw = exact.restored(_read(data))
+        raw = exact.restored(decompressed(data))
         yield RecordedEvent(kind, rollout_id, attempt, timestamp, raw)
-
-
-def read_history(
-    database: Database, exact: Exact, rollout_id: str
-) -> dict[str, list[RecordedEvent]]:
-    """Return a rollout's events by attempt id; attempts and events are in order."""
-    found: dict[str, list[RecordedEvent]] = {}
-    for event in read_events(database, exact, rollout_id):
-        found.setdefault(event.attempt_id, []).append(event)
-    return found
 
 
 def read_after(database: Database, step: int) -> list[str]:
@@ -148,7 +149,3 @@ def _stored(event: RecordedEvent, exact: Exact) -> str | bytes:
     if event.event_type != MODEL_REQUEST:
         return raw.decode()
     return zlib.compress(raw, _FASTEST)
-
-
-def _read(data: str | bytes) -> bytes:
-    return data.encode() if isinstance(data, str) else zlib.decompress(data)

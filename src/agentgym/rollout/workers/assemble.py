@@ -127,10 +127,7 @@ class _Requested:
     reason: str
 
     def with_what_ran(self, pending: list[ToolCall]) -> ToolCall:
-        """Return the call with the outcome of the tool call that ran, if one did.
-
-        The tool call that ran is removed from ``pending``.
-        """
+        """Return the call with its outcome in ``pending``, where it is removed."""
         call, outcome, reason = self.call, self.outcome, self.reason
         arguments = parse_arguments(call.arguments)
         valid = outcome is ToolOutcome.OK

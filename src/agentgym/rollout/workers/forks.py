@@ -41,11 +41,7 @@ class Child:
         self._ended = ended
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the process; return its exit code, or -N if signal N ended it.
-
-        Raises:
-            TimeoutError: The process did not end in time.
-        """
+        """Wait for the process; return its exit code, or -N if signal N ended it."""
         return self._ended.result(timeout)
 
     def read(self, timeout: float) -> bytes:
@@ -57,11 +53,7 @@ class Child:
         return found
 
     def read_some(self, timeout: float) -> bytes:
-        """Wait for output, and return it; empty if the process has ended.
-
-        Raises:
-            TimeoutError: The process wrote nothing in time.
-        """
+        """Wait for output, and return it; empty if the process has ended."""
         if not select.select([self.output], [], [], timeout)[0]:
             raise TimeoutError
         return os.read(self.output, 65536)
@@ -89,16 +81,22 @@ class Child:
 class ForkServer:
     """A process that forks children; started on demand, and restarted if it dies.
 
-    The server imports the modules of ``preload`` before it forks. The environment of
-    the server is the parent's, with the variables of ``environment`` added. The server
-    starts with the variables that the parent started with, and gets all others over a
-    socket. So other processes cannot read a variable that was set later, e.g. a user's
-    key, in the server's initial environment.
+    The server imports the modules of ``preload`` before it forks. Its environment is
+    the parent's, with a few variables added, e.g. ``hash_seed`` as ``PYTHONHASHSEED``.
+    The server starts with the variables that the parent started with, and gets all
+    others over a socket. So other processes cannot read a variable that was set later,
+    e.g. a user's key, in the server's initial environment.
     """
 
-    def __init__(self, preload: Sequence[str], environment: dict[str, str]) -> None:
+    def __init__(self, preload: tuple[str, ...], hash_seed: str = "random") -> None:
         self._preload = preload
-        self._environment = environment
+        self._environment = {
+            "LANGSMITH_TRACING": "false",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONHASHSEED": hash_seed,
+            "PYTHONUNBUFFERED": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        }
         self._lock = threading.Lock()
         self._server: _Connection | None = None
 
@@ -106,10 +104,7 @@ class ForkServer:
         """Fork a child that calls ``target`` (``module:function``) with ``argument``.
 
         The function's return value is the exit code. ``errors`` is the file descriptor
-        for the child's standard error.
-
-        Raises:
-            RolloutError: The server cannot be started, or cannot import ``preload``.
+        for the child's standard error. If that fails, a RolloutError is raised.
         """
         with self._lock:
             if self._server is None or self._server.is_dead:
@@ -117,21 +112,8 @@ class ForkServer:
             return self._server.fork(target, argument, errors)
 
 
-@functools.cache
-def fork_server(preload: tuple[str, ...], hash_seed: str = "random") -> ForkServer:
-    """Return this process's fork server that imports the modules ``preload``.
-
-    The server ends with this process. ``hash_seed`` is the children's
-    ``PYTHONHASHSEED``.
-    """
-    environment = {
-        "LANGSMITH_TRACING": "false",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONHASHSEED": hash_seed,
-        "PYTHONUNBUFFERED": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-    }
-    return ForkServer(preload, environment)
+fork_server = functools.cache(ForkServer)
+"""Returns this process's fork server for the arguments of :class:`ForkServer`."""
 
 
 class _Connection:
@@ -219,10 +201,7 @@ class _Connection:
 
 
 def main(descriptor: str, *preload: str) -> None:
-    """Run the server: import ``preload``, then fork a child for each request.
-
-    ``descriptor`` is the number of the socket from which requests are read.
-    """
+    """Run the server: import ``preload``, then fork a child for each request."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     server = socket.socket(fileno=int(descriptor))
     _set_environment(json.loads(server.recv(_MOST_BYTES)))

@@ -25,6 +25,7 @@ from agentgym.rollout.workers.spec import WorkerSpec
 from agentgym.rollout.workers.worker import (
     EXIT_BLOCKED,
     Worker,
+    attempt_path,
     events_of,
     limit_memory,
     make_worker,
@@ -42,27 +43,16 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True)
 class Assignment:
-    """The rollout that a job runs.
+    """The rollout that a job runs."""
 
-    Attributes:
-        gateway: Address of the gateway, e.g. ``http://gateway:8080``.
-        rollout_id: Id of the rollout.
-        attempt_id: Id of the rollout's attempt.
-        api_key: The gateway's key; empty if the gateway requires no key.
-    """
-
-    gateway: str
+    gateway: str  # e.g. http://gateway:8080
     rollout_id: str
     attempt_id: str
-    api_key: str
+    api_key: str  # of the gateway; empty if it requires none
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> Self:
-        """Read the variables that Agent Lightning's controller sets for a process.
-
-        Raises:
-            UsageError: The address is missing, or is not the address of a rollout.
-        """
+        """Read the variables that Agent Lightning's controller sets for a process."""
         address = variables.get(BASE_URL)
         if not address:
             raise UsageError(
@@ -81,13 +71,6 @@ class Assignment:
 
 def run_job(config: TrainingConfig, assignment: Assignment) -> Trajectory:
     """Run a rollout to its end and report its tool calls and its reward.
-
-    Args:
-        config: Scenario, framework, agent and limits.
-        assignment: The rollout to run.
-
-    Returns:
-        The trajectory, with a reward.
 
     Raises:
         RolloutError: The rollout was dropped, and the reason was reported as an event;
@@ -130,8 +113,7 @@ async def _attempt(worker: Worker, assignment: Assignment) -> Trajectory:
     rollout_id, attempt = assignment.rollout_id, assignment.attempt_id
 
     async def post(event: dict[str, Any]) -> None:
-        path = f"/api/rollouts/{rollout_id}/attempt/{attempt}/events"
-        await worker.post(path, event)
+        await worker.post(f"{attempt_path(rollout_id, attempt)}/events", event)
 
     async def fail(reason: Reason) -> RolloutError:
         failed = {"reason": reason.model_dump(), "charged": True}

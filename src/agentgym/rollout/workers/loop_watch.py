@@ -17,12 +17,10 @@ _FRAMES = 4
 class LoopWatch:
     """Watches from a thread whether the running event loop makes progress.
 
-    Args:
-        limit_s: Seconds that the loop may be blocked.
-        blocked: Called each time the loop was blocked for ``limit_s``. By default, the
-            position of the blocking call is logged, since the call cannot be ended.
-        turned: Called at each check in which the loop made progress.
-        every_s: Seconds between two checks, ``limit_s`` by default.
+    ``blocked`` is called each time the loop was blocked for ``limit_s`` seconds. By
+    default, the position of the blocking call is logged, since the call cannot be
+    ended. ``turned`` is called at each check, every ``every_s`` seconds (by default
+    ``limit_s``).
     """
 
     def __init__(

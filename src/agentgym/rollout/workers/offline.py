@@ -1,24 +1,24 @@
 """Block a worker's connections to other machines, and list the refused ones."""
 
-import ipaddress
 import sys
 import traceback
 from pathlib import Path
 from typing import Any
 
 from agentgym.integrations.episode import episode_or_none
+from agentgym.rollout.gateway.address import is_own
 
 OUTSIDE = "outside"
 _CLIENTS = ("openai", "langchain_core")
+_ANY = ("", "None", "0.0.0.0", "::")  # this machine, too
 
 
 def keep_offline(hosts: Path) -> None:
     """Refuse connections of this process to other machines from now on.
 
-    Args:
-        hosts: File to which each refused connection adds a line with the machine's
-            name. The line ends with ``outside`` if a model client connected in a
-            thread that does not belong to an episode.
+    Each refused connection adds a line with the machine's name to the file ``hosts``.
+    The line ends with ``outside`` if a model client connected in a thread that does not
+    belong to an episode.
     """
 
     def listen(event: str, values: tuple[Any, ...]) -> None:
@@ -29,7 +29,7 @@ def keep_offline(hosts: Path) -> None:
         else:
             return
         name = host.decode(errors="replace") if isinstance(host, bytes) else str(host)
-        if not _is_here(name):
+        if name not in _ANY and not is_own(name):
             mark = f" {OUTSIDE}" if _is_outside() else ""
             with hosts.open("a", encoding="utf-8") as file:
                 file.write(f"{name}{mark}\n")
@@ -46,13 +46,3 @@ def _is_outside() -> bool:
     stack = traceback.walk_stack(None)
     names = (str(frame.f_globals.get("__name__")) for frame, _ in stack)
     return any(name.partition(".")[0] in _CLIENTS for name in names)
-
-
-def _is_here(host: str) -> bool:
-    if host in ("", "None", "localhost"):
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return address.is_loopback or address.is_unspecified

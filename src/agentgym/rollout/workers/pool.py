@@ -27,16 +27,10 @@ _MAIN = "agentgym.rollout.workers.worker:main"
 
 @dataclass(frozen=True)
 class WorkerDeath:
-    """A worker that ended unexpectedly.
+    """A worker that ended unexpectedly."""
 
-    Attributes:
-        worker: Name of the worker in the store.
-        blamed: Id of the rollout that blocked the worker; None if it is unknown.
-        reason: The reason of the end, as text for users.
-    """
-
-    worker: str
-    blamed: str | None
+    worker: str  # its name in the store
+    blamed: str | None  # id of the rollout that blocked the worker, if it is known
     reason: str
 
 
@@ -54,10 +48,8 @@ class _Worker:
     def run(self, server: ForkServer, errors: int, silence_s: float) -> str:
         """Start the process, read its messages to the end, and return why it ended.
 
-        Args:
-            server: Forks the process.
-            errors: File descriptor for the standard error of the process.
-            silence_s: Seconds without a message after which the process is killed.
+        ``errors`` is the descriptor of its standard error. After ``silence_s`` seconds
+        without a message it is killed.
         """
         try:
             argument = self._spec.model_dump_json()
@@ -96,10 +88,6 @@ class _Worker:
             self.error = said.get("error", self.error)
             self.blamed = said.get("blocked", self.blamed)
 
-    def ask_to_end(self) -> None:
-        if self.child is not None:
-            self.child.signal(signal.SIGTERM)
-
     def end(self, until: float) -> None:
         """Wait for the process until the monotonic time ``until``, then kill it."""
         if self.child is not None:
@@ -109,12 +97,9 @@ class _Worker:
 class WorkerPool:
     """Keeps ``count`` workers running within a ``with`` block.
 
-    Args:
-        spec: The workers' configuration; worker names begin with ``spec.worker``.
-        count: Number of workers.
-        log: File for the workers' standard error; secrets are removed.
-        on_death: Called from a watching thread for each unexpected death, before the
-            replacement starts.
+    Their standard error goes to the file ``log``, without secrets. ``on_death`` is
+    called from a watching thread for each unexpected death, before the replacement
+    starts.
     """
 
     def __init__(
@@ -157,7 +142,8 @@ class WorkerPool:
         until = time.monotonic() + _END_GRACE_S
         workers = list(self._workers.values())
         for process in workers:
-            process.ask_to_end()
+            if process.child is not None:
+                process.child.signal(signal.SIGTERM)
         for process in workers:
             process.end(until)
         for thread in self._threads:

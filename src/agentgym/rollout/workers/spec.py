@@ -10,36 +10,23 @@ from agentgym.core.config import TrainingConfig
 
 
 class WorkerSpec(BaseModel):
-    """The configuration of a worker process.
-
-    Attributes:
-        worker: Name of the worker in the store.
-        gateway: Base URL of the gateway.
-        api_key: The gateway's key.
-        model: Name of the policy's model.
-        concurrency: Number of episodes that run at the same time.
-        timeout_s: Wall-clock seconds after which an episode is ended.
-        agent: The user's agent, and the settings for its input and its own tools.
-        hosts: If given, the worker cannot reach other machines; this file lists the
-            machines that it tried to reach.
-        audit: File of the audit log; None writes no log.
-        memory_mb: Limit of the worker's address space in MiB; larger allocations fail.
-    """
+    """The configuration of a worker process."""
 
     model_config = ConfigDict(extra="forbid")
 
-    worker: str
-    gateway: str
-    api_key: str
-    model: str
+    worker: str  # its name in the store
+    gateway: str  # base URL
+    api_key: str  # of the gateway
+    model: str  # name of the policy's model
     scenario: str
     framework: str
     agent: AgentSource = AgentSource()
-    hosts: str | None = None
-    audit: str | None = None
-    concurrency: int = 64
-    timeout_s: float = 60.0
-    memory_mb: int = 8192
+    hosts: Path | None = None
+    """If given, the worker cannot reach other machines; this file lists those tried."""
+    audit: Path | None = None  # file of the audit log
+    concurrency: int = 64  # episodes that run at the same time
+    timeout_s: float = 60.0  # wall-clock seconds after which an episode is ended
+    memory_mb: int = 8192  # limit of the address space; larger allocations fail
     unsafe_local_exec: bool = False
 
     @classmethod
@@ -50,13 +37,10 @@ class WorkerSpec(BaseModel):
         gateway: str,
         api_key: str,
         model: str,
-        hosts: str | None = None,
+        hosts: Path | None = None,
         audit: Path | None = None,
     ) -> Self:
-        """Return the workers' configuration, with values from a run's ``config``.
-
-        The other arguments are attributes of the result.
-        """
+        """Return the workers' configuration, with values from a run's ``config``."""
         return cls(
             worker="worker",
             gateway=gateway,
@@ -66,7 +50,7 @@ class WorkerSpec(BaseModel):
             framework=config.framework,
             agent=config.agent,
             hosts=hosts,
-            audit=None if audit is None else str(audit.absolute()),
+            audit=None if audit is None else audit.absolute(),
             concurrency=config.in_flight,
             timeout_s=config.timeout_s,
             unsafe_local_exec=config.unsafe_local_exec,

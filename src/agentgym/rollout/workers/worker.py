@@ -14,8 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import orjson
 
@@ -32,23 +31,23 @@ from agentgym.core.trajectory import (
     ToolCall,
     Trajectory,
 )
-from agentgym.errors import AgentGymError, RolloutError
-from agentgym.integrations.base import AgentLoop, Blueprint
+from agentgym.errors import AgentGymError, RolloutError, UnsupportedError
+from agentgym.integrations.base import Adapter, AgentLoop, Blueprint
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.inner_reward import refuse_outside_episodes
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.integrations.run import ScenarioEnding, converse, run_episode
 from agentgym.models.forms import answers_any_object
 from agentgym.rollout.gateway.http.keys import agent_key
-from agentgym.rollout.store.views import unpack_calls
+from agentgym.rollout.store.events import unpack_calls
 from agentgym.rollout.task_input import read_task
 from agentgym.rollout.workers.assemble import assemble_steps
 from agentgym.rollout.workers.loop_watch import LoopWatch
 from agentgym.rollout.workers.offline import keep_offline
-from agentgym.rollout.workers.own_tools import own_stubs
 from agentgym.rollout.workers.spec import WorkerSpec
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.tool_tasks.stubs import returns, stub_answer
 from agentgym.security.audit import audit_into
 from agentgym.security.redaction import LogFilter, get_logger
 
@@ -102,12 +101,7 @@ class Worker:
         )
 
     async def run(self) -> None:
-        """Claim and run episodes until the gateway cannot be reached.
-
-        Raises:
-            ExceptionGroup: The gateway refused a claim or the report of an episode.
-                Running rollouts are left for other workers.
-        """
+        """Claim and run episodes until the gateway cannot be reached."""
         import aiohttp
 
         try:
@@ -164,7 +158,7 @@ class Worker:
 
     async def _run_rollout(self, rollout: dict[str, Any]) -> None:
         attempt = rollout["status"]["last_attempt_id"]
-        path = _path(rollout["rollout_id"], attempt)
+        path = attempt_path(rollout["rollout_id"], attempt)
         try:
             ended = await self.attempt(rollout, attempt)
         except RolloutError as error:  # a client has queued it
@@ -172,7 +166,11 @@ class Worker:
             await self._finish(path, {**_failed(wording), "retry": False})
             return
         try:
-            await self._finish(path, _report(ended))
+            if ended.status is RolloutStatus.DROPPED:
+                report = _failed(ended.reason or NO_REASON)
+            else:
+                report = {"state": "succeeded", "events": events_of(ended)}
+            await self._finish(path, report)
         except Exception as error:  # e.g. an event that is not JSON
             logger.warning("%s could not be ended", path, exc_info=True)
             detail = whole_text(str(error))
@@ -188,25 +186,18 @@ class Worker:
             logger.info("%s was given up: %s", path, error)
 
     async def post(self, path: str, body: dict[str, Any]) -> Any:
-        """Send a POST request to the gateway; return its parsed JSON answer.
-
-        Raises:
-            ApiError: The gateway answered with an error status.
-        """
+        """Send a POST request to the gateway; return its parsed JSON answer."""
         async with self._http.post(path, json=body) as response:
             return await _json(response)
 
     async def get(self, path: str) -> Any:
-        """Send a GET request to the gateway; return its parsed JSON answer.
-
-        Raises:
-            ApiError: The gateway answered with an error status.
-        """
+        """Send a GET request to the gateway; return its parsed JSON answer."""
         async with self._http.get(path) as response:
             return await _json(response)
 
 
 async def _json(response: Any) -> Any:
+    """Parse an answer of the gateway; raise an ApiError if it is an error."""
     if response.status >= 400:
         wording = f"{response.url} answered {response.status}: {await response.text()}"
         raise ApiError(response.status, wording, "gateway")
@@ -220,9 +211,7 @@ class _GatewayEnding(ScenarioEnding):
     """
 
     def __init__(
-        self,
-        scenario: Scenario,
-        get: Callable[[str], Awaitable[Any]],
+        self, scenario: Scenario, get: Callable[[str], Awaitable[Any]]
     ) -> None:
         super().__init__(scenario)
         self._get = get
@@ -243,21 +232,24 @@ class _GatewayEnding(ScenarioEnding):
         calls = await self._calls(episode)
         if not calls:
             return None
-        kind = "wrong form" if calls[-1].wants_call else "wrong call"
-        if calls[-1].wants_call and calls[-1].finish_reason == "length":
-            return Reason(kind=kind, detail="max_tokens cut the answer in a form")
-        if calls[-1].wants_call and not calls[-1].tool_calls:
-            return Reason(kind=kind, detail="a call was asked for, and none was made")
-        if isinstance(error, _REFUSALS) and answers_any_object(calls[-1]):
-            given = calls[-1].tool_calls[0].arguments
+        last = calls[-1]
+        detail: str | None
+        if last.wants_call and last.finish_reason == "length":
+            detail = "max_tokens cut the answer in a form"
+        elif last.wants_call and not last.tool_calls:
+            detail = "a call was asked for, and none was made"
+        elif isinstance(error, _REFUSALS) and answers_any_object(last):
+            given = last.tool_calls[0].arguments
             detail = f"the agent's own code refused the JSON object {given:.120}"
-            return Reason(kind=kind, detail=detail)
-        made = assemble_steps(calls[-1:], [], _specs(episode))
-        wrong = next((call.result for call in made if _is_wrong(call)), None)
-        return None if wrong is None else Reason(kind=kind, detail=wrong)
+        else:
+            made = assemble_steps([last], [], _specs(episode))
+            wrong = (c for c in made if isinstance(c, ToolCall) and c.outcome in _WRONG)
+            detail = next((call.result for call in wrong), None)
+        kind = "wrong form" if last.wants_call else "wrong call"
+        return None if detail is None else Reason(kind=kind, detail=detail)
 
     async def _calls(self, episode: Episode) -> list[ModelCall]:
-        path = _path(episode.rollout_id, episode.attempt)
+        path = attempt_path(episode.rollout_id, episode.attempt)
         return unpack_calls(await self._get(f"{path}/calls"))
 
     async def steps(self, episode: Episode) -> list[Step]:
@@ -280,19 +272,9 @@ def _specs(episode: Episode) -> dict[str, ToolSpec]:
     return {name: tool.spec for name, tool in episode.tools.items()}
 
 
-def _is_wrong(step: Step) -> TypeGuard[ToolCall]:
-    return isinstance(step, ToolCall) and step.outcome in _WRONG
-
-
-def _path(rollout_id: str, attempt: str) -> str:
+def attempt_path(rollout_id: str, attempt: str) -> str:
+    """Return the path of an attempt in the gateway's API."""
     return f"/api/rollouts/{rollout_id}/attempt/{attempt}"
-
-
-def _report(ended: Trajectory) -> dict[str, Any]:
-    """Return an episode's report: its events, or the reason if it was dropped."""
-    if ended.status is RolloutStatus.DROPPED:
-        return _failed(ended.reason or NO_REASON)
-    return {"state": "succeeded", "events": events_of(ended)}
 
 
 def events_of(ended: Trajectory) -> list[dict[str, Any]]:
@@ -332,11 +314,6 @@ def _failed(reason: Reason) -> dict[str, Any]:
     return {"state": "failed", "reason": reason.model_dump()}
 
 
-def rollout_of(task: "asyncio.Task[Any] | None") -> str | None:
-    """Return the id of the rollout that an asyncio task works for, or None."""
-    return None if task is None else task.get_context().get(_ROLLOUT)
-
-
 def limit_memory(most_mb: int) -> None:
     """Limit the process's memory in MiB, so that a huge allocation raises an error."""
     import resource
@@ -370,11 +347,7 @@ def _no_exit(status: object = None) -> None:
 
 
 def make_worker(spec: WorkerSpec) -> Worker:
-    """Build the worker with its scenario and agent, inside a running event loop.
-
-    Raises:
-        UsageError: The scenario or the agent cannot be built.
-    """
+    """Build the worker with its scenario and agent, inside a running event loop."""
     scenario = get_scenario(spec.scenario)
     scenario.unsafe_local_exec = spec.unsafe_local_exec
     blueprint = Blueprint(
@@ -388,19 +361,39 @@ def make_worker(spec: WorkerSpec) -> Worker:
         agent=spec.agent,
     )
     if spec.audit is not None:
-        audit_into(Path(spec.audit))
+        audit_into(spec.audit)
     if spec.hosts is not None:
-        keep_offline(Path(spec.hosts))
+        keep_offline(spec.hosts)
     adapter = FRAMEWORKS.get(spec.framework)
     agent = require_type(
         adapter.create_environment(blueprint),
         AgentLoop,
         f"create_environment() of the framework {spec.framework!r}",
     )
-    stubs = own_stubs(scenario, adapter, agent, spec.agent.allow_tools)
-    return Worker(
-        spec, scenario, agent, stubs if spec.agent.own_tools == "stub" else ()
-    )
+    stubs = []
+    if spec.agent.own_tools == "stub":
+        known = {tool.name for tool in scenario.tools()} | set(spec.agent.allow_tools)
+        own = own_tools(adapter, agent)
+        stubs = [_stub(tool) for tool in own if tool.spec.name not in known]
+    return Worker(spec, scenario, agent, stubs)
+
+
+def own_tools(adapter: Adapter, agent: AgentLoop) -> list[Tool]:
+    """Return the tools of the user's agent; empty if they cannot be listed."""
+    try:
+        return [] if agent.agent is None else adapter.own_tools(agent.agent)
+    except UnsupportedError:
+        return []
+
+
+def _stub(tool: Tool) -> Tool:
+    """Return a tool that answers with made-up values instead of the agent's own."""
+    schema = returns(tool.function)
+
+    def answer(**arguments: Any) -> str:
+        return stub_answer(tool.spec.name, schema, arguments, {})
+
+    return Tool(tool.spec, answer)
 
 
 async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
@@ -411,7 +404,8 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
     loop.add_signal_handler(signal.SIGTERM, running.cancel)
 
     def blocked() -> None:
-        control.say(blocked=rollout_of(asyncio.current_task(loop)))
+        task = asyncio.current_task(loop)
+        control.say(blocked=None if task is None else task.get_context().get(_ROLLOUT))
         os._exit(EXIT_BLOCKED)
 
     try:

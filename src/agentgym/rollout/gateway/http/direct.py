@@ -6,7 +6,6 @@ stream. All other requests go to aiohttp's server unchanged.
 
 import re
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from aiohttp import web
@@ -25,7 +24,6 @@ _KNOWN = frozenset(
     b" content-type host traceparent tracestate user-agent x-agent-id x-api-key"
     b" x-request-id".decode().split()
 )
-_REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 class NotDirectError(Exception):
@@ -33,28 +31,16 @@ class NotDirectError(Exception):
 
 
 class Head(NamedTuple):
-    """The head of a direct request.
-
-    Attributes:
-        headers: The headers, by lower-case name.
-        size: Length of the head in bytes.
-        length: Length of the body in bytes.
-    """
+    """The head of a direct request."""
 
     path: str
-    headers: Mapping[str, str]
-    size: int
-    length: int
+    headers: Mapping[str, str]  # by lower-case name
+    size: int  # of the head, in bytes
+    length: int  # of the body, in bytes
 
 
 class DirectRequest:
-    """A direct request, fully received; handlers use it like a ``Request``.
-
-    Attributes:
-        key: Kind of the request's key: ``operator``, ``agent`` or ``none``.
-        names: Values of the ``{name}`` parts of the route's path.
-        remote: The client's IP address; None if it is unknown.
-    """
+    """A direct request, fully received; handlers use it like a ``Request``."""
 
     __slots__ = ("_body", "_headers", "key", "names", "raw_path", "remote")
     method = "POST"
@@ -84,8 +70,7 @@ class DirectRequest:
 def read_head(data: bytes | bytearray) -> Head | None:
     """Parse the head of a direct request; return None if aiohttp must handle it.
 
-    Raises:
-        BlockingIOError: The head has not arrived completely.
+    If the head has not arrived completely, a BlockingIOError is raised.
     """
     end = data.find(_END, 0, _MOST_HEAD)
     if end < 0:
@@ -112,10 +97,8 @@ def answer(response: web.Response) -> bytes:
     body = response.body
     assert isinstance(body, bytes)
     fields = "".join(f"{name}: {value}\r\n" for name, value in response.headers.items())
-    status = response.status
-    reason = _REASONS.get(status, "")
-    head = f"HTTP/1.1 {status} {reason}\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
-    return head.encode("ascii") + body
+    head = f"HTTP/1.1 {response.status} {response.reason}\r\n{fields}"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode("ascii") + body
 
 
 def _is_usual(headers: dict[str, Any]) -> bool:

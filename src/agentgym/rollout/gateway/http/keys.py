@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from agentgym.core.openai import ApiError
 
 if TYPE_CHECKING:
-    from agentgym.rollout.gateway.http.direct import DirectRequest
-    from agentgym.rollout.gateway.http.requests import Request
+    from agentgym.rollout.gateway.http.requests import AnyRequest
 
 _FREE = ("/healthz",)
 _AGENTS = "/proxy/rollout/"
@@ -29,9 +28,8 @@ def agent_key(api_key: str) -> str:
 class Keys:
     """Checks a request's key, and whether that key allows the request.
 
-    Args:
-        api_key: The operator's key; if empty, requests need no key.
-        for_agents: Whether the key from :func:`agent_key` is accepted as well.
+    If the operator's ``api_key`` is empty, requests need no key. With ``for_agents``,
+    the key from :func:`agent_key` is accepted as well.
     """
 
     def __init__(self, api_key: str, *, for_agents: bool = False) -> None:
@@ -40,13 +38,8 @@ class Keys:
             self._known.append(("agent", agent_key(api_key).encode()))
         self._is_open = not api_key
 
-    def check(self, request: "Request | DirectRequest") -> None:
-        """Check a request's key; set ``request.key`` to the kind of the key.
-
-        Raises:
-            ApiError: Status 401: the key is missing or unknown. Status 403: the key
-                does not allow this request.
-        """
+    def check(self, request: "AnyRequest") -> None:
+        """Set ``request.key`` to the kind of its key; raise an ApiError if refused."""
         path = request.path
         if self._is_open or path in _FREE:
             request.key = "none"
@@ -55,15 +48,14 @@ class Keys:
         given = given[7:] if given.startswith("Bearer ") else ""
         who = self._owner(given) or self._owner(request.header("x-api-key"))
         if who is None:
-            kind = "authentication_error"
-            message = "Invalid or missing API key"
+            message, kind = "Invalid or missing API key", "authentication_error"
             raise ApiError(401, message, "invalid_api_key", kind)
         request.key = who
         if who == "agent" and not path.startswith(_AGENTS):
             message = "This is an agent's key: it only allows calls of the model."
             raise ApiError(403, message, "agent_key", "permission_error")
 
-    def know(self, request: "Request | DirectRequest") -> bool:
+    def know(self, request: "AnyRequest") -> bool:
         """Return whether :meth:`check` accepts the key of a request."""
         try:
             self.check(request)

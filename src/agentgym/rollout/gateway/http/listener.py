@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
 
 import uvloop
 from aiohttp import web
@@ -19,9 +20,9 @@ from agentgym.errors import (
     RolloutStateError,
     StoreError,
 )
-from agentgym.rollout.gateway.http.direct import DirectRequest, NotDirectError
+from agentgym.rollout.gateway.http.direct import NotDirectError
 from agentgym.rollout.gateway.http.keys import Keys
-from agentgym.rollout.gateway.http.requests import HttpServer, Request
+from agentgym.rollout.gateway.http.requests import AnyRequest, HttpServer, Request
 from agentgym.rollout.gateway.http.routes import Route, RouteTable
 from agentgym.rollout.gateway.protocol import GatewaySettings, reply
 from agentgym.security.redaction import get_logger, quoted
@@ -35,19 +36,12 @@ _CLOSE_S = 2.0
 class Listener:
     """Serves routes, and ``/healthz``, on a thread with its own event loop.
 
-    Args:
-        routes: The handlers by path.
-        settings: Address, and limits of bytes and seconds for a request.
-        keys: Checks the key of each request.
-        name: Name of the thread.
-        grace_s: Seconds that running answers may take after the listener is closed.
-        lifespan: Returns a context manager, which is entered before the listener
-            accepts requests, and left after the last answer.
-        noted: Called with every request and its HTTP status.
-
-    Attributes:
-        refused: Number of requests that this server itself refused, by error code; a
-            model server's errors do not count.
+    The settings give the address, and limits of bytes and seconds for a request.
+    ``during`` is entered before the listener accepts requests, and left after the last
+    answer. ``noted`` is called with every request and
+    its HTTP status. Running answers may take ``grace_s`` seconds after the listener is
+    closed. ``refused`` counts the requests that this server itself refused, by error
+    code; a model server's errors do not count.
     """
 
     def __init__(
@@ -58,17 +52,15 @@ class Listener:
         keys: Keys,
         name: str,
         grace_s: float,
-        lifespan: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
-        noted: Callable[
-            [Request | DirectRequest, int], None
-        ] = lambda request, status: None,
+        during: AbstractAsyncContextManager[Any] | None = None,
+        noted: Callable[[AnyRequest, int], None] = lambda request, status: None,
     ) -> None:
         self._noted = noted
         self._routes = RouteTable([Route("GET", "/healthz", _health), *routes])
         self._settings = settings
         self._keys = keys
         self._grace_s = grace_s
-        self._lifespan = lifespan
+        self._during = during or nullcontext()
         self.refused: Counter[str] = Counter()
         self._socket: socket.socket | None = None
         self._listens: Future[None] = Future()
@@ -79,24 +71,12 @@ class Listener:
     @property
     def url(self) -> str:
         """The base URL, e.g. ``http://127.0.0.1:41234``."""
-        host, port = self._settings.host, self._bound().getsockname()[1]
+        host, port = self._settings.host, self.bind().getsockname()[1]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
-    def bind(self) -> None:
-        """Bind the address without answering requests yet.
-
-        Raises:
-            OSError: The address is in use, or does not belong to this machine.
-        """
-        self._bound()
-
     def start(self) -> None:
-        """Start to listen; return once requests are accepted.
-
-        Raises:
-            OSError: The address cannot be used.
-        """
-        self._bound()
+        """Start to listen; return once requests are accepted, or raise an OSError."""
+        self.bind()
         self._thread.start()
         self._listens.result()
 
@@ -109,7 +89,8 @@ class Listener:
         if self._socket is not None:
             self._socket.close()
 
-    def _bound(self) -> socket.socket:
+    def bind(self) -> socket.socket:
+        """Bind the address, without answering requests yet, or raise an OSError."""
         if self._socket is None:
             host, port = self._settings.host, self._settings.port
             found = socket.getaddrinfo(
@@ -140,21 +121,21 @@ class Listener:
             shutdown_timeout=self._grace_s,
         )
         self._loop = asyncio.get_running_loop()
-        async with self._lifespan():
+        async with self._during:
             try:
                 await server.setup()
-                await web.SockSite(server, self._bound(), backlog=_BACKLOG).start()
+                await web.SockSite(server, self.bind(), backlog=_BACKLOG).start()
                 self._listens.set_result(None)
                 await self._stop.wait()
             finally:
                 await server.cleanup()
 
-    async def _answer(self, request: Request | DirectRequest) -> web.StreamResponse:
+    async def _answer(self, request: AnyRequest) -> web.StreamResponse:
         """Check the key, call the handler, and convert every error to a response."""
         try:
             self._keys.check(request)
-            found = self._routes.find(request.method, request.raw_path)
-            handler, request.names = found
+            handler, names = self._routes.find(request.method, request.raw_path)
+            request.names = names
             answer = await handler(request)
             self._noted(request, answer.status)
             return answer
@@ -163,9 +144,7 @@ class Listener:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is answered
             return self._refusal(request, error)
 
-    def _refusal(
-        self, request: Request | DirectRequest, error: Exception
-    ) -> web.Response:
+    def _refusal(self, request: AnyRequest, error: Exception) -> web.Response:
         """Log and count an error, and convert it to a response.
 
         No stack frame may keep the error after this method returns: the error refers to

@@ -3,8 +3,7 @@
 import time
 from collections import Counter
 
-from agentgym.rollout.gateway.http.direct import DirectRequest
-from agentgym.rollout.gateway.http.requests import Request
+from agentgym.rollout.gateway.http.requests import AnyRequest
 from agentgym.security.audit import AuditLog
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -14,9 +13,6 @@ _EVERY_S = 60.0
 that a client cannot fill the log.
 """
 _MOST_PEERS = 1000
-
-
-AnyRequest = Request | DirectRequest
 
 
 class Noted:
@@ -35,15 +31,18 @@ class Noted:
         """Log a request if its key was refused, or if it is a write request."""
         if self._log is None:
             return
+        what, times = "gateway", 1
         if status in _REFUSED:
-            self._note_refused(request, status)
-        elif request.method not in _READS and _is_written(request.path):
-            self._note("gateway", request, status)
-
-    def _note(
-        self, what: str, request: AnyRequest, status: int, times: int = 1
-    ) -> None:
-        assert self._log is not None
+            many = len(self._noted_at) >= _MOST_PEERS
+            peer = "others" if many else request.remote or ""
+            self._refused[peer] += 1
+            now = time.monotonic()
+            if now - self._noted_at.get(peer, -_EVERY_S) < _EVERY_S:
+                return
+            self._noted_at[peer] = now
+            what, times = "refused key", self._refused.pop(peer)
+        elif request.method in _READS or not _is_written(request.path):
+            return
         self._log.write(
             what,
             key=request.key or None,
@@ -54,16 +53,6 @@ class Noted:
             times=times if times > 1 else None,
         )
 
-    def _note_refused(self, request: AnyRequest, status: int) -> None:
-        peer = request.remote or "" if len(self._noted_at) < _MOST_PEERS else "others"
-        self._refused[peer] += 1
-        now = time.monotonic()
-        if now - self._noted_at.get(peer, -_EVERY_S) >= _EVERY_S:
-            self._noted_at[peer] = now
-            self._note("refused key", request, status, self._refused.pop(peer))
-
 
 def _is_written(path: str) -> bool:
-    claims = path == "/api/rollouts/claim"
-    calls = path.startswith("/proxy/rollout/")
-    return not claims and not calls
+    return path != "/api/rollouts/claim" and not path.startswith("/proxy/rollout/")

@@ -5,8 +5,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
-from aiohttp.http import RawRequestMessage
-from aiohttp.streams import StreamReader
 
 from agentgym.core.openai import ApiError
 from agentgym.rollout.gateway.http.direct import (
@@ -33,17 +31,10 @@ _TIMEOUT = {"Connection": "close"}
 
 
 class Request(web.BaseRequest):
-    """A request whose body must arrive within a deadline.
+    """A request whose body must arrive within ``body_timeout_s`` seconds."""
 
-    Attributes:
-        key: Kind of the request's key: ``operator``, ``agent``, or ``none`` if the
-            request needs no key.
-        names: Values of the ``{name}`` parts of the route's path.
-        body_timeout_s: Seconds within which the body must arrive.
-    """
-
-    key: str = ""
-    names: dict[str, str]
+    key: str = ""  # kind of the key: ``operator``, ``agent``, or ``none`` if not needed
+    names: dict[str, str]  # values of the ``{name}`` parts of the route's path
     body_timeout_s: float
 
     @property
@@ -56,12 +47,7 @@ class Request(web.BaseRequest):
         return self.headers.get(name, "")
 
     async def read(self) -> bytes:
-        """Return the whole body.
-
-        Raises:
-            ApiError: Status 408: the body did not arrive in time. 413: the body is too
-                large. 400: the body cannot be decoded.
-        """
+        """Return the body; raise an ApiError if it is late, too large or malformed."""
         try:
             if self.content.is_eof():
                 return await super().read()
@@ -78,9 +64,11 @@ class Request(web.BaseRequest):
 
 
 def _too_late(limit_s: float) -> ApiError:
-    """Return the error for a body that did not arrive in time."""
     text = f"The body did not come within {limit_s:g} s."
     return ApiError(408, text, "timeout", headers=_TIMEOUT)
+
+
+AnyRequest = Request | DirectRequest
 
 
 class Connection(web.RequestHandler):
@@ -88,15 +76,11 @@ class Connection(web.RequestHandler):
 
     From the first request that is not direct, aiohttp answers all requests. The module
     ``direct`` says which requests are direct.
-
-    Attributes:
-        busy: Number of requests that are being answered.
-        is_used: Whether a request has arrived on this connection.
     """
 
     def __init__(self, server: "HttpServer", settings: GatewaySettings) -> None:
-        self.busy = 0
-        self.is_used = False
+        self.busy = 0  # number of requests that are being answered
+        self.is_used = False  # whether a request has arrived
         self._is_closing = False
         self._server = server
         self._settings = settings
@@ -273,12 +257,9 @@ class Connection(web.RequestHandler):
 
 
 class HttpServer(web.Server):
-    """Creates the connections of a server.
+    """Creates the connections of a server, with the settings' deadlines and limits.
 
-    Args:
-        handler: Answers every request.
-        settings: Deadlines and size limits.
-        knows: Returns whether a request's key is valid; if not, no body is buffered.
+    ``knows`` returns whether a request's key is valid; if not, no body is buffered.
     """
 
     def __init__(
@@ -314,22 +295,9 @@ class HttpServer(web.Server):
             connection.busy -= 1
             connection.touch()
 
-    def _request(
-        self,
-        message: RawRequestMessage,
-        payload: StreamReader,
-        protocol: web.RequestHandler,
-        writer: Any,
-        task: "asyncio.Task[None]",
-    ) -> Request:
-        request = Request(
-            message,
-            payload,
-            protocol,
-            writer,
-            task,
-            asyncio.get_running_loop(),
-            client_max_size=self._settings.max_body_bytes,
-        )
+    def _request(self, *parts: Any) -> Request:
+        made: Callable[..., Request] = Request
+        loop, most = asyncio.get_running_loop(), self._settings.max_body_bytes
+        request = made(*parts, loop, client_max_size=most)
         request.body_timeout_s = self._settings.body_timeout_s
         return request

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from agentgym.core.openai import ApiError
-from agentgym.rollout.gateway.wire import is_writable
+from agentgym.rollout.gateway.wire import invalid, is_writable
 from agentgym.security.redaction import quoted
 
 Handler = Callable[[Any], Awaitable[web.StreamResponse]]
@@ -47,13 +47,8 @@ class RouteTable:
     def find(self, method: str, raw_path: str) -> tuple[Handler, Names]:
         """Return the handler of a request, and the values of ``{name}`` in its path.
 
-        Args:
-            method: The request's method; ``HEAD`` is answered as ``GET``.
-            raw_path: The request's path, still percent-encoded.
-
-        Raises:
-            ApiError: Status 404 or 405: no route matches. 400: a value is too long, or
-                is not valid Unicode.
+        ``raw_path`` is still percent-encoded. If no route matches, or if a value cannot
+        be stored as a name, an ApiError is raised.
         """
         method = "GET" if method == "HEAD" else method
         allowed: set[str] = set()
@@ -93,6 +88,5 @@ def _checked(found: Names) -> Names:
         if "%" in text:
             found[name] = text = unquote(text, errors="surrogateescape")
         if len(text) > MOST_NAME or not is_writable(text):
-            what = f"{name} = {quoted(text)} is not a name that can be stored."
-            raise ApiError(400, what, "invalid_value")
+            raise invalid(f"{name} = {quoted(text)} is not a name that can be stored.")
     return found
