@@ -46,11 +46,7 @@ _KEYS = (
     "OPENAI_API_KEY",
 )
 _IMPORTING: ContextVar[str | None] = ContextVar("agentgym_importing", default=None)
-
-
-def importing() -> str | None:
-    """Return the name of the user's module that is being imported, or None."""
-    return _IMPORTING.get()
+"""The name of the user's module that is being imported, or None."""
 
 
 def is_reference(text: str) -> bool:
@@ -143,37 +139,12 @@ def load_trained(trained: Trained, agent: Any, export: str) -> Any:
 
 
 def refuse_while_importing() -> None:
-    """Raise if the user's agent calls a model while its module is being imported.
-
-    Raises:
-        UsageError: A module is being imported.
-    """
-    if (module := importing()) is not None:
+    """Raise UsageError if an agent calls a model while its module is being imported."""
+    if (module := _IMPORTING.get()) is not None:
         raise UsageError(
             f"{module} runs the agent as it is imported, and every worker imports it. "
             f"{_GUARD}"
         )
-
-
-def framework_of(reference: str, found: Any) -> str | None:
-    """Return the name of the framework of an agent or factory; None if unknown.
-
-    For a factory, the framework is found by the objects in the factory's module. It is
-    unknown if they belong to several frameworks. ``reference`` is the ``module:name``
-    of ``found``.
-    """
-    if (adapter := _adapter_of(found)) is not None:
-        return adapter.name
-    if not _is_factory(found):
-        return None
-    module = sys.modules.get(reference.partition(":")[0])
-    roots = {_root_of(value) for value in vars(module).values()} if module else set()
-    named = [
-        name
-        for name in FRAMEWORKS.names()
-        if any(map(FRAMEWORKS.get(name).owns, roots))
-    ]
-    return named[0] if len(named) == 1 else None
 
 
 def is_of(adapter: Adapter, found: Any) -> bool:
@@ -224,8 +195,8 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
     if (adapter := _adapter_of(found)) is not None:
         return adapter.name
     if _is_factory(found):
-        message = framework_of(reference, found)
-        return message if message is not None and framework == DEFAULT else framework
+        named = _framework_in_module(reference) if framework == DEFAULT else None
+        return named or framework
     kinds = ", ".join(name for name in FRAMEWORKS.names() if name != "native")
     raise UnsupportedError(
         f"{reference} is a {type(found).__name__}, which is not an agent of "
@@ -233,6 +204,21 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
         "a compiled graph, an AssistantAgent or team, an Agent, Task or Crew, or a "
         "function that returns an agent."
     )
+
+
+def _framework_in_module(reference: str) -> str | None:
+    """Return the framework of the objects in a factory's module.
+
+    None if the module has no objects of frameworks, or objects of several frameworks.
+    """
+    module = sys.modules.get(reference.partition(":")[0])
+    roots = {_root_of(value) for value in vars(module).values()} if module else set()
+    named = [
+        name
+        for name in FRAMEWORKS.names()
+        if any(map(FRAMEWORKS.get(name).owns, roots))
+    ]
+    return named[0] if len(named) == 1 else None
 
 
 def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:

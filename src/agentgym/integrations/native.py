@@ -21,7 +21,6 @@ from agentgym.integrations.base import (
     Conversation,
 )
 from agentgym.integrations.episode import Episode, current_episode
-from agentgym.integrations.tool_sets import ToolSets
 from agentgym.models.reply import ModelReply, read_reply
 
 Messages = list[dict[str, Any]]
@@ -189,8 +188,6 @@ class NativeAgent(AgentLoop):
         import aiohttp
 
         self._blueprint = blueprint
-        self._prompt = ToolPrompt()
-        self._offered = ToolSets(blueprint.tools, _as_openai)
         self._session = aiohttp.ClientSession(
             blueprint.gateway,
             connector=aiohttp.TCPConnector(limit=blueprint.connections),
@@ -200,12 +197,12 @@ class NativeAgent(AgentLoop):
 
     def converse(self) -> Conversation:
         """Return a new conversation with the agent, in the current episode."""
-        prompt = self._blueprint.system_prompt
+        episode, prompt = current_episode(), self._blueprint.system_prompt
 
         def ask() -> Ask:
-            return partial(self._ask, self._offered.of_episode())
+            return partial(self._ask, [x.to_openai() for x in episode.task_tools])
 
-        return ToolLoop(current_episode(), ask, self._prompt, prompt)
+        return ToolLoop(episode, ask, ToolPrompt(), prompt)
 
     async def _ask(self, tools: list[dict[str, Any]], messages: Messages) -> ModelReply:
         episode = current_episode()
@@ -225,10 +222,6 @@ class NativeAgent(AgentLoop):
     async def close(self) -> None:
         """Close the HTTP connections."""
         await self._session.close()
-
-
-def _as_openai(specs: list[ToolSpec]) -> list[dict[str, Any]]:
-    return [spec.to_openai() for spec in specs]
 
 
 class NativeAdapter(Adapter):
@@ -259,11 +252,7 @@ class NativeAdapter(Adapter):
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Return the built-in agent; raise UnsupportedError if an agent is set."""
-        if blueprint.agent.reference is not None:
-            raise UnsupportedError(
-                f"--agent {blueprint.agent.reference} needs a framework; choose one "
-                "with --framework."
-            )
+        self.check_reference(blueprint.agent.reference)
         return NativeAgent(blueprint)
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:

@@ -1,11 +1,11 @@
 """The adapter of Microsoft Agent Framework: trains agents and workflows."""
 
-from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from agentgym.core.agent import AgentSpec
 from agentgym.core.tools import ToolSpec
-from agentgym.integrations.base import Conversation
+from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.on_client.adapter import ClientAdapter, ClientLoop, Run
 from agentgym.integrations.on_client.servers import Servers
 
@@ -74,12 +74,12 @@ class AgentFrameworkAdapter(ClientAdapter):
         return made
 
     def default_agent(
-        self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
+        self, name: str, model: Any, tools: list[Any], settings: Blueprint | AgentSpec
     ) -> Any:
         """Return the default agent, which calls tools until it answers."""
         from agent_framework import Agent
 
-        return Agent(model, system_prompt or None, name=name, tools=list(tools))
+        return Agent(model, settings.system_prompt or None, name=name, tools=tools)
 
     def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
         """Return an object that copies agents; the copies use the training model."""

@@ -26,6 +26,7 @@ from agentgym.integrations.base import (
     Blueprint,
     Conversation,
     refuse_configurable,
+    refuse_context,
 )
 from agentgym.integrations.crewai.quiet import QUIET, environment, silence
 from agentgym.integrations.episode import EpisodeCut, current_episode
@@ -38,11 +39,7 @@ class CrewAIAgent(AgentLoop):
     """Runs a new copy of an agent or a crew in each episode."""
 
     def __init__(self, blueprint: Blueprint) -> None:
-        if blueprint.agent.context is not None:
-            raise UsageError(
-                f"--context {blueprint.agent.context}: CrewAI has no runtime context. "
-                "Give --inputs to change the crew's input."
-            )
+        refuse_context(blueprint, "CrewAI")
         refuse_configurable(blueprint, "CrewAI")
         self._blueprint = blueprint
         self._inputs = values_for(blueprint.agent.inputs, "--inputs")

@@ -3,11 +3,12 @@
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from agentgym.core.agent import Trained
+from agentgym.core.agent import AgentSpec, Trained
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, ToolSpec, run_tool
@@ -15,7 +16,6 @@ from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.agent_import import (
     kind_of,
     load_agent,
-    load_trained,
     make,
     takes_model,
     takes_tools,
@@ -29,14 +29,15 @@ from agentgym.integrations.base import (
     Conversation,
     no_tools,
     refuse_configurable,
+    refuse_context,
 )
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.example_tools import example_tools
+from agentgym.integrations.export import agent_and_tools
 from agentgym.integrations.on_client.servers import Servers
 from agentgym.integrations.redirect import watch
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
-from agentgym.integrations.transport import episode_client
+from agentgym.integrations.transport import PLACEHOLDER, episode_client
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -61,14 +62,11 @@ class ClientLoop(AgentLoop):
     """
 
     def __init__(self, adapter: "ClientAdapter", blueprint: Blueprint) -> None:
-        from agentgym.integrations.on_client.clients import gateway_client
+        from agentgym.integrations.on_client.clients import PlainOpenAI
 
         source = blueprint.agent
-        if source.context is not None and not adapter.context_argument:
-            raise UsageError(
-                f"--context {source.context}: {adapter.title} has no runtime context. "
-                "Give --inputs to change the agent's input."
-            )
+        if not adapter.context_argument:
+            refuse_context(blueprint, adapter.title)
         refuse_configurable(blueprint, adapter.title)
         self.blueprint = blueprint
         self._adapter = adapter
@@ -76,7 +74,9 @@ class ClientLoop(AgentLoop):
         self._context = values_for(source.context, "--context")
         self.servers = Servers()
         self._http = episode_client(blueprint)
-        client = gateway_client(blueprint, self._http)
+        client = PlainOpenAI(
+            blueprint.gateway + PLACEHOLDER, blueprint.api_key, self._http
+        )
         self._model = adapter.model(client, blueprint.model)
         origin = source.reference
         self._found = None if origin is None else load_agent(origin)
@@ -88,9 +88,9 @@ class ClientLoop(AgentLoop):
         tools = [adapter.tool(spec, _in_episode(spec)) for spec in specs]
         origin = blueprint.agent.reference
         if origin is None:
-            agent = adapter.default_agent(
-                "agent", self._model, tools, blueprint.system_prompt
-            )
+            # One more than the episode's limit, which ends the agent with a reason.
+            settings = replace(blueprint, max_turns=blueprint.max_turns + 1)
+            agent = adapter.default_agent("agent", self._model, tools, settings)
         else:
             agent = make(self._found, origin, llm=self._model, tools=tools)
             adapter.require_agent(agent, origin)
@@ -173,9 +173,13 @@ class ClientAdapter(Adapter):
 
     @abstractmethod
     def default_agent(
-        self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
+        self, name: str, model: Any, tools: list[Any], settings: Blueprint | AgentSpec
     ) -> Any:
-        """Return the default agent, which is used if the user gives none."""
+        """Return the default agent, which is used if the user gives none.
+
+        It gets the system prompt in ``settings``, and if it can have a limit on its
+        model calls per message, also ``max_turns``.
+        """
 
     @abstractmethod
     def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
@@ -253,8 +257,9 @@ class ClientAdapter(Adapter):
             self.require_agent(found, repr(found))
         tools: list[Tool] = describe.own_tools(found)
         if not tools:
-            names = [each.name or DEFAULT_AGENT for each in describe.members(found)]
-            raise no_tools(found, [f"{name} (Agent)" for name in names])
+            members = describe.members(found)
+            names = [f"{x.name or DEFAULT_AGENT} ({type(x).__name__})" for x in members]
+            raise no_tools(found, names)
         return tools
 
     def concerns(self, agent: Any) -> list[str]:
@@ -298,31 +303,34 @@ class ClientAdapter(Adapter):
             UsageError: ``tools`` are given, but the agent has its own tools.
         """
         self.check()
-        from agentgym.integrations.on_client.clients import trained_client
-
-        tools, agent = options.get("tools"), options.get("agent")
-        address = options.get("base_url"), options.get("api_key")
-        export, spec = f"to_{self.name}", trained.spec
-        named = spec.agent if agent is None else agent
-        found = None if named is None else load_trained(trained, agent, export)
-        origin = named if isinstance(named, str) else type(named).__name__
-        has_own = found is not None and not takes_tools(found)
-        if tools is not None and has_own:
-            raise UsageError(
-                f"{origin} has its own tools: leave tools={tools!r} out, or give a "
-                "function make_agent(llm, tools) as agent=."
-            )
-        offered = list(tools or ())
-        if tools is None and not has_own:
-            bound = example_tools(trained, export)
-            offered = [self.tool(tool.spec, _bound(tool)) for tool in bound]
-        model = self.model(*trained_client(trained, *address))
+        found, origin, tools = agent_and_tools(
+            trained,
+            f"to_{self.name}",
+            lambda tool: self.tool(tool.spec, _bound(tool)),
+            agent=options.get("agent"),
+            tools=options.get("tools"),
+        )
+        model = self.trained_model(
+            trained, options.get("base_url"), options.get("api_key")
+        )
         if found is None:
+            spec = trained.spec
             name = re.sub(r"\W|^(?=\d)", "_", spec.served_name)
-            return self.default_agent(name, model, offered, spec.system_prompt)
-        made = make(found, origin, llm=model, tools=offered)
+            return self.default_agent(name, model, tools, spec)
+        made = make(found, origin, llm=model, tools=tools)
         self.require_agent(made, origin)
         return made if takes_model(found) else self.with_model(made, model)
+
+    def trained_model(
+        self, trained: Trained, base_url: str | None, api_key: str | None
+    ) -> Any:
+        """Return a model that answers with a trained agent's weights.
+
+        They are loaded into this process, or are those of the server at ``base_url``.
+        """
+        from agentgym.integrations.on_client.clients import trained_client
+
+        return self.model(*trained_client(trained, base_url, api_key))
 
 
 def _in_episode(spec: ToolSpec) -> Run:

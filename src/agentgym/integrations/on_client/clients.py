@@ -9,8 +9,7 @@ import httpx
 from openai import AsyncOpenAI
 
 from agentgym.core.agent import Trained
-from agentgym.integrations.base import Blueprint
-from agentgym.integrations.transport import PLACEHOLDER, announce
+from agentgym.integrations.transport import announce
 from agentgym.models.served import served_name
 
 _IN_PROCESS = "http://policy.invalid/v1"
@@ -71,16 +70,6 @@ def _without_strict(tool: Any) -> Any:
         return tool
     kept = {key: function[key] for key in function if key != "strict"}
     return {**tool, "function": kept}
-
-
-def gateway_client(blueprint: Blueprint, http: httpx.AsyncClient) -> PlainOpenAI:
-    """Return a client that sends requests to the gateway for the current episode.
-
-    Args:
-        blueprint: The agent's settings, with the gateway's address and key.
-        http: The result of :func:`~agentgym.integrations.transport.episode_client`.
-    """
-    return PlainOpenAI(blueprint.gateway + PLACEHOLDER, blueprint.api_key, http)
 
 
 def trained_client(

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_jsonable_python
 
+from agentgym.core.agent import AgentSpec
 from agentgym.core.openai import NO_KEY
 from agentgym.core.tools import ToolSpec
 from agentgym.errors import UnsupportedError
 from agentgym.install import install_command
-from agentgym.integrations.base import Conversation
+from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.on_client.adapter import ClientAdapter, ClientLoop, Run
 from agentgym.integrations.on_client.servers import Servers
 from agentgym.integrations.openai_client import clients_redirected_to
@@ -146,16 +146,16 @@ class OpenAIAgentsAdapter(ClientAdapter):
         )
 
     def default_agent(
-        self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
+        self, name: str, model: Any, tools: list[Any], settings: Blueprint | AgentSpec
     ) -> Any:
         """Return the default agent, which calls tools until it answers."""
         from agents import Agent
 
         return Agent(
             name=name,
-            instructions=system_prompt or None,
+            instructions=settings.system_prompt or None,
             model=model,
-            tools=list(tools),
+            tools=tools,
         )
 
     def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:

@@ -2,14 +2,14 @@
 
 import copy
 import json
-from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_jsonable_python
 
+from agentgym.core.agent import AgentSpec
 from agentgym.core.tools import ToolSpec
-from agentgym.integrations.base import Conversation
+from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.on_client.adapter import ClientAdapter, ClientLoop, Run
 from agentgym.integrations.on_client.servers import Servers
@@ -135,7 +135,7 @@ class PydanticAIAdapter(ClientAdapter):
         )
 
     def default_agent(
-        self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
+        self, name: str, model: Any, tools: list[Any], settings: Blueprint | AgentSpec
     ) -> Any:
         """Return the default agent, which calls tools until it answers."""
         from pydantic_ai import Agent
@@ -143,8 +143,8 @@ class PydanticAIAdapter(ClientAdapter):
         return Agent(
             model,
             name=name,
-            instructions=system_prompt or None,
-            tools=list(tools),
+            instructions=settings.system_prompt or None,
+            tools=tools,
             retries=_RETRIES,
         )
 
