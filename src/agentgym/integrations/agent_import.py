@@ -62,12 +62,8 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
     """Import the agent or factory ``module:name``, or parse a program's command.
 
     Unset API keys of known providers are set to a placeholder, because some model
-    objects require one. Training does not call these providers.
-
-    Args:
-        reference: ``module:name``, or a command.
-        option: Name of the command-line option, for error messages.
-        folder: Folder to import from; empty for the working folder.
+    objects require one. Training does not call these providers. Without ``folder``, the
+    working folder is used. Error messages name the command-line option ``option``.
 
     Raises:
         UsageError: The import fails, or the module runs the agent while it is imported.
@@ -108,14 +104,12 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
 def load_trained(trained: Trained, agent: Any, export: str) -> Any:
     """Return the user's agent for an export; None if the default agent was trained.
 
-    Args:
-        trained: The trained agent.
-        agent: The agent to return, as an object or ``module:name``; None imports the
-            agent that was trained.
-        export: Name of the export method, for error messages.
+    It is ``agent``, an object or ``module:name``, or if that is None, the agent that
+    was trained.
 
     Raises:
-        UsageError: The agent cannot be imported from the working folder.
+        UsageError: The agent cannot be imported from the working folder; the message
+            names the method ``export``.
     """
     if agent is not None:
         return load_agent(agent) if isinstance(agent, str) else agent
@@ -179,14 +173,10 @@ def _takes(found: Any, what: str) -> bool:
 
 
 def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
-    """Return the name of an agent's framework.
+    """Return the name of the framework of an agent, factory or command.
 
-    Args:
-        reference: ``module:name`` of an agent or factory, or a command.
-        framework: The framework in the settings, which only matters for a factory. If
-            it is the default, the framework of the objects in the factory's module is
-            preferred.
-        folder: Folder to import from; empty for the working folder.
+    ``framework`` is the framework in the settings, which only matters for a factory. If
+    it is the default, that of the objects in the factory's module is preferred.
 
     Raises:
         UnsupportedError: The object is not an agent of a known framework.
@@ -377,10 +367,9 @@ def _adapter_of(found: Any) -> Adapter | None:
 
 
 def values_for(reference: str | None, option: str) -> Callable[[Task], Any]:
-    """Import the function that computes the value of ``option`` from a task.
+    """Import the function of ``--inputs`` or another option, which takes a task.
 
-    ``option`` is e.g. ``--inputs``. Without a reference, return a function that always
-    returns None.
+    Without a reference, return a function that always returns None.
     """
     if reference is None:
         return lambda task: None

@@ -135,12 +135,8 @@ def _object(text: str) -> str:
 class ToolLoop(Conversation):
     """Asks the model, and runs the model's tool calls until the model answers.
 
-    Args:
-        episode: The episode with the tools.
-        ask: Returns a function that sends messages and the current tools to the model.
-            ``ask`` is called again when tools are added.
-        prompt: The format of tools and calls.
-        system_prompt: The agent's role and rules, for the first message.
+    ``ask`` returns a function that sends messages and the current tools to the model.
+    It is called again when tools are added.
     """
 
     def __init__(
@@ -233,11 +229,7 @@ class NativeAdapter(Adapter):
         """Do nothing: the base installation is enough."""
 
     def check_reference(self, reference: str | None) -> None:
-        """Raise if an agent is set: this framework only trains the built-in loop.
-
-        Raises:
-            UnsupportedError: An agent is set.
-        """
+        """Raise UnsupportedError for an agent: only the built-in loop is trained."""
         if reference is not None:
             raise UnsupportedError(
                 f"--agent {reference} needs a framework; choose one with --framework."

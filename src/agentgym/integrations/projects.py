@@ -50,11 +50,7 @@ class ProjectAgent:
     env: Path | Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """Extend the import path, and set those variables of ``env`` that are unset.
-
-        Raises:
-            ConfigError: The file of variables cannot be read.
-        """
+        """Extend the import path, and set those variables of ``env`` that are unset."""
         own, *others = map(str, self.roots)
         sys.path[:] = [own, *(place for place in sys.path if place != own)]
         sys.path += [place for place in others if place not in sys.path]
@@ -99,9 +95,8 @@ def named_in_project(reference: str, folder: str | Path = "") -> str:
 def prepare_project(reference: str, folder: str = "") -> str:
     """Set the import path and variables that the project's files define for an agent.
 
-    Returns:
-        The folder from which to import the agent. If the project's files define
-        nothing for the agent, this is ``folder``.
+    Return the folder from which to import the agent; ``folder`` if the project's files
+    define nothing for it.
     """
     project = Path(folder or Path.cwd())
     named = [agent for agent in _graphs(project) if agent.reference == reference]

@@ -98,19 +98,13 @@ async def run_episode(
 ) -> Trajectory:
     """Run one attempt at a task; errors of the agent or scenario only end the attempt.
 
-    Args:
-        episode: The attempt. It keeps its steps even if the caller is cancelled.
-        drive: Runs the agent, see :func:`converse`.
-        create_environment: Creates the task's environment, which is always closed.
-        ending: Reads the steps, and scores the trajectory.
-        timeout_s: Wall seconds after which the episode is ended.
+    ``drive`` runs the agent, e.g. by :func:`converse`. After ``timeout_s`` wall seconds
+    the episode is ended. The episode keeps its steps even if the caller is cancelled,
+    and the environment is always closed.
 
     Returns:
         The trajectory. It is scored, even if a limit ended the episode. After an error
         or a timeout, it has the status ``dropped``, the reason and the steps so far.
-
-    Raises:
-        asyncio.CancelledError: The caller is cancelled.
     """
 
     async def work() -> Trajectory:
@@ -231,9 +225,6 @@ async def _run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float | None) 
 
     Work that exceeds ``timeout_s`` is cancelled. Work that ignores the cancellation is
     abandoned.
-
-    Raises:
-        _CutOffError: The time limit was exceeded, or other code cancelled the work.
     """
     task = asyncio.create_task(_contained(work))
     try:

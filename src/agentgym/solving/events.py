@@ -38,10 +38,7 @@ Listener = Callable[[TeamEvent], None]
 
 
 class TeamEvents(BaseCallbackHandler):
-    """Passes events to a listener, and counts tokens by role.
-
-    Args:
-        listener: Called with each event. The team waits until it returns.
+    """Passes events to a listener, for which the team waits, and counts tokens by role.
 
     Attributes:
         usage: Number of model calls and tokens, by role.

@@ -36,11 +36,8 @@ def chat_models(
 ) -> "tuple[dict[str, BaseChatModel], list[str]]":
     """Return the chat model of each role, and notes for the user about the models.
 
-    Args:
-        model: Model for roles that are not in ``models``: a name, or a LangChain chat
-            model.
-        models: Models by role: names, or LangChain chat models.
-        agent: A trained agent, or its name, for roles that are not in ``models``.
+    ``model`` or ``agent``, a trained agent or its name, is for the roles that are not
+    in ``models``.
 
     Raises:
         UsageError: A role has no model, a key is missing, or ``model`` and ``agent``

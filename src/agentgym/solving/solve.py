@@ -112,8 +112,7 @@ def open_session(
 def read_files(paths: list[Path]) -> dict[str, str]:
     """Read the user's files, and return each text by its path in the project.
 
-    The path in the project is relative to the working folder. For a file outside of the
-    working folder, it is only the file's name.
+    The path is relative to the working folder, or the name of a file outside of it.
 
     Raises:
         UsageError: A file cannot be read or is not text, or two files have one path.

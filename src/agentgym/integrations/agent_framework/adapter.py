@@ -1,6 +1,7 @@
 """The adapter of Microsoft Agent Framework: trains agents and workflows."""
 
-from types import ModuleType
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.agent import AgentSpec
@@ -28,12 +29,13 @@ class AgentFrameworkAdapter(ClientAdapter):
     modules = ("agent_framework", "agent_framework_openai", "openai")
     packages = ("agent_framework", "agent_framework_openai")
     takes_any_input = True
+    inspector = "agentgym.integrations.agent_framework.describe"
     preload = (
         "agent_framework.openai",
         "openai.resources",
         "agentgym.integrations.on_client.clients",
         "agentgym.integrations.agent_framework.conversation",
-        "agentgym.integrations.agent_framework.describe",
+        inspector,
     )
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
@@ -81,25 +83,16 @@ class AgentFrameworkAdapter(ClientAdapter):
 
         return Agent(model, settings.system_prompt or None, name=name, tools=tools)
 
-    def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
-        """Return an object that copies agents; the copies use the training model."""
-        from agentgym.integrations.agent_framework.copies import FrameworkCopies
-
-        return FrameworkCopies(model, servers)
-
-    def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a new conversation with a copy of the agent or workflow."""
+    def in_training(
+        self, agent: Any, model: Any, servers: Servers
+    ) -> Callable[[ClientLoop], Conversation]:
+        """Return a function that starts a conversation with a copy of the agent."""
         from agentgym.integrations.agent_framework.conversation import (
             FrameworkConversation,
         )
+        from agentgym.integrations.agent_framework.copies import FrameworkCopies
 
-        return FrameworkConversation(agent, shared, loop)
-
-    def describe(self) -> ModuleType:
-        """Import and return the module that inspects this framework's agents."""
-        from agentgym.integrations.agent_framework import describe
-
-        return describe
+        return partial(FrameworkConversation, agent, FrameworkCopies(model, servers))
 
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent or workflow in which all agents use ``model``.

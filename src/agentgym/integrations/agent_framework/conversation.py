@@ -1,28 +1,22 @@
 """FrameworkConversation: run one episode with an Agent Framework agent or workflow."""
 
-import json
 from typing import Any
 
 from agent_framework import Agent, AgentResponse, Content, Message, Workflow
-from pydantic_core import to_jsonable_python
 
 from agentgym.integrations.agent_framework.copies import FrameworkCopies
 from agentgym.integrations.agent_framework.redirect import running
 from agentgym.integrations.base import Conversation
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.on_client.adapter import ClientLoop
+from agentgym.integrations.on_client.adapter import ClientLoop, text_of
 from agentgym.integrations.openai_client import clients_redirected_to
 
 
 class FrameworkConversation(Conversation):
     """Runs a copy of the user's agent or workflow once per message of the user.
 
-    An agent keeps the earlier messages in a session of the framework.
-
-    Args:
-        found: The user's agent or workflow.
-        copies: Creates the copies, which use the training client.
-        loop: Gives the ``--inputs`` value, which replaces the first message if set.
+    An agent keeps the earlier messages in a session of the framework. The ``--inputs``
+    value, if set, replaces the first message.
     """
 
     def __init__(self, found: Any, copies: FrameworkCopies, loop: ClientLoop) -> None:
@@ -39,10 +33,7 @@ class FrameworkConversation(Conversation):
             self._session = agent.create_session()
 
     async def turn(self, message: str) -> str:
-        """Run the agent or workflow on a message, and return its answer.
-
-        The agent's requests for approval or for input are answered during the run.
-        """
+        """Answer a message; meanwhile, answer requests for approval or for input."""
         given = None if self._has_begun else self._loop.first_input()
         self._has_begun = True
         redirected = clients_redirected_to(self._loop.blueprint)
@@ -108,10 +99,8 @@ async def _answer(asked: Any) -> Any:
 
 def _text(output: Any) -> str:
     """Return the text of a workflow's output; JSON for an object without text."""
-    if isinstance(output, str):
-        return output
     if isinstance(output, AgentResponse | Message):
         return output.text
     if isinstance(output, list) and output and isinstance(output[-1], Message):
         return output[-1].text
-    return json.dumps(to_jsonable_python(output, fallback=str))
+    return text_of(output)

@@ -18,11 +18,7 @@ _MCP = "agent_framework._mcp"
 
 
 def members(found: Any) -> list[Any]:
-    """Return a workflow's agents; for an agent, return a list with only this agent.
-
-    Raises:
-        UnsupportedError: The workflow has no agents.
-    """
+    """Return a workflow's agents; for an agent, return a list with only this agent."""
     agents = [found] if isinstance(found, Agent) else parts_of(found, Agent)
     if not agents:
         raise UnsupportedError(f"{found!r} has no agent.")
@@ -117,11 +113,7 @@ def _spec(tool: FunctionTool) -> ToolSpec:
 
 def _own_tool(tool: FunctionTool) -> Tool:
     async def run(arguments: dict[str, Any]) -> Any:
-        return text_of(await tool.invoke(arguments=arguments))
+        contents: list[Content] = await tool.invoke(arguments=arguments)
+        return "\n".join(each.text or "" for each in contents if each.type == "text")
 
     return live_tool(_spec(tool), run)
-
-
-def text_of(contents: list[Content]) -> str:
-    """Return the text of a tool's result."""
-    return "\n".join(each.text or "" for each in contents if each.type == "text")

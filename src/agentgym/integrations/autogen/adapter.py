@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from types import ModuleType
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.agent import AgentSpec, Trained
@@ -87,6 +87,7 @@ class AutoGenAdapter(ClientAdapter):
     modules = ("autogen_agentchat", "autogen_ext", "openai", "tiktoken")
     packages = ("autogen_agentchat", "autogen_core", "autogen_ext")
     takes_any_input = True
+    inspector = "agentgym.integrations.autogen.describe"
     preload = (
         "autogen_agentchat.agents",
         "autogen_agentchat.teams",
@@ -94,7 +95,7 @@ class AutoGenAdapter(ClientAdapter):
         "openai.resources",
         "agentgym.integrations.autogen.clients",
         "agentgym.integrations.autogen.copies",
-        "agentgym.integrations.autogen.describe",
+        inspector,
         "agentgym.integrations.autogen.tools",
         "agentgym.integrations.on_client.clients",
     )
@@ -136,22 +137,15 @@ class AutoGenAdapter(ClientAdapter):
             max_tool_iterations=settings.max_turns,
         )
 
-    def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
-        """Return a function that copies the agent or team for an episode."""
+    def in_training(
+        self, agent: Any, model: Any, servers: Servers
+    ) -> Callable[[ClientLoop], Conversation]:
+        """Return a function that starts a conversation with a copy of the agent."""
         from agentgym.integrations.autogen.copies import Copies
 
         logging.getLogger("autogen_core").addFilter(_is_news)
-        return Copies(agent, model, servers).make
-
-    def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a conversation with a new copy of the agent or team."""
-        return _AgentConversation(shared(), loop)
-
-    def describe(self) -> ModuleType:
-        """Import and return the module that inspects AutoGen's agents."""
-        from agentgym.integrations.autogen import describe
-
-        return describe
+        copies = Copies(agent, model, servers)
+        return lambda loop: _AgentConversation(copies.make(), loop)
 
     def concerns(self, agent: Any) -> list[str]:
         """Return sentences on parts that training changes, e.g. user proxies."""

@@ -54,14 +54,11 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 class Copies:
-    """Creates copies of one agent or team.
+    """Creates copies of an agent or team; all parts use the model client ``model``.
 
-    Args:
-        agent: The original, which is not changed.
-        model: The model client for all parts of a copy.
-        servers: Keeps external workbenches open for all episodes. Tool calls of the
-            copies then go to the current episode, if it has a tool of that name. None:
-            the copies run outside of episodes.
+    With ``servers``, the copies run in episodes: their tool calls go to the current
+    episode, if it has a tool of that name, and ``servers`` keeps external workbenches
+    open for all episodes.
 
     Attributes:
         clients: The original's model clients, which ``model`` replaces.

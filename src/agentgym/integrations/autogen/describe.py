@@ -62,9 +62,6 @@ def speakers(agent: Any) -> list[ChatAgent]:
     """Return the members that call a model.
 
     Agents of the user's own classes are included, because they may call a model.
-
-    Raises:
-        UnsupportedError: None of the members calls a model.
     """
     everyone = members(agent)
     found = [member for member in everyone if slot_of(member)]
@@ -97,9 +94,6 @@ def own_tools(found: Any) -> list[Tool]:
     """Convert the tools of an agent, team or workbench, or one tool, to callable tools.
 
     Tools that run an agent or a team are left out.
-
-    Raises:
-        UnsupportedError: The tools cannot be listed.
     """
     if isinstance(found, TOOLS):
         return tools_of(found)
@@ -207,11 +201,7 @@ def _returned(tool: BaseTool[Any, Any]) -> Any:
 
 
 def spec_of(tool: BaseTool[Any, Any]) -> ToolSpec:
-    """Return a tool's schema for a model.
-
-    Raises:
-        UnsupportedError: Its arguments have no JSON schema.
-    """
+    """Return a tool's schema for a model."""
     if isinstance(tool, SpecTool):
         return tool.spec
     return spec_of_model(tool.name, tool.description, tool.args_type())

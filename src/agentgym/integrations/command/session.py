@@ -17,7 +17,7 @@ from agentgym.models.reply import read_reply
 from agentgym.scenarios.reported import ReportedReward
 
 Ask = Callable[[Episode, dict[str, Any], str], Awaitable[dict[str, Any]]]
-"""Sends a request of an episode's agent to the model, and counts the model call.
+"""Sends a request to the model, and counts the model call.
 
 Takes the episode, the request and the agent's name; returns the chat completion.
 """
@@ -53,29 +53,21 @@ def failed(result: str) -> bool:
 class ProgramSession:
     """Answers one program's model calls, and records the results of its tool calls.
 
-    Args:
-        episode: The program's attempt at a task.
-        ask: Sends a request to the episode's model.
-
     Attributes:
         over: An event, set when the episode is cut short; the program must then end.
         failure: The error of the last model call; None if it succeeded.
+        last_text: The text of the model's last answer; empty before the first one.
     """
 
     def __init__(self, episode: Episode, ask: Ask) -> None:
         self.episode = episode
         self.over = asyncio.Event()
         self.failure: Exception | None = None
+        self.last_text = ""
         self._ask = ask
         self._waiting: dict[str, tuple[RequestedCall, Mapping[str, Any] | None]] = {}
         self._written: dict[str, tuple[RequestedCall, Any]] = {}
         self._last: list[str] = []
-        self._text = ""
-
-    @property
-    def last_text(self) -> str:
-        """The text of the model's last answer; empty before the first one."""
-        return self._text
 
     async def answer(self, body: dict[str, Any], role: str) -> dict[str, Any]:
         """Record the tool results in a chat request, and return the model's completion.
@@ -106,7 +98,7 @@ class ProgramSession:
                 status, f"{kind}: {error}", "model", "server_error"
             ) from error
         self.failure = None
-        self._text = reply.content
+        self.last_text = reply.content
         offered = offered_functions(body.get("tools") or ())
         self._last = [call.id for call in reply.tool_calls]
         said = reply.message.get("content")
@@ -116,11 +108,7 @@ class ProgramSession:
         return completion
 
     def post_reward(self, value: Any) -> None:
-        """Store a reward that the program posts; it replaces an earlier one.
-
-        Raises:
-            ApiError: The value is not a valid reward.
-        """
+        """Store a reward that the program posts; raise ApiError if it is invalid."""
         try:
             self.episode.post_reward(ReportedReward.model_validate(value))
         except ValueError as error:

@@ -21,11 +21,7 @@ _KEPT = ("mcps", "apps")
 
 
 def with_model(found: Any, model: Any) -> Any:
-    """Return a copy of an Agent, Task or Crew whose LLMs are all ``model``.
-
-    Raises:
-        UnsupportedError: ``found`` has another type, or ``model`` is not a CrewAI LLM.
-    """
+    """Return a copy of an Agent, Task or Crew whose LLMs are all ``model``."""
     members(found, f"The {type(found).__name__}")
     if not isinstance(model, BaseLLM):
         raise UnsupportedError(f"A {type(model).__name__} is not an LLM of CrewAI's.")
@@ -109,11 +105,8 @@ def _tools_copied(tools: list[BaseTool] | None) -> list[BaseTool]:
 class _Changed:
     """Creates shallow copies of agents, tasks and crews, with some parts replaced.
 
-    Args:
-        model: Replaces all LLMs.
-        off: Values of attributes that disable parts of agents and crews, e.g.
-            ``memory``; empty outside of training.
-        tool: Converts each tool.
+    ``model`` replaces all LLMs, and ``tool`` converts each tool. ``off`` has values of
+    attributes that disable parts, e.g. ``memory``; it is empty outside of training.
     """
 
     def __init__(

@@ -35,11 +35,7 @@ def export(
     base_url: str | None = None,
     api_key: str | None = None,
 ) -> Agent | Task | Crew:
-    """Return a trained agent as a CrewAI object; see ``TrainedAgent.to_crewai``.
-
-    Raises:
-        UsageError: ``tools`` are given, but the agent has its own tools.
-    """
+    """Return a trained agent as a CrewAI object; see ``TrainedAgent.to_crewai``."""
     found, origin, offered = agent_and_tools(
         trained, "to_crewai", BoundTool.of, agent=agent, tools=tools
     )

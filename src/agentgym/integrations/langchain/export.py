@@ -38,11 +38,7 @@ def export(
     base_url: str | None = None,
     api_key: str | None = None,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return a trained agent as a compiled graph; see ``TrainedAgent.to_langchain``.
-
-    Raises:
-        UsageError: ``tools`` are given, but the agent has its own tools.
-    """
+    """Return a trained agent as a compiled graph; see ``TrainedAgent.to_langchain``."""
     found, origin, offered = agent_and_tools(
         trained, "to_langchain", bound_tool, agent=agent, tools=tools
     )
@@ -94,10 +90,7 @@ class _RoleChatOpenAI(ChatOpenAI):
 
 
 def bound_tool(tool: Tool) -> BaseTool:
-    """Convert a tool with its own environment to a LangChain tool.
-
-    The LangChain tool works in sync and async agents.
-    """
+    """Convert a tool with its own environment to a LangChain tool."""
 
     async def call(**arguments: Any) -> str:
         try:

@@ -5,8 +5,11 @@ import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic_core import to_jsonable_python
 
 from agentgym.core.agent import AgentSpec, Trained
 from agentgym.core.openai import DEFAULT_AGENT
@@ -52,12 +55,8 @@ _NOT_AN_OBJECT = "Error: the arguments are not a JSON object."
 class ClientLoop(AgentLoop):
     """Runs agents; a worker's episodes share one agent per set of tools.
 
-    Args:
-        adapter: The framework's adapter.
-        blueprint: The agent's settings, with the gateway's address.
-
     Attributes:
-        blueprint: The argument ``blueprint``.
+        blueprint: The agent's settings, with the gateway's address.
         servers: Keeps the agents' MCP servers open.
     """
 
@@ -83,7 +82,7 @@ class ClientLoop(AgentLoop):
         differs = origin is None or takes_tools(self._found)
         self._agents = ToolSets(blueprint.tools, self._build, differs=differs)
 
-    def _build(self, specs: list[ToolSpec]) -> Any:
+    def _build(self, specs: list[ToolSpec]) -> "Callable[[ClientLoop], Conversation]":
         blueprint, adapter = self.blueprint, self._adapter
         tools = [adapter.tool(spec, _in_episode(spec)) for spec in specs]
         origin = blueprint.agent.reference
@@ -102,20 +101,14 @@ class ClientLoop(AgentLoop):
         if self.agent is None:
             self.agent = agent
         watch()
-        return agent, adapter.in_training(agent, self._model, self.servers)
+        return adapter.in_training(agent, self._model, self.servers)
 
     def converse(self) -> Conversation:
         """Return a new conversation."""
-        agent, shared = self._agents.of_episode()
-        return self._adapter.conversation(agent, shared, self)
+        return self._agents.of_episode()(self)
 
     def first_input(self) -> Any:
-        """Return the current episode's value of ``--inputs``, or None if not set.
-
-        Raises:
-            UsageError: The value is neither text nor a list, and the adapter takes
-                nothing else.
-        """
+        """Return the current episode's value of ``--inputs``, or None if not set."""
         given = self._inputs(current_episode().task)
         if not self._adapter.takes_any_input and not isinstance(
             given, str | list | None
@@ -150,6 +143,12 @@ class ClientAdapter(Adapter):
         takes_any_input: Whether ``--inputs`` may return types other than text and list.
         agents: Phrase for the framework's agents, for messages.
         models: Phrase for the framework's models, for messages.
+        inspector: The module that inspects the framework's agents. It defines the
+            classes ``AGENTS``, ``TOOLS`` (single tools) and ``MODEL``, and four
+            functions. ``members(agent)`` returns the agents of a team, and
+            ``roles(agent)`` their descriptions. ``own_tools(found)`` returns callable
+            tools, perhaps none. ``left_out(agent)`` returns ``(tool, agent)`` names for
+            tools that do not run in training.
     """
 
     title: ClassVar[str]
@@ -159,6 +158,7 @@ class ClientAdapter(Adapter):
     takes_any_input: ClassVar[bool] = False
     agents: ClassVar[str]
     models: ClassVar[str]
+    inspector: ClassVar[str]
 
     @abstractmethod
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
@@ -182,57 +182,30 @@ class ClientAdapter(Adapter):
         """
 
     @abstractmethod
-    def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
-        """Prepare an agent for training; return an object that all conversations share.
+    def in_training(
+        self, agent: Any, model: Any, servers: Servers
+    ) -> Callable[[ClientLoop], Conversation]:
+        """Prepare an agent for training; return a function that makes conversations.
 
         If the current episode has a tool with the same name as a tool of the agent, a
-        call of that name runs the episode's tool.
-
-        Args:
-            agent: The user's agent.
-            model: The training model.
-            servers: Opens each of the agents' MCP servers once per worker.
-        """
-
-    @abstractmethod
-    def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a new conversation.
-
-        Args:
-            agent: The user's agent.
-            shared: The result of :meth:`in_training`.
-            loop: Gives the current episode's input and context.
-        """
-
-    @abstractmethod
-    def describe(self) -> ModuleType:
-        """Import and return the framework's module that inspects agents.
-
-        It defines the classes ``AGENTS``, ``TOOLS`` (single tools) and ``MODEL``, and
-        four functions. ``members(agent)`` returns the agents of a team, and
-        ``roles(agent)`` their descriptions. ``own_tools(found)`` returns callable
-        tools, perhaps none. ``left_out(agent)`` returns ``(tool, agent)`` names for
-        tools that do not run in training.
+        call of that name runs the episode's tool. ``servers`` opens each MCP server
+        once per worker.
         """
 
     @abstractmethod
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an agent that uses ``model``, also in agents that it runs.
+        """Return a copy of an agent and of the agents that it runs, with ``model``."""
 
-        The caller has checked the arguments. The original is not changed.
-        """
+    def describe(self) -> ModuleType:
+        """Import and return :attr:`inspector`."""
+        return import_module(self.inspector)
 
     def check(self) -> None:
         """Check that the framework is installed."""
         require(list(self.modules), self.extra, f"The {self.title} adapter")
 
     def require_agent(self, agent: Any, origin: str) -> None:
-        """Check that an object is an agent of the framework.
-
-        Raises:
-            UnsupportedError: The object is not an agent. The message contains its type
-                and ``origin`` (the user's reference to it).
-        """
+        """Raise UnsupportedError if an object is not an agent of the framework."""
         self.check()
         if not isinstance(agent, self.describe().AGENTS):
             raise UnsupportedError(
@@ -246,11 +219,7 @@ class ClientAdapter(Adapter):
         return found
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Convert the tools of an agent or team, or one tool, to callable tools.
-
-        Raises:
-            UnsupportedError: The agent has no tools, or they cannot be listed.
-        """
+        """Convert the tools of an agent or team, or one tool, to callable tools."""
         self.check()
         describe = self.describe()
         if not isinstance(found, describe.TOOLS):
@@ -272,11 +241,7 @@ class ClientAdapter(Adapter):
         ]
 
     def with_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an agent that uses ``model``, also in agents that it runs.
-
-        Raises:
-            UnsupportedError: ``model`` is not a model of the framework.
-        """
+        """Return a copy of an agent and of the agents that it runs, with ``model``."""
         self.require_agent(agent, repr(agent))
         if not isinstance(model, self.describe().MODEL):
             kind = type(model).__name__
@@ -297,11 +262,7 @@ class ClientAdapter(Adapter):
         return self.model(PlainOpenAI("http://nowhere.invalid/v1", "none"), "none")
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Return a trained agent as an agent of the framework; see ``TrainedAgent``.
-
-        Raises:
-            UsageError: ``tools`` are given, but the agent has its own tools.
-        """
+        """Return a trained agent as an agent of the framework; see ``TrainedAgent``."""
         self.check()
         found, origin, tools = agent_and_tools(
             trained,
@@ -331,6 +292,13 @@ class ClientAdapter(Adapter):
         from agentgym.integrations.on_client.clients import trained_client
 
         return self.model(*trained_client(trained, base_url, api_key))
+
+
+def text_of(output: Any) -> str:
+    """Return an agent's output, as JSON if it is not a text."""
+    if isinstance(output, str):
+        return output
+    return json.dumps(to_jsonable_python(output, fallback=str))
 
 
 def _in_episode(spec: ToolSpec) -> Run:

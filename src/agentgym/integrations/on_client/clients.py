@@ -19,13 +19,8 @@ class PlainOpenAI(AsyncOpenAI):
     """OpenAI's client, but it sends tools without the field ``strict``.
 
     Frameworks add ``strict`` to tools. Chat templates would write this field into the
-    prompt, so that prompts could differ between training and use.
-
-    Args:
-        base_url: Address of the server.
-        api_key: API key for the server.
-        http: Sends the requests; None creates OpenAI's default HTTP client.
-        defaults: Default options of requests, e.g. ``temperature``.
+    prompt, so that prompts could differ between training and use. ``defaults`` are
+    default options of requests, e.g. ``temperature``.
     """
 
     def __init__(
@@ -77,12 +72,9 @@ def trained_client(
 ) -> tuple[PlainOpenAI, str]:
     """Return a client for a trained agent's model, and the model's name.
 
-    Args:
-        trained: The trained agent. The client's default sampling options are those with
-            which the agent was evaluated.
-        base_url: Address of a server with the agent's weights; None loads the weights
-            into this process.
-        api_key: API key for the server.
+    Without ``base_url``, the address of a server with the agent's weights, they are
+    loaded into this process. The default sampling options are those with which the
+    agent was evaluated.
     """
     spec = trained.spec
     if base_url is None:

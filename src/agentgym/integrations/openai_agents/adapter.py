@@ -1,14 +1,12 @@
 """The adapter of the OpenAI Agents SDK: trains agents, which the SDK itself runs."""
 
-import json
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-from pydantic_core import to_jsonable_python
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.openai import NO_KEY
@@ -16,7 +14,12 @@ from agentgym.core.tools import ToolSpec
 from agentgym.errors import UnsupportedError
 from agentgym.install import install_command
 from agentgym.integrations.base import Blueprint, Conversation
-from agentgym.integrations.on_client.adapter import ClientAdapter, ClientLoop, Run
+from agentgym.integrations.on_client.adapter import (
+    ClientAdapter,
+    ClientLoop,
+    Run,
+    text_of,
+)
 from agentgym.integrations.on_client.servers import Servers
 from agentgym.integrations.openai_client import clients_redirected_to
 
@@ -66,10 +69,7 @@ class _RunConversation(Conversation):
             ) as tripped:
                 return str(tripped)
         self._said, self._agent = result.to_input_list(), result.last_agent
-        output = result.final_output
-        if isinstance(output, str):
-            return output
-        return json.dumps(to_jsonable_python(output, fallback=str))
+        return text_of(result.final_output)
 
 
 def _is_sdk(file: str | None) -> bool:
@@ -87,12 +87,13 @@ class OpenAIAgentsAdapter(ClientAdapter):
     modules = ("agents", "openai")
     packages = ("agents",)
     context_argument = "context"
+    inspector = "agentgym.integrations.openai_agents.describe"
     preload = (
         "agents",
         "openai.resources",
         "agentgym.integrations.on_client.clients",
         "agentgym.integrations.openai_agents.copies",
-        "agentgym.integrations.openai_agents.describe",
+        inspector,
     )
 
     def owns(self, root: str) -> bool:
@@ -158,21 +159,13 @@ class OpenAIAgentsAdapter(ClientAdapter):
             tools=tools,
         )
 
-    def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
-        """Return a function that copies an agent; the copy uses the training model."""
+    def in_training(
+        self, agent: Any, model: Any, servers: Servers
+    ) -> Callable[[ClientLoop], Conversation]:
+        """Return a function that starts a conversation with copies of the agents."""
         from agentgym.integrations.openai_agents.copies import AgentCopies
 
-        return AgentCopies(model, servers).of
-
-    def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a new conversation with copies of the agents."""
-        return _RunConversation(agent, shared, loop)
-
-    def describe(self) -> ModuleType:
-        """Import and return the module that inspects the SDK's agents."""
-        from agentgym.integrations.openai_agents import describe
-
-        return describe
+        return partial(_RunConversation, agent, AgentCopies(model, servers).of)
 
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent that uses ``model``.

@@ -46,11 +46,7 @@ def roles(agent: Any) -> list[AgentRole]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Convert the tools of an agent and its team, or a single tool, to callable tools.
-
-    Raises:
-        UnsupportedError: The tools cannot be listed.
-    """
+    """Convert the tools of an agent and its team, or one tool, to callable tools."""
     if isinstance(found, FunctionTool):
         return [_own_tool(found)]
     tools = {tool.name: tool for each in members(found) for tool in _functions(each)}

@@ -1,17 +1,20 @@
 """The pydantic-ai adapter: trains agents, which pydantic-ai runs, and exports them."""
 
 import copy
-import json
-from types import ModuleType
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-from pydantic_core import to_jsonable_python
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.tools import ToolSpec
 from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.on_client.adapter import ClientAdapter, ClientLoop, Run
+from agentgym.integrations.on_client.adapter import (
+    ClientAdapter,
+    ClientLoop,
+    Run,
+    text_of,
+)
 from agentgym.integrations.on_client.servers import Servers
 from agentgym.integrations.openai_client import clients_redirected_to
 
@@ -60,10 +63,7 @@ class _RunConversation(Conversation):
                     **options,
                 )
         self._said = result.all_messages()
-        output = result.output
-        if isinstance(output, str):
-            return output
-        return json.dumps(to_jsonable_python(output, fallback=str))
+        return text_of(result.output)
 
 
 async def _resolved(requests: Any) -> Any:
@@ -93,12 +93,13 @@ class PydanticAIAdapter(ClientAdapter):
     modules = ("pydantic_ai", "openai")
     packages = ("pydantic_ai",)
     context_argument = "deps"
+    inspector = "agentgym.integrations.pydantic_ai.describe"
     preload = (
         "pydantic_ai.models.openai",
         "pydantic_ai.models.test",
         "openai.resources",
         "agentgym.integrations.on_client.clients",
-        "agentgym.integrations.pydantic_ai.describe",
+        inspector,
         "agentgym.integrations.pydantic_ai.redirect",
     )
 
@@ -148,19 +149,11 @@ class PydanticAIAdapter(ClientAdapter):
             retries=_RETRIES,
         )
 
-    def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
-        """Return ``model``: each run of an agent takes its model as an argument."""
-        return model
-
-    def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a new conversation with the agent."""
-        return _RunConversation(agent, shared, loop)
-
-    def describe(self) -> ModuleType:
-        """Import and return the module that inspects this framework's agents."""
-        from agentgym.integrations.pydantic_ai import describe
-
-        return describe
+    def in_training(
+        self, agent: Any, model: Any, servers: Servers
+    ) -> Callable[[ClientLoop], Conversation]:
+        """Return a function that starts a conversation; each run is given the model."""
+        return partial(_RunConversation, agent, model)
 
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent that uses ``model``, also in the agents it runs."""
