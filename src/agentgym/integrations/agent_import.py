@@ -177,9 +177,6 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
 
     ``framework`` is the framework in the settings, which only matters for a factory. If
     it is the default, that of the objects in the factory's module is preferred.
-
-    Raises:
-        UnsupportedError: The object is not an agent of a known framework.
     """
     found = load_agent(reference, folder=folder)
     if (adapter := _adapter_of(found)) is not None:
@@ -287,9 +284,6 @@ def reference_of(agent: Any) -> str:
 
     For a program, return its command. A text without a colon is looked up as the name
     of an agent in the project's files.
-
-    Raises:
-        UsageError: The object is not at the top level of an importable module.
     """
     if isinstance(agent, ProgramCommand) or (
         isinstance(agent, str) and is_command(agent)
@@ -316,10 +310,6 @@ def named_tools(reference: str, option: str, folder: str = "") -> Any:
 
     Tools and agents of a framework are converted to callable tools. Other objects are
     returned unchanged. Error messages name the command-line option ``option``.
-
-    Raises:
-        UsageError: The object cannot be imported.
-        UnsupportedError: Its tools cannot be listed.
     """
     if reference.startswith("@"):
         return agent_tools(reference[1:], folder)
@@ -335,11 +325,7 @@ def named_tools(reference: str, option: str, folder: str = "") -> Any:
 
 
 def agent_tools(reference: str, folder: str = "") -> list[Tool]:
-    """Return an agent's own tools as callable tools; see :meth:`Adapter.own_tools`.
-
-    Raises:
-        UnsupportedError: The agent has no tools of its own, or they cannot be listed.
-    """
+    """Return an agent's own tools as callable tools; see :meth:`Adapter.own_tools`."""
     found = load_agent(reference, folder=folder)
     if takes_tools(found):
         raise UnsupportedError(

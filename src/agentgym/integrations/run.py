@@ -20,7 +20,6 @@ from agentgym.errors import (
     ProviderError,
     ReplyError,
     RewardError,
-    RolloutError,
     ScenarioError,
 )
 from agentgym.integrations.base import AgentLoop, Conversation
@@ -148,7 +147,7 @@ async def run_episode(
     try:
         with asking(**who, task=episode.task.id, agent=DEFAULT_AGENT):
             return await _run_to_end(work(), timeout_s)
-    except _CutOffError as cut:
+    except EpisodeCut as cut:
         return episode.trajectory(RolloutStatus.DROPPED, cut.reason)
     except Exception as error:  # code of the agent and the scenario
         logger.info("rollout %s crashed", episode.rollout_id, exc_info=True)
@@ -214,12 +213,6 @@ def _place_of(error: Exception) -> str:
     return place
 
 
-class _CutOffError(RolloutError):
-    def __init__(self, kind: str, detail: str) -> None:
-        self.reason = Reason(kind=kind, detail=detail)
-        super().__init__(str(self.reason))
-
-
 async def _run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
     """Run ``work`` as a separate asyncio task, and return its result.
 
@@ -235,9 +228,9 @@ async def _run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float | None) 
             await asyncio.wait({task}, timeout=_GRACE_S)
             task.add_done_callback(_look_at)
     if not in_time:
-        raise _CutOffError("timeout", f"no end within {timeout_s:g} s")
+        raise EpisodeCut("timeout", f"no end within {timeout_s:g} s")
     if task.cancelled():
-        raise _CutOffError("cancelled", "the agent or its model was cancelled")
+        raise EpisodeCut("cancelled", "the agent or its model was cancelled")
     return task.result()
 
 

@@ -372,7 +372,7 @@ def _is_readable(number: int) -> bool:
 def _exit_descriptor(pid: int) -> int | None:
     """Return a file descriptor that becomes readable when a process ends.
 
-    Return None if the system cannot do this. The end of a process's output does not
+    None if the system has no such descriptors. The end of a process's output does not
     show that the process has ended, because a child may keep the pipe open.
     """
     if sys.platform == "linux":
@@ -382,10 +382,7 @@ def _exit_descriptor(pid: int) -> int | None:
 
 
 def _sent(number: int, given: bytes) -> bytes:
-    """Write bytes to a pipe; return the bytes still to write.
-
-    Return b"" if the reader has closed the pipe.
-    """
+    """Write to a pipe; return the bytes still to write, b"" if the reader has ended."""
     try:
         return given[os.write(number, given[:65536]) :] if given else b""
     except BlockingIOError:

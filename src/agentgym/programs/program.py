@@ -109,10 +109,6 @@ class ProgramCommand:
         """Return the program and its arguments for one task.
 
         ``instruction`` replaces ``{task}``, and the path of ``file`` ``{task_file}``.
-
-        Raises:
-            ProgramError: The request has a NUL character, which arguments cannot
-                contain.
         """
         if self.tasks is not None:
             return [_TASKS.sub(r"\1", word) for word in self.words]

@@ -111,10 +111,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
             checkpointer=InMemorySaver(),
         )
         self._problem = ""
-        self._seen = 0
-        """Number of turns in earlier requests."""
         self._history: list[Mapping[str, Any]] = []
-        self._begun = False
 
     async def ask(self, problem: str) -> Solution:
         """Let the team work on a request, and return its solution.
@@ -133,11 +130,9 @@ class TeamSession(AbstractContextManager["TeamSession"]):
                 f"The problem has {len(asked):,} characters, and at most "
                 f"{MOST_CHARACTERS:,} are read: put long texts into a file."
             )
-        if self._begun:
+        if self._problem:  # an earlier request
             self._project.begin()
-        self._begun = True
         self._problem = asked
-        self._seen += len(self._history)
         self._history = []
         self._events.begin()
         if self._language.name != PYTHON:
@@ -188,9 +183,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
 
     async def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
         answer = None if self._human is None else self._human(question)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        return {"answer": answer}
+        return {"answer": await answer if inspect.isawaitable(answer) else answer}
 
     def _solution(self, outcome: Outcome, error: str = "") -> Solution:
         work = json.loads(self._project.team_state())

@@ -50,10 +50,7 @@ class AgentFrameworkAdapter(ClientAdapter):
         return made
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the schema ``spec`` that passes its arguments to ``run``.
-
-        The framework does not validate the arguments: AgentGym does.
-        """
+        """Return a tool with the schema ``spec`` that passes arguments to ``run``."""
         from agent_framework import FunctionTool
 
         async def call(**arguments: Any) -> str:
@@ -95,10 +92,7 @@ class AgentFrameworkAdapter(ClientAdapter):
         return partial(FrameworkConversation, agent, FrameworkCopies(model, servers))
 
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an agent or workflow in which all agents use ``model``.
-
-        Agents that run inside a tool use ``model`` too.
-        """
+        """Return a copy of an agent or workflow in which all agents use ``model``."""
         from agent_framework import Workflow
 
         from agentgym.integrations.agent_framework.copies import FrameworkCopies

@@ -135,11 +135,7 @@ class FrameworkCopies:
         return made
 
     def workflow(self, workflow: Workflow) -> Workflow:
-        """Return a copy of a workflow in its initial state, with copied agents.
-
-        Raises:
-            UnsupportedError: A part cannot be copied.
-        """
+        """Return a copy of a workflow in its initial state, with copied agents."""
         copies = FrameworkCopies(self._client, self._servers)
         agents = parts_of(workflow, Agent)
         instead: dict[int, Any] = {id(each): copies.of(each) for each in agents}

@@ -10,9 +10,13 @@ from agentgym.core.tools import ToolSpec
 from agentgym.errors import RolloutError, UnsupportedError, UsageError
 from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.episode import EpisodeCut, current_episode
-from agentgym.integrations.on_client.adapter import ClientAdapter, ClientLoop, Run
+from agentgym.integrations.on_client.adapter import (
+    ClientAdapter,
+    ClientConversation,
+    ClientLoop,
+    Run,
+)
 from agentgym.integrations.on_client.servers import Servers
-from agentgym.integrations.openai_client import clients_redirected_to
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -29,51 +33,35 @@ def _is_news(record: logging.LogRecord) -> bool:
         return True
 
 
-class _AgentConversation(Conversation):
+class _AgentConversation(ClientConversation):
     """Runs an agent or a team once per message; the agent keeps earlier messages."""
 
     def __init__(self, agent: Any, loop: ClientLoop) -> None:
+        super().__init__(loop)
         self._agent = agent
-        self._loop = loop
-        self._has_begun = False
 
-    async def turn(self, message: str) -> str:
+    async def answer(self, asked: Any) -> str:
         from autogen_agentchat.messages import BaseChatMessage
 
         from agentgym.integrations.autogen.routed import keep_context
 
+        messages = asked if isinstance(asked, list | tuple) else [asked]
+        are_messages = all(isinstance(each, BaseChatMessage) for each in messages)
+        if not isinstance(asked, str) and not (messages and are_messages):
+            raise UsageError(
+                f"--inputs {self._loop.blueprint.agent.inputs} gave a "
+                f"{type(asked).__name__}. Return an input of the agent's "
+                "run(task=...): text, or messages of AutoGen's."
+            )
         keep_context(asyncio.get_running_loop())
-        with clients_redirected_to(self._loop.blueprint):
-            try:
-                result = await self._agent.run(task=self._input(message))
-            except (RuntimeError, ValueError) as error:
-                if _NO_LEDGER in str(error):
-                    raise EpisodeCut("wrong form", _NO_SPEAKER) from error
-                raise
+        try:
+            result = await self._agent.run(task=asked)
+        except (RuntimeError, ValueError) as error:
+            if _NO_LEDGER in str(error):
+                raise EpisodeCut("wrong form", _NO_SPEAKER) from error
+            raise
         said = [m for m in result.messages if isinstance(m, BaseChatMessage)]
         return said[-1].to_text() if said else ""
-
-    def _input(self, message: str) -> Any:
-        """Return the agent's input: the value of ``--inputs``, if set, or the message.
-
-        ``--inputs`` only replaces the user's first message.
-        """
-        from autogen_agentchat.messages import BaseChatMessage
-
-        text = None if self._has_begun else self._loop.first_input()
-        self._has_begun = True
-        if text is None:
-            return message
-        messages = text if isinstance(text, list | tuple) else [text]
-        if isinstance(text, str) or (
-            messages and all(isinstance(m, BaseChatMessage) for m in messages)
-        ):
-            return text
-        raise UsageError(
-            f"--inputs {self._loop.blueprint.agent.inputs} gave a "
-            f"{type(text).__name__}. Return an input of the agent's run(task=...): "
-            "text, or messages of AutoGen's."
-        )
 
 
 class AutoGenAdapter(ClientAdapter):
@@ -115,10 +103,7 @@ class AutoGenAdapter(ClientAdapter):
         return GatewayClient(**options)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the schema ``spec`` that passes its arguments to ``run``.
-
-        The framework does not validate the arguments: AgentGym does.
-        """
+        """Return a tool with the schema ``spec`` that passes arguments to ``run``."""
         from agentgym.integrations.autogen.tools import SpecTool
 
         return SpecTool(spec, run)

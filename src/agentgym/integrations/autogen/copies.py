@@ -62,9 +62,6 @@ class Copies:
 
     Attributes:
         clients: The original's model clients, which ``model`` replaces.
-
-    Raises:
-        UnsupportedError: The agent cannot be copied.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ def speakers(agent: Any) -> list[ChatAgent]:
     Agents of the user's own classes are included, because they may call a model.
     """
     everyone = members(agent)
-    found = [member for member in everyone if slot_of(member)]
+    found = [member for member in everyone if model_of(member) is not None]
     own = [each for each in everyone if not _is_autogens(each)]
     if not found and not own:
         raise UnsupportedError(f"{agent!r} has no agent with a model.")
@@ -77,7 +77,6 @@ def roles(agent: Any) -> list[AgentRole]:
 
 
 def _role_of(speaker: ChatAgent) -> AgentRole:
-    slot = slot_of(speaker)
     prompts = getattr(speaker, "_system_messages", None)
     handoffs = getattr(speaker, "_handoff_tools", ())
     tools = [tool for part in _held(speaker) for tool in tools_of(part)]
@@ -86,7 +85,7 @@ def _role_of(speaker: ChatAgent) -> AgentRole:
         name=speaker.name,
         system_prompt="\n".join(p.content for p in prompts) if prompts else None,
         tools=list({spec.name: spec for spec in offered}.values()),
-        model=getattr(speaker, slot) if slot else None,
+        model=model_of(speaker),
     )
 
 
@@ -130,12 +129,10 @@ def concerns(agent: Any) -> list[str]:
     return notes
 
 
-def slot_of(holder: Any) -> str | None:
-    """Return the name of the attribute that holds the model client, or None."""
-    for name in _MODEL_SLOTS:
-        if isinstance(getattr(holder, name, None), ChatCompletionClient):
-            return name
-    return None
+def model_of(holder: Any) -> ChatCompletionClient | None:
+    """Return the model client of an agent or team; None if there is none."""
+    held = [getattr(holder, name, None) for name in _MODEL_SLOTS]
+    return next((x for x in held if isinstance(x, ChatCompletionClient)), None)
 
 
 def _is_autogens(agent: ChatAgent) -> bool:

@@ -22,15 +22,12 @@ Arguments = Mapping[str, Any] | None
 
 async def _answered(name: str, arguments: Any, call_id: str | None) -> str:
     """Run a tool of the current episode; return its result, or an error as text."""
-    given = dict(arguments or {}) if _is_object(arguments) else json.dumps(arguments)
+    is_object = arguments is None or isinstance(arguments, Mapping)
+    given = dict(arguments or {}) if is_object else json.dumps(arguments)
     try:
         return await current_episode().use_tool(name, given, call_id=call_id)
     except Exception as error:  # noqa: BLE001 - the episode has recorded it
         return f"Error: {error}"
-
-
-def _is_object(arguments: Any) -> bool:
-    return arguments is None or isinstance(arguments, Mapping)
 
 
 async def _result(name: str, arguments: Any, call_id: str | None) -> ToolResult:

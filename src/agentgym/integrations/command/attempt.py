@@ -139,11 +139,10 @@ class ProgramAttempts:
         return None if answer is None else answer.strip()
 
     def _check(self, answer: str, session: ProgramSession) -> None:
-        """Check that the program called the model, and gave an answer if needed.
+        """Raise ProgramError if the program did not call the model.
 
-        Raises:
-            ProgramError: The program did not call the model. Or the task needs an
-                answer, and the program gave none although the model had written one.
+        Or if the task needs an answer, and the program gave none although the model had
+        written one.
         """
         name, episode = self._program.words[0], session.episode
         if episode.turns == 0:

@@ -123,10 +123,7 @@ class ProgramSession:
 
     def _record_results(self, body: dict[str, Any]) -> None:
         """Record the tool calls whose results a request contains."""
-        messages = body.get("messages")
-        for message in messages if isinstance(messages, list) else ():
-            if not isinstance(message, dict):
-                continue
+        for message in _objects(body.get("messages")):
             said_error = message.pop(IS_ERROR, False) is True
             name = message.get("tool_call_id")
             if isinstance(name, str) and name in self._waiting:
@@ -140,12 +137,8 @@ class ProgramSession:
         tokens would differ from those that the model sampled. Arguments and texts that
         the client really changed are not replaced.
         """
-        messages = body.get("messages")
-        for message in messages if isinstance(messages, list) else ():
-            calls = message.get("tool_calls") if isinstance(message, dict) else None
-            for call in calls if isinstance(calls, list) else ():
-                if not isinstance(call, dict):
-                    continue  # malformed: the gateway refuses it
+        for message in _objects(body.get("messages")):
+            for call in _objects(message.get("tool_calls")):
                 written, said = self._written.get(str(call.get("id")), (None, None))
                 function = call.get("function")
                 if written is None or not isinstance(function, dict):
@@ -175,6 +168,12 @@ class ProgramSession:
         )
 
 
+def _objects(found: Any) -> list[dict[str, Any]]:
+    """Return the objects in a list; the gateway refuses what is malformed in it."""
+    items = found if isinstance(found, list) else []
+    return [each for each in items if isinstance(each, dict)]
+
+
 def _plain(content: Any) -> Any:
     """Join the text parts of a tool result that is a list; return "" for None.
 
@@ -182,5 +181,5 @@ def _plain(content: Any) -> Any:
     """
     if not isinstance(content, list):
         return "" if content is None else content
-    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    texts = [part.get("text") for part in _objects(content)]
     return "".join(text for text in texts if isinstance(text, str))

@@ -82,8 +82,7 @@ def tasks_of(found: Any) -> list[Task]:
 def members(found: Any, origin: str) -> list[Agent]:
     """Return the agents of an Agent, a Task or a Crew, each once.
 
-    Raises:
-        UnsupportedError: ``found`` is none of these, or has no CrewAI agent.
+    Raise UnsupportedError if ``found`` is none of these, or has no CrewAI agent.
     """
     if isinstance(found, Agent):
         return [found]

@@ -16,6 +16,7 @@ from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import ToolError, UnsupportedError
 from agentgym.integrations.crewai.gateway import keeping_failures
 from agentgym.integrations.episode import current_episode
+from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import spec_of_model
 
 
@@ -145,13 +146,13 @@ def spec_of(tool: BaseTool) -> ToolSpec:
 def callable_tool(tool: BaseTool) -> Tool:
     """Convert a CrewAI tool to a callable async tool."""
 
-    async def call(**arguments: Any) -> str:
+    async def run(arguments: dict[str, Any]) -> str:
         try:
             found = await call_in_thread(_contained, tool, arguments)
-        except _Exit as end:
-            raise RuntimeError(str(end)) from None
         except Exception as error:
             raise ToolError(str(error)) from error  # CrewAI shows it to the model
+        if isinstance(found, SystemExit):
+            raise found
         text = tool.format_output_for_agent(found)
         if isinstance(found, ToolFailure):
             raise ToolError(text)
@@ -159,21 +160,14 @@ def callable_tool(tool: BaseTool) -> Tool:
 
     function = getattr(tool, "func", None) or type(tool)._run
     returned = getattr(function, "__annotations__", {}).get("return")
-    if returned is not None:  # stubs make up answers of this type
-        call.__annotations__["return"] = returned
-    return Tool(spec_of(tool), call)
-
-
-class _Exit(Exception):
-    """A tool called sys.exit."""
+    return live_tool(spec_of(tool), run, returned)
 
 
 def _contained(tool: BaseTool, arguments: dict[str, Any]) -> Any:
     try:
         return tool.run(**arguments)
-    except SystemExit as end:
-        message = f"the tool {tool.name} called sys.exit({end.code!r})"
-        raise _Exit(message) from None
+    except SystemExit as end:  # a thread cannot pass it on
+        return end
 
 
 class BoundTool(BaseTool):

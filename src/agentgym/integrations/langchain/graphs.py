@@ -76,16 +76,17 @@ def require_graph(graph: Any, origin: str) -> None:
         from langgraph.pregel import Pregel
     except ImportError:
         raise MissingExtraError("langchain", "The LangChain adapter") from None
-    if hasattr(graph, "compile") and not isinstance(graph, Pregel):
+    if isinstance(graph, Pregel):
+        return
+    if hasattr(graph, "compile"):
         raise UnsupportedError(
             f"{origin} is a {type(graph).__name__} that is not compiled: name the "
             "result of its compile()."
         )
-    if not isinstance(graph, Pregel):
-        raise UnsupportedError(
-            f"{origin} gave {kind_of(graph)}, not a compiled graph. Return the "
-            "result of langchain.agents.create_agent or StateGraph.compile."
-        )
+    raise UnsupportedError(
+        f"{origin} gave {kind_of(graph)}, not a compiled graph. Return the "
+        "result of langchain.agents.create_agent or StateGraph.compile."
+    )
 
 
 def roles(graph: Any) -> list[AgentRole]:

@@ -37,6 +37,7 @@ from agentgym.integrations.base import (
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.export import agent_and_tools
 from agentgym.integrations.on_client.servers import Servers
+from agentgym.integrations.openai_client import clients_redirected_to
 from agentgym.integrations.redirect import watch
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
@@ -110,15 +111,15 @@ class ClientLoop(AgentLoop):
     def first_input(self) -> Any:
         """Return the current episode's value of ``--inputs``, or None if not set."""
         given = self._inputs(current_episode().task)
-        if not self._adapter.takes_any_input and not isinstance(
-            given, str | list | None
-        ):
+        if self._adapter.takes_any_input:
+            return given
+        if not isinstance(given, str | list | None):
             raise UsageError(
                 f"--inputs {self.blueprint.agent.inputs} gave a "
                 f"{type(given).__name__}. Return the text of the agent's first "
                 f"message, or a list of {self._adapter.title}'s messages."
             )
-        return given
+        return given or None
 
     def context(self) -> Any:
         """Return the current task's value of ``--context``, or None if not set."""
@@ -129,6 +130,25 @@ class ClientLoop(AgentLoop):
         """Close the HTTP connections, and the agents' MCP servers."""
         await self.servers.close()
         await self._http.aclose()
+
+
+class ClientConversation(Conversation):
+    """Runs an agent once per message; clients of OpenAI in its code ask the gateway."""
+
+    def __init__(self, loop: ClientLoop) -> None:
+        self._loop = loop
+        self._has_begun = False
+
+    async def turn(self, message: str) -> str:
+        """Run the agent on a message; ``--inputs``, if set, replaces the first one."""
+        given = None if self._has_begun else self._loop.first_input()
+        self._has_begun = True
+        with clients_redirected_to(self._loop.blueprint):
+            return await self.answer(message if given is None else given)
+
+    @abstractmethod
+    async def answer(self, asked: Any) -> str:
+        """Run the agent on a message, or on the value of ``--inputs``."""
 
 
 class ClientAdapter(Adapter):
@@ -162,14 +182,14 @@ class ClientAdapter(Adapter):
 
     @abstractmethod
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
-        """Return a model of the framework that sends its requests with ``client``.
-
-        ``name`` is the model's name in the requests.
-        """
+        """Return a model of the framework that sends its requests with ``client``."""
 
     @abstractmethod
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a framework tool that has the schema ``spec`` and calls ``run``."""
+        """Return a framework tool that has the schema ``spec`` and calls ``run``.
+
+        The framework must not validate the arguments: AgentGym does.
+        """
 
     @abstractmethod
     def default_agent(

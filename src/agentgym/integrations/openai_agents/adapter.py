@@ -16,27 +16,27 @@ from agentgym.install import install_command
 from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.on_client.adapter import (
     ClientAdapter,
+    ClientConversation,
     ClientLoop,
     Run,
     text_of,
 )
 from agentgym.integrations.on_client.servers import Servers
-from agentgym.integrations.openai_client import clients_redirected_to
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 
-class _RunConversation(Conversation):
+class _RunConversation(ClientConversation):
     """Runs an agent once per message; the agent that answered gets the next message."""
 
     def __init__(self, agent: Any, copied: Any, loop: ClientLoop) -> None:
+        super().__init__(loop)
         self._agent = agent
         self._copied = copied
-        self._loop = loop
-        self._said: list[Any] | None = None
+        self._said: list[Any] = []
 
-    async def turn(self, message: str) -> str:
+    async def answer(self, asked: Any) -> str:
         from agents import RunConfig, Runner, trace
         from agents.exceptions import (
             InputGuardrailTripwireTriggered,
@@ -45,17 +45,14 @@ class _RunConversation(Conversation):
 
         from agentgym.integrations.openai_agents.redirect import running
 
-        asked: Any = message if self._said is not None else self._loop.first_input()
-        asked = asked or message
         if self._said:
-            asked = [*self._said, {"role": "user", "content": message}]
+            asked = [*self._said, {"role": "user", "content": asked}]
         options: dict[str, Any] = {
             "context": self._loop.context(),
             "max_turns": None,  # the episode has its own limit
             "run_config": RunConfig(tool_not_found_behavior="return_error_to_model"),
         }
-        redirected = clients_redirected_to(self._loop.blueprint)
-        with trace("agentgym", disabled=True), running(self._copied), redirected:
+        with trace("agentgym", disabled=True), running(self._copied):
             try:
                 result = await Runner.run(self._agent, asked, **options)
                 while result.interruptions:
@@ -80,7 +77,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
     """Adapter of openai-agents 0.20: agents, hand-offs, agents as tools, guardrails."""
 
     name = "openai_agents"
-    title = "The OpenAI Agents SDK"
+    title = "OpenAI Agents SDK"
     extra = "openai-agents"
     agents = "an Agent of the OpenAI Agents SDK"
     models = "a model of the OpenAI Agents SDK"
@@ -102,11 +99,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         return found is not None and _is_sdk(getattr(found, "__file__", None))
 
     def check(self) -> None:
-        """Check that the SDK is installed, and not hidden by a user's module.
-
-        Raises:
-            UnsupportedError: A user's module of the same name hides the SDK.
-        """
+        """Check that the SDK is installed, and not hidden by a user's module."""
         super().check()
         spec = find_spec("agents")
         if spec is not None and not _is_sdk(spec.origin):
@@ -128,10 +121,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         return OpenAIChatCompletionsModel(name, client)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the schema ``spec`` that passes its arguments to ``run``.
-
-        The SDK does not validate the arguments: AgentGym does.
-        """
+        """Return a tool with the schema ``spec`` that passes arguments to ``run``."""
         from agents import FunctionTool
         from agents.tool_context import ToolContext
 
@@ -168,10 +158,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         return partial(_RunConversation, agent, AgentCopies(model, servers).of)
 
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an agent that uses ``model``.
-
-        The agents in its tools, and those to which it hands over, use ``model`` too.
-        """
+        """Return a copy of an agent, and of those in its tools and hand-offs."""
         from agentgym.integrations.openai_agents.copies import AgentCopies
 
         return AgentCopies(model).of(agent)

@@ -11,12 +11,12 @@ from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.on_client.adapter import (
     ClientAdapter,
+    ClientConversation,
     ClientLoop,
     Run,
     text_of,
 )
 from agentgym.integrations.on_client.servers import Servers
-from agentgym.integrations.openai_client import clients_redirected_to
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -26,16 +26,16 @@ _RETRIES = 100
 exceeds an episode's usual limits, so that an episode's limit ends the run."""
 
 
-class _RunConversation(Conversation):
+class _RunConversation(ClientConversation):
     """Runs an agent once per message, with all messages so far."""
 
     def __init__(self, agent: Any, model: Any, loop: ClientLoop) -> None:
+        super().__init__(loop)
         self._agent = agent
         self._model = model
-        self._loop = loop
         self._said: list[Any] | None = None
 
-    async def turn(self, message: str) -> str:
+    async def answer(self, asked: Any) -> str:
         from pydantic_ai import DeferredToolRequests
         from pydantic_ai.usage import UsageLimits
 
@@ -44,17 +44,14 @@ class _RunConversation(Conversation):
 
         for server in servers_of(self._agent):
             await self._loop.servers.open(server, connected(server))
-        given = None if self._said is not None else self._loop.first_input()
         options: dict[str, Any] = {
             "model": self._model,
             "deps": self._loop.context(),
             "usage_limits": UsageLimits(request_limit=None),
             "infer_name": False,
         }
-        with answering(self._model), clients_redirected_to(self._loop.blueprint):
-            result = await self._agent.run(
-                given or message, message_history=self._said, **options
-            )
+        with answering(self._model):
+            result = await self._agent.run(asked, message_history=self._said, **options)
             while isinstance(result.output, DeferredToolRequests):
                 results = await _resolved(result.output)
                 result = await self._agent.run(
@@ -121,10 +118,7 @@ class PydanticAIAdapter(ClientAdapter):
         return OpenAIChatModel(name, provider=provider, profile=profile)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the schema ``spec`` that passes its arguments to ``run``.
-
-        The framework does not validate the arguments: AgentGym does.
-        """
+        """Return a tool with the schema ``spec`` that passes arguments to ``run``."""
         from pydantic_ai import RunContext
         from pydantic_ai.tools import Tool as OwnTool
 
