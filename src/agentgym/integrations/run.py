@@ -226,7 +226,8 @@ async def _run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float | None) 
         if not task.done():
             task.cancel()
             await asyncio.wait({task}, timeout=_GRACE_S)
-            task.add_done_callback(_look_at)
+            # Retrieve the exception of abandoned work, so that asyncio does not warn.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
     if not in_time:
         raise EpisodeCut("timeout", f"no end within {timeout_s:g} s")
     if task.cancelled():
@@ -239,9 +240,3 @@ async def _contained[T](work: Coroutine[Any, Any, T]) -> T:
         return await work
     except SystemExit as error:  # in an asyncio task it would end the whole program
         raise RuntimeError(f"the agent called sys.exit({error.code!r})") from None
-
-
-def _look_at(task: "asyncio.Task[Any]") -> None:
-    """Retrieve the exception of abandoned work, so that asyncio does not warn."""
-    if not task.cancelled():
-        task.exception()

@@ -22,14 +22,14 @@ _KEPT = ("mcps", "apps")
 
 def with_model(found: Any, model: Any) -> Any:
     """Return a copy of an Agent, Task or Crew whose LLMs are all ``model``."""
-    members(found, f"The {type(found).__name__}")
+    agents = members(found, f"The {type(found).__name__}")
     if not isinstance(model, BaseLLM):
         raise UnsupportedError(f"A {type(model).__name__} is not an LLM of CrewAI's.")
     changed = _Changed(model, {}, lambda tool: tool)
     if isinstance(found, Agent):
         return copied(changed.agent(found))
     if isinstance(found, Task):
-        agent = copied(changed.agent(members(found, f"The {type(found).__name__}")[0]))
+        agent = copied(changed.agent(agents[0]))
         task = changed.task(found)
         task.context = None if isinstance(task.context, list) else task.context
         return task.copy([], {}).model_copy(update={"agent": agent})
