@@ -10,6 +10,7 @@ from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, message_of
 from agentgym.integrations.agent_framework.copies import parts_of
 from agentgym.integrations.base import AgentRole
+from agentgym.integrations.on_client.adapter import left_out
 from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import model_of_schema
 
@@ -55,10 +56,10 @@ def own_tools(found: Any) -> list[Tool]:
     return [_own_tool(tool) for tool in tools.values()]
 
 
-def left_out(found: Any) -> list[tuple[str, str]]:
-    """Return the tools that a provider's servers run, as ``(tool, agent)`` names."""
+def concerns(found: Any) -> list[str]:
+    """Return sentences on the tools that a provider's servers run."""
     return [
-        (_named(tool), agent.name or DEFAULT_AGENT)
+        left_out(_named(tool), agent.name or DEFAULT_AGENT)
         for agent in members(found)
         for tool in agent.default_options.get("tools") or ()
         if not isinstance(tool, FunctionTool)

@@ -132,13 +132,6 @@ class AutoGenAdapter(ClientAdapter):
         copies = Copies(agent, model, servers)
         return lambda loop: _AgentConversation(copies.make(), loop)
 
-    def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on parts that training changes, e.g. user proxies."""
-        self.require_agent(agent, repr(agent))
-        from agentgym.integrations.autogen.describe import concerns
-
-        return concerns(agent)
-
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent or team whose model clients are all ``model``.
 

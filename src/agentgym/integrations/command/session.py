@@ -169,7 +169,7 @@ class ProgramSession:
 
 
 def _objects(found: Any) -> list[dict[str, Any]]:
-    """Return the objects in a list; the gateway refuses what is malformed in it."""
+    """Return the objects in a list; the gateway refuses malformed items."""
     items = found if isinstance(found, list) else []
     return [each for each in items if isinstance(each, dict)]
 

@@ -9,6 +9,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import httpx
 from pydantic_core import to_jsonable_python
 
 from agentgym.core.agent import AgentSpec, Trained
@@ -42,6 +43,7 @@ from agentgym.integrations.redirect import watch
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
 from agentgym.integrations.transport import PLACEHOLDER, episode_client
+from agentgym.models.served import served_name
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -167,8 +169,7 @@ class ClientAdapter(Adapter):
             classes ``AGENTS``, ``TOOLS`` (single tools) and ``MODEL``, and four
             functions. ``members(agent)`` returns the agents of a team, and
             ``roles(agent)`` their descriptions. ``own_tools(found)`` returns callable
-            tools, perhaps none. ``left_out(agent)`` returns ``(tool, agent)`` names for
-            tools that do not run in training.
+            tools, perhaps none. ``concerns(agent)`` is as in :class:`Adapter`.
     """
 
     title: ClassVar[str]
@@ -252,13 +253,10 @@ class ClientAdapter(Adapter):
         return tools
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return a sentence for each tool that is left out in training."""
+        """Return sentences on parts that training changes or leaves out."""
         self.require_agent(agent, repr(agent))
-        return [
-            f"{tool} of {name!r} is left out, in training and in the trained agent: it "
-            "runs by its provider's own models."
-            for tool, name in self.describe().left_out(agent)
-        ]
+        found: list[str] = self.describe().concerns(agent)
+        return found
 
     def with_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent and of the agents that it runs, with ``model``."""
@@ -308,10 +306,26 @@ class ClientAdapter(Adapter):
         """Return a model that answers with a trained agent's weights.
 
         They are loaded into this process, or are those of the server at ``base_url``.
+        The default sampling options are those of the agent's evaluation.
         """
-        from agentgym.integrations.on_client.clients import trained_client
+        from agentgym.integrations.on_client.clients import PlainOpenAI
 
-        return self.model(*trained_client(trained, base_url, api_key))
+        spec = trained.spec
+        if base_url is None:
+            http = httpx.AsyncClient(transport=trained.transport(), timeout=None)
+            client = PlainOpenAI("http://policy.invalid/v1", "none", http)
+            return self.model(client, spec.served_name)
+        sampling = {"temperature": spec.temperature, "max_tokens": spec.max_tokens}
+        client = PlainOpenAI(base_url, api_key or "none", defaults=sampling)
+        return self.model(client, served_name(base_url, api_key, spec.served_name))
+
+
+def left_out(tool: str, agent: str) -> str:
+    """Return the sentence on a tool that a provider's servers run."""
+    return (
+        f"{tool} of {agent!r} is left out, in training and in the trained agent: it "
+        "runs by its provider's own models."
+    )
 
 
 def text_of(output: Any) -> str:

@@ -1,4 +1,4 @@
-"""Create OpenAI clients that call the gateway, a policy in this process or a server."""
+"""PlainOpenAI: OpenAI's client, which sends tools as chat templates need them."""
 
 import copy
 from collections.abc import Mapping
@@ -8,11 +8,7 @@ from typing import Any
 import httpx
 from openai import AsyncOpenAI
 
-from agentgym.core.agent import Trained
 from agentgym.integrations.transport import announce
-from agentgym.models.served import served_name
-
-_IN_PROCESS = "http://policy.invalid/v1"
 
 
 class PlainOpenAI(AsyncOpenAI):
@@ -65,21 +61,3 @@ def _without_strict(tool: Any) -> Any:
         return tool
     kept = {key: function[key] for key in function if key != "strict"}
     return {**tool, "function": kept}
-
-
-def trained_client(
-    trained: Trained, base_url: str | None, api_key: str | None
-) -> tuple[PlainOpenAI, str]:
-    """Return a client for a trained agent's model, and the model's name.
-
-    Without ``base_url``, the address of a server with the agent's weights, they are
-    loaded into this process. The default sampling options are those with which the
-    agent was evaluated.
-    """
-    spec = trained.spec
-    if base_url is None:
-        http = httpx.AsyncClient(transport=trained.transport(), timeout=None)
-        return PlainOpenAI(_IN_PROCESS, "none", http), spec.served_name
-    sampling = {"temperature": spec.temperature, "max_tokens": spec.max_tokens}
-    client = PlainOpenAI(base_url, api_key or "none", defaults=sampling)
-    return client, served_name(base_url, api_key, spec.served_name)

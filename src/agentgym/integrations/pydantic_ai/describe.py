@@ -42,8 +42,8 @@ def members(agent: Any) -> list[Any]:
     return [agent]
 
 
-def left_out(agent: Any) -> list[tuple[str, str]]:
-    """Return an empty list: all tools run in training."""
+def concerns(agent: Any) -> list[str]:
+    """Return an empty list: all parts run in training as they are."""
     return []
 
 
