@@ -46,11 +46,7 @@ _KEYS = (
     "OPENAI_API_KEY",
 )
 _IMPORTING: ContextVar[str | None] = ContextVar("agentgym_importing", default=None)
-
-
-def importing() -> str | None:
-    """Return the name of the user's module that is being imported, or None."""
-    return _IMPORTING.get()
+"""The name of the user's module that is being imported, or None."""
 
 
 def is_reference(text: str) -> bool:
@@ -66,12 +62,8 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
     """Import the agent or factory ``module:name``, or parse a program's command.
 
     Unset API keys of known providers are set to a placeholder, because some model
-    objects require one. Training does not call these providers.
-
-    Args:
-        reference: ``module:name``, or a command.
-        option: Name of the command-line option, for error messages.
-        folder: Folder to import from; empty for the working folder.
+    objects require one. Training does not call these providers. Without ``folder``, the
+    working folder is used. Error messages name the command-line option ``option``.
 
     Raises:
         UsageError: The import fails, or the module runs the agent while it is imported.
@@ -112,14 +104,12 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
 def load_trained(trained: Trained, agent: Any, export: str) -> Any:
     """Return the user's agent for an export; None if the default agent was trained.
 
-    Args:
-        trained: The trained agent.
-        agent: The agent to return, as an object or ``module:name``; None imports the
-            agent that was trained.
-        export: Name of the export method, for error messages.
+    It is ``agent``, an object or ``module:name``, or if that is None, the agent that
+    was trained.
 
     Raises:
-        UsageError: The agent cannot be imported from the working folder.
+        UsageError: The agent cannot be imported from the working folder; the message
+            names the method ``export``.
     """
     if agent is not None:
         return load_agent(agent) if isinstance(agent, str) else agent
@@ -143,37 +133,12 @@ def load_trained(trained: Trained, agent: Any, export: str) -> Any:
 
 
 def refuse_while_importing() -> None:
-    """Raise if the user's agent calls a model while its module is being imported.
-
-    Raises:
-        UsageError: A module is being imported.
-    """
-    if (module := importing()) is not None:
+    """Raise UsageError if an agent calls a model while its module is being imported."""
+    if (module := _IMPORTING.get()) is not None:
         raise UsageError(
             f"{module} runs the agent as it is imported, and every worker imports it. "
             f"{_GUARD}"
         )
-
-
-def framework_of(reference: str, found: Any) -> str | None:
-    """Return the name of the framework of an agent or factory; None if unknown.
-
-    For a factory, the framework is found by the objects in the factory's module. It is
-    unknown if they belong to several frameworks. ``reference`` is the ``module:name``
-    of ``found``.
-    """
-    if (adapter := _adapter_of(found)) is not None:
-        return adapter.name
-    if not _is_factory(found):
-        return None
-    module = sys.modules.get(reference.partition(":")[0])
-    roots = {_root_of(value) for value in vars(module).values()} if module else set()
-    named = [
-        name
-        for name in FRAMEWORKS.names()
-        if any(map(FRAMEWORKS.get(name).owns, roots))
-    ]
-    return named[0] if len(named) == 1 else None
 
 
 def is_of(adapter: Adapter, found: Any) -> bool:
@@ -208,24 +173,17 @@ def _takes(found: Any, what: str) -> bool:
 
 
 def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
-    """Return the name of an agent's framework.
+    """Return the name of the framework of an agent, factory or command.
 
-    Args:
-        reference: ``module:name`` of an agent or factory, or a command.
-        framework: The framework in the settings, which only matters for a factory. If
-            it is the default, the framework of the objects in the factory's module is
-            preferred.
-        folder: Folder to import from; empty for the working folder.
-
-    Raises:
-        UnsupportedError: The object is not an agent of a known framework.
+    ``framework`` is the framework in the settings, which only matters for a factory. If
+    it is the default, that of the objects in the factory's module is preferred.
     """
     found = load_agent(reference, folder=folder)
     if (adapter := _adapter_of(found)) is not None:
         return adapter.name
     if _is_factory(found):
-        message = framework_of(reference, found)
-        return message if message is not None and framework == DEFAULT else framework
+        named = _framework_in_module(reference) if framework == DEFAULT else None
+        return named or framework
     kinds = ", ".join(name for name in FRAMEWORKS.names() if name != "native")
     raise UnsupportedError(
         f"{reference} is a {type(found).__name__}, which is not an agent of "
@@ -233,6 +191,21 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
         "a compiled graph, an AssistantAgent or team, an Agent, Task or Crew, or a "
         "function that returns an agent."
     )
+
+
+def _framework_in_module(reference: str) -> str | None:
+    """Return the framework of the objects in a factory's module.
+
+    None if the module has no objects of frameworks, or objects of several frameworks.
+    """
+    module = sys.modules.get(reference.partition(":")[0])
+    roots = {_root_of(value) for value in vars(module).values()} if module else set()
+    named = [
+        name
+        for name in FRAMEWORKS.names()
+        if any(map(FRAMEWORKS.get(name).owns, roots))
+    ]
+    return named[0] if len(named) == 1 else None
 
 
 def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
@@ -311,9 +284,6 @@ def reference_of(agent: Any) -> str:
 
     For a program, return its command. A text without a colon is looked up as the name
     of an agent in the project's files.
-
-    Raises:
-        UsageError: The object is not at the top level of an importable module.
     """
     if isinstance(agent, ProgramCommand) or (
         isinstance(agent, str) and is_command(agent)
@@ -340,10 +310,6 @@ def named_tools(reference: str, option: str, folder: str = "") -> Any:
 
     Tools and agents of a framework are converted to callable tools. Other objects are
     returned unchanged. Error messages name the command-line option ``option``.
-
-    Raises:
-        UsageError: The object cannot be imported.
-        UnsupportedError: Its tools cannot be listed.
     """
     if reference.startswith("@"):
         return agent_tools(reference[1:], folder)
@@ -359,11 +325,7 @@ def named_tools(reference: str, option: str, folder: str = "") -> Any:
 
 
 def agent_tools(reference: str, folder: str = "") -> list[Tool]:
-    """Return an agent's own tools as callable tools; see :meth:`Adapter.own_tools`.
-
-    Raises:
-        UnsupportedError: The agent has no tools of its own, or they cannot be listed.
-    """
+    """Return an agent's own tools as callable tools; see :meth:`Adapter.own_tools`."""
     found = load_agent(reference, folder=folder)
     if takes_tools(found):
         raise UnsupportedError(
@@ -391,10 +353,9 @@ def _adapter_of(found: Any) -> Adapter | None:
 
 
 def values_for(reference: str | None, option: str) -> Callable[[Task], Any]:
-    """Import the function that computes the value of ``option`` from a task.
+    """Import the function of ``--inputs`` or another option, which takes a task.
 
-    ``option`` is e.g. ``--inputs``. Without a reference, return a function that always
-    returns None.
+    Without a reference, return a function that always returns None.
     """
     if reference is None:
         return lambda task: None

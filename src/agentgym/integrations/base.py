@@ -54,6 +54,19 @@ def refuse_configurable(blueprint: Blueprint, framework: str) -> None:
         )
 
 
+def refuse_context(blueprint: Blueprint, framework: str) -> None:
+    """Raise if ``--context`` is set, for frameworks whose agents run without one.
+
+    Raises:
+        UsageError: The setting is set; the message names ``framework``.
+    """
+    if blueprint.agent.context is not None:
+        raise UsageError(
+            f"--context {blueprint.agent.context}: {framework} has no runtime context. "
+            "Give --inputs to change the agent's input."
+        )
+
+
 def no_tools(found: Any, looked_into: Sequence[str]) -> UnsupportedError:
     """Return the error for an agent or a team without tools.
 

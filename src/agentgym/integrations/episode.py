@@ -366,6 +366,9 @@ class Episode:
         self, status: RolloutStatus, reason: Reason | None, answer: str | None = None
     ) -> Trajectory:
         """Return the trajectory so far, with this status, reason and answer."""
+        if reason is not None:
+            detail = whole_text(reason.detail[:_MAX_REASON])
+            reason = Reason(kind=reason.kind, detail=detail)
         where = self._environment
         return Trajectory(
             rollout_id=self.rollout_id,
@@ -375,7 +378,7 @@ class Episode:
             level=self.task.level,
             steps=list(self.steps),
             status=status,
-            reason=reason and _shortened(reason),
+            reason=reason,
             duration_s=time.perf_counter() - self._started,
             answer=answer or None,
             changed_files={} if where is None else where.changed_files(),
@@ -445,10 +448,6 @@ def current_episode() -> Episode:
 def episode_or_none() -> Episode | None:
     """Return the episode like :func:`current_episode`, or None if there is none."""
     return _CURRENT.get(None)
-
-
-def _shortened(reason: Reason) -> Reason:
-    return Reason(kind=reason.kind, detail=whole_text(reason.detail[:_MAX_REASON]))
 
 
 def _note_tool(

@@ -10,14 +10,9 @@ _RECEIVER: ContextVar[Callable[[str, float], None] | None] = ContextVar(
     "agentgym_inner_reward", default=None
 )
 
-
-class _Process:
-    """Holds ``runs_rollouts``: whether this process only runs episodes.
-
-    New threads see this value; they would not see a context variable.
-    """
-
-    runs_rollouts = False
+_runs_rollouts = False
+"""Whether this process only runs episodes. New threads see this value; they would not
+see a context variable."""
 
 
 def reward(value: float, *, name: str = "inner") -> None:
@@ -48,7 +43,7 @@ def reward(value: float, *, name: str = "inner") -> None:
     """
     receive = _RECEIVER.get()
     if receive is None:
-        if _Process.runs_rollouts:
+        if _runs_rollouts:
             raise RewardError(
                 f"agentgym.reward got {value!r} for {name!r} outside of an episode. "
                 "If the agent starts its own threads, copy the context: "
@@ -69,10 +64,7 @@ def reward(value: float, *, name: str = "inner") -> None:
 
 
 def receive_with(receiver: Callable[[str, float], None]) -> None:
-    """Make :func:`reward` call ``receiver`` in this context and in its copies.
-
-    The receiver gets the name and the value.
-    """
+    """Make :func:`reward` call ``receiver`` in this context and in its copies."""
     _RECEIVER.set(receiver)
 
 
@@ -81,4 +73,5 @@ def refuse_outside_episodes() -> None:
 
     A worker only runs episodes, so such a reward would be lost unnoticed.
     """
-    _Process.runs_rollouts = True
+    global _runs_rollouts
+    _runs_rollouts = True

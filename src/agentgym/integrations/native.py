@@ -21,7 +21,6 @@ from agentgym.integrations.base import (
     Conversation,
 )
 from agentgym.integrations.episode import Episode, current_episode
-from agentgym.integrations.tool_sets import ToolSets
 from agentgym.models.reply import ModelReply, read_reply
 
 Messages = list[dict[str, Any]]
@@ -136,12 +135,8 @@ def _object(text: str) -> str:
 class ToolLoop(Conversation):
     """Asks the model, and runs the model's tool calls until the model answers.
 
-    Args:
-        episode: The episode with the tools.
-        ask: Returns a function that sends messages and the current tools to the model.
-            ``ask`` is called again when tools are added.
-        prompt: The format of tools and calls.
-        system_prompt: The agent's role and rules, for the first message.
+    ``ask`` returns a function that sends messages and the current tools to the model.
+    It is called again when tools are added.
     """
 
     def __init__(
@@ -189,8 +184,6 @@ class NativeAgent(AgentLoop):
         import aiohttp
 
         self._blueprint = blueprint
-        self._prompt = ToolPrompt()
-        self._offered = ToolSets(blueprint.tools, _as_openai)
         self._session = aiohttp.ClientSession(
             blueprint.gateway,
             connector=aiohttp.TCPConnector(limit=blueprint.connections),
@@ -200,12 +193,12 @@ class NativeAgent(AgentLoop):
 
     def converse(self) -> Conversation:
         """Return a new conversation with the agent, in the current episode."""
-        prompt = self._blueprint.system_prompt
+        episode, prompt = current_episode(), self._blueprint.system_prompt
 
         def ask() -> Ask:
-            return partial(self._ask, self._offered.of_episode())
+            return partial(self._ask, [x.to_openai() for x in episode.task_tools])
 
-        return ToolLoop(current_episode(), ask, self._prompt, prompt)
+        return ToolLoop(episode, ask, ToolPrompt(), prompt)
 
     async def _ask(self, tools: list[dict[str, Any]], messages: Messages) -> ModelReply:
         episode = current_episode()
@@ -227,10 +220,6 @@ class NativeAgent(AgentLoop):
         await self._session.close()
 
 
-def _as_openai(specs: list[ToolSpec]) -> list[dict[str, Any]]:
-    return [spec.to_openai() for spec in specs]
-
-
 class NativeAdapter(Adapter):
     """Trains the built-in agent; it can be exported to other frameworks."""
 
@@ -240,11 +229,7 @@ class NativeAdapter(Adapter):
         """Do nothing: the base installation is enough."""
 
     def check_reference(self, reference: str | None) -> None:
-        """Raise if an agent is set: this framework only trains the built-in loop.
-
-        Raises:
-            UnsupportedError: An agent is set.
-        """
+        """Raise UnsupportedError for an agent: only the built-in loop is trained."""
         if reference is not None:
             raise UnsupportedError(
                 f"--agent {reference} needs a framework; choose one with --framework."
@@ -259,11 +244,7 @@ class NativeAdapter(Adapter):
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Return the built-in agent; raise UnsupportedError if an agent is set."""
-        if blueprint.agent.reference is not None:
-            raise UnsupportedError(
-                f"--agent {blueprint.agent.reference} needs a framework; choose one "
-                "with --framework."
-            )
+        self.check_reference(blueprint.agent.reference)
         return NativeAgent(blueprint)
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:

@@ -14,16 +14,12 @@ from pydantic import TypeAdapter, ValidationError
 from agentgym.core.tools import ToolOutcome, parse_arguments
 
 Fault = Literal["missing", "extra", "type", "value"]
-_KINDS: tuple[tuple[str, Fault], ...] = (
-    ("required", "missing"),
-    ("additionalProperties", "extra"),
-    ("type", "type"),
-)
-_CONVERTED: tuple[tuple[str, Any], ...] = (
-    ("integer", int),
-    ("number", float),
-    ("boolean", bool),
-)
+_KINDS: Mapping[str, Fault] = {
+    "required": "missing",
+    "additionalProperties": "extra",
+    "type": "type",
+}
+_CONVERTED = {"integer": int, "number": float, "boolean": bool}
 
 
 @dataclass(frozen=True)
@@ -35,11 +31,7 @@ class SchemaFault:
 
 
 def offered_functions(tools: Iterable[Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the functions in a request's OpenAI tools, by name.
-
-    Args:
-        tools: The request's tools, as the client wrote them.
-    """
+    """Return the functions in a request's OpenAI tools, by name."""
     found = (tool.get("function") for tool in tools if isinstance(tool, Mapping))
     return {
         function["name"]: function
@@ -53,12 +45,7 @@ def check_offered(
 ) -> tuple[ToolOutcome, str]:
     """Validate a call of an agent's own tool against the tool's JSON schema.
 
-    Args:
-        function: Name and parameters, as the model saw them.
-        raw_arguments: The arguments, as the model wrote them.
-
-    Returns:
-        The outcome and an error message, which is empty for a valid call.
+    Return the outcome and an error message, which is empty for a valid call.
     """
     arguments = parse_arguments(raw_arguments)
     if arguments is None:
@@ -85,7 +72,10 @@ def schema_faults(schema: Any, arguments: Mapping[str, Any]) -> Sequence[SchemaF
     try:
         lax.check_schema(schema)
         found = lax(schema, registry=Registry()).iter_errors(arguments)
-        return [SchemaFault(_kind(e.validator), f"{e.message:.200}") for e in found]
+        return [
+            SchemaFault(_KINDS.get(str(e.validator), "value"), f"{e.message:.200}")
+            for e in found
+        ]
     except (SchemaError, UnknownType, Unresolvable, RecursionError):
         return []
 
@@ -102,15 +92,10 @@ def _lax_type(
 
 
 def _converts(value: Any, name: str) -> bool:
-    for known, target in _CONVERTED:
-        if known == name:
-            try:
-                TypeAdapter(target).validate_python(value)
-            except ValidationError:
-                return False
-            return True
-    return False
-
-
-def _kind(validator: Any) -> Fault:
-    return next((kind for name, kind in _KINDS if name == validator), "value")
+    if name not in _CONVERTED:
+        return False
+    try:
+        TypeAdapter(_CONVERTED[name]).validate_python(value)
+    except ValidationError:
+        return False
+    return True

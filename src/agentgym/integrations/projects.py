@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,6 @@ class ProjectAgent:
     Attributes:
         name: The agent's name for ``--agent``.
         reference: ``module:name`` to import.
-        framework: Name of the agent's framework.
         source: Name of the project file in which the agent was found.
         roots: Folders for the import path. The first is the agent's own folder, which
             goes before installed packages; the other folders go after them.
@@ -50,11 +50,7 @@ class ProjectAgent:
     env: Path | Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """Extend the import path, and set those variables of ``env`` that are unset.
-
-        Raises:
-            ConfigError: The file of variables cannot be read.
-        """
+        """Extend the import path, and set those variables of ``env`` that are unset."""
         own, *others = map(str, self.roots)
         sys.path[:] = [own, *(place for place in sys.path if place != own)]
         sys.path += [place for place in others if place not in sys.path]
@@ -71,9 +67,6 @@ def project_agents(folder: str | Path = "") -> list[ProjectAgent]:
     """Return the agents that the files of a project folder define.
 
     An empty ``folder`` is the working folder.
-
-    Raises:
-        ConfigError: ``langgraph.json`` cannot be read.
     """
     project = Path(folder or Path.cwd())
     return [*_graphs(project), *_crews(project)]
@@ -83,9 +76,6 @@ def named_in_project(reference: str, folder: str | Path = "") -> str:
     """Return the ``module:name`` of an agent, given its name in the project's files.
 
     A ``module:name`` is returned unchanged.
-
-    Raises:
-        NotFoundError: The project has no such agent.
     """
     if ":" in reference:
         return reference
@@ -99,9 +89,8 @@ def named_in_project(reference: str, folder: str | Path = "") -> str:
 def prepare_project(reference: str, folder: str = "") -> str:
     """Set the import path and variables that the project's files define for an agent.
 
-    Returns:
-        The folder from which to import the agent. If the project's files define
-        nothing for the agent, this is ``folder``.
+    Return the folder from which to import the agent; ``folder`` if the project's files
+    define nothing for it.
     """
     project = Path(folder or Path.cwd())
     named = [agent for agent in _graphs(project) if agent.reference == reference]
@@ -215,7 +204,7 @@ def _crews(project: Path) -> list[ProjectAgent]:
     source = project / "src"
     root = source if source.is_dir() else project
     found = []
-    for file in _python_files(root):
+    for file in islice(_python_files(root), _MOST_FILES):
         for name in _crew_classes(file):
             reference, top = _module_of(file, [root], name)
             found.append(
@@ -225,16 +214,12 @@ def _crews(project: Path) -> list[ProjectAgent]:
 
 
 def _python_files(root: Path) -> Iterator[Path]:
-    seen = 0
     for folder, below, files in os.walk(root):
         below[:] = sorted(
             name for name in below if name[0] not in "._" and name not in _SKIPPED
         )
         for name in sorted(files):
             if name.endswith(".py"):
-                seen += 1
-                if seen > _MOST_FILES:
-                    return
                 yield Path(folder, name)
 
 

@@ -30,12 +30,9 @@ FRAMEWORKS = Plugins(
 
 
 def require(modules: list[str], extra: str, purpose: str) -> None:
-    """Check that ``modules`` can be imported, without importing them.
+    """Raise MissingExtraError if ``modules`` cannot be imported; do not import them.
 
     ``extra`` is the pip extra that installs them. ``purpose`` starts the error message.
-
-    Raises:
-        MissingExtraError: A module is missing; the message has the install command.
     """
     if any(find_spec(module) is None for module in modules):
         raise MissingExtraError(extra, purpose)

@@ -20,7 +20,6 @@ from agentgym.errors import (
     ProviderError,
     ReplyError,
     RewardError,
-    RolloutError,
     ScenarioError,
 )
 from agentgym.integrations.base import AgentLoop, Conversation
@@ -98,19 +97,13 @@ async def run_episode(
 ) -> Trajectory:
     """Run one attempt at a task; errors of the agent or scenario only end the attempt.
 
-    Args:
-        episode: The attempt. It keeps its steps even if the caller is cancelled.
-        drive: Runs the agent, see :func:`converse`.
-        create_environment: Creates the task's environment, which is always closed.
-        ending: Reads the steps, and scores the trajectory.
-        timeout_s: Wall seconds after which the episode is ended.
+    ``drive`` runs the agent, e.g. by :func:`converse`. After ``timeout_s`` wall seconds
+    the episode is ended. The episode keeps its steps even if the caller is cancelled,
+    and the environment is always closed.
 
     Returns:
         The trajectory. It is scored, even if a limit ended the episode. After an error
         or a timeout, it has the status ``dropped``, the reason and the steps so far.
-
-    Raises:
-        asyncio.CancelledError: The caller is cancelled.
     """
 
     async def work() -> Trajectory:
@@ -154,7 +147,7 @@ async def run_episode(
     try:
         with asking(**who, task=episode.task.id, agent=DEFAULT_AGENT):
             return await _run_to_end(work(), timeout_s)
-    except _CutOffError as cut:
+    except EpisodeCut as cut:
         return episode.trajectory(RolloutStatus.DROPPED, cut.reason)
     except Exception as error:  # code of the agent and the scenario
         logger.info("rollout %s crashed", episode.rollout_id, exc_info=True)
@@ -220,20 +213,11 @@ def _place_of(error: Exception) -> str:
     return place
 
 
-class _CutOffError(RolloutError):
-    def __init__(self, kind: str, detail: str) -> None:
-        self.reason = Reason(kind=kind, detail=detail)
-        super().__init__(str(self.reason))
-
-
 async def _run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
     """Run ``work`` as a separate asyncio task, and return its result.
 
     Work that exceeds ``timeout_s`` is cancelled. Work that ignores the cancellation is
     abandoned.
-
-    Raises:
-        _CutOffError: The time limit was exceeded, or other code cancelled the work.
     """
     task = asyncio.create_task(_contained(work))
     try:
@@ -242,11 +226,12 @@ async def _run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float | None) 
         if not task.done():
             task.cancel()
             await asyncio.wait({task}, timeout=_GRACE_S)
-            task.add_done_callback(_look_at)
+            # Retrieve the exception of abandoned work, so that asyncio does not warn.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
     if not in_time:
-        raise _CutOffError("timeout", f"no end within {timeout_s:g} s")
+        raise EpisodeCut("timeout", f"no end within {timeout_s:g} s")
     if task.cancelled():
-        raise _CutOffError("cancelled", "the agent or its model was cancelled")
+        raise EpisodeCut("cancelled", "the agent or its model was cancelled")
     return task.result()
 
 
@@ -255,9 +240,3 @@ async def _contained[T](work: Coroutine[Any, Any, T]) -> T:
         return await work
     except SystemExit as error:  # in an asyncio task it would end the whole program
         raise RuntimeError(f"the agent called sys.exit({error.code!r})") from None
-
-
-def _look_at(task: "asyncio.Task[Any]") -> None:
-    """Retrieve the exception of abandoned work, so that asyncio does not warn."""
-    if not task.cancelled():
-        task.exception()

@@ -14,17 +14,11 @@ class ToolSets[T]:
     """Caches agents, or parts of agents, by the tools with which they were built.
 
     If all tasks have the same tools, as in most scenarios, only one object is built.
-    Otherwise the objects of the most recently used sets are kept.
-
-    Args:
-        tools: Tools that the scenario offers in every task; may be empty.
-        build: Builds an agent, or part of one, from tools. The result must not need
-            closing.
-        differs: Whether the result depends on the tools. False for an agent that has
-            its own tools.
+    Otherwise the objects of the most recently used sets are kept. They must not need
+    closing. If not ``differs``, the agent has its own tools, and one object is built.
 
     Attributes:
-        usual: The object built from ``tools``.
+        usual: The object built from ``tools``, those that every task has.
     """
 
     def __init__(

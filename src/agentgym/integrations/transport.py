@@ -16,6 +16,7 @@ from httpx_aiohttp import AiohttpTransport
 from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT, ApiError
 from agentgym.integrations.base import Blueprint
 from agentgym.integrations.episode import Episode, EpisodeCut, current_episode
+from agentgym.integrations.redirect import holding
 from agentgym.security.audit import asking
 
 PLACEHOLDER = "/episode"
@@ -39,12 +40,9 @@ def speaking_as(role: str) -> Iterator[None]:
 
     Line breaks in the name become spaces.
     """
-    token = _SPEAKER.set(_on_one_line(role))
-    try:
-        with asking(agent=_on_one_line(role)):
-            yield
-    finally:
-        _SPEAKER.reset(token)
+    name = _on_one_line(role)
+    with holding(_SPEAKER, name), asking(agent=name):
+        yield
 
 
 def speaker() -> str | None:
@@ -66,21 +64,16 @@ class EpisodeTransport(AiohttpTransport):
     ``asyncio.run`` in a thread, are passed to that loop.
     """
 
-    _loop: asyncio.AbstractEventLoop | None = None
-
-    def settle(self) -> None:
-        """Bind the connections to the running event loop, if there is one."""
-        with suppress(RuntimeError):
-            self._loop = asyncio.get_running_loop()
+    loop: asyncio.AbstractEventLoop | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; if the episode is over, return an error response instead."""
         here = asyncio.get_running_loop()
-        if self._loop is None or self._loop.is_closed():
-            self._loop = here
-        if self._loop is here:
+        if self.loop is None or self.loop.is_closed():
+            self.loop = here
+        if self.loop is here:
             return await self._send(request)
-        sent = asyncio.run_coroutine_threadsafe(self._send_whole(request), self._loop)
+        sent = asyncio.run_coroutine_threadsafe(self._send_whole(request), self.loop)
         return await asyncio.wrap_future(sent)
 
     async def _send_whole(self, request: httpx.Request) -> httpx.Response:
@@ -123,7 +116,8 @@ class SyncEpisodeTransport(httpx.HTTPTransport):
 def episode_client(blueprint: Blueprint) -> httpx.AsyncClient:
     """Return a client whose ``/episode`` requests go to the current episode."""
     transport = EpisodeTransport(limits=_limits(blueprint), verify=_tls())
-    transport.settle()
+    with suppress(RuntimeError):  # no loop runs yet: that of the first request
+        transport.loop = asyncio.get_running_loop()
     return httpx.AsyncClient(transport=transport, timeout=None)
 
 

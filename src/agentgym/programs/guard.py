@@ -27,10 +27,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def marked(marks: set[bytes]) -> dict[int, bytes]:
-    """Return the mark of each process whose environment has one, by process id.
-
-    ``marks`` are the marks to find, each ``NAME=VALUE``, as in ``/proc/ID/environ``.
-    """
+    """Return the mark of each process whose environment has one, by process id."""
     found: dict[int, bytes] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -42,10 +39,7 @@ def marked(marks: set[bytes]) -> dict[int, bytes]:
 
 
 def end_marked(marks: set[bytes]) -> None:
-    """Kill all processes whose environment has one of ``marks`` (``NAME=VALUE``).
-
-    Repeat this until no such process is left, at most 20 times.
-    """
+    """Kill all processes whose environment has one of ``marks`` (``NAME=VALUE``)."""
     if not os.path.isdir("/proc/self"):
         return
     for _ in range(_ROUNDS):
@@ -81,8 +75,7 @@ def _end_too_large(most: dict[bytes, int]) -> None:
 def main(folder: str) -> None:
     """Limit the memory of programs until the parent process ends; then kill them all.
 
-    Standard input has a line for each program that starts or ends, and ends with the
-    parent. ``folder`` is the parent's folder for programs, which is removed at the end.
+    ``folder`` is the parent's folder for programs, which is removed at the end.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -14,6 +14,7 @@ long, it is killed, and a new process gets the next task.
 import json
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -26,47 +27,26 @@ SAID_ERROR = "program: error"
 """``ProgramError.kind`` of an error that the program itself has reported."""
 
 
+@dataclass
 class PooledProgram:
     """A running program that attempts several tasks, one after the other.
-
-    Args:
-        run: The running program.
-        folder: The program's working folder, which :meth:`close` removes.
 
     Attributes:
         had: Number of tasks that the program has received so far.
     """
 
-    def __init__(self, run: ProgramRun, folder: Path) -> None:
-        self.run = run
-        self.had = 0
-        self._folder = folder
-
-    def ask(self, task: Mapping[str, Any], timeout_s: float | None) -> str:
-        """Send a task to the process, and return its answer.
-
-        Raises:
-            ProgramError: The process gave no answer. The kind is ``SAID_ERROR`` if the
-                process itself reported an error.
-        """
-        self.had += 1
-        said = self.run.ask(json.dumps(task).encode(), timeout_s, _parsed)
-        if "answer" in said:
-            return said["answer"]
-        raise ProgramError(SAID_ERROR, said["error"])
+    run: ProgramRun
+    folder: Path
+    had: int = 0
 
     def close(self) -> None:
         """End the process and its children, and remove its folder."""
         self.run.close()
-        rmtree(self._folder, ignore_errors=True)
+        rmtree(self.folder, ignore_errors=True)
 
 
 def _parsed(line: bytes) -> dict[str, str]:
-    """Parse a line of a program's output; return its ``answer`` or ``error`` in a dict.
-
-    Raises:
-        ProgramError: The line has neither an answer nor an error.
-    """
+    """Return the ``answer`` or the ``error`` in a line of a program's output."""
     text = line.decode("utf-8", "replace")
     try:
         found = parse_json(text)
@@ -86,9 +66,7 @@ def _parsed(line: bytes) -> dict[str, str]:
 class ProgramPool:
     """Reuses the processes of one program for several tasks. Thread-safe.
 
-    Args:
-        start: Starts the program in the given folder.
-        most: Maximum number of tasks of a process. After them, the process is ended.
+    ``start`` starts the program in a folder. After ``most`` tasks, a process is ended.
     """
 
     def __init__(self, start: Callable[[Path], ProgramRun], most: int) -> None:
@@ -99,11 +77,7 @@ class ProgramPool:
         self._lock = threading.Lock()
 
     def take(self) -> PooledProgram:
-        """Return an idle process for one task; start a new one if none is idle.
-
-        Raises:
-            ProgramError: A new process cannot be started.
-        """
+        """Return an idle process for one task; start a new one if none is idle."""
         while True:
             with self._lock:
                 found = self._idle.pop() if self._idle else None
@@ -130,15 +104,14 @@ class ProgramPool:
         instead if it did not reply correctly, had its last task, or the pool is closed.
 
         Raises:
-            ProgramError: The process gave no answer; the message says why.
+            ProgramError: The process gave no answer. The kind is ``SAID_ERROR`` if the
+                process itself reported an error.
         """
         goes_on = False
+        taken.had += 1
         try:
-            answer = taken.ask(task, timeout_s)
+            said = taken.run.ask(json.dumps(task).encode(), timeout_s, _parsed)
             goes_on = True
-        except ProgramError as error:
-            goes_on = error.kind == SAID_ERROR
-            raise
         finally:
             with self._lock:
                 goes_on = goes_on and taken.had < self._most and not self._is_closed
@@ -146,7 +119,9 @@ class ProgramPool:
                     self._idle.append(taken)
             if not goes_on:
                 taken.close()
-        return answer
+        if "error" in said:
+            raise ProgramError(SAID_ERROR, said["error"])
+        return said["answer"]
 
     def close(self) -> None:
         """End idle processes now, and each busy process at the end of its task."""

@@ -94,20 +94,19 @@ class Watcher:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the guard (the process that kills programs) still runs."""
+        """Whether the guard still runs."""
         return self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """Process id of the guard, which kills programs."""
+        """Process id of the guard."""
         return self._process.pid
 
     def begin(self, mark: bytes, memory_mb: int) -> threading.Event:
-        """Limit the memory of a program; return an event for a breach of the limit.
+        """Limit the memory of a program and its children together.
 
-        The event is set when the guard has killed the program. ``mark`` is
-        ``NAME=VALUE`` of a variable in the program's environment. ``memory_mb`` is the
-        limit for the program and its children together.
+        Return an event that is set when the guard has killed the program. ``mark`` is
+        ``NAME=VALUE`` of a variable in the program's environment.
         """
         self._over[mark] = over = threading.Event()
         self._say(b"+ %s %d\n" % (mark, memory_mb))
@@ -132,10 +131,7 @@ class Watcher:
 
 
 def watcher() -> Watcher:
-    """Return this process's :class:`Watcher`, whose guard process is running.
-
-    Create a new watcher if there is none yet, or if its guard process has ended.
-    """
+    """Return this process's :class:`Watcher`, a new one if its guard has ended."""
     with _STARTING:
         found = _watcher_of(os.getpid())
         if not found.is_alive:
@@ -160,14 +156,8 @@ def new_folder() -> Path:
 class ProgramRun:
     """Starts a program, sends its input, and reads its output.
 
-    Args:
-        words: The program and its arguments; no shell interprets them.
-        folder: The program's working folder.
-        variables: Environment variables to add to those of this process.
-        memory_mb: Limit on the memory of the program and its children, in megabytes.
-
-    Raises:
-        ProgramError: The program cannot be started.
+    No shell interprets ``words``. ``variables`` are added to the environment of this
+    process. ``memory_mb`` limits the program and its children together, in megabytes.
     """
 
     def __init__(
@@ -223,10 +213,7 @@ class ProgramRun:
     def wait(self, given: bytes = b"", timeout_s: float | None = None) -> ProgramEnd:
         """Wait until the program ends, and kill the children that it leaves behind.
 
-        Args:
-            given: Bytes to write to the program's standard input.
-            timeout_s: Wall seconds after which the program is killed; None waits
-                without limit.
+        ``given`` is its standard input. After ``timeout_s`` wall seconds it is killed.
 
         Raises:
             ProgramError: The program was killed, took too long, wrote too much, or used
@@ -243,13 +230,8 @@ class ProgramRun:
     ) -> T:
         """Write a line to the program's standard input, and return the parsed answer.
 
-        The program keeps running until :meth:`close`, even after an error.
-
-        Args:
-            line: The line without its newline.
-            timeout_s: Wall seconds to wait for the answer; None waits without limit.
-            parse: Parses the line that the program answers. An error that it raises is
-                passed on.
+        The program keeps running until :meth:`close`, even after an error. ``line`` has
+        no newline. ``timeout_s`` limits the wait for the answer, in wall seconds.
 
         Raises:
             ProgramError: The program ended or was killed, did not answer in time, wrote
@@ -364,11 +346,7 @@ class ProgramRun:
                 os.close(exit_fd)
 
     def _ended(self) -> ProgramEnd:
-        """Return how the program ended.
-
-        Raises:
-            ProgramError: The program was killed, or used too much memory.
-        """
+        """Return how the program ended; raise ProgramError if it was killed."""
         if self._killed is not None:
             raise self._killed
         code = self._process.returncode
@@ -394,7 +372,7 @@ def _is_readable(number: int) -> bool:
 def _exit_descriptor(pid: int) -> int | None:
     """Return a file descriptor that becomes readable when a process ends.
 
-    Return None if the system cannot do this. The end of a process's output does not
+    None if the system has no such descriptors. The end of a process's output does not
     show that the process has ended, because a child may keep the pipe open.
     """
     if sys.platform == "linux":
@@ -404,10 +382,7 @@ def _exit_descriptor(pid: int) -> int | None:
 
 
 def _sent(number: int, given: bytes) -> bytes:
-    """Write bytes to a pipe; return the bytes still to write.
-
-    Return b"" if the reader has closed the pipe.
-    """
+    """Write to a pipe; return the bytes still to write, b"" if the reader has ended."""
     try:
         return given[os.write(number, given[:65536]) :] if given else b""
     except BlockingIOError:

@@ -40,12 +40,9 @@ class ProgramCommand:
     def parse(cls, text: str, *, option: str = "--command") -> Self:
         """Parse the text of a command, which may begin with ``command:``.
 
-        ``option`` is the name of the command line option, for error messages.
-
         Raises:
-            UsageError: The command is empty, or a quotation mark is not closed. Or
-                ``{tasks:50}`` (a process attempts up to 50 tasks) occurs twice, has a
-                wrong number, or stands with ``{task}`` or ``{task_file}``.
+            UsageError: The command is empty, a quotation mark is not closed, or
+                ``{tasks:50}`` is used wrongly. The message names ``option``.
         """
         text = text.removeprefix(COMMAND)
         try:
@@ -71,8 +68,7 @@ class ProgramCommand:
         """Maximum number of tasks of one process: 50 if the command has ``{tasks:50}``.
 
         Such a process reads each task as a line of JSON. In its arguments,
-        ``{tasks:50}`` becomes ``50``. None if the command has no such part; then a
-        process attempts one task.
+        ``{tasks:50}`` becomes ``50``. None: a process attempts one task.
         """
         found = _TASKS.search(" ".join(self.words))
         return None if found is None else int(found[1])
@@ -96,13 +92,7 @@ class ProgramCommand:
         return type(self)(tuple(words))
 
     def require(self, *, option: str = "--command") -> None:
-        """Check that the command's program is installed.
-
-        ``option`` is the name of the command line option, for error messages.
-
-        Raises:
-            UsageError: The program was not found; the message says what to do.
-        """
+        """Raise UsageError, which names ``option``, if the program is not installed."""
         if shutil.which(self.words[0]) is None:
             raise UsageError(
                 f"{option} {str(self)!r}: the program {self.words[0]!r} was not found "
@@ -118,13 +108,7 @@ class ProgramCommand:
     def arguments(self, instruction: str, file: Path) -> list[str]:
         """Return the program and its arguments for one task.
 
-        Args:
-            instruction: The user's request, which replaces ``{task}``.
-            file: A file with the request; its path replaces ``{task_file}``.
-
-        Raises:
-            ProgramError: The request has a NUL character, which arguments cannot
-                contain.
+        ``instruction`` replaces ``{task}``, and the path of ``file`` ``{task_file}``.
         """
         if self.tasks is not None:
             return [_TASKS.sub(r"\1", word) for word in self.words]
@@ -139,10 +123,7 @@ class ProgramCommand:
 
 
 def _problem_of_tasks(text: str) -> str:
-    """Return the mistake in a command's use of ``{tasks:50}``, or "" if correct.
-
-    ``{tasks:50}`` means that one process attempts up to 50 tasks.
-    """
+    """Return the mistake in a command's use of ``{tasks:50}``, or "" if correct."""
     if "{tasks" not in text:
         return ""
     numbers = [int(number) for number in _TASKS.findall(text)]
@@ -160,14 +141,9 @@ def _problem_of_tasks(text: str) -> str:
 
 
 def write_task(folder: Path, task: Mapping[str, Any]) -> Path:
-    """Write a task to ``task.json``, and the user's request to ``task.txt``.
+    """Write a task to ``task.json``, and its ``instruction`` to ``task.txt``.
 
-    Args:
-        folder: Folder for both files.
-        task: The task as the program may see it; ``instruction`` is the request.
-
-    Returns:
-        The path of ``task.txt``.
+    Return the path of ``task.txt``.
     """
     (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
     file = folder / "task.txt"

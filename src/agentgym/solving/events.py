@@ -38,10 +38,7 @@ Listener = Callable[[TeamEvent], None]
 
 
 class TeamEvents(BaseCallbackHandler):
-    """Passes events to a listener, and counts tokens by role.
-
-    Args:
-        listener: Called with each event. The team waits until it returns.
+    """Passes events to a listener, for which the team waits, and counts tokens by role.
 
     Attributes:
         usage: Number of model calls and tokens, by role.
@@ -81,11 +78,8 @@ class TeamEvents(BaseCallbackHandler):
         role = self._roles.pop(run_id, "")
         message: Any = getattr(response.generations[0][0], "message", None)
         counted = getattr(message, "usage_metadata", None) or {}
-        before = self.usage.get(role, Usage())
-        self.usage[role] = Usage(
-            calls=before.calls + 1,
-            prompt_tokens=before.prompt_tokens + counted.get("input_tokens", 0),
-            response_tokens=before.response_tokens + counted.get("output_tokens", 0),
+        self._count(
+            role, counted.get("input_tokens", 0), counted.get("output_tokens", 0)
         )
         if message is not None and message.text.strip():
             self.report(TeamEvent("said", role, str(message.text).strip()))
@@ -93,14 +87,15 @@ class TeamEvents(BaseCallbackHandler):
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **more: Any) -> None:
         """Count a failed model call, and report its error."""
         role = self._roles.pop(run_id, "")
-        before = self.usage.get(role, Usage())
-        self.usage[role] = Usage(
-            before.calls + 1, before.prompt_tokens, before.response_tokens
-        )
+        self._count(role)
         why = f"{type(error).__name__}: {message_of(error)}"
         if not self._has_answered:
             self.no_answer = why
         self.report(TeamEvent("said", role, f"no answer: {why}"))
+
+    def _count(self, role: str, prompt: int = 0, response: int = 0) -> None:
+        calls, prompts, responses = self.usage.get(role, Usage())
+        self.usage[role] = Usage(calls + 1, prompts + prompt, responses + response)
 
     def on_tool_start(
         self, serialized: Any, input_str: str, *, run_id: UUID, **more: Any

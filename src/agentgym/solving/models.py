@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import MissingExtraError, NotFoundError, UsageError
 from agentgym.integrations.registry import FRAMEWORKS
-from agentgym.models.reference import PROVIDERS, is_remote, resolve_model
+from agentgym.models.reference import (
+    PROVIDERS,
+    is_local,
+    is_remote,
+    resolve_model,
+)
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -36,17 +41,13 @@ def chat_models(
 ) -> "tuple[dict[str, BaseChatModel], list[str]]":
     """Return the chat model of each role, and notes for the user about the models.
 
-    Args:
-        model: Model for roles that are not in ``models``: a name, or a LangChain chat
-            model.
-        models: Models by role: names, or LangChain chat models.
-        agent: A trained agent, or its name, for roles that are not in ``models``.
+    ``model`` or ``agent``, a trained agent or its name, is for the roles that are not
+    in ``models``.
 
     Raises:
         UsageError: A role has no model, a key is missing, or ``model`` and ``agent``
             are both given.
         NotFoundError: A role, a provider or a trained agent is unknown.
-        MissingExtraError: The package of a provider is not installed.
     """
     FRAMEWORKS.get("langchain").check()
     by_role = dict(models or {})
@@ -91,7 +92,7 @@ def _chat_model(named: Any) -> "BaseChatModel":
     if isinstance(named, BaseChatModel):
         return named
     if isinstance(named, TrainedAgent):
-        return _of_policy(named)
+        return named.chat_model()
     if not isinstance(named, str) or not named.strip():
         raise UsageError(f"{named!r} names no model. {_WHICH}")
     return _of_server(named) if is_remote(named) else _of_policy(named)
@@ -131,20 +132,14 @@ def _of_server(spec: str) -> "BaseChatModel":
     )
 
 
-def _of_policy(named: Any) -> "BaseChatModel":
+def _of_policy(named: str) -> "BaseChatModel":
     """Load a trained agent or a local model, and return it as a chat model."""
     from agentgym.engines.local.support import load_policy
     from agentgym.integrations.langchain.model import PolicyChatModel
-    from agentgym.models.reference import is_local
     from agentgym.train.trained_agent import TrainedAgent
+    from agentgym.train.versions import AGENT_FILE
 
-    if isinstance(named, TrainedAgent):
-        return PolicyChatModel.of(named)
-    if named == "nano" or (is_local(named) and not _is_saved(named)):
+    is_saved = os.path.isfile(os.path.join(os.path.expanduser(named), AGENT_FILE))
+    if named == "nano" or (is_local(named) and not is_saved):
         return PolicyChatModel.on(load_policy(named))
-    return PolicyChatModel.of(TrainedAgent.load(named))
-
-
-def _is_saved(named: str) -> bool:
-    """Return whether a path is a trained agent's folder."""
-    return os.path.isfile(os.path.join(os.path.expanduser(named), "agent.json"))
+    return TrainedAgent.load(named).chat_model()

@@ -37,18 +37,9 @@ _STEPS = 1_000
 class TeamSession(AbstractContextManager["TeamSession"]):
     """A team that keeps its files and its conversation between requests.
 
-    Args:
-        models: The chat model of each role, or one for all roles.
-        files: The user's files: relative path to text.
-        language: Language of new files.
-        human: Function that asks a person a question of the team; None if no person can
-            be asked.
-        max_rounds: Maximum number of turns of the generator per request.
-        fallback: A chat model for roles whose model has failed twice.
-        listener: Called with each event of the team, such as a tool's result.
-        prices: Prices of the models' tokens, to compute the cost.
-        notes: Sentences for the user that each solution contains.
-        sandbox: Settings of the sandbox that runs the code.
+    The arguments are those of :func:`agentgym.solve`, but the models are LangChain's
+    chat models: one for each role, or one for all. All solutions contain ``notes``,
+    sentences for the user.
 
     Attributes:
         notes: The argument ``notes``, plus a sentence if the linters are not installed.
@@ -120,10 +111,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
             checkpointer=InMemorySaver(),
         )
         self._problem = ""
-        self._seen = 0
-        """Number of turns in earlier requests."""
         self._history: list[Mapping[str, Any]] = []
-        self._begun = False
 
     async def ask(self, problem: str) -> Solution:
         """Let the team work on a request, and return its solution.
@@ -142,11 +130,9 @@ class TeamSession(AbstractContextManager["TeamSession"]):
                 f"The problem has {len(asked):,} characters, and at most "
                 f"{MOST_CHARACTERS:,} are read: put long texts into a file."
             )
-        if self._begun:
+        if self._problem:  # an earlier request
             self._project.begin()
-        self._begun = True
         self._problem = asked
-        self._seen += len(self._history)
         self._history = []
         self._events.begin()
         if self._language.name != PYTHON:
@@ -161,17 +147,11 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         return self._solution(outcome)
 
     def so_far(self, why: str) -> Solution:
-        """Return the work so far as a solution with the outcome ``stopped``.
-
-        ``why`` is the reason, which becomes the solution's ``error``.
-        """
+        """Return the work so far, with the outcome ``stopped`` and the error."""
         return self._solution("stopped", why)
 
     async def _run(self, given: Any) -> Outcome:
-        """Run the team's LangGraph graph with the input ``given``; return the outcome.
-
-        When the graph asks a question, ``human`` answers it, and the graph continues.
-        """
+        """Run the team's graph, and answer its questions; return the outcome."""
         from langgraph.types import Command
 
         from agentgym.solving.events import TeamEvent
@@ -203,23 +183,19 @@ class TeamSession(AbstractContextManager["TeamSession"]):
 
     async def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
         answer = None if self._human is None else self._human(question)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        return {"answer": answer}
+        return {"answer": await answer if inspect.isawaitable(answer) else answer}
 
     def _solution(self, outcome: Outcome, error: str = "") -> Solution:
         work = json.loads(self._project.team_state())
         usage = dict(self._events.usage)
         cost = None
-        if self._prices is not None:
-            cost = (
-                sum(
-                    used.prompt_tokens * self._prices.prompt
-                    + used.response_tokens * self._prices.response
-                    for used in usage.values()
-                )
-                / 1e6
+        if (prices := self._prices) is not None:
+            dollars = (
+                used.prompt_tokens * prices.prompt
+                + used.response_tokens * prices.response
+                for used in usage.values()
             )
+            cost = sum(dollars) / 1e6  # prices are for a million tokens
         changed = self._project.changed_files()
         return Solution(
             problem=self._problem,

@@ -94,11 +94,7 @@ def open_session(
 ) -> TeamSession:
     """Return a team that answers several requests and keeps its files between them.
 
-    The arguments are those of :func:`solve`, without ``problem``.
-
-    Raises:
-        UsageError: A model, role or language cannot be used.
-        MissingExtraError: A package is not installed.
+    The arguments and errors are those of :func:`solve`, without ``problem``.
     """
     from agentgym.solving.models import chat_models
 
@@ -112,11 +108,7 @@ def open_session(
 def read_files(paths: list[Path]) -> dict[str, str]:
     """Read the user's files, and return each text by its path in the project.
 
-    The path in the project is relative to the working folder. For a file outside of the
-    working folder, it is only the file's name.
-
-    Raises:
-        UsageError: A file cannot be read or is not text, or two files have one path.
+    The path is relative to the working folder, or the name of a file outside of it.
     """
     found: dict[str, str] = {}
     here = Path.cwd().resolve()

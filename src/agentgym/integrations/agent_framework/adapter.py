@@ -1,11 +1,12 @@
 """The adapter of Microsoft Agent Framework: trains agents and workflows."""
 
-from collections.abc import Sequence
-from types import ModuleType
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from agentgym.core.agent import AgentSpec
 from agentgym.core.tools import ToolSpec
-from agentgym.integrations.base import Conversation
+from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.on_client.adapter import ClientAdapter, ClientLoop, Run
 from agentgym.integrations.on_client.servers import Servers
 
@@ -28,12 +29,13 @@ class AgentFrameworkAdapter(ClientAdapter):
     modules = ("agent_framework", "agent_framework_openai", "openai")
     packages = ("agent_framework", "agent_framework_openai")
     takes_any_input = True
+    inspector = "agentgym.integrations.agent_framework.describe"
     preload = (
         "agent_framework.openai",
         "openai.resources",
         "agentgym.integrations.on_client.clients",
         "agentgym.integrations.agent_framework.conversation",
-        "agentgym.integrations.agent_framework.describe",
+        inspector,
     )
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
@@ -48,10 +50,7 @@ class AgentFrameworkAdapter(ClientAdapter):
         return made
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the schema ``spec`` that passes its arguments to ``run``.
-
-        The framework does not validate the arguments: AgentGym does.
-        """
+        """Return a tool with the schema ``spec`` that passes arguments to ``run``."""
         from agent_framework import FunctionTool
 
         async def call(**arguments: Any) -> str:
@@ -74,38 +73,26 @@ class AgentFrameworkAdapter(ClientAdapter):
         return made
 
     def default_agent(
-        self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
+        self, name: str, model: Any, tools: list[Any], settings: Blueprint | AgentSpec
     ) -> Any:
         """Return the default agent, which calls tools until it answers."""
         from agent_framework import Agent
 
-        return Agent(model, system_prompt or None, name=name, tools=list(tools))
+        return Agent(model, settings.system_prompt or None, name=name, tools=tools)
 
-    def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
-        """Return an object that copies agents; the copies use the training model."""
-        from agentgym.integrations.agent_framework.copies import FrameworkCopies
-
-        return FrameworkCopies(model, servers)
-
-    def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a new conversation with a copy of the agent or workflow."""
+    def in_training(
+        self, agent: Any, model: Any, servers: Servers
+    ) -> Callable[[ClientLoop], Conversation]:
+        """Return a function that starts a conversation with a copy of the agent."""
         from agentgym.integrations.agent_framework.conversation import (
             FrameworkConversation,
         )
+        from agentgym.integrations.agent_framework.copies import FrameworkCopies
 
-        return FrameworkConversation(agent, shared, loop)
-
-    def describe(self) -> ModuleType:
-        """Import and return the module that inspects this framework's agents."""
-        from agentgym.integrations.agent_framework import describe
-
-        return describe
+        return partial(FrameworkConversation, agent, FrameworkCopies(model, servers))
 
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an agent or workflow in which all agents use ``model``.
-
-        Agents that run inside a tool use ``model`` too.
-        """
+        """Return a copy of an agent or workflow in which all agents use ``model``."""
         from agent_framework import Workflow
 
         from agentgym.integrations.agent_framework.copies import FrameworkCopies

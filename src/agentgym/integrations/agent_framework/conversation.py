@@ -1,34 +1,28 @@
 """FrameworkConversation: run one episode with an Agent Framework agent or workflow."""
 
-import json
 from typing import Any
 
 from agent_framework import Agent, AgentResponse, Content, Message, Workflow
-from pydantic_core import to_jsonable_python
 
 from agentgym.integrations.agent_framework.copies import FrameworkCopies
 from agentgym.integrations.agent_framework.redirect import running
-from agentgym.integrations.base import Conversation
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.on_client.adapter import ClientLoop
-from agentgym.integrations.openai_client import clients_redirected_to
+from agentgym.integrations.on_client.adapter import (
+    ClientConversation,
+    ClientLoop,
+    text_of,
+)
 
 
-class FrameworkConversation(Conversation):
+class FrameworkConversation(ClientConversation):
     """Runs a copy of the user's agent or workflow once per message of the user.
 
     An agent keeps the earlier messages in a session of the framework.
-
-    Args:
-        found: The user's agent or workflow.
-        copies: Creates the copies, which use the training client.
-        loop: Gives the ``--inputs`` value, which replaces the first message if set.
     """
 
     def __init__(self, found: Any, copies: FrameworkCopies, loop: ClientLoop) -> None:
+        super().__init__(loop)
         self._copies = copies
-        self._loop = loop
-        self._has_begun = False
         self._waiting: dict[str, Any] = {}
         self._runs: Agent | Workflow
         if isinstance(found, Workflow):
@@ -38,27 +32,18 @@ class FrameworkConversation(Conversation):
             self._runs = agent
             self._session = agent.create_session()
 
-    async def turn(self, message: str) -> str:
-        """Run the agent or workflow on a message, and return its answer.
-
-        The agent's requests for approval or for input are answered during the run.
-        """
-        given = None if self._has_begun else self._loop.first_input()
-        self._has_begun = True
-        redirected = clients_redirected_to(self._loop.blueprint)
-        with running(self._copies.of), redirected:
-            return await self._run(message if given is None else given)
-
-    async def _run(self, message: Any) -> str:
-        if isinstance(self._runs, Workflow):
-            return await self._run_workflow(self._runs, message)
-        response = await self._runs.run(message, session=self._session)
-        while requests := response.user_input_requests:
-            approved = [await _answer(request) for request in requests]
-            response = await self._runs.run(
-                Message("user", approved), session=self._session
-            )
-        return response.text
+    async def answer(self, asked: Any) -> str:
+        """Run the agent; meanwhile, answer its requests for approval or for input."""
+        with running(self._copies.of):
+            if isinstance(self._runs, Workflow):
+                return await self._run_workflow(self._runs, asked)
+            response = await self._runs.run(asked, session=self._session)
+            while requests := response.user_input_requests:
+                approved = [await _answer(request) for request in requests]
+                response = await self._runs.run(
+                    Message("user", approved), session=self._session
+                )
+            return response.text
 
     async def _run_workflow(self, workflow: Workflow, message: Any) -> str:
         """Run a workflow until it ends or waits for the user; return its answer."""
@@ -108,10 +93,8 @@ async def _answer(asked: Any) -> Any:
 
 def _text(output: Any) -> str:
     """Return the text of a workflow's output; JSON for an object without text."""
-    if isinstance(output, str):
-        return output
     if isinstance(output, AgentResponse | Message):
         return output.text
     if isinstance(output, list) and output and isinstance(output[-1], Message):
         return output[-1].text
-    return json.dumps(to_jsonable_python(output, fallback=str))
+    return text_of(output)

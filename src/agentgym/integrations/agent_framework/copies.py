@@ -59,12 +59,8 @@ class SharedServer:
     """Replaces an agent's MCP tool; all episodes of a worker share one MCP server.
 
     Agent Framework treats this object like its own ``MCPTool``: it opens the server if
-    ``is_connected`` is false, and then reads ``functions``.
-
-    Args:
-        found: The agent's MCP tool.
-        servers: Opens the server, and keeps it open.
-        tool: Converts a function of the server to the function that agents call.
+    ``is_connected`` is false, and then reads ``functions``. ``tool`` converts each
+    function of the server to the function that agents call.
     """
 
     def __init__(
@@ -84,11 +80,7 @@ class SharedServer:
 
     @property
     def functions(self) -> list[FunctionTool]:
-        """The server's functions.
-
-        If the current episode has a tool with the name of a function, a call of the
-        function runs the episode's tool.
-        """
+        """The server's functions; see ``FrameworkCopies`` for a call in an episode."""
         return [self._tool(each) for each in self._found.functions]
 
     async def _prepare_for_run(self, arguments: Mapping[str, Any]) -> None:
@@ -103,15 +95,13 @@ class SharedServer:
 
 
 class FrameworkCopies:
-    """Copies agents and workflows, and replaces their chat clients.
+    """Copies agents and workflows, and replaces their chat clients by ``client``.
 
     Each agent is copied once; the originals are not changed. Tools that a provider's
-    servers run are left out: those servers do not use the trained model.
-
-    Args:
-        client: The chat client of all copies.
-        servers: Keeps the agents' MCP servers open for all episodes. None: the copies
-            use the agents' own MCP tools.
+    servers run are left out: those servers do not use the trained model. If the current
+    episode has a tool with the name of a called tool, the episode's tool is run.
+    ``servers`` keeps MCP servers open for all episodes; if it is None, the copies use
+    the agents' own MCP tools.
     """
 
     def __init__(self, client: Any, servers: Servers | None = None) -> None:
@@ -145,11 +135,7 @@ class FrameworkCopies:
         return made
 
     def workflow(self, workflow: Workflow) -> Workflow:
-        """Return a copy of a workflow in its initial state, with copied agents.
-
-        Raises:
-            UnsupportedError: A part cannot be copied.
-        """
+        """Return a copy of a workflow in its initial state, with copied agents."""
         copies = FrameworkCopies(self._client, self._servers)
         agents = parts_of(workflow, Agent)
         instead: dict[int, Any] = {id(each): copies.of(each) for each in agents}

@@ -10,6 +10,7 @@ from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, message_of
 from agentgym.integrations.agent_framework.copies import parts_of
 from agentgym.integrations.base import AgentRole
+from agentgym.integrations.on_client.adapter import left_out
 from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import model_of_schema
 
@@ -18,11 +19,7 @@ _MCP = "agent_framework._mcp"
 
 
 def members(found: Any) -> list[Any]:
-    """Return a workflow's agents; for an agent, return a list with only this agent.
-
-    Raises:
-        UnsupportedError: The workflow has no agents.
-    """
+    """Return a workflow's agents; for an agent, return a list with only this agent."""
     agents = [found] if isinstance(found, Agent) else parts_of(found, Agent)
     if not agents:
         raise UnsupportedError(f"{found!r} has no agent.")
@@ -59,10 +56,10 @@ def own_tools(found: Any) -> list[Tool]:
     return [_own_tool(tool) for tool in tools.values()]
 
 
-def left_out(found: Any) -> list[tuple[str, str]]:
-    """Return the tools that a provider's servers run, as ``(tool, agent)`` names."""
+def concerns(found: Any) -> list[str]:
+    """Return sentences on the tools that a provider's servers run."""
     return [
-        (_named(tool), agent.name or DEFAULT_AGENT)
+        left_out(_named(tool), agent.name or DEFAULT_AGENT)
         for agent in members(found)
         for tool in agent.default_options.get("tools") or ()
         if not isinstance(tool, FunctionTool)
@@ -117,11 +114,7 @@ def _spec(tool: FunctionTool) -> ToolSpec:
 
 def _own_tool(tool: FunctionTool) -> Tool:
     async def run(arguments: dict[str, Any]) -> Any:
-        return text_of(await tool.invoke(arguments=arguments))
+        contents: list[Content] = await tool.invoke(arguments=arguments)
+        return "\n".join(each.text or "" for each in contents if each.type == "text")
 
     return live_tool(_spec(tool), run)
-
-
-def text_of(contents: list[Content]) -> str:
-    """Return the text of a tool's result."""
-    return "\n".join(each.text or "" for each in contents if each.type == "text")

@@ -25,8 +25,8 @@ POLICY_INFO = ModelInfo(
 class PlainOpenAIClient(OpenAIChatCompletionClient):
     """AutoGen's OpenAI client, but it sends tools without the field ``strict``.
 
-    AutoGen adds ``strict: false``, which is also the servers' default. Chat templates
-    would write this field into the prompt, which would then differ from training.
+    AutoGen adds ``strict: false``, which is also the servers' default; see
+    :class:`~agentgym.integrations.on_client.clients.PlainOpenAI`.
     """
 
     def _process_create_args(self, *args: Any, **named: Any) -> Any:

@@ -11,6 +11,7 @@ import pickle
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -24,7 +25,6 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool, StaticWorkbench, Workbench
 
 from agentgym.errors import UnsupportedError
-from agentgym.integrations.autogen.describe import require_runner
 from agentgym.integrations.autogen.routed import (
     RoutedWorkbench,
     contain_exit,
@@ -32,6 +32,7 @@ from agentgym.integrations.autogen.routed import (
     route_tool,
     route_user,
 )
+from agentgym.integrations.on_client.servers import Servers
 
 _PLAIN = (
     *(bool, bytearray, bytes, float, int, str, type(None)),
@@ -53,32 +54,22 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 class Copies:
-    """Creates copies of one agent or team.
+    """Creates copies of an agent or team; all parts use the model client ``model``.
 
-    Args:
-        agent: The original, which is not changed.
-        model: The model client for all parts of a copy.
-        in_episodes: Whether copies run in episodes. Their tool calls then go to the
-            current episode, if it has a tool of that name.
+    With ``servers``, the copies run in episodes: their tool calls go to the current
+    episode, if it has a tool of that name, and ``servers`` keeps external workbenches
+    open for all episodes.
 
     Attributes:
         clients: The original's model clients, which ``model`` replaces.
-        shared: The user's own objects that all copies share, because they cannot be
-            serialized.
-        size: Size of the serialized objects in bytes.
-
-    Raises:
-        UnsupportedError: The agent cannot be copied.
     """
 
     def __init__(
-        self, agent: Any, model: ChatCompletionClient, *, in_episodes: bool
+        self, agent: Any, model: ChatCompletionClient, servers: Servers | None = None
     ) -> None:
         self.clients: list[ChatCompletionClient] = []
-        self.shared: list[Any] = []
-        self.benches: list[RoutedWorkbench] = []
         self._model = model
-        self._in_episodes = in_episodes
+        self._servers = servers
         self._kept: list[Any] = []
         self._makers: list[Callable[[], Any]] = []
         self._known: dict[int, int] = {}
@@ -91,7 +82,6 @@ class Copies:
                 f"own: {type(error).__name__}: {error}."
             ) from error
         self._form = taken.getvalue()
-        self.size = len(self._form)
 
     def make(self) -> Any:
         """Return a new copy of the agent or team."""
@@ -125,15 +115,13 @@ class Copies:
         try:
             value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         except Exception:  # noqa: BLE001 - any class may refuse in its own way
-            self.shared.append(value)
             return self._share(value)
         return None
 
     def _bench(self, bench: Workbench) -> Callable[[], Any]:
-        if not self._in_episodes:
+        if self._servers is None:
             return lambda: bench
-        routed = RoutedWorkbench(bench)
-        self.benches.append(routed)
+        routed = RoutedWorkbench(bench, self._servers)
         return lambda: routed
 
     def _share(self, value: Any) -> int:
@@ -149,36 +137,18 @@ class Copies:
         """Return the function that sets a copy's state; None for pickle's default."""
         if isinstance(value, Team):
             return _set_up_team
-        if not self._in_episodes:
+        if self._servers is None:
             return None
-        routers = {
-            StaticWorkbench: _route_bench,
-            BaseTool: _route_tool,
-            UserProxyAgent: _route_user,
+        routers: dict[type, Callable[[Any], None]] = {
+            StaticWorkbench: route_bench,
+            BaseTool: route_tool,
+            UserProxyAgent: route_user,
             ChatAgent: _route_agent,
         }
-        return next((f for kind, f in routers.items() if isinstance(value, kind)), None)
-
-
-def with_model(agent: Any, model: Any) -> Any:
-    """Return a copy of an agent or team whose model clients are all ``model``.
-
-    Raises:
-        UnsupportedError: ``agent`` is neither an agent nor a team, or has no model
-            client, or ``model`` is not a model client.
-    """
-    require_runner(agent, repr(agent))
-    if not isinstance(model, ChatCompletionClient):
-        raise UnsupportedError(
-            f"A {type(model).__name__} is not a model client of AutoGen's."
-        )
-    copies = Copies(agent, model, in_episodes=False)
-    if not copies.clients:
-        raise UnsupportedError(
-            f"The model client of {agent!r} was not found. Give a factory "
-            "instead: def make_agent(llm, tools)."
-        )
-    return copies.make()
+        for kind, route in routers.items():
+            if isinstance(value, kind):
+                return partial(_restore, route)
+        return None
 
 
 class _Taken(pickle.Pickler):
@@ -229,22 +199,11 @@ def _set_up_team(team: Any, state: dict[str, Any]) -> None:
     team._initialized = team._is_running = False
 
 
-def _route_bench(bench: Any, state: dict[str, Any]) -> None:
-    vars(bench).update(state)
-    route_bench(bench)
+def _restore(route: Callable[[Any], None], part: Any, state: dict[str, Any]) -> None:
+    vars(part).update(state)
+    route(part)
 
 
-def _route_tool(tool: Any, state: dict[str, Any]) -> None:
-    vars(tool).update(state)
-    route_tool(tool)
-
-
-def _route_agent(agent: Any, state: dict[str, Any]) -> None:
-    vars(agent).update(state)
+def _route_agent(agent: Any) -> None:
     if _is_authors(type(agent)):
         contain_exit(agent)
-
-
-def _route_user(user: Any, state: dict[str, Any]) -> None:
-    vars(user).update(state)
-    route_user(user)

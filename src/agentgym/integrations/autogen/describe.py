@@ -4,10 +4,10 @@ Most of the inspected attributes are private in AutoGen: a test fails when a new
 changes them.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from autogen_agentchat.agents import AssistantAgent, CodeExecutorAgent, UserProxyAgent
+from autogen_agentchat.agents import CodeExecutorAgent, UserProxyAgent
 from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.tools import AgentTool, TeamTool
 from autogen_core import CancellationToken
@@ -18,48 +18,16 @@ from autogen_core.tools import BaseTool, StaticWorkbench, Workbench
 from agentgym.core.background import in_background
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import ToolError, UnsupportedError
-from agentgym.integrations.agent_import import kind_of
-from agentgym.integrations.autogen.routed import RoutedWorkbench
 from agentgym.integrations.autogen.tools import SpecTool
-from agentgym.integrations.base import AgentRole, no_tools
+from agentgym.integrations.base import AgentRole
+from agentgym.integrations.on_client.in_place import live_tool
+from agentgym.integrations.on_client.servers import Servers
 from agentgym.scenarios.schemas import model_of_schema, spec_of_model
 
 _MODEL_SLOTS = ("model_client", "_model_client")
 _PARTS = (BaseTool, ChatAgent, Team, Workbench)
+AGENTS, TOOLS, MODEL = (ChatAgent, Team), (BaseTool, Workbench), ChatCompletionClient
 _NOT_WITHIN = ("_handoff_tools", "_handoffs", "_input_participants")
-
-
-def default_agent(
-    name: str,
-    llm: ChatCompletionClient,
-    tools: Sequence[Any],
-    system_prompt: str,
-    max_calls: int,
-) -> AssistantAgent:
-    """Return the default agent, which calls tools until it answers.
-
-    ``max_calls`` is the maximum number of rounds of tool calls per message.
-    """
-    return AssistantAgent(
-        name,
-        llm,
-        tools=list(tools),
-        system_message=system_prompt or None,
-        max_tool_iterations=max_calls,
-    )
-
-
-def require_runner(agent: Any, origin: str) -> None:
-    """Check that ``agent`` is an agent or a team.
-
-    Raises:
-        UnsupportedError: The object has another type. ``origin`` names it in messages.
-    """
-    if not isinstance(agent, ChatAgent | Team):
-        raise UnsupportedError(
-            f"{origin} gave {kind_of(agent)}, not an agent. Return an "
-            "AssistantAgent, or a team such as RoundRobinGroupChat."
-        )
 
 
 def parts(agent: Any) -> list[Any]:
@@ -68,7 +36,6 @@ def parts(agent: Any) -> list[Any]:
     Each part is listed once, after the part that contains it. The agent or team that a
     tool runs is a part of that tool.
     """
-    require_runner(agent, repr(agent))
     found: dict[int, Any] = {}
     waiting = [agent]
     while waiting:
@@ -95,21 +62,21 @@ def speakers(agent: Any) -> list[ChatAgent]:
     """Return the members that call a model.
 
     Agents of the user's own classes are included, because they may call a model.
-
-    Raises:
-        UnsupportedError: None of the members calls a model.
     """
     everyone = members(agent)
-    found = [member for member in everyone if slot_of(member)]
+    found = [member for member in everyone if model_of(member) is not None]
     own = [each for each in everyone if not _is_autogens(each)]
     if not found and not own:
         raise UnsupportedError(f"{agent!r} has no agent with a model.")
     return [each for each in everyone if each in found or each in own]
 
 
-def role_of(speaker: ChatAgent) -> AgentRole:
-    """Return a description of an agent: its prompt, tools and model."""
-    slot = slot_of(speaker)
+def roles(agent: Any) -> list[AgentRole]:
+    """Return a description of an agent, or of the members that call a model."""
+    return [_role_of(speaker) for speaker in speakers(agent)]
+
+
+def _role_of(speaker: ChatAgent) -> AgentRole:
     prompts = getattr(speaker, "_system_messages", None)
     handoffs = getattr(speaker, "_handoff_tools", ())
     tools = [tool for part in _held(speaker) for tool in tools_of(part)]
@@ -118,7 +85,7 @@ def role_of(speaker: ChatAgent) -> AgentRole:
         name=speaker.name,
         system_prompt="\n".join(p.content for p in prompts) if prompts else None,
         tools=list({spec.name: spec for spec in offered}.values()),
-        model=getattr(speaker, slot) if slot else None,
+        model=model_of(speaker),
     )
 
 
@@ -126,11 +93,8 @@ def own_tools(found: Any) -> list[Tool]:
     """Convert the tools of an agent, team or workbench, or one tool, to callable tools.
 
     Tools that run an agent or a team are left out.
-
-    Raises:
-        UnsupportedError: The agent has no tools, or they cannot be listed.
     """
-    if isinstance(found, BaseTool | Workbench):
+    if isinstance(found, TOOLS):
         return tools_of(found)
     within = [part for part in parts(found) if isinstance(part, BaseTool | Workbench)]
     benches = [part for part in within if isinstance(part, StaticWorkbench)]
@@ -144,9 +108,6 @@ def own_tools(found: Any) -> list[Tool]:
     for part in within:
         if isinstance(part, AgentTool | TeamTool):
             tools.pop(part.name, None)
-    if not tools:
-        asked = [f"{each.name} ({type(each).__name__})" for each in members(found)]
-        raise no_tools(found, asked)
     return list(tools.values())
 
 
@@ -168,12 +129,10 @@ def concerns(agent: Any) -> list[str]:
     return notes
 
 
-def slot_of(holder: Any) -> str | None:
-    """Return the name of the attribute that holds the model client, or None."""
-    for name in _MODEL_SLOTS:
-        if isinstance(getattr(holder, name, None), ChatCompletionClient):
-            return name
-    return None
+def model_of(holder: Any) -> ChatCompletionClient | None:
+    """Return the model client of an agent or team; None if there is none."""
+    held = [getattr(holder, name, None) for name in _MODEL_SLOTS]
+    return next((x for x in held if isinstance(x, ChatCompletionClient)), None)
 
 
 def _is_autogens(agent: ChatAgent) -> bool:
@@ -192,12 +151,12 @@ def _held(speaker: ChatAgent) -> list[Any]:
 def tools_of(part: Any) -> list[Tool]:
     """Convert an AutoGen tool, or all tools of a workbench, to callable tools."""
     if isinstance(part, BaseTool):
-        return [_callable(spec_of(part), _running(part), _returned(part))]
+        return [live_tool(spec_of(part), _running(part), _returned(part))]
     renamed = getattr(part, "_tool_overrides", None)
     if isinstance(part, StaticWorkbench) and not renamed:
         return [tool for each in part._tools for tool in tools_of(each)]
     return [
-        _callable(_spec_of_schema(schema), _calling(part, schema["name"]), None)
+        live_tool(_spec_of_schema(schema), _calling(part, schema["name"]))
         for schema in in_background(_listed(part))
     ]
 
@@ -207,20 +166,6 @@ async def _listed(bench: Workbench) -> list[Any]:
         return list(await bench.list_tools())
     async with bench:  # close servers: episodes use another event loop
         return list(await bench.list_tools())
-
-
-def _callable(
-    spec: ToolSpec, run: Callable[[dict[str, Any]], Awaitable[str]], returned: Any
-) -> Tool:
-    async def call(**arguments: Any) -> str:
-        try:
-            return await run(arguments)
-        except SystemExit as end:
-            raise RuntimeError(f"{spec.name} called sys.exit({end.code!r})") from None
-
-    if returned is not None:  # stubs make up answers of this type
-        call.__annotations__["return"] = returned
-    return Tool(spec, call)
 
 
 def _running(tool: BaseTool[Any, Any]) -> Callable[[dict[str, Any]], Awaitable[str]]:
@@ -235,10 +180,10 @@ def _running(tool: BaseTool[Any, Any]) -> Callable[[dict[str, Any]], Awaitable[s
 
 
 def _calling(bench: Workbench, name: str) -> Callable[[dict[str, Any]], Awaitable[str]]:
-    routed = RoutedWorkbench(bench)
+    servers = Servers()
 
     async def run(arguments: dict[str, Any]) -> str:
-        await routed.start()
+        await servers.open(bench, bench)
         found = await bench.call_tool(name, arguments, CancellationToken())
         if found.is_error:
             raise ToolError(found.to_text())
@@ -253,11 +198,7 @@ def _returned(tool: BaseTool[Any, Any]) -> Any:
 
 
 def spec_of(tool: BaseTool[Any, Any]) -> ToolSpec:
-    """Return a tool's schema for a model.
-
-    Raises:
-        UnsupportedError: Its arguments have no JSON schema.
-    """
+    """Return a tool's schema for a model."""
     if isinstance(tool, SpecTool):
         return tool.spec
     return spec_of_model(tool.name, tool.description, tool.args_type())

@@ -34,13 +34,8 @@ class PolicyClient(ChatCompletionClient):
     """An AutoGen model client that answers from a policy in this process.
 
     A call's ``extra_create_args`` may have ``temperature``, ``max_tokens`` and
-    ``seed``; other options raise UnsupportedError.
-
-    Args:
-        policy: The policy that answers. It stays open until :meth:`close`.
-        temperature: Sampling temperature; 0 always takes the most likely token.
-        max_tokens: Maximum number of tokens in a response.
-        seed: Seed of the first request; it increases by 1 with each request.
+    ``seed``; other options raise UnsupportedError. A temperature of 0 always takes the
+    most likely token. ``seed`` increases by 1 with each request.
     """
 
     def __init__(
@@ -107,7 +102,7 @@ class PolicyClient(ChatCompletionClient):
         request = self._request(messages, tools, tool_choice, options, json_output)
         pieces = aiter(self._policy.stream(request))
         while True:
-            piece = asyncio.ensure_future(_next(pieces))
+            piece = asyncio.ensure_future(anext(pieces, None))
             if cancellation_token is not None:
                 cancellation_token.link_future(piece)
             found = await piece
@@ -203,11 +198,6 @@ class PolicyClient(ChatCompletionClient):
             cached=False,
             thought=result.content or None,
         )
-
-
-async def _next(pieces: Any) -> str | ChatResult | None:
-    found: str | ChatResult | None = await anext(pieces, None)
-    return found
 
 
 def _form_of(json_output: bool | type[BaseModel] | None) -> dict[str, Any] | None:

@@ -15,21 +15,19 @@ from typing import Any
 from autogen_core.tools import TextResultContent, ToolResult, Workbench
 
 from agentgym.integrations.episode import EpisodeCut, current_episode
+from agentgym.integrations.on_client.servers import Servers
 
 Arguments = Mapping[str, Any] | None
 
 
 async def _answered(name: str, arguments: Any, call_id: str | None) -> str:
     """Run a tool of the current episode; return its result, or an error as text."""
-    given = dict(arguments or {}) if _is_object(arguments) else json.dumps(arguments)
+    is_object = arguments is None or isinstance(arguments, Mapping)
+    given = dict(arguments or {}) if is_object else json.dumps(arguments)
     try:
         return await current_episode().use_tool(name, given, call_id=call_id)
     except Exception as error:  # noqa: BLE001 - the episode has recorded it
         return f"Error: {error}"
-
-
-def _is_object(arguments: Any) -> bool:
-    return arguments is None or isinstance(arguments, Mapping)
 
 
 async def _result(name: str, arguments: Any, call_id: str | None) -> ToolResult:
@@ -107,9 +105,9 @@ class RoutedWorkbench(Workbench):
 
     component_type = "workbench"
 
-    def __init__(self, bench: Workbench) -> None:
+    def __init__(self, bench: Workbench, servers: Servers) -> None:
         self._bench = bench
-        self._start: asyncio.Task[None] | None = None
+        self._servers = servers
 
     async def list_tools(self) -> list[Any]:
         """Start the workbench if necessary, and return its current tools."""
@@ -131,17 +129,10 @@ class RoutedWorkbench(Workbench):
 
     async def start(self) -> None:
         """Start the workbench, unless it was started before."""
-        if self._start is None:
-            self._start = asyncio.ensure_future(self._bench.start())
-        await asyncio.shield(self._start)
+        await self._servers.open(self._bench, self._bench)
 
     async def stop(self) -> None:
-        """Do nothing: other episodes use the workbench too. See :meth:`end`."""
-
-    async def end(self) -> None:
-        """Stop the workbench, if it was started."""
-        if self._start is not None:
-            await self._bench.stop()
+        """Do nothing: other episodes use the workbench too."""
 
     async def reset(self) -> None:
         """Do nothing: other episodes use the workbench too."""

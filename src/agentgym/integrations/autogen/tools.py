@@ -1,19 +1,15 @@
 """Convert scenario tools to AutoGen tools whose arguments AgentGym validates."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from autogen_core import CancellationToken
 from autogen_core.tools import BaseTool, ParametersSchema, ToolSchema
 from pydantic import BaseModel
 
-from agentgym.core.tools import Tool, ToolSpec, run_tool
-from agentgym.integrations.episode import current_episode
-
-Run = Callable[[str | dict[str, Any], str | None], Awaitable[str]]
-"""Runs a tool, and returns the text for the model. Takes the arguments (a text if they
-are not a JSON object) and the call's id, which may be None."""
+from agentgym.core.tools import ToolSpec
+from agentgym.integrations.on_client.adapter import Run
 
 
 class SpecTool(BaseTool[BaseModel, Any]):
@@ -50,24 +46,3 @@ class SpecTool(BaseTool[BaseModel, Any]):
         """Run the tool on the arguments as the model wrote them."""
         given = dict(args) if isinstance(args, Mapping) else json.dumps(args)
         return await self._run(given, call_id)
-
-
-def episode_tool(spec: ToolSpec) -> SpecTool:
-    """Return a tool with the schema ``spec`` that acts on the current episode."""
-
-    async def run(arguments: str | dict[str, Any], call_id: str | None) -> str:
-        return await current_episode().use_tool(spec.name, arguments, call_id=call_id)
-
-    return SpecTool(spec, run)
-
-
-def bound_tool(tool: Tool) -> SpecTool:
-    """Convert a tool with its own environment to an AutoGen tool."""
-
-    async def run(arguments: str | dict[str, Any], call_id: str | None) -> str:
-        if isinstance(arguments, str):
-            return "Error: the arguments are not a JSON object."
-        _, text = await run_tool({tool.spec.name: tool}, tool.spec.name, arguments)
-        return text
-
-    return SpecTool(tool.spec, run)

@@ -23,12 +23,10 @@ from agentgym.integrations.command.discovery import offered_tools
 from agentgym.integrations.episode import Episode, current_episode
 from agentgym.programs.program import ProgramCommand
 
-NAME = "command"
-
 
 class _ProgramConversation(Conversation):
-    def __init__(self, agent: "ProgramAgent") -> None:
-        self._agent = agent
+    def __init__(self, attempts: ProgramAttempts) -> None:
+        self._attempts = attempts
         self._has_begun = False
 
     async def turn(self, message: str) -> str:
@@ -39,7 +37,7 @@ class _ProgramConversation(Conversation):
                 "request."
             )
         self._has_begun = True
-        return await self._agent.attempt(current_episode())
+        return await self._attempts.run(current_episode())
 
 
 class ProgramAgent(AgentLoop):
@@ -69,11 +67,7 @@ class ProgramAgent(AgentLoop):
 
     def converse(self) -> Conversation:
         """Return a conversation, which can answer only one message."""
-        return _ProgramConversation(self)
-
-    async def attempt(self, episode: Episode) -> str:
-        """Run the program on an episode's task; return its answer."""
-        return await self._attempts.run(episode)
+        return _ProgramConversation(self._attempts)
 
     async def _ask(
         self, episode: Episode, body: dict[str, Any], role: str
@@ -112,19 +106,14 @@ def _refused(status: int, raw: bytes) -> ApiError:
 class CommandAdapter(Adapter):
     """Trains programs in any language, without changing them."""
 
-    name = NAME
+    name = "command"
     runs_tools = True
 
     def check(self) -> None:
         """Do nothing: the base installation is enough."""
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Return an agent loop that runs the program.
-
-        Raises:
-            UsageError: The program of the command was not found on this machine.
-            UnsupportedError: The settings have no command.
-        """
+        """Return an agent loop that runs the program in the settings."""
         refuse_configurable(blueprint, "a program")
         self.check_reference(blueprint.agent.reference)
         assert blueprint.agent.reference is not None
@@ -133,11 +122,7 @@ class CommandAdapter(Adapter):
         return ProgramAgent(program, blueprint)
 
     def check_reference(self, reference: str | None) -> None:
-        """Raise if no program is given: scenarios have no default program.
-
-        Raises:
-            UnsupportedError: No program is given.
-        """
+        """Raise UnsupportedError without a program: scenarios have no default one."""
         if reference is None:
             raise UnsupportedError(
                 "--framework command trains a program, and no program was given: add "
@@ -150,19 +135,12 @@ class CommandAdapter(Adapter):
 
         The program is started once, and ended after that request. The returned tools
         raise ToolError when called: only the program can run them.
-
-        Raises:
-            UnsupportedError: The program makes no request, or offers no tools.
         """
         self.require_agent(found, str(found))
         return [Tool(spec, _not_here) for spec in _tools_of(found, os.getcwd())]
 
     def require_agent(self, agent: Any, origin: str) -> None:
-        """Check that an object is a program.
-
-        Raises:
-            UnsupportedError: It is not a program.
-        """
+        """Raise UnsupportedError if an object is not a program."""
         if not isinstance(agent, ProgramCommand):
             raise UnsupportedError(f"{origin} is a {type(agent).__name__}, no program.")
 
@@ -175,11 +153,7 @@ class CommandAdapter(Adapter):
         return [really]
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Raise, because a program gets the trained model from a server instead.
-
-        Raises:
-            UnsupportedError: Always; the message says how to serve the model.
-        """
+        """Raise UnsupportedError; the message says how to serve the program's model."""
         raise UnsupportedError(
             f"{trained.name} is a program. Serve its model with `agentgym serve "
             f"{trained.name} --port 8000`, and start the program with "

@@ -25,14 +25,8 @@ class ProgramAttempts:
 
     By default, each task gets a new process. If the program takes several tasks per
     process, idle processes are reused, and a new process is started if all are busy.
-
-    Args:
-        program: The program.
-        model: The model's name, as the program sees it.
-        ask: Sends a request to the model.
-        memory_mb: Limit on the memory of a process and its children, in megabytes.
-        timeout_s: Wall seconds after which an attempt's process is ended; None for no
-            limit.
+    ``memory_mb`` limits a process and its children together, in megabytes;
+    ``timeout_s`` limits an attempt, in wall seconds.
     """
 
     def __init__(
@@ -145,11 +139,10 @@ class ProgramAttempts:
         return None if answer is None else answer.strip()
 
     def _check(self, answer: str, session: ProgramSession) -> None:
-        """Check that the program called the model, and gave an answer if needed.
+        """Raise ProgramError if the program did not call the model.
 
-        Raises:
-            ProgramError: The program did not call the model. Or the task needs an
-                answer, and the program gave none although the model had written one.
+        Or if the task needs an answer, and the program gave none although the model had
+        written one.
         """
         name, episode = self._program.words[0], session.episode
         if episode.turns == 0:
@@ -178,11 +171,8 @@ async def _to_its_end[T](
 ) -> T | None:
     """Wait for a program's result; return None if its episode is cut short.
 
-    Args:
-        work: Waits for the program and returns the result; called in another thread.
-        run: The process; it is killed if it does not finish after the episode was cut.
-        session: The program's session; ``over`` is set when its episode is cut short.
-        grace_s: Seconds that the process has to finish the task after the cut.
+    ``work`` waits for the program, in another thread. The process is killed if it does
+    not finish in ``grace_s`` seconds after the cut.
     """
     waiting: asyncio.Future[T] = asyncio.ensure_future(call_in_thread(work))
     cut: asyncio.Future[Any] = asyncio.ensure_future(session.over.wait())

@@ -16,11 +16,7 @@ _TIMEOUT_S = 60.0
 
 
 def offered_tools(program: ProgramCommand) -> list[ToolSpec]:
-    """Start a program, and return the tools in its first model request.
-
-    Raises:
-        UnsupportedError: The program makes no request, or offers no tools.
-    """
+    """Start a program, and return the tools in its first model request."""
     return in_background(_offered_tools(program))
 
 

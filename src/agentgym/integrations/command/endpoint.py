@@ -6,7 +6,7 @@ to the policy, counts them, and can cut the episode short.
 
 import asyncio
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,10 +26,8 @@ _NO_TASK = "no-task"
 class ModelEndpoint:
     """Answers the model calls of many programs on one local port.
 
-    Use it only in the event loop in which it was started.
-
-    Args:
-        model: The model's name, as programs see it.
+    Programs see the model under the name ``model``. Use the endpoint only in the event
+    loop in which it was started.
     """
 
     def __init__(self, model: str) -> None:
@@ -51,8 +49,7 @@ class ModelEndpoint:
         app.router.add_get("/{token}/v1/models", self._models)
         app.router.add_get("/{token}/v1/models/{name:.+}", self._models)
         for dialect in DIALECTS:
-            asked = _Asked(self, dialect)
-            app.router.add_post(f"/{{token}}/v1/{dialect.path}", asked.answer)
+            app.router.add_post(f"/{{token}}/v1/{dialect.path}", self._asked(dialect))
         app.router.add_route("*", "/{path:.*}", self._nothing)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
@@ -69,10 +66,7 @@ class ModelEndpoint:
 
     @contextmanager
     def serve(self, session: ProgramSession) -> Iterator[dict[str, str]]:
-        """Answer the model calls of one attempt at a task within the block.
-
-        Yields the environment variables with the address and the key for the program.
-        """
+        """Answer an attempt's model calls; yield the program's own variables."""
         token = secrets.token_urlsafe(18)
         self._sessions[token] = session
         try:
@@ -102,12 +96,8 @@ class ModelEndpoint:
             "AGENTGYM_REWARD_URL": f"{base}/reward",
         }
 
-    def session(self, request: web.Request) -> ProgramSession:
-        """Return the session of the attempt that sent a request.
-
-        Raises:
-            ApiError: The attempt is over, or the program has no task yet.
-        """
+    def _session(self, request: web.Request) -> ProgramSession:
+        """Return a request's session; raise ApiError if it has none or it is over."""
         token = request.match_info.get("token", "")
         found = self._sessions.get(token)
         if token == _NO_TASK:
@@ -120,9 +110,30 @@ class ModelEndpoint:
             raise ApiError(404, "The episode of this address is over.", "episode_over")
         return found
 
+    def _asked(self, dialect: Dialect) -> Callable[[web.Request], Awaitable[Any]]:
+        """Return the function that answers the requests of one model API."""
+
+        async def answer(request: web.Request) -> web.Response:
+            try:
+                session = self._session(request)
+                body = _parsed(await request.read())
+                asked = dialect.read(body)
+                completion = _shown(await session.answer(asked, _role(request, body)))
+                if body.get("stream"):
+                    return web.Response(
+                        body=dialect.stream(completion, body),
+                        content_type="text/event-stream",
+                        headers={"Cache-Control": "no-cache"},
+                    )
+                return web.json_response(dialect.answer(completion, body))
+            except ApiError as error:
+                return web.json_response(dialect.error(error), status=error.status)
+
+        return answer
+
     async def _reward(self, request: web.Request) -> web.Response:
         try:
-            self.session(request).post_reward(_parsed(await request.read()))
+            self._session(request).post_reward(_parsed(await request.read()))
         except ApiError as error:
             return web.json_response(error.body, status=error.status)
         return web.json_response({"status": "ok"})
@@ -140,32 +151,6 @@ class ModelEndpoint:
         message = f"{path:.80} is not answered in training. There is: {paths}."
         error = ApiError(404, message, "not_found")
         return web.json_response(error.body, status=error.status)
-
-
-class _Asked:
-    """Handles the requests of one model API, e.g. chat completions."""
-
-    def __init__(self, endpoint: ModelEndpoint, dialect: Dialect) -> None:
-        self._endpoint = endpoint
-        self._dialect = dialect
-
-    async def answer(self, request: web.Request) -> web.Response:
-        """Answer one request, or return an error in the API's format."""
-        dialect = self._dialect
-        try:
-            session = self._endpoint.session(request)
-            body = _parsed(await request.read())
-            asked = dialect.read(body)
-            completion = _shown(await session.answer(asked, _role(request, body)))
-            if body.get("stream"):
-                return web.Response(
-                    body=dialect.stream(completion, body),
-                    content_type="text/event-stream",
-                    headers={"Cache-Control": "no-cache"},
-                )
-            return web.json_response(dialect.answer(completion, body))
-        except ApiError as error:
-            return web.json_response(dialect.error(error), status=error.status)
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from agentgym.models.reply import read_reply
 from agentgym.scenarios.reported import ReportedReward
 
 Ask = Callable[[Episode, dict[str, Any], str], Awaitable[dict[str, Any]]]
-"""Sends a request of an episode's agent to the model, and counts the model call.
+"""Sends a request to the model, and counts the model call.
 
 Takes the episode, the request and the agent's name; returns the chat completion.
 """
@@ -53,29 +53,21 @@ def failed(result: str) -> bool:
 class ProgramSession:
     """Answers one program's model calls, and records the results of its tool calls.
 
-    Args:
-        episode: The program's attempt at a task.
-        ask: Sends a request to the episode's model.
-
     Attributes:
         over: An event, set when the episode is cut short; the program must then end.
         failure: The error of the last model call; None if it succeeded.
+        last_text: The text of the model's last answer; empty before the first one.
     """
 
     def __init__(self, episode: Episode, ask: Ask) -> None:
         self.episode = episode
         self.over = asyncio.Event()
         self.failure: Exception | None = None
+        self.last_text = ""
         self._ask = ask
         self._waiting: dict[str, tuple[RequestedCall, Mapping[str, Any] | None]] = {}
         self._written: dict[str, tuple[RequestedCall, Any]] = {}
         self._last: list[str] = []
-        self._text = ""
-
-    @property
-    def last_text(self) -> str:
-        """The text of the model's last answer; empty before the first one."""
-        return self._text
 
     async def answer(self, body: dict[str, Any], role: str) -> dict[str, Any]:
         """Record the tool results in a chat request, and return the model's completion.
@@ -106,7 +98,7 @@ class ProgramSession:
                 status, f"{kind}: {error}", "model", "server_error"
             ) from error
         self.failure = None
-        self._text = reply.content
+        self.last_text = reply.content
         offered = offered_functions(body.get("tools") or ())
         self._last = [call.id for call in reply.tool_calls]
         said = reply.message.get("content")
@@ -116,11 +108,7 @@ class ProgramSession:
         return completion
 
     def post_reward(self, value: Any) -> None:
-        """Store a reward that the program posts; it replaces an earlier one.
-
-        Raises:
-            ApiError: The value is not a valid reward.
-        """
+        """Store a reward that the program posts; raise ApiError if it is invalid."""
         try:
             self.episode.post_reward(ReportedReward.model_validate(value))
         except ValueError as error:
@@ -135,10 +123,7 @@ class ProgramSession:
 
     def _record_results(self, body: dict[str, Any]) -> None:
         """Record the tool calls whose results a request contains."""
-        messages = body.get("messages")
-        for message in messages if isinstance(messages, list) else ():
-            if not isinstance(message, dict):
-                continue
+        for message in _objects(body.get("messages")):
             said_error = message.pop(IS_ERROR, False) is True
             name = message.get("tool_call_id")
             if isinstance(name, str) and name in self._waiting:
@@ -152,12 +137,8 @@ class ProgramSession:
         tokens would differ from those that the model sampled. Arguments and texts that
         the client really changed are not replaced.
         """
-        messages = body.get("messages")
-        for message in messages if isinstance(messages, list) else ():
-            calls = message.get("tool_calls") if isinstance(message, dict) else None
-            for call in calls if isinstance(calls, list) else ():
-                if not isinstance(call, dict):
-                    continue  # malformed: the gateway refuses it
+        for message in _objects(body.get("messages")):
+            for call in _objects(message.get("tool_calls")):
                 written, said = self._written.get(str(call.get("id")), (None, None))
                 function = call.get("function")
                 if written is None or not isinstance(function, dict):
@@ -187,6 +168,12 @@ class ProgramSession:
         )
 
 
+def _objects(found: Any) -> list[dict[str, Any]]:
+    """Return the objects in a list; the gateway refuses malformed items."""
+    items = found if isinstance(found, list) else []
+    return [each for each in items if isinstance(each, dict)]
+
+
 def _plain(content: Any) -> Any:
     """Join the text parts of a tool result that is a list; return "" for None.
 
@@ -194,5 +181,5 @@ def _plain(content: Any) -> Any:
     """
     if not isinstance(content, list):
         return "" if content is None else content
-    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    texts = [part.get("text") for part in _objects(content)]
     return "".join(text for text in texts if isinstance(text, str))

@@ -26,6 +26,7 @@ from agentgym.integrations.base import (
     Blueprint,
     Conversation,
     refuse_configurable,
+    refuse_context,
 )
 from agentgym.integrations.crewai.quiet import QUIET, environment, silence
 from agentgym.integrations.episode import EpisodeCut, current_episode
@@ -38,11 +39,7 @@ class CrewAIAgent(AgentLoop):
     """Runs a new copy of an agent or a crew in each episode."""
 
     def __init__(self, blueprint: Blueprint) -> None:
-        if blueprint.agent.context is not None:
-            raise UsageError(
-                f"--context {blueprint.agent.context}: CrewAI has no runtime context. "
-                "Give --inputs to change the crew's input."
-            )
+        refuse_context(blueprint, "CrewAI")
         refuse_configurable(blueprint, "CrewAI")
         self._blueprint = blueprint
         self._inputs = values_for(blueprint.agent.inputs, "--inputs")
@@ -50,10 +47,9 @@ class CrewAIAgent(AgentLoop):
             storage = TemporaryDirectory(prefix="agentgym-crewai-")
             folder = stack.enter_context(storage)
             stack.enter_context(environment(**QUIET, CREWAI_STORAGE_DIR=folder))
-            from agentgym.integrations.crewai.first_use import build_shared
+            from agentgym.integrations.crewai import preload  # noqa: F401
             from agentgym.integrations.crewai.gateway import GatewayLLM
 
-            build_shared()
             origin = blueprint.agent.reference
             differs = origin is None or takes_tools(load_agent(origin))
             self._llm = GatewayLLM.of(blueprint, own_names=differs)
@@ -122,9 +118,32 @@ class _CrewAIConversation(Conversation):
         self._has_answered = False
 
     async def _kick_off(self, text: Any) -> Any:
+        """Call ``kickoff(text)`` of the agent or crew in a thread; return its output.
+
+        Returns None if the model's answer was empty. An exception that ended the
+        episode is raised again, even if CrewAI has handled it.
+        """
+        from crewai.tools.tool_failure import ToolExecutionFailedError
+
+        from agentgym.integrations.crewai.gateway import begin
+
         self._has_answered = True
-        with clients_redirected_to(self._blueprint):
-            return await _kick_off(self._runs.kickoff, text)
+        kept = begin()
+        output = None
+        try:
+            with clients_redirected_to(self._blueprint):
+                output = await call_in_thread(self._runs.kickoff, text)
+        except asyncio.CancelledError:
+            current_episode().cut_short("cancelled")  # so the thread's next call fails
+            raise
+        except Exception as error:
+            if not kept and isinstance(error, ToolExecutionFailedError):
+                raise EpisodeCut("stuck", str(error)) from None
+            if not kept and "None or empty" not in str(error):
+                raise
+        if kept:
+            raise kept[0] from None
+        return output
 
     def _refused(self, inputs: Any, wanted: str) -> UsageError:
         return UsageError(
@@ -166,37 +185,6 @@ class _CrewConversation(_CrewAIConversation):
             raise self._refused(given, "a dict, as kickoff(inputs=...) takes it")
         output = await self._kick_off({"task": message, **(given or {})})
         return "" if output is None else str(output.raw)
-
-
-async def _kick_off(kickoff: Callable[[Any], Any], text: Any) -> Any:
-    """Call ``kickoff(text)`` of an agent or a crew in a thread; return its output.
-
-    Returns None if the model's answer was empty. An exception that ended the episode is
-    raised again, even if CrewAI has handled it.
-    """
-    from crewai.tools.tool_failure import ToolExecutionFailedError
-
-    from agentgym.integrations.crewai.gateway import begin
-
-    kept = begin()
-    try:
-        output = await call_in_thread(kickoff, text)
-    except asyncio.CancelledError:
-        current_episode().cut_short("cancelled")  # the thread's next request then fails
-        raise
-    except ToolExecutionFailedError as error:
-        if kept:
-            raise kept[0] from None
-        raise EpisodeCut("stuck", str(error)) from None
-    except Exception as error:
-        if kept:
-            raise kept[0] from None
-        if "None or empty" in str(error):
-            return None
-        raise
-    if kept:
-        raise kept[0]
-    return output
 
 
 class CrewAIAdapter(Adapter):
@@ -266,11 +254,8 @@ class CrewAIAdapter(Adapter):
         """
         self.check()
         os.environ.setdefault("CREWAI_TRACING_ENABLED", "false")  # else it asks users
-        with environment(**{**QUIET, **_set_by_user()}):
+        unset = {name: QUIET[name] for name in QUIET if name not in os.environ}
+        with environment(**unset):
             from agentgym.integrations.crewai.export import export
 
             return export(trained, **options)
-
-
-def _set_by_user() -> dict[str, str]:
-    return {name: os.environ[name] for name in QUIET if name in os.environ}

@@ -21,19 +21,15 @@ _KEPT = ("mcps", "apps")
 
 
 def with_model(found: Any, model: Any) -> Any:
-    """Return a copy of an Agent, Task or Crew whose LLMs are all ``model``.
-
-    Raises:
-        UnsupportedError: ``found`` has another type, or ``model`` is not a CrewAI LLM.
-    """
-    members(found, f"The {type(found).__name__}")
+    """Return a copy of an Agent, Task or Crew whose LLMs are all ``model``."""
+    agents = members(found, f"The {type(found).__name__}")
     if not isinstance(model, BaseLLM):
         raise UnsupportedError(f"A {type(model).__name__} is not an LLM of CrewAI's.")
     changed = _Changed(model, {}, lambda tool: tool)
     if isinstance(found, Agent):
         return copied(changed.agent(found))
     if isinstance(found, Task):
-        agent = copied(changed.agent(members(found, f"The {type(found).__name__}")[0]))
+        agent = copied(changed.agent(agents[0]))
         task = changed.task(found)
         task.context = None if isinstance(task.context, list) else task.context
         return task.copy([], {}).model_copy(update={"agent": agent})
@@ -109,11 +105,8 @@ def _tools_copied(tools: list[BaseTool] | None) -> list[BaseTool]:
 class _Changed:
     """Creates shallow copies of agents, tasks and crews, with some parts replaced.
 
-    Args:
-        model: Replaces all LLMs.
-        off: Values of attributes that disable parts of agents and crews, e.g.
-            ``memory``; empty outside of training.
-        tool: Converts each tool.
+    ``model`` replaces all LLMs, and ``tool`` converts each tool. ``off`` has values of
+    attributes that disable parts, e.g. ``memory``; it is empty outside of training.
     """
 
     def __init__(

@@ -39,11 +39,7 @@ def default_agent(
 
 
 def runner(found: Any, origin: str) -> Agent | Crew:
-    """Return the object to run: the Agent or Crew itself, or a new Crew for a Task.
-
-    Raises:
-        UnsupportedError: ``found`` has another type, or has no agent.
-    """
+    """Return the object to run: the Agent or Crew itself, or a new Crew for a Task."""
     agents = members(found, origin)
     if isinstance(found, Task):
         return Crew(agents=[*agents], tasks=[found])
@@ -55,10 +51,7 @@ def require_inputs(crew: Crew, origin: str, has_inputs: bool) -> None:
     """Check that a crew's task descriptions contain ``{task}``, the user's request.
 
     If ``has_inputs``, nothing is checked: the user's ``--inputs`` function gives the
-    values in the descriptions. ``origin`` names the crew in error messages.
-
-    Raises:
-        UsageError: The descriptions do not contain ``{task}``, or need other values.
+    values in the descriptions.
     """
     wanted = sorted(filter(str.isidentifier, crew.fetch_inputs()))
     others = [name for name in wanted if name != PLACE]
@@ -89,8 +82,7 @@ def tasks_of(found: Any) -> list[Task]:
 def members(found: Any, origin: str) -> list[Agent]:
     """Return the agents of an Agent, a Task or a Crew, each once.
 
-    Raises:
-        UnsupportedError: ``found`` is none of these, or has no CrewAI agent.
+    Raise UnsupportedError if ``found`` is none of these, or has no CrewAI agent.
     """
     if isinstance(found, Agent):
         return [found]
@@ -151,11 +143,7 @@ def _tools(agent: Agent, tasks: list[Task]) -> dict[str, ToolSpec]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Convert tools of an Agent, Task or Crew, or a CrewAI tool, to callable tools.
-
-    Raises:
-        UnsupportedError: The agent has no tools, or they cannot be listed.
-    """
+    """Convert tools of an Agent, Task or Crew, or a CrewAI tool, to callable tools."""
     if isinstance(found, BaseTool):
         return [callable_tool(found)]
     tools = {sanitize_tool_name(tool.name): tool for tool in _given(found)}
@@ -169,9 +157,6 @@ def tools_of(agent: Agent) -> list[BaseTool]:
     """Return an agent's tools, including those of its MCP servers.
 
     Each server is started to list its tools, and then stopped.
-
-    Raises:
-        UnsupportedError: A server does not answer.
     """
     own = list(agent.tools or ())
     if not agent.mcps:

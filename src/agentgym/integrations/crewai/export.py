@@ -16,14 +16,13 @@ from pydantic import PrivateAttr
 from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
 from agentgym.core.policy import ChatRequest, Policy
-from agentgym.errors import UsageError
-from agentgym.integrations.agent_import import load_trained, make, takes_tools
+from agentgym.integrations.agent_import import make
 from agentgym.integrations.crewai.copies import with_model
 from agentgym.integrations.crewai.crews import default_agent
 from agentgym.integrations.crewai.gateway import counted_tokens
 from agentgym.integrations.crewai.quiet import silence
 from agentgym.integrations.crewai.tools import BoundTool
-from agentgym.integrations.example_tools import example_tools
+from agentgym.integrations.export import agent_and_tools
 from agentgym.models.forms import answer_in_form, form_as_tool, request_in_form
 from agentgym.models.served import served_name
 
@@ -36,33 +35,19 @@ def export(
     base_url: str | None = None,
     api_key: str | None = None,
 ) -> Agent | Task | Crew:
-    """Return a trained agent as a CrewAI object; see ``TrainedAgent.to_crewai``.
-
-    Raises:
-        UsageError: ``tools`` are given, but the agent has its own tools.
-    """
-    spec = trained.spec
-    named = spec.agent if agent is None else agent
-    if named is None:
-        offered = _offered(trained, tools)
-        model = _llm(trained, base_url, api_key)
-        made = default_agent(model, offered, spec.system_prompt, spec.max_turns)
-        made.respect_context_window = True  # otherwise CrewAI would exit the process
-        silence()
-        return made
-    found = load_trained(trained, agent, "to_crewai")
-    origin = named if isinstance(named, str) else type(named).__name__
-    given = takes_tools(found)
-    if tools is not None and not given:
-        raise UsageError(
-            f"{origin} has its own tools: leave tools={tools!r} out, or give a "
-            "function make_agent(llm, tools) as agent=."
-        )
-    offered = _offered(trained, tools) if given else []
+    """Return a trained agent as a CrewAI object; see ``TrainedAgent.to_crewai``."""
+    found, origin, offered = agent_and_tools(
+        trained, "to_crewai", BoundTool.of, agent=agent, tools=tools
+    )
     model = _llm(trained, base_url, api_key)
-    exported = with_model(make(found, origin, llm=model, tools=offered), model)
+    runs: Agent | Task | Crew
+    if found is None:
+        spec = trained.spec
+        runs = default_agent(model, offered, spec.system_prompt, spec.max_turns)
+        runs.respect_context_window = True  # otherwise CrewAI would exit the process
+    else:
+        runs = with_model(make(found, origin, llm=model, tools=offered), model)
     silence()
-    runs: Agent | Task | Crew = exported
     return runs
 
 
@@ -79,12 +64,6 @@ def _llm(trained: Trained, base_url: str | None, api_key: str | None) -> BaseLLM
         temperature=spec.temperature,
         max_completion_tokens=spec.max_tokens,
     )
-
-
-def _offered(trained: Trained, tools: Sequence[Any] | None) -> list[Any]:
-    if tools is not None:
-        return list(tools)
-    return [BoundTool.of(tool) for tool in example_tools(trained, "to_crewai")]
 
 
 class PolicyLLM(BaseLLM):

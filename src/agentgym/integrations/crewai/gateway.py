@@ -1,5 +1,7 @@
 """GatewayLLM: CrewAI's OpenAI model, which calls the training gateway."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -40,6 +42,19 @@ def failures() -> list[Exception]:
     return _FAILURES.get()
 
 
+@contextmanager
+def keeping_failures() -> Iterator[None]:
+    """Add an exception that the block raises to :func:`failures`.
+
+    CrewAI would only show it to the model, and continue.
+    """
+    try:
+        yield
+    except Exception as error:
+        failures().append(error)
+        raise
+
+
 def counted_tokens(*_: Any, **__: Any) -> int:
     """Return 0, so that CrewAI never shortens a prompt: the server checks the length.
 
@@ -65,10 +80,8 @@ class GatewayLLM(OpenAICompletion):
     def of(cls, blueprint: Blueprint, *, own_names: bool = False) -> "GatewayLLM":
         """Return a model that sends its requests to the gateway.
 
-        Args:
-            blueprint: The agent's settings, with the gateway's address.
-            own_names: Whether the agent uses the episode's tools. Requests then contain
-                these tools' exact names; CrewAI would write them in lower case.
+        With ``own_names``, for an agent that uses the episode's tools, requests contain
+        these tools' exact names; CrewAI would write them in lower case.
         """
         url = blueprint.gateway + PLACEHOLDER
         model = cls(

@@ -14,8 +14,9 @@ from pydantic_core import to_jsonable_python
 from agentgym.core.background import call_in_thread, in_background
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import ToolError, UnsupportedError
-from agentgym.integrations.crewai.gateway import failures
+from agentgym.integrations.crewai.gateway import keeping_failures
 from agentgym.integrations.episode import current_episode
+from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import spec_of_model
 
 
@@ -36,12 +37,9 @@ def _fields(spec: ToolSpec) -> dict[str, Any]:
 
 
 def require_apart(specs: Sequence[ToolSpec]) -> None:
-    """Check that no two tool names are equal in lower case.
+    """Raise UnsupportedError if two tool names are equal in lower case.
 
     CrewAI sends all names in lower case.
-
-    Raises:
-        UnsupportedError: Two names are equal in lower case.
     """
     seen: dict[str, str] = {}
     for spec in specs:
@@ -65,18 +63,12 @@ class CrewEpisodeTool(BaseTool):
         return cls(**_fields(spec))
 
     def _run(self, **arguments: Any) -> str:
-        try:
+        with keeping_failures():
             return current_episode().use_tool_sync(self.name, arguments)
-        except Exception as error:  # CrewAI would show it to the model, and continue
-            failures().append(error)
-            raise
 
     async def _arun(self, **arguments: Any) -> str:
-        try:
+        with keeping_failures():
             return await current_episode().use_tool(self.name, arguments)
-        except Exception as error:
-            failures().append(error)
-            raise
 
 
 class RoutedTool(BaseTool):
@@ -124,11 +116,8 @@ class RoutedTool(BaseTool):
         if not self._is_episodes:
             return _really_run(self._tool, arguments)
         name = sanitize_tool_name(self.name)
-        try:
+        with keeping_failures():
             return current_episode().use_tool_sync(name, to_jsonable_python(arguments))
-        except Exception as error:
-            failures().append(error)
-            raise
 
     async def _arun(self, **arguments: Any) -> Any:
         return await call_in_thread(self._run, **arguments)
@@ -143,17 +132,13 @@ def _really_run(tool: BaseTool, arguments: dict[str, Any]) -> Any:
         found = tool._run(**arguments)
         return in_background(found) if inspect.isawaitable(found) else found
     except SystemExit as end:
-        error = RuntimeError(f"the tool {tool.name} called sys.exit({end.code!r})")
-        failures().append(error)
-        raise error from None
+        with keeping_failures():
+            message = f"the tool {tool.name} called sys.exit({end.code!r})"
+            raise RuntimeError(message) from None
 
 
 def spec_of(tool: BaseTool) -> ToolSpec:
-    """Return a tool's schema for a model.
-
-    Raises:
-        UnsupportedError: Its arguments have no JSON schema.
-    """
+    """Return a tool's schema for a model."""
     name = sanitize_tool_name(tool.name)
     return spec_of_model(name, tool.description, tool.args_schema)
 
@@ -161,13 +146,13 @@ def spec_of(tool: BaseTool) -> ToolSpec:
 def callable_tool(tool: BaseTool) -> Tool:
     """Convert a CrewAI tool to a callable async tool."""
 
-    async def call(**arguments: Any) -> str:
+    async def run(arguments: dict[str, Any]) -> str:
         try:
             found = await call_in_thread(_contained, tool, arguments)
-        except _Exit as end:
-            raise RuntimeError(str(end)) from None
         except Exception as error:
             raise ToolError(str(error)) from error  # CrewAI shows it to the model
+        if isinstance(found, SystemExit):
+            raise found
         text = tool.format_output_for_agent(found)
         if isinstance(found, ToolFailure):
             raise ToolError(text)
@@ -175,21 +160,14 @@ def callable_tool(tool: BaseTool) -> Tool:
 
     function = getattr(tool, "func", None) or type(tool)._run
     returned = getattr(function, "__annotations__", {}).get("return")
-    if returned is not None:  # stubs make up answers of this type
-        call.__annotations__["return"] = returned
-    return Tool(spec_of(tool), call)
-
-
-class _Exit(Exception):
-    """A tool called sys.exit."""
+    return live_tool(spec_of(tool), run, returned)
 
 
 def _contained(tool: BaseTool, arguments: dict[str, Any]) -> Any:
     try:
         return tool.run(**arguments)
-    except SystemExit as end:
-        message = f"the tool {tool.name} called sys.exit({end.code!r})"
-        raise _Exit(message) from None
+    except SystemExit as end:  # a thread cannot pass it on
+        return end
 
 
 class BoundTool(BaseTool):

@@ -46,11 +46,8 @@ class LangChainAgent(AgentLoop):
             cache=False,
         )
         self._blueprint = blueprint
-        self._found = (
-            None
-            if blueprint.agent.reference is None
-            else load_agent(blueprint.agent.reference)
-        )
+        origin = blueprint.agent.reference
+        self._found = None if origin is None else load_agent(origin)
         if self._found is not None:
             self.way = (
                 "the factory is given the model of training"
@@ -62,7 +59,7 @@ class LangChainAgent(AgentLoop):
         self.agent = self._runs.usual.graph
 
     def _build(self, specs: list[ToolSpec]) -> GraphRun:
-        from agentgym.integrations.langchain.tools import episode_tool
+        from agentgym.integrations.langchain.gateway import episode_tool
 
         tools = [episode_tool(spec) for spec in specs]
         blueprint, llm = self._blueprint, self._llm
@@ -98,7 +95,6 @@ class LangChainAdapter(Adapter):
         "openai.resources",
         "agentgym.integrations.langchain.gateway",
         "agentgym.integrations.langchain.redirect",
-        "agentgym.integrations.langchain.tools",
     )
     packages = ("langgraph", "langchain", "langchain_core")
 

@@ -23,14 +23,7 @@ from agentgym.integrations.openai_client import clients_redirected_to
 class GraphRun:
     """A compiled graph and its run settings, for all episodes of a worker.
 
-    Args:
-        graph: A compiled graph.
-        blueprint: The agent's settings, with limits, context and inputs.
-        llm: Replaces the graph's own models; None keeps them.
-
-    Raises:
-        UsageError: The graph requires a runtime context, ``--context`` is not set, and
-            the context's class requires arguments.
+    ``llm`` replaces the graph's own models; None keeps them.
     """
 
     def __init__(self, graph: Any, blueprint: Blueprint, llm: Any) -> None:
@@ -115,10 +108,8 @@ class GraphConversation(Conversation):
     def add_tools(self) -> None:
         """Continue with another graph, which offers the episode's new tools.
 
-        An agent with its own tools continues unchanged.
-
-        Raises:
-            UnsupportedError: The graph has a memory, which a new graph would not have.
+        Raise UnsupportedError if the graph has a memory, which the other graph would
+        not have. An agent with its own tools continues unchanged.
         """
         run = self._new_run()
         if run is self._run:  # an agent with its own tools

@@ -16,14 +16,9 @@ from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool
-from agentgym.errors import ToolError, UsageError
-from agentgym.integrations.agent_import import (
-    load_trained,
-    make,
-    takes_model,
-    takes_tools,
-)
-from agentgym.integrations.example_tools import example_tools
+from agentgym.errors import ToolError
+from agentgym.integrations.agent_import import make, takes_model
+from agentgym.integrations.export import agent_and_tools
 from agentgym.integrations.langchain.graphs import (
     asking_role,
     most_steps,
@@ -43,30 +38,15 @@ def export(
     base_url: str | None = None,
     api_key: str | None = None,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return a trained agent as a compiled graph; see ``TrainedAgent.to_langchain``.
-
-    Raises:
-        UsageError: ``tools`` are given, but the agent has its own tools.
-    """
+    """Return a trained agent as a compiled graph; see ``TrainedAgent.to_langchain``."""
+    found, origin, offered = agent_and_tools(
+        trained, "to_langchain", bound_tool, agent=agent, tools=tools
+    )
     spec = trained.spec
-    origin = spec.agent or "agent"
-    found = load_trained(trained, agent, "to_langchain")
-    has_own = found is not None and not (takes_model(found) and takes_tools(found))
-    if tools is None and not has_own:
-        tools = [bound_tool(tool) for tool in example_tools(trained, "to_langchain")]
     model = _model(trained, base_url, api_key)
-    if found is not None and not takes_model(found):
-        if tools is not None:
-            raise UsageError(
-                f"{origin} has its own tools: leave tools={tools!r} out, or give a "
-                "function make_agent(llm, tools) as agent=."
-            )
-        own: CompiledStateGraph[Any, Any, Any, Any]
-        own = rebound(make(found, origin, llm=None, tools=[]), model)
-        return own
-    offered = list(tools or ())
+    graph: CompiledStateGraph[Any, Any, Any, Any]
     if found is None:
-        graph: CompiledStateGraph[Any, Any, Any, Any] = create_agent(
+        graph = create_agent(
             model=model,
             tools=offered,
             system_prompt=spec.system_prompt or None,
@@ -75,6 +55,9 @@ def export(
     else:
         graph = make(found, origin, llm=model, tools=offered)
         require_graph(graph, origin)
+        if not takes_model(found):
+            own: CompiledStateGraph[Any, Any, Any, Any] = rebound(graph, model)
+            return own
     return graph.with_config(
         recursion_limit=most_steps(graph, spec.max_turns),
         callbacks=[TurnLimit(spec.max_turns)],
@@ -107,10 +90,7 @@ class _RoleChatOpenAI(ChatOpenAI):
 
 
 def bound_tool(tool: Tool) -> BaseTool:
-    """Convert a tool with its own environment to a LangChain tool.
-
-    The LangChain tool works in sync and async agents.
-    """
+    """Convert a tool with its own environment to a LangChain tool."""
 
     async def call(**arguments: Any) -> str:
         try:

@@ -1,10 +1,13 @@
-"""GatewayChatOpenAI: LangChain's ``ChatOpenAI``, with less overhead per call."""
+"""The chat model and the tools of LangChain agents in training."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_core.language_models import LanguageModelInput
+from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 
+from agentgym.core.tools import ToolSpec
+from agentgym.integrations.episode import current_episode
 from agentgym.integrations.langchain.graphs import running_role
 from agentgym.integrations.transport import announce
 
@@ -38,3 +41,27 @@ class GatewayChatOpenAI(ChatOpenAI):
         body = {**plain, **(payload.get("extra_body") or {})}
         rest = {key: payload[key] for key in payload.keys() - plain.keys()}
         return {**rest, "messages": [], "extra_body": body}
+
+
+class EpisodeTool(StructuredTool):
+    """A tool that acts on the current episode's environment."""
+
+    is_of_episode: ClassVar[bool] = True
+
+
+def episode_tool(spec: ToolSpec) -> EpisodeTool:
+    """Return a tool with the schema ``spec`` that acts on the current episode."""
+
+    async def call(**arguments: Any) -> str:
+        return await current_episode().use_tool(spec.name, arguments)
+
+    def call_sync(**arguments: Any) -> str:
+        return current_episode().use_tool_sync(spec.name, arguments)
+
+    return EpisodeTool(
+        name=spec.name,
+        description=spec.description,
+        args_schema=spec.arguments,
+        func=call_sync,
+        coroutine=call,
+    )

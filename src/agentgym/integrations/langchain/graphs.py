@@ -12,7 +12,7 @@ from agentgym.errors import MissingExtraError, UnsupportedError, message_of
 from agentgym.integrations.agent_import import kind_of
 from agentgym.integrations.base import AgentRole, no_tools
 from agentgym.integrations.episode import YES
-from agentgym.integrations.langchain.in_place import call_in_place
+from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import model_of_schema
 
 if TYPE_CHECKING:
@@ -68,26 +68,25 @@ def most_steps(graph: Any, turns: int) -> int:
 
 
 def require_graph(graph: Any, origin: str) -> None:
-    """Check that ``graph`` is a compiled LangGraph graph.
+    """Raise UnsupportedError if ``graph`` is not a compiled LangGraph graph.
 
-    Raises:
-        MissingExtraError: LangGraph is not installed.
-        UnsupportedError: The object has another type. ``origin`` names it in messages.
+    ``origin`` names it in the message.
     """
     try:
         from langgraph.pregel import Pregel
     except ImportError:
         raise MissingExtraError("langchain", "The LangChain adapter") from None
-    if hasattr(graph, "compile") and not isinstance(graph, Pregel):
+    if isinstance(graph, Pregel):
+        return
+    if hasattr(graph, "compile"):
         raise UnsupportedError(
             f"{origin} is a {type(graph).__name__} that is not compiled: name the "
             "result of its compile()."
         )
-    if not isinstance(graph, Pregel):
-        raise UnsupportedError(
-            f"{origin} gave {kind_of(graph)}, not a compiled graph. Return the "
-            "result of langchain.agents.create_agent or StateGraph.compile."
-        )
+    raise UnsupportedError(
+        f"{origin} gave {kind_of(graph)}, not a compiled graph. Return the "
+        "result of langchain.agents.create_agent or StateGraph.compile."
+    )
 
 
 def roles(graph: Any) -> list[AgentRole]:
@@ -142,8 +141,7 @@ def _waits(graph: Any) -> bool:
     for _, bound in _runnables(graph):
         held = _values(bound)
         for tool in _tools_among(held):
-            function = getattr(tool, "coroutine", None) or getattr(tool, "func", None)
-            held = [*held, *(_reachable(function) if function else ())]
+            held = [*held, *_reachable(_function(tool))]
         wrapper = getattr(bound, "_wrap_tool_call", None)
         if isinstance(bound, ToolNode) and _APPROVES in repr(wrapper and _all(wrapper)):
             return True
@@ -206,8 +204,7 @@ def _commanding(graph: Any) -> "Iterator[BaseTool]":
 
 
 def _returned(tool: Any) -> str:
-    function = getattr(tool, "coroutine", None) or getattr(tool, "func", None)
-    return str(getattr(function, "__annotations__", {}).get("return", ""))
+    return str(getattr(_function(tool), "__annotations__", {}).get("return", ""))
 
 
 def passes_control(tool: Any) -> bool:
@@ -217,19 +214,14 @@ def passes_control(tool: Any) -> bool:
 
     if _HANDOFF in (tool.metadata or {}):
         return True
-    function = getattr(tool, "coroutine", None) or getattr(tool, "func", None)
-    if function is None:
-        return False
-    within = [v for v in _reachable(function) if isinstance(v, Pregel | BaseChatModel)]
-    return bool(within) or ("Command" in _returned(tool) and "handoff" in tool.name)
+    within = _reachable(_function(tool))
+    if any(isinstance(value, Pregel | BaseChatModel) for value in within):
+        return True
+    return "Command" in _returned(tool) and "handoff" in tool.name
 
 
 def spec_of(tool: "BaseTool") -> ToolSpec:
-    """Return a tool's schema for a model, without LangGraph's injected arguments.
-
-    Raises:
-        UnsupportedError: Its arguments have no JSON schema.
-    """
+    """Return a tool's schema for a model, without LangGraph's injected arguments."""
     schema: Any = tool.tool_call_schema
     try:
         if isinstance(schema, dict):
@@ -251,19 +243,19 @@ def spec_of(tool: "BaseTool") -> ToolSpec:
 
 
 def _callable_tool(tool: "BaseTool") -> Tool:
-    async def call(**arguments: Any) -> Any:
+    async def run(arguments: dict[str, Any]) -> Any:
         from agentgym.integrations.langchain.redirect import tools_as_they_are
 
         with tools_as_they_are():
-            if (within := call_in_place(tool.name)) is not None:
-                return await within.run()
             return await tool.ainvoke(arguments)
 
-    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
-    returned = getattr(function, "__annotations__", {}).get("return")
-    if returned is not None:  # stubs make up answers of this type
-        call.__annotations__["return"] = returned
-    return Tool(spec_of(tool), call)
+    returned = getattr(_function(tool), "__annotations__", {}).get("return")
+    return live_tool(spec_of(tool), run, returned)
+
+
+def _function(tool: Any) -> Any:
+    """Return the async or sync function that a tool calls; None if it has none."""
+    return getattr(tool, "coroutine", None) or getattr(tool, "func", None)
 
 
 def _role(name: str, graph: Any) -> AgentRole:
@@ -303,10 +295,7 @@ def create_agent_cells(graph: Any) -> dict[str, Any]:
 
 
 def _graphs(graph: Any) -> Iterator[tuple[str, Any]]:
-    """Yield ``(name, graph)`` for a graph and all graphs in its nodes and tools.
-
-    Each graph is yielded once.
-    """
+    """Yield ``(name, graph)`` of a graph and each graph in its nodes and tools."""
     from langgraph.pregel import Pregel
 
     seen: set[int] = set()
@@ -320,10 +309,7 @@ def _graphs(graph: Any) -> Iterator[tuple[str, Any]]:
         for node, bound in _runnables(each):
             inner = [bound] if isinstance(bound, Pregel) else _values(bound)
             for tool in _tools_among(inner):
-                function = getattr(tool, "coroutine", None) or getattr(
-                    tool, "func", None
-                )
-                inner = [*inner, *(_reachable(function) if function else ())]
+                inner = [*inner, *_reachable(_function(tool))]
             for value in inner:
                 if isinstance(value, Pregel):
                     own = str(value.name)
@@ -410,11 +396,13 @@ def _is_composed(value: Any) -> bool:
     return _is_runnable(value) and not isinstance(value, whole)
 
 
-def _reachable(function: Callable[..., Any], depth: int = 0) -> list[Any]:
+def _reachable(function: Callable[..., Any] | None, depth: int = 0) -> list[Any]:
     """Return the objects to which a function refers, and the objects in them.
 
-    ``function`` may also be an object with ``__call__``.
+    ``function`` may also be an object with ``__call__``, or None.
     """
+    if function is None:
+        return []
     function = inspect.unwrap(getattr(function, "func", function))
     holder = getattr(function, "__self__", None)
     if not inspect.isroutine(function):

@@ -14,13 +14,8 @@ async def resumption(
 ) -> tuple[Any, ...]:
     """Return the input that resumes a graph, as a 1-tuple; empty if the graph ended.
 
-    Args:
-        graph: A graph with a checkpointer; others cannot wait.
-        config: The config of the last run, with the thread id.
-        state: The state after the last run.
-
-    Raises:
-        EpisodeCut: The graph asks the scenario's user, who has left.
+    ``config`` (with the thread id) and ``state`` are those of the last run. Graphs
+    without a checkpointer cannot wait.
     """
     from langgraph.types import Command
 

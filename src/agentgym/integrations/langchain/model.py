@@ -39,17 +39,14 @@ from pydantic import PrivateAttr
 
 from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
-from agentgym.core.openai import (
-    unsupported_option,
-    wants_call,
-)
+from agentgym.core.openai import unsupported_option, wants_call
 from agentgym.core.policy import ChatRequest, Policy
 from agentgym.core.policy import ChatResult as PolicyResult
 from agentgym.core.tools import parse_arguments
 from agentgym.core.trajectory import RequestedCall
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.langchain.graphs import asking_role
-from agentgym.models.forms import NO_FORM, Form, form_as_tool, request_in_form
+from agentgym.models.forms import Form, form_as_tool, request_in_form
 from agentgym.models.stopping import stream_until_stop, until_stop
 
 
@@ -116,16 +113,15 @@ class PolicyChatModel(BaseChatModel):
     def _request(
         self,
         messages: list[BaseMessage],
-        form: Form = NO_FORM,
         *,
-        tools: Sequence[dict[str, Any]] = (),
-        tool_choice: str | dict[str, Any] | bool | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
         seed: int | None = None,
-        **others: Any,
+        **options: Any,
     ) -> ChatRequest:
-        asked = {"tools": tools, "tool_choice": tool_choice}
+        others, form = _formed(options)
+        tool_choice = others.pop("tool_choice", None)
+        asked = {"tools": others.pop("tools", ()), "tool_choice": tool_choice}
         if wants_call(tool_choice):
             asked["parallel_tool_calls"] = others.pop("parallel_tool_calls", None)
         _refuse_unsupported(**others)
@@ -147,9 +143,8 @@ class PolicyChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        options, form = _formed(kwargs)
-        request = self._request(messages, form, **options)  # reads this context's role
-        return in_background(self._answer(request, form, stop))
+        request = self._request(messages, **kwargs)  # reads this context's role
+        return in_background(self._answer(request, stop))
 
     async def _agenerate(
         self,
@@ -158,15 +153,11 @@ class PolicyChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        options, form = _formed(kwargs)
-        request = self._request(messages, form, **options)
-        return await self._answer(request, form, stop)
+        return await self._answer(self._request(messages, **kwargs), stop)
 
-    async def _answer(
-        self, request: ChatRequest, form: Form, stop: list[str] | None
-    ) -> ChatResult:
+    async def _answer(self, request: ChatRequest, stop: list[str] | None) -> ChatResult:
         result = until_stop(stop, await self._policy.chat(request))
-        message = _in_form(_message(result), form.name)
+        message = _in_form(_message(result), request.form)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _should_stream(self, **kwargs: Any) -> bool:
@@ -284,11 +275,7 @@ def _with_schema(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _formed(options: dict[str, Any]) -> tuple[dict[str, Any], Form]:
-    """Replace a ``response_format`` by a tool, which the model calls to answer.
-
-    Returns the changed options, and a ``Form`` with the tool's name. See
-    :mod:`agentgym.models.forms`.
-    """
+    """Replace a ``response_format`` by a tool, which the model calls to answer."""
     try:
         return form_as_tool(_with_schema(options))
     except ValueError as error:

@@ -7,6 +7,7 @@ new version of LangChain changes them.
 """
 
 import copy
+import inspect
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -17,7 +18,7 @@ from pydantic_core import to_jsonable_python
 
 from agentgym.integrations.agent_import import refuse_while_importing
 from agentgym.integrations.episode import current_episode, episode_or_none
-from agentgym.integrations.langchain.in_place import CallInPlace
+from agentgym.integrations.on_client.in_place import running_in_place
 from agentgym.integrations.redirect import holding
 
 _SHAPING = ("tools", "tool_choice", "response_format", "stream")
@@ -146,22 +147,22 @@ def _patched(tool: Any) -> Any:
             named = dict(zip(tool.args, args, strict=False))
         return {k: to_jsonable_python(v) for k, v in named.items() if k in known}
 
-    def given(text: str, call: CallInPlace) -> Any:
+    def given(text: str, call: _CallInPlace) -> Any:
         if call.returned is not None:
             return call.returned
         return (text, None) if has_artifact else text
 
     def _run(*args: Any, **named: Any) -> Any:
         episode, given_to_it = current_episode(), asked(args, named)
-        call = CallInPlace(tool, args, named)
-        with call.pending():
+        call = _CallInPlace(tool, args, named)
+        with running_in_place(tool.name, call.run):
             text = episode.use_tool_sync(tool.name, given_to_it, call_id=_CALL_ID.get())
         return given(text, call)
 
     async def _arun(*args: Any, **named: Any) -> Any:
         episode, given_to_it = current_episode(), asked(args, named)
-        call = CallInPlace(tool, args, named)
-        with call.pending():
+        call = _CallInPlace(tool, args, named)
+        with running_in_place(tool.name, call.run):
             text = await episode.use_tool(
                 tool.name, given_to_it, call_id=_CALL_ID.get()
             )
@@ -170,3 +171,52 @@ def _patched(tool: Any) -> Any:
     made = copy.copy(tool)
     vars(made).update(_run=_run, _arun=_arun)  # they shadow the class's methods
     return made
+
+
+class _CallInPlace:
+    """A call of a live tool (a user's tool that really runs) at its place in a graph.
+
+    If the tool takes ``ToolRuntime``, ``InjectedState`` or a config, it cannot run
+    outside of its graph. A ``Command`` that it returns also takes effect only in its
+    graph. So the tool is run where the graph calls it, and the episode records the
+    call.
+
+    Attributes:
+        returned: The tool's own result; None until the tool has run.
+    """
+
+    def __init__(self, tool: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self.returned: Any = None
+        self._tool = tool
+        self._args = args
+        self._named = named
+
+    async def run(self, arguments: dict[str, Any]) -> Any:
+        """Run the tool with the graph's own arguments, which include injected ones.
+
+        Return its result as the model reads it.
+        """
+        from langchain_core.runnables.config import ensure_config
+
+        run = type(self._tool)._arun
+        takes_config = "config" in inspect.signature(run).parameters
+        given = {"config": ensure_config()} if takes_config else {}
+        with tools_as_they_are():
+            self.returned = await run(self._tool, *self._args, **given, **self._named)
+        return _as_read(self.returned)
+
+
+def _as_read(returned: Any) -> Any:
+    """Return a tool's result as the model reads it: the text of its message, if any."""
+    from langchain_core.messages import ToolMessage
+    from langgraph.types import Command
+
+    if isinstance(returned, Command):
+        update = returned.update if isinstance(returned.update, dict) else {}
+        said = [m for m in update.get("messages", ()) if isinstance(m, ToolMessage)]
+        return said[-1].text if said else "done"
+    if isinstance(returned, ToolMessage):
+        return returned.text
+    if isinstance(returned, tuple) and len(returned) == 2:
+        return returned[0]  # content and artifact
+    return returned

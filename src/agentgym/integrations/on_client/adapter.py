@@ -3,11 +3,16 @@
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from agentgym.core.agent import Trained
+import httpx
+from pydantic_core import to_jsonable_python
+
+from agentgym.core.agent import AgentSpec, Trained
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, ToolSpec, run_tool
@@ -15,7 +20,6 @@ from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.agent_import import (
     kind_of,
     load_agent,
-    load_trained,
     make,
     takes_model,
     takes_tools,
@@ -29,14 +33,17 @@ from agentgym.integrations.base import (
     Conversation,
     no_tools,
     refuse_configurable,
+    refuse_context,
 )
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.example_tools import example_tools
+from agentgym.integrations.export import agent_and_tools
 from agentgym.integrations.on_client.servers import Servers
+from agentgym.integrations.openai_client import clients_redirected_to
 from agentgym.integrations.redirect import watch
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
-from agentgym.integrations.transport import episode_client
+from agentgym.integrations.transport import PLACEHOLDER, episode_client
+from agentgym.models.served import served_name
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -51,24 +58,17 @@ _NOT_AN_OBJECT = "Error: the arguments are not a JSON object."
 class ClientLoop(AgentLoop):
     """Runs agents; a worker's episodes share one agent per set of tools.
 
-    Args:
-        adapter: The framework's adapter.
-        blueprint: The agent's settings, with the gateway's address.
-
     Attributes:
-        blueprint: The argument ``blueprint``.
+        blueprint: The agent's settings, with the gateway's address.
         servers: Keeps the agents' MCP servers open.
     """
 
     def __init__(self, adapter: "ClientAdapter", blueprint: Blueprint) -> None:
-        from agentgym.integrations.on_client.clients import gateway_client
+        from agentgym.integrations.on_client.clients import PlainOpenAI
 
         source = blueprint.agent
-        if source.context is not None and not adapter.context_argument:
-            raise UsageError(
-                f"--context {source.context}: {adapter.title} has no runtime context. "
-                "Give --inputs to change the agent's input."
-            )
+        if not adapter.context_argument:
+            refuse_context(blueprint, adapter.title)
         refuse_configurable(blueprint, adapter.title)
         self.blueprint = blueprint
         self._adapter = adapter
@@ -76,21 +76,23 @@ class ClientLoop(AgentLoop):
         self._context = values_for(source.context, "--context")
         self.servers = Servers()
         self._http = episode_client(blueprint)
-        client = gateway_client(blueprint, self._http)
+        client = PlainOpenAI(
+            blueprint.gateway + PLACEHOLDER, blueprint.api_key, self._http
+        )
         self._model = adapter.model(client, blueprint.model)
         origin = source.reference
         self._found = None if origin is None else load_agent(origin)
         differs = origin is None or takes_tools(self._found)
         self._agents = ToolSets(blueprint.tools, self._build, differs=differs)
 
-    def _build(self, specs: list[ToolSpec]) -> Any:
+    def _build(self, specs: list[ToolSpec]) -> "Callable[[ClientLoop], Conversation]":
         blueprint, adapter = self.blueprint, self._adapter
         tools = [adapter.tool(spec, _in_episode(spec)) for spec in specs]
         origin = blueprint.agent.reference
         if origin is None:
-            agent = adapter.default_agent(
-                "agent", self._model, tools, blueprint.system_prompt
-            )
+            # One more than the episode's limit, which ends the agent with a reason.
+            settings = replace(blueprint, max_turns=blueprint.max_turns + 1)
+            agent = adapter.default_agent("agent", self._model, tools, settings)
         else:
             agent = make(self._found, origin, llm=self._model, tools=tools)
             adapter.require_agent(agent, origin)
@@ -102,30 +104,24 @@ class ClientLoop(AgentLoop):
         if self.agent is None:
             self.agent = agent
         watch()
-        return agent, adapter.in_training(agent, self._model, self.servers)
+        return adapter.in_training(agent, self._model, self.servers)
 
     def converse(self) -> Conversation:
         """Return a new conversation."""
-        agent, shared = self._agents.of_episode()
-        return self._adapter.conversation(agent, shared, self)
+        return self._agents.of_episode()(self)
 
     def first_input(self) -> Any:
-        """Return the current episode's value of ``--inputs``, or None if not set.
-
-        Raises:
-            UsageError: The value is neither text nor a list, and the adapter takes
-                nothing else.
-        """
+        """Return the current episode's value of ``--inputs``, or None if not set."""
         given = self._inputs(current_episode().task)
-        if not self._adapter.takes_any_input and not isinstance(
-            given, str | list | None
-        ):
+        if self._adapter.takes_any_input:
+            return given
+        if not isinstance(given, str | list | None):
             raise UsageError(
                 f"--inputs {self.blueprint.agent.inputs} gave a "
                 f"{type(given).__name__}. Return the text of the agent's first "
                 f"message, or a list of {self._adapter.title}'s messages."
             )
-        return given
+        return given or None
 
     def context(self) -> Any:
         """Return the current task's value of ``--context``, or None if not set."""
@@ -136,6 +132,25 @@ class ClientLoop(AgentLoop):
         """Close the HTTP connections, and the agents' MCP servers."""
         await self.servers.close()
         await self._http.aclose()
+
+
+class ClientConversation(Conversation):
+    """Runs an agent once per message; clients of OpenAI in its code ask the gateway."""
+
+    def __init__(self, loop: ClientLoop) -> None:
+        self._loop = loop
+        self._has_begun = False
+
+    async def turn(self, message: str) -> str:
+        """Run the agent on a message; ``--inputs``, if set, replaces the first one."""
+        given = None if self._has_begun else self._loop.first_input()
+        self._has_begun = True
+        with clients_redirected_to(self._loop.blueprint):
+            return await self.answer(message if given is None else given)
+
+    @abstractmethod
+    async def answer(self, asked: Any) -> str:
+        """Run the agent on a message, or on the value of ``--inputs``."""
 
 
 class ClientAdapter(Adapter):
@@ -150,6 +165,11 @@ class ClientAdapter(Adapter):
         takes_any_input: Whether ``--inputs`` may return types other than text and list.
         agents: Phrase for the framework's agents, for messages.
         models: Phrase for the framework's models, for messages.
+        inspector: The module that inspects the framework's agents. It defines the
+            classes ``AGENTS``, ``TOOLS`` (single tools) and ``MODEL``, and four
+            functions. ``members(agent)`` returns the agents of a team, and
+            ``roles(agent)`` their descriptions. ``own_tools(found)`` returns callable
+            tools, perhaps none. ``concerns(agent)`` is as in :class:`Adapter`.
     """
 
     title: ClassVar[str]
@@ -159,76 +179,54 @@ class ClientAdapter(Adapter):
     takes_any_input: ClassVar[bool] = False
     agents: ClassVar[str]
     models: ClassVar[str]
+    inspector: ClassVar[str]
 
     @abstractmethod
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
-        """Return a model of the framework that sends its requests with ``client``.
-
-        ``name`` is the model's name in the requests.
-        """
+        """Return a model of the framework that sends its requests with ``client``."""
 
     @abstractmethod
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a framework tool that has the schema ``spec`` and calls ``run``."""
+        """Return a framework tool that has the schema ``spec`` and calls ``run``.
+
+        The framework must not validate the arguments: AgentGym does.
+        """
 
     @abstractmethod
     def default_agent(
-        self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
+        self, name: str, model: Any, tools: list[Any], settings: Blueprint | AgentSpec
     ) -> Any:
-        """Return the default agent, which is used if the user gives none."""
+        """Return the default agent, which is used if the user gives none.
+
+        It gets the system prompt in ``settings``, and if it can have a limit on its
+        model calls per message, also ``max_turns``.
+        """
 
     @abstractmethod
-    def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
-        """Prepare an agent for training; return an object that all conversations share.
+    def in_training(
+        self, agent: Any, model: Any, servers: Servers
+    ) -> Callable[[ClientLoop], Conversation]:
+        """Prepare an agent for training; return a function that makes conversations.
 
         If the current episode has a tool with the same name as a tool of the agent, a
-        call of that name runs the episode's tool.
-
-        Args:
-            agent: The user's agent.
-            model: The training model.
-            servers: Opens each of the agents' MCP servers once per worker.
-        """
-
-    @abstractmethod
-    def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a new conversation.
-
-        Args:
-            agent: The user's agent.
-            shared: The result of :meth:`in_training`.
-            loop: Gives the current episode's input and context.
-        """
-
-    @abstractmethod
-    def describe(self) -> ModuleType:
-        """Import and return the framework's module that inspects agents.
-
-        It defines the classes ``AGENTS``, ``TOOLS`` (single tools) and ``MODEL``, and
-        four functions. ``members(agent)`` returns the agents of a team, and
-        ``roles(agent)`` their descriptions. ``own_tools(found)`` returns callable
-        tools, perhaps none. ``left_out(agent)`` returns ``(tool, agent)`` names for
-        tools that do not run in training.
+        call of that name runs the episode's tool. ``servers`` opens each MCP server
+        once per worker.
         """
 
     @abstractmethod
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an agent that uses ``model``, also in agents that it runs.
+        """Return a copy of an agent and of the agents that it runs, with ``model``."""
 
-        The caller has checked the arguments. The original is not changed.
-        """
+    def describe(self) -> ModuleType:
+        """Import and return :attr:`inspector`."""
+        return import_module(self.inspector)
 
     def check(self) -> None:
         """Check that the framework is installed."""
         require(list(self.modules), self.extra, f"The {self.title} adapter")
 
     def require_agent(self, agent: Any, origin: str) -> None:
-        """Check that an object is an agent of the framework.
-
-        Raises:
-            UnsupportedError: The object is not an agent. The message contains its type
-                and ``origin`` (the user's reference to it).
-        """
+        """Raise UnsupportedError if an object is not an agent of the framework."""
         self.check()
         if not isinstance(agent, self.describe().AGENTS):
             raise UnsupportedError(
@@ -242,36 +240,26 @@ class ClientAdapter(Adapter):
         return found
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Convert the tools of an agent or team, or one tool, to callable tools.
-
-        Raises:
-            UnsupportedError: The agent has no tools, or they cannot be listed.
-        """
+        """Convert the tools of an agent or team, or one tool, to callable tools."""
         self.check()
         describe = self.describe()
         if not isinstance(found, describe.TOOLS):
             self.require_agent(found, repr(found))
         tools: list[Tool] = describe.own_tools(found)
         if not tools:
-            names = [each.name or DEFAULT_AGENT for each in describe.members(found)]
-            raise no_tools(found, [f"{name} (Agent)" for name in names])
+            members = describe.members(found)
+            names = [f"{x.name or DEFAULT_AGENT} ({type(x).__name__})" for x in members]
+            raise no_tools(found, names)
         return tools
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return a sentence for each tool that is left out in training."""
+        """Return sentences on parts that training changes or leaves out."""
         self.require_agent(agent, repr(agent))
-        return [
-            f"{tool} of {name!r} is left out, in training and in the trained agent: it "
-            "runs by its provider's own models."
-            for tool, name in self.describe().left_out(agent)
-        ]
+        found: list[str] = self.describe().concerns(agent)
+        return found
 
     def with_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an agent that uses ``model``, also in agents that it runs.
-
-        Raises:
-            UnsupportedError: ``model`` is not a model of the framework.
-        """
+        """Return a copy of an agent and of the agents that it runs, with ``model``."""
         self.require_agent(agent, repr(agent))
         if not isinstance(model, self.describe().MODEL):
             kind = type(model).__name__
@@ -292,37 +280,59 @@ class ClientAdapter(Adapter):
         return self.model(PlainOpenAI("http://nowhere.invalid/v1", "none"), "none")
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Return a trained agent as an agent of the framework; see ``TrainedAgent``.
-
-        Raises:
-            UsageError: ``tools`` are given, but the agent has its own tools.
-        """
+        """Return a trained agent as an agent of the framework; see ``TrainedAgent``."""
         self.check()
-        from agentgym.integrations.on_client.clients import trained_client
-
-        tools, agent = options.get("tools"), options.get("agent")
-        address = options.get("base_url"), options.get("api_key")
-        export, spec = f"to_{self.name}", trained.spec
-        named = spec.agent if agent is None else agent
-        found = None if named is None else load_trained(trained, agent, export)
-        origin = named if isinstance(named, str) else type(named).__name__
-        has_own = found is not None and not takes_tools(found)
-        if tools is not None and has_own:
-            raise UsageError(
-                f"{origin} has its own tools: leave tools={tools!r} out, or give a "
-                "function make_agent(llm, tools) as agent=."
-            )
-        offered = list(tools or ())
-        if tools is None and not has_own:
-            bound = example_tools(trained, export)
-            offered = [self.tool(tool.spec, _bound(tool)) for tool in bound]
-        model = self.model(*trained_client(trained, *address))
+        found, origin, tools = agent_and_tools(
+            trained,
+            f"to_{self.name}",
+            lambda tool: self.tool(tool.spec, _bound(tool)),
+            agent=options.get("agent"),
+            tools=options.get("tools"),
+        )
+        model = self.trained_model(
+            trained, options.get("base_url"), options.get("api_key")
+        )
         if found is None:
+            spec = trained.spec
             name = re.sub(r"\W|^(?=\d)", "_", spec.served_name)
-            return self.default_agent(name, model, offered, spec.system_prompt)
-        made = make(found, origin, llm=model, tools=offered)
+            return self.default_agent(name, model, tools, spec)
+        made = make(found, origin, llm=model, tools=tools)
         self.require_agent(made, origin)
         return made if takes_model(found) else self.with_model(made, model)
+
+    def trained_model(
+        self, trained: Trained, base_url: str | None, api_key: str | None
+    ) -> Any:
+        """Return a model that answers with a trained agent's weights.
+
+        They are loaded into this process, or are those of the server at ``base_url``.
+        The default sampling options are those of the agent's evaluation.
+        """
+        from agentgym.integrations.on_client.clients import PlainOpenAI
+
+        spec = trained.spec
+        if base_url is None:
+            http = httpx.AsyncClient(transport=trained.transport(), timeout=None)
+            client = PlainOpenAI("http://policy.invalid/v1", "none", http)
+            return self.model(client, spec.served_name)
+        sampling = {"temperature": spec.temperature, "max_tokens": spec.max_tokens}
+        client = PlainOpenAI(base_url, api_key or "none", defaults=sampling)
+        return self.model(client, served_name(base_url, api_key, spec.served_name))
+
+
+def left_out(tool: str, agent: str) -> str:
+    """Return the sentence on a tool that a provider's servers run."""
+    return (
+        f"{tool} of {agent!r} is left out, in training and in the trained agent: it "
+        "runs by its provider's own models."
+    )
+
+
+def text_of(output: Any) -> str:
+    """Return an agent's output, as JSON if it is not a text."""
+    if isinstance(output, str):
+        return output
+    return json.dumps(to_jsonable_python(output, fallback=str))
 
 
 def _in_episode(spec: ToolSpec) -> Run:

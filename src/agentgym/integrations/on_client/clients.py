@@ -1,4 +1,4 @@
-"""Create OpenAI clients that call the gateway, a policy in this process or a server."""
+"""PlainOpenAI: OpenAI's client, which sends tools as chat templates need them."""
 
 import copy
 from collections.abc import Mapping
@@ -8,25 +8,15 @@ from typing import Any
 import httpx
 from openai import AsyncOpenAI
 
-from agentgym.core.agent import Trained
-from agentgym.integrations.base import Blueprint
-from agentgym.integrations.transport import PLACEHOLDER, announce
-from agentgym.models.served import served_name
-
-_IN_PROCESS = "http://policy.invalid/v1"
+from agentgym.integrations.transport import announce
 
 
 class PlainOpenAI(AsyncOpenAI):
     """OpenAI's client, but it sends tools without the field ``strict``.
 
     Frameworks add ``strict`` to tools. Chat templates would write this field into the
-    prompt, so that prompts could differ between training and use.
-
-    Args:
-        base_url: Address of the server.
-        api_key: API key for the server.
-        http: Sends the requests; None creates OpenAI's default HTTP client.
-        defaults: Default options of requests, e.g. ``temperature``.
+    prompt, so that prompts could differ between training and use. ``defaults`` are
+    default options of requests, e.g. ``temperature``.
     """
 
     def __init__(
@@ -71,34 +61,3 @@ def _without_strict(tool: Any) -> Any:
         return tool
     kept = {key: function[key] for key in function if key != "strict"}
     return {**tool, "function": kept}
-
-
-def gateway_client(blueprint: Blueprint, http: httpx.AsyncClient) -> PlainOpenAI:
-    """Return a client that sends requests to the gateway for the current episode.
-
-    Args:
-        blueprint: The agent's settings, with the gateway's address and key.
-        http: The result of :func:`~agentgym.integrations.transport.episode_client`.
-    """
-    return PlainOpenAI(blueprint.gateway + PLACEHOLDER, blueprint.api_key, http)
-
-
-def trained_client(
-    trained: Trained, base_url: str | None, api_key: str | None
-) -> tuple[PlainOpenAI, str]:
-    """Return a client for a trained agent's model, and the model's name.
-
-    Args:
-        trained: The trained agent. The client's default sampling options are those with
-            which the agent was evaluated.
-        base_url: Address of a server with the agent's weights; None loads the weights
-            into this process.
-        api_key: API key for the server.
-    """
-    spec = trained.spec
-    if base_url is None:
-        http = httpx.AsyncClient(transport=trained.transport(), timeout=None)
-        return PlainOpenAI(_IN_PROCESS, "none", http), spec.served_name
-    sampling = {"temperature": spec.temperature, "max_tokens": spec.max_tokens}
-    client = PlainOpenAI(base_url, api_key or "none", defaults=sampling)
-    return client, served_name(base_url, api_key, spec.served_name)

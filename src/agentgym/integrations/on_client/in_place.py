@@ -25,10 +25,12 @@ def running_in_place(name: str, run: RunInPlace) -> AbstractContextManager[None]
     return holding(_PENDING, (name, run))
 
 
-def live_tool(spec: ToolSpec, run: RunInPlace) -> Tool:
+def live_tool(spec: ToolSpec, run: RunInPlace, returned: Any = None) -> Tool:
     """Return a tool that calls ``run``.
 
     Within :func:`running_in_place`, it calls the function of that block instead.
+    ``returned`` is the type of its results, for stubs, which make up such results; None
+    if unknown.
     """
 
     async def call(**arguments: Any) -> Any:
@@ -39,4 +41,6 @@ def live_tool(spec: ToolSpec, run: RunInPlace) -> Tool:
         except SystemExit as end:
             raise RuntimeError(f"{spec.name} called sys.exit({end.code!r})") from None
 
+    if returned is not None:
+        call.__annotations__["return"] = returned
     return Tool(spec, call)

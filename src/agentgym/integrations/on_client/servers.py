@@ -22,14 +22,9 @@ class Servers:
         self._ending = asyncio.Event()
 
     async def open(self, server: Any, connection: Connection) -> None:
-        """Open a server, or wait until it is open.
+        """Open a server with ``connection``, or wait for an earlier call to open it.
 
-        Args:
-            server: The framework's object for the server.
-            connection: Opens the server, if this is the first call for it.
-
-        Raises:
-            Exception: The server cannot be opened. Later calls raise this again.
+        If the server cannot be opened, all calls raise the same exception.
         """
         if id(server) not in self._opened:
             loop = asyncio.get_running_loop()

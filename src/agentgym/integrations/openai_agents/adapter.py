@@ -1,39 +1,42 @@
 """The adapter of the OpenAI Agents SDK: trains agents, which the SDK itself runs."""
 
-import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import to_jsonable_python
-
+from agentgym.core.agent import AgentSpec
 from agentgym.core.openai import NO_KEY
 from agentgym.core.tools import ToolSpec
 from agentgym.errors import UnsupportedError
 from agentgym.install import install_command
-from agentgym.integrations.base import Conversation
-from agentgym.integrations.on_client.adapter import ClientAdapter, ClientLoop, Run
+from agentgym.integrations.base import Blueprint, Conversation
+from agentgym.integrations.on_client.adapter import (
+    ClientAdapter,
+    ClientConversation,
+    ClientLoop,
+    Run,
+    text_of,
+)
 from agentgym.integrations.on_client.servers import Servers
-from agentgym.integrations.openai_client import clients_redirected_to
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 
-class _RunConversation(Conversation):
+class _RunConversation(ClientConversation):
     """Runs an agent once per message; the agent that answered gets the next message."""
 
     def __init__(self, agent: Any, copied: Any, loop: ClientLoop) -> None:
+        super().__init__(loop)
         self._agent = agent
         self._copied = copied
-        self._loop = loop
-        self._said: list[Any] | None = None
+        self._said: list[Any] = []
 
-    async def turn(self, message: str) -> str:
+    async def answer(self, asked: Any) -> str:
         from agents import RunConfig, Runner, trace
         from agents.exceptions import (
             InputGuardrailTripwireTriggered,
@@ -42,17 +45,14 @@ class _RunConversation(Conversation):
 
         from agentgym.integrations.openai_agents.redirect import running
 
-        asked: Any = message if self._said is not None else self._loop.first_input()
-        asked = asked or message
         if self._said:
-            asked = [*self._said, {"role": "user", "content": message}]
+            asked = [*self._said, {"role": "user", "content": asked}]
         options: dict[str, Any] = {
             "context": self._loop.context(),
             "max_turns": None,  # the episode has its own limit
             "run_config": RunConfig(tool_not_found_behavior="return_error_to_model"),
         }
-        redirected = clients_redirected_to(self._loop.blueprint)
-        with trace("agentgym", disabled=True), running(self._copied), redirected:
+        with trace("agentgym", disabled=True), running(self._copied):
             try:
                 result = await Runner.run(self._agent, asked, **options)
                 while result.interruptions:
@@ -66,10 +66,7 @@ class _RunConversation(Conversation):
             ) as tripped:
                 return str(tripped)
         self._said, self._agent = result.to_input_list(), result.last_agent
-        output = result.final_output
-        if isinstance(output, str):
-            return output
-        return json.dumps(to_jsonable_python(output, fallback=str))
+        return text_of(result.final_output)
 
 
 def _is_sdk(file: str | None) -> bool:
@@ -80,19 +77,20 @@ class OpenAIAgentsAdapter(ClientAdapter):
     """Adapter of openai-agents 0.20: agents, hand-offs, agents as tools, guardrails."""
 
     name = "openai_agents"
-    title = "The OpenAI Agents SDK"
+    title = "OpenAI Agents SDK"
     extra = "openai-agents"
     agents = "an Agent of the OpenAI Agents SDK"
     models = "a model of the OpenAI Agents SDK"
     modules = ("agents", "openai")
     packages = ("agents",)
     context_argument = "context"
+    inspector = "agentgym.integrations.openai_agents.describe"
     preload = (
         "agents",
         "openai.resources",
         "agentgym.integrations.on_client.clients",
         "agentgym.integrations.openai_agents.copies",
-        "agentgym.integrations.openai_agents.describe",
+        inspector,
     )
 
     def owns(self, root: str) -> bool:
@@ -101,11 +99,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         return found is not None and _is_sdk(getattr(found, "__file__", None))
 
     def check(self) -> None:
-        """Check that the SDK is installed, and not hidden by a user's module.
-
-        Raises:
-            UnsupportedError: A user's module of the same name hides the SDK.
-        """
+        """Check that the SDK is installed, and not hidden by a user's module."""
         super().check()
         spec = find_spec("agents")
         if spec is not None and not _is_sdk(spec.origin):
@@ -127,10 +121,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         return OpenAIChatCompletionsModel(name, client)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the schema ``spec`` that passes its arguments to ``run``.
-
-        The SDK does not validate the arguments: AgentGym does.
-        """
+        """Return a tool with the schema ``spec`` that passes arguments to ``run``."""
         from agents import FunctionTool
         from agents.tool_context import ToolContext
 
@@ -146,39 +137,28 @@ class OpenAIAgentsAdapter(ClientAdapter):
         )
 
     def default_agent(
-        self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
+        self, name: str, model: Any, tools: list[Any], settings: Blueprint | AgentSpec
     ) -> Any:
         """Return the default agent, which calls tools until it answers."""
         from agents import Agent
 
         return Agent(
             name=name,
-            instructions=system_prompt or None,
+            instructions=settings.system_prompt or None,
             model=model,
-            tools=list(tools),
+            tools=tools,
         )
 
-    def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
-        """Return a function that copies an agent; the copy uses the training model."""
+    def in_training(
+        self, agent: Any, model: Any, servers: Servers
+    ) -> Callable[[ClientLoop], Conversation]:
+        """Return a function that starts a conversation with copies of the agents."""
         from agentgym.integrations.openai_agents.copies import AgentCopies
 
-        return AgentCopies(model, servers).of
-
-    def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a new conversation with copies of the agents."""
-        return _RunConversation(agent, shared, loop)
-
-    def describe(self) -> ModuleType:
-        """Import and return the module that inspects the SDK's agents."""
-        from agentgym.integrations.openai_agents import describe
-
-        return describe
+        return partial(_RunConversation, agent, AgentCopies(model, servers).of)
 
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an agent that uses ``model``.
-
-        The agents in its tools, and those to which it hands over, use ``model`` too.
-        """
+        """Return a copy of an agent, and of those in its tools and hand-offs."""
         from agentgym.integrations.openai_agents.copies import AgentCopies
 
         return AgentCopies(model).of(agent)

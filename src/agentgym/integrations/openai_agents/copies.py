@@ -19,12 +19,7 @@ from agentgym.integrations.transport import speaking_as
 
 
 class ModelOfRole(Model):
-    """Wraps a model, and sends the name of one agent with each request.
-
-    Args:
-        wrapped: The model that answers.
-        role: The agent's name.
-    """
+    """Wraps a model, and sends an agent's name, ``role``, with each request."""
 
     def __init__(self, wrapped: Model, role: str) -> None:
         self.wrapped = wrapped
@@ -50,11 +45,8 @@ class AgentCopies:
     """Copies agents, and the agents that they hand over to; all copies use one model.
 
     Each agent is copied once; the originals are not changed. Tools that OpenAI's
-    servers run are left out: those servers do not use the trained model.
-
-    Args:
-        model: The model of all copies.
-        servers: Opens the agents' MCP servers; None if the caller opens them.
+    servers run are left out: those servers do not use the trained model. ``servers``
+    opens the agents' MCP servers; it is None if the caller opens them.
     """
 
     def __init__(self, model: Model, servers: Servers | None = None) -> None:

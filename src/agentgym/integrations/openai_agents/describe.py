@@ -12,6 +12,7 @@ from agentgym.core.background import in_background
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, message_of
 from agentgym.integrations.base import AgentRole
+from agentgym.integrations.on_client.adapter import left_out
 from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import model_of_schema
 
@@ -46,23 +47,21 @@ def roles(agent: Any) -> list[AgentRole]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Convert the tools of an agent and its team, or a single tool, to callable tools.
-
-    Raises:
-        UnsupportedError: The tools cannot be listed.
-    """
+    """Convert the tools of an agent and its team, or one tool, to callable tools."""
     if isinstance(found, FunctionTool):
         return [_own_tool(found)]
     tools = {tool.name: tool for each in members(found) for tool in _functions(each)}
     return [_own_tool(tool) for tool in tools.values() if not tool._is_agent_tool]
 
 
-def left_out(agent: Any) -> Iterable[tuple[str, str]]:
-    """Yield the tools that OpenAI's servers run, as ``(tool, agent)`` names."""
-    for each in members(agent):
-        for tool in each.tools:
-            if not isinstance(tool, FunctionTool):
-                yield type(tool).__name__, each.name
+def concerns(agent: Any) -> list[str]:
+    """Return sentences on the tools that OpenAI's servers run."""
+    return [
+        left_out(type(tool).__name__, each.name)
+        for each in members(agent)
+        for tool in each.tools
+        if not isinstance(tool, FunctionTool)
+    ]
 
 
 def _prompt(agent: Any) -> str | None:

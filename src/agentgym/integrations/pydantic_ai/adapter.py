@@ -1,19 +1,22 @@
 """The pydantic-ai adapter: trains agents, which pydantic-ai runs, and exports them."""
 
 import copy
-import json
-from collections.abc import Sequence
-from types import ModuleType
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import to_jsonable_python
-
+from agentgym.core.agent import AgentSpec
 from agentgym.core.tools import ToolSpec
-from agentgym.integrations.base import Conversation
+from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.on_client.adapter import ClientAdapter, ClientLoop, Run
+from agentgym.integrations.on_client.adapter import (
+    ClientAdapter,
+    ClientConversation,
+    ClientLoop,
+    Run,
+    text_of,
+)
 from agentgym.integrations.on_client.servers import Servers
-from agentgym.integrations.openai_client import clients_redirected_to
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -23,16 +26,16 @@ _RETRIES = 100
 exceeds an episode's usual limits, so that an episode's limit ends the run."""
 
 
-class _RunConversation(Conversation):
+class _RunConversation(ClientConversation):
     """Runs an agent once per message, with all messages so far."""
 
     def __init__(self, agent: Any, model: Any, loop: ClientLoop) -> None:
+        super().__init__(loop)
         self._agent = agent
         self._model = model
-        self._loop = loop
         self._said: list[Any] | None = None
 
-    async def turn(self, message: str) -> str:
+    async def answer(self, asked: Any) -> str:
         from pydantic_ai import DeferredToolRequests
         from pydantic_ai.usage import UsageLimits
 
@@ -41,17 +44,14 @@ class _RunConversation(Conversation):
 
         for server in servers_of(self._agent):
             await self._loop.servers.open(server, connected(server))
-        given = None if self._said is not None else self._loop.first_input()
         options: dict[str, Any] = {
             "model": self._model,
             "deps": self._loop.context(),
             "usage_limits": UsageLimits(request_limit=None),
             "infer_name": False,
         }
-        with answering(self._model), clients_redirected_to(self._loop.blueprint):
-            result = await self._agent.run(
-                given or message, message_history=self._said, **options
-            )
+        with answering(self._model):
+            result = await self._agent.run(asked, message_history=self._said, **options)
             while isinstance(result.output, DeferredToolRequests):
                 results = await _resolved(result.output)
                 result = await self._agent.run(
@@ -60,10 +60,7 @@ class _RunConversation(Conversation):
                     **options,
                 )
         self._said = result.all_messages()
-        output = result.output
-        if isinstance(output, str):
-            return output
-        return json.dumps(to_jsonable_python(output, fallback=str))
+        return text_of(result.output)
 
 
 async def _resolved(requests: Any) -> Any:
@@ -93,12 +90,13 @@ class PydanticAIAdapter(ClientAdapter):
     modules = ("pydantic_ai", "openai")
     packages = ("pydantic_ai",)
     context_argument = "deps"
+    inspector = "agentgym.integrations.pydantic_ai.describe"
     preload = (
         "pydantic_ai.models.openai",
         "pydantic_ai.models.test",
         "openai.resources",
         "agentgym.integrations.on_client.clients",
-        "agentgym.integrations.pydantic_ai.describe",
+        inspector,
         "agentgym.integrations.pydantic_ai.redirect",
     )
 
@@ -120,10 +118,7 @@ class PydanticAIAdapter(ClientAdapter):
         return OpenAIChatModel(name, provider=provider, profile=profile)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the schema ``spec`` that passes its arguments to ``run``.
-
-        The framework does not validate the arguments: AgentGym does.
-        """
+        """Return a tool with the schema ``spec`` that passes arguments to ``run``."""
         from pydantic_ai import RunContext
         from pydantic_ai.tools import Tool as OwnTool
 
@@ -135,7 +130,7 @@ class PydanticAIAdapter(ClientAdapter):
         )
 
     def default_agent(
-        self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
+        self, name: str, model: Any, tools: list[Any], settings: Blueprint | AgentSpec
     ) -> Any:
         """Return the default agent, which calls tools until it answers."""
         from pydantic_ai import Agent
@@ -143,24 +138,16 @@ class PydanticAIAdapter(ClientAdapter):
         return Agent(
             model,
             name=name,
-            instructions=system_prompt or None,
-            tools=list(tools),
+            instructions=settings.system_prompt or None,
+            tools=tools,
             retries=_RETRIES,
         )
 
-    def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
-        """Return ``model``: each run of an agent takes its model as an argument."""
-        return model
-
-    def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a new conversation with the agent."""
-        return _RunConversation(agent, shared, loop)
-
-    def describe(self) -> ModuleType:
-        """Import and return the module that inspects this framework's agents."""
-        from agentgym.integrations.pydantic_ai import describe
-
-        return describe
+    def in_training(
+        self, agent: Any, model: Any, servers: Servers
+    ) -> Callable[[ClientLoop], Conversation]:
+        """Return a function that starts a conversation; each run is given the model."""
+        return partial(_RunConversation, agent, model)
 
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent that uses ``model``, also in the agents it runs."""

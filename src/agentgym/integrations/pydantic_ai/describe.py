@@ -42,8 +42,8 @@ def members(agent: Any) -> list[Any]:
     return [agent]
 
 
-def left_out(agent: Any) -> list[tuple[str, str]]:
-    """Return an empty list: all tools run in training."""
+def concerns(agent: Any) -> list[str]:
+    """Return an empty list: all parts run in training as they are."""
     return []
 
 
@@ -65,11 +65,7 @@ def roles(agent: Any) -> list[AgentRole]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Convert the tools of an agent or toolset, or a single tool, to callable tools.
-
-    Raises:
-        UnsupportedError: The tools cannot be listed.
-    """
+    """Convert the tools of an agent or toolset, or a single tool, to callable tools."""
     if isinstance(found, OwnTool):
         return _tools_of(FunctionToolset([found]))
     if isinstance(found, AbstractToolset):

@@ -39,11 +39,9 @@ def answering(model: Model) -> AbstractContextManager[None]:
 
 
 class ModelThroughout(WrapperModel):
-    """Wraps the model of one agent; agents that run in its tools use the model too.
+    """Wraps an agent's model, and sends the agent's name, ``role``, with each request.
 
-    Args:
-        wrapped: The model that answers.
-        role: The agent's name, sent with requests; None if the agent has no name.
+    Agents that run in the agent's tools use the model too.
     """
 
     def __init__(self, wrapped: Model, role: str | None) -> None:
