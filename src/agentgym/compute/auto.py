@@ -110,8 +110,7 @@ def _why_not_here(need: Need, config: TrainingConfig) -> str:
 def _with_less(need: Need, config: TrainingConfig) -> str:
     """Return a sentence with settings that make the model fit the CPU's memory.
 
-    The sentence is "" if no settings help, if this machine has a GPU, or if the model
-    is too large for a CPU.
+    It is "" if none help, or if the model would not be trained on the CPU.
     """
     if _has_gpu() or need.parameters > CPU_PARAMETERS:
         return ""
@@ -130,19 +129,16 @@ def _would_rent(need: Need) -> str:
     for gpu, memory, hourly in _USUAL:
         if memory >= need.gb:
             price = f"{gpu} for about ${hourly:.2f} an hour"
+            keys = " or ".join(
+                f"{each.key} ({each.name})" for each in rented() if each.key
+            )
             return (
                 f"It would be trained on a rented GPU, {price}. To do so, give a key: "
-                f"{_keys()}."
+                f"{keys}."
             )
     return (
         "No single GPU that can be rented is large enough, either: take a smaller "
         "model" + ("." if need.rank else ", or an adapter: --set lora_rank=16.")
-    )
-
-
-def _keys() -> str:
-    return " or ".join(
-        f"{provider.key} ({provider.name})" for provider in rented() if provider.key
     )
 
 

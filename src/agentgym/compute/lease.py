@@ -156,19 +156,13 @@ class Lease:
         return self._machine.address
 
     @property
-    def spent(self) -> float:
-        """Cost of this machine so far, in $."""
-        return self.record.spent
-
-    @property
     def seconds_left(self) -> float | None:
         """Seconds left to train, without the reserve; None without limit or price."""
-        if self._limit is None or not self.record.hourly:
-            return None
+        limit = self._limit or 0.0
         reserve = min(
-            self._reserve_s * self.record.hourly / 3600, _MOST_RESERVED * self._limit
+            self._reserve_s * self.record.hourly / 3600, _MOST_RESERVED * limit
         )
-        return self._seconds_for(self._limit - reserve)
+        return self._seconds_until(limit - reserve)
 
     def reserve(self, seconds: float) -> None:
         """Reserve paid time to fetch results; one transfer takes ``seconds``."""
@@ -177,27 +171,21 @@ class Lease:
     @property
     def seconds_paid(self) -> float | None:
         """Seconds until the whole limit is spent; None without a limit or price."""
+        return self._seconds_until(self._limit or 0.0)
+
+    def _seconds_until(self, cost: float) -> float | None:
         if self._limit is None or not self.record.hourly:
             return None
-        return self._seconds_for(self._limit)
-
-    def _seconds_for(self, money: float) -> float:
-        left = (money - self.record.spent) / self.record.hourly * 3600
-        return max(0.0, left)
+        return max(0.0, (cost - self.record.spent) / self.record.hourly * 3600)
 
     def guarded(self) -> None:
         """Record that the machine now ends itself if the client is silent."""
         self._write(guarded=True)
 
     def require_machine(self, is_lost: bool) -> None:
-        """Raise if this is a spot machine and the provider has taken it away.
+        """Raise MachineTakenError if the provider has taken this spot machine away.
 
-        Args:
-            is_lost: Whether the machine cannot be used; see
-                :func:`~agentgym.compute.ending.is_away`.
-
-        Raises:
-            MachineTakenError: The machine was taken away.
+        For ``is_lost`` see :func:`~agentgym.compute.ending.is_away`.
         """
         if self.record.is_spot and is_away(
             self._provider, self.record.machine, self._waits, is_lost=is_lost
@@ -365,7 +353,7 @@ class Lease:
             ComputeError: The machine could not be ended, and ``error`` is None.
         """
         is_taken, is_ended = isinstance(error, MachineTakenError), False
-        is_fetched = error is None or is_taken or self.record.address == ""
+        is_fetched = error is None or is_taken or not self.record.address
         self._left.set()
         try:
             while not is_ended:

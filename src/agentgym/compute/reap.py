@@ -1,6 +1,5 @@
 """Find rented machines that no run uses any more, and end them."""
 
-import fcntl
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.compute.base import Machine, MachineState, Provider
+from agentgym.compute.elsewhere.run_server import is_locked
 from agentgym.compute.ending import Waits, end
 from agentgym.compute.record import MachineRecord, now, remove_key
 from agentgym.errors import ComputeError
@@ -50,12 +50,7 @@ def find_machines(
 ) -> tuple[list[Found], dict[str, str]]:
     """Return the rented machines that exist, and the errors of providers that failed.
 
-    Args:
-        providers: Providers to ask.
-        output: The folder of runs.
-
-    Returns:
-        The machines, and an error message for each failed provider, by name.
+    The errors are messages by the provider's name. ``output`` is the folder of runs.
     """
     records = {record.name: (run, record) for run, record in _records(output)}
     found, problems = [], dict[str, str]()
@@ -68,7 +63,7 @@ def find_machines(
             continue
         for machine in machines:
             run, record = records.get(machine.name, (None, None))
-            is_used = run is not None and _is_locked(run)
+            is_used = run is not None and _is_training(run)
             found.append(Found(machine, run, record, is_used))
     return found, problems
 
@@ -93,12 +88,7 @@ def _unlisted(
 
 @dataclass(frozen=True)
 class Awaited:
-    """A launched machine that its provider does not list yet.
-
-    Attributes:
-        run: The run that launched the machine.
-        record: The machine's record in the run's folder.
-    """
+    """A run's launched machine that its provider does not list yet."""
 
     run: RunFolder
     record: MachineRecord
@@ -165,17 +155,12 @@ def _awaited(found: Iterable[Found], output: Path, waits: Waits) -> list[Awaited
         and not record.address
         and record.age_s < waits.up_s
         and record.name not in there
-        and not _is_locked(run)
+        and not _is_training(run)
     ]
 
 
 def reap(found: Found, provider: Provider, waits: Waits) -> MachineRecord | None:
     """End a machine; update and return the machine's record, or None if it has none.
-
-    Args:
-        found: The machine.
-        provider: The machine's provider.
-        waits: Timeouts and intervals.
 
     Raises:
         ComputeError: The machine could not be ended.
@@ -184,10 +169,14 @@ def reap(found: Found, provider: Provider, waits: Waits) -> MachineRecord | None
     if found.run is None or found.record is None:
         return None
     remove_key(found.run.path)
-    why = "ended by `agentgym gpu reap`"
-    hourly = found.record.billed(found.machine)
-    changes = {"fate": "ended", "ended": now(), "why": why, "hourly": hourly}
-    return found.record.changed(id=found.machine.id, **changes).write(found.run.path)
+    ended = found.record.changed(
+        id=found.machine.id,
+        fate="ended",
+        ended=now(),
+        why="ended by `agentgym gpu reap`",
+        hourly=found.record.billed(found.machine),
+    )
+    return ended.write(found.run.path)
 
 
 def settle(
@@ -199,13 +188,7 @@ def settle(
     """Update the records of machines that do not exist any more; return these records.
 
     Runs that are training are skipped. So are recent launches, since their machine may
-    still appear.
-
-    Args:
-        providers: Providers that answered, by name.
-        found: The machines that these providers have.
-        output: The folder of runs.
-        waits: Timeouts and intervals.
+    still appear. ``providers`` are those that answered, and ``found`` their machines.
 
     Raises:
         ComputeError: A provider stopped answering.
@@ -215,7 +198,7 @@ def settle(
     for run, record in _records(output):
         if record.provider not in providers or record.name in there:
             continue
-        if not record.is_open or record.age_s < waits.up_s or _is_locked(run):
+        if not record.is_open or record.age_s < waits.up_s or _is_training(run):
             continue
         end(providers[record.provider], record.machine, waits)
         remove_key(run.path)
@@ -233,13 +216,6 @@ def _records(output: Path) -> Iterable[tuple[RunFolder, MachineRecord]]:
             yield run, record
 
 
-def _is_locked(run: RunFolder) -> bool:
+def _is_training(run: RunFolder) -> bool:
     """Return whether another process trains in a run's folder."""
-    try:
-        with (run.path / ".lock").open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
+    return is_locked(run.path / ".lock")

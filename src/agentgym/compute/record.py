@@ -42,8 +42,6 @@ class MachineRecord:
 
     Attributes:
         name: The machine's name, by which the provider's list is searched.
-        provider: Name of the provider.
-        fate: The machine's state; see :data:`Fate`.
         kind: The provider's name of the machine type; ``gpu`` is the GPU's usual name.
         region: The machine's region; empty if the provider chose.
         id: The provider's id of the machine; empty while unknown.
@@ -59,7 +57,6 @@ class MachineRecord:
         guarded: Whether the machine ends itself once the client's heartbeats stop.
         why: Why the machine ended, or could not be rented.
         before: Cost in $ of the run's earlier machines.
-        is_spot: Whether the machine was rented as a spot machine.
         taken: Number of the run's earlier machines that were taken away.
         tried: Offers that were unavailable, with the reasons.
         host: Host name of the client; ``process`` is the client's process id.
@@ -194,7 +191,10 @@ class MachineRecord:
 
         If the machine's name or fate has changed, the run's audit log gets an entry.
         """
-        if _fate_in(folder) != (self.name, self.fate):
+        old = None
+        with suppress(ComputeError):
+            old = self.read(folder)
+        if old is None or (old.name, old.fate) != (self.name, self.fate):
             known = {n: v for n, v in asdict(self).items() if n in _NOTED and v}
             AuditLog(folder / MACHINES_FILE).write("machine", **known)
         write_json(folder / FILE, {**asdict(self), "spent": round(self.spent, 4)})
@@ -243,15 +243,6 @@ def bill(folder: Path) -> str:
     if record.is_open:
         message += " If no process follows the run, look with: agentgym gpu reap"
     return message
-
-
-def _fate_in(folder: Path) -> tuple[str, str] | None:
-    """Return the name and the fate in the record on disk; None if it is unreadable."""
-    try:
-        found = parse_json((folder / FILE).read_text(encoding="utf-8"))
-        return found["name"], found["fate"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
 
 
 def now() -> str:

@@ -96,7 +96,7 @@ def train_elsewhere(
 
         def order() -> dict[str, Any]:
             own = None if ending is None else asdict(ending)
-            return {"limits": limits().as_json(), "ending": own}
+            return {"limits": asdict(limits()), "ending": own}
 
         reconnect = Reconnect(address, progress, LONG_S, _MEANWHILE, check)
         with _Followed(shell, ready, upload, run, progress, reconnect) as followed:
@@ -153,7 +153,7 @@ def _reconnect(
     Otherwise, it does not retry.
     """
     known = _known(run, shell.address)
-    waits_s: Sequence[float] = () if known is None else SHORT_S
+    waits_s: Sequence[float] = SHORT_S if known else ()
     waits_s = waits_s if shell.key_file is None else LONG_S
     meanwhile = _MEANWHILE if known else ""
     return Reconnect(shell.address, progress, waits_s, meanwhile, require_machine)
@@ -161,11 +161,16 @@ def _reconnect(
 
 def _known(run: RunFolder, address: Address) -> dict[str, Any] | None:
     """Return the entry in ``run.json`` of the machine at ``address``, or None."""
+    return _machines_of(run).get(str(address))
+
+
+def _machines_of(run: RunFolder) -> dict[str, Any]:
+    """Return the entries in ``run.json`` of machines that may have the run."""
     record = run.record()
     machines = dict(record.get("left") or {})
     if last := record.get("elsewhere"):
         machines[last["address"]] = last
-    return machines.get(str(address))
+    return machines
 
 
 class _Followed:
@@ -218,7 +223,7 @@ class _Followed:
         """
         state = self._opened()
         has_run, there = state["state"] != "none", []
-        if is_ahead := has_run and self._is_ahead():
+        if is_ahead := has_run and self._persist(self._mirror.continues_local):
             there = self._persist(self._mirror.pull)["all"]
         elif has_run:
             self._give_up(state)
@@ -251,27 +256,20 @@ class _Followed:
     def leave(self) -> None:
         """Stop the training, fetch finished files, and remove the remote files."""
         state = self._opened()
-        if state["state"] != "none" and self._is_ahead():
-            self._end(state)
-            self._persist(self._mirror.pull)
-        elif state["state"] != "none":
-            self._give_up(state)
+        if state["state"] != "none":
+            if self._persist(self._mirror.continues_local):
+                self._end(state)
+                self._persist(self._mirror.pull)
+            else:
+                self._give_up(state)
         self._forget()
 
     def _opened(self) -> dict[str, Any]:
         """Connect, and return the remote run's state."""
-        try:
-            state = self._channel.open()
-        except UnreachableError as error:
-            self._reconnect.connect(self._channel.open, error, self._require_no_signal)
-            state = self._persist(self._channel.open)
-        self._reconnect = self._reconnect.lasting()
+        state = self._persist(self._channel.open)
+        self._reconnect.waits_s = LONG_S
         self._trains = state["state"] == "running"
         return state
-
-    def _is_ahead(self) -> bool:
-        """Return whether the machine has all local steps of the run, and maybe more."""
-        return self._persist(self._mirror.continues_local)
 
     def _give_up(self, state: dict[str, Any]) -> None:
         """Warn that the run went on without the machine; stop the remote training."""
@@ -323,12 +321,9 @@ class _Followed:
     def _start(
         self, order: Callable[[], dict[str, Any]], there: list[str], number: int
     ) -> None:
-        """Send the run's files and start it.
+        """Send the run's files and start its attempt ``number`` to train there.
 
-        Args:
-            order: Returns the limits of training, and the request to end the machine.
-            there: Names of the checkpoints on the remote machine.
-            number: Number of this attempt to train on the machine.
+        ``there`` are the names of the checkpoints on the remote machine.
         """
         self._progress.starting(f"Sending the run to {self._where}.")
         with tempfile.TemporaryFile() as file:
@@ -487,9 +482,6 @@ class _Followed:
 
     def _left(self) -> dict[str, Any]:
         """Return ``run.json``'s entries of other machines that may have the run."""
-        record = self._run.record()
-        left = dict(record.get("left") or {})
-        if last := record.get("elsewhere"):
-            left[last["address"]] = last
+        left = _machines_of(self._run)
         left.pop(str(self._where), None)
         return left

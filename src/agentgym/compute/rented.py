@@ -1,6 +1,6 @@
 """Rented: train on a rented machine, from the quote to the end of the machine."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -50,9 +50,7 @@ def is_rented(gpu: str) -> bool:
 def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
     """Ask the provider for offers; return the quotes for a run, the cheapest first.
 
-    Args:
-        config: The run's settings.
-        done: Number of episodes already trained on.
+    ``done`` is the number of episodes already trained on.
 
     Raises:
         UsageError: A setting cannot work on a rented machine, or the provider is
@@ -204,10 +202,7 @@ class Rented(Place):
             raise ended from None
 
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
-        """Fetch finished files from a run's machine, and end the machine.
-
-        Returns error messages; None if there are none.
-        """
+        """Fetch finished files, and end the machine; return error messages or None."""
         record = MachineRecord.read(run.path)
         if record is None or not record.is_open:
             return None
@@ -268,10 +263,7 @@ def _noticed(lease: Lease) -> Iterator[None]:
 
 
 def _was_taken(offer: Offer, earlier: MachineRecord | None) -> bool:
-    """Return whether the run's last machine was like this offer and was taken away.
-
-    It is like the offer if it had the same type and region.
-    """
+    """Return whether a machine of this type and region was just taken away."""
     if earlier is None or earlier.fate != "taken":
         return False
     return (offer.kind, offer.region) == (earlier.kind, earlier.region)
@@ -365,12 +357,8 @@ def _require_consent(quote: Quote, config: TrainingConfig, progress: Progress) -
     answer = progress.may_rent(words)
     if answer is None:
         raise UsageError(
-            f"{_paragraph(words)} Nothing was rented, since this is not a terminal and "
+            f"{' '.join(words)} Nothing was rented, since this is not a terminal and "
             "the question cannot be asked: give --yes to rent it."
         )
     if not answer:
         raise UsageError("Nothing was rented, and nothing trained.")
-
-
-def _paragraph(words: Iterable[str]) -> str:
-    return " ".join(words)

@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -117,9 +116,8 @@ class Shell:
     def explained(self, code: int, said: str) -> ComputeError:
         """Return the exception for a failed ssh or a failed remote command.
 
-        Args:
-            code: The exit status; 255 means that ssh itself failed.
-            said: The text on standard error.
+        ``code`` is the exit status, 255 if ssh itself failed; ``said`` the text on
+        standard error.
         """
         where, last = self.address, _last_line(said)
         if code != _BROKEN:
@@ -177,11 +175,6 @@ class Shell:
         usual = Path("~/.ssh/known_hosts")
         is_usual = not file or Path(file).expanduser() == usual.expanduser()
         return found.get("hostkeyalias", name), "" if is_usual else file
-
-
-def scratch_errors() -> IO[bytes]:
-    """Return a temporary file for the standard error of a long command."""
-    return tempfile.TemporaryFile()
 
 
 def _last_line(said: str) -> str:

@@ -43,7 +43,6 @@ class Need:
     """The GPU memory that training a model needs.
 
     Attributes:
-        parameters: The model's number of parameters.
         source: Where the number of parameters comes from, e.g. ``by its config.json``.
         rank: Rank of the trained adapter; 0 trains all weights.
         weights_gb: GB of the loaded weights.

@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,6 @@ class EndLimits:
     idle_s: float | None = 900.0
     parting_s: float = 60.0
     grace_s: float = 60.0
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the limits as a JSON object, for the input of :func:`main`."""
-        return asdict(self)
 
 
 class Watchdog:
@@ -92,12 +88,9 @@ class Watchdog:
 
     def _start(self) -> subprocess.Popen[bytes]:
         with (self._attempt / "log").open("ab") as log:
+            trainee = "agentgym.compute.elsewhere.trainee"
             child = subprocess.Popen(
-                [
-                    sys.executable,
-                    *("-m", "agentgym.compute.elsewhere.trainee"),
-                    str(self._attempt),
-                ],
+                [sys.executable, "-m", trainee, str(self._attempt)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -111,32 +104,33 @@ class Watchdog:
 
     def _watch(self, child: subprocess.Popen[bytes]) -> None:
         """Wait for training; interrupt it at a limit or on request, and wait again."""
-        message = False
         until: float | None = None
         while child.poll() is None:
             time.sleep(_LOOK_S)
             asked = (self._attempt / "stop").exists()
             if self._why is None:
                 self._why = self._overdue()
-            if (asked or self._why) and not message:
-                message = True
+            if (asked or self._why) and until is None:
                 child.send_signal(signal.SIGINT)
-            if message and until is None:
                 until = time.monotonic() + self._limits.grace_s
             if until is not None and time.monotonic() > until:
                 return
 
     def _overdue(self) -> str | None:
         """Return a description of the limit that is reached, or None."""
-        now = time.monotonic()
-        if (beat := self._last_beat()) != self._beat:
-            self._beat, self._heard = beat, now
-        limits = self._limits
-        if limits.longest_s is not None and now - self._begun > limits.longest_s:
+        silence_s, limits = self._silence_s(), self._limits
+        lasted_s = time.monotonic() - self._begun
+        if limits.longest_s is not None and lasted_s > limits.longest_s:
             return f"the longest duration, {limits.longest_s:.0f} s, was reached"
-        if limits.silent_s is not None and now - self._heard > limits.silent_s:
+        if limits.silent_s is not None and silence_s > limits.silent_s:
             return f"the client was silent for {limits.silent_s:.0f} s"
         return None
+
+    def _silence_s(self) -> float:
+        """Return the seconds since the client's last heartbeat."""
+        if (beat := self._last_beat()) != self._beat:
+            self._beat, self._heard = beat, time.monotonic()
+        return time.monotonic() - self._heard
 
     def _last_beat(self) -> int:
         with suppress(OSError):
@@ -165,9 +159,7 @@ class Watchdog:
         self._heard = time.monotonic()
         while not (self._attempt / "fetched").exists() and self._attempt.exists():
             time.sleep(_LOOK_S)
-            if (beat := self._last_beat()) != self._beat:
-                self._beat, self._heard = beat, time.monotonic()
-            if idle is not None and time.monotonic() - self._heard > idle:
+            if idle is not None and self._silence_s() > idle:
                 return
         time.sleep(self._limits.parting_s)
 

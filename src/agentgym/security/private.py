@@ -1,7 +1,7 @@
 """Create files and folders that only this user can read.
 
 The permissions of existing files are not changed, because a user may have changed them
-to share a run. This module only needs the standard library.
+to share a run.
 """
 
 import os

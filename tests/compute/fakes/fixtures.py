@@ -7,7 +7,7 @@ import pytest
 
 from agentgym.compute.ending import Waits
 from agentgym.compute.providers import sky_command
-from agentgym.compute.providers.api import Api
+from agentgym.compute.providers.api import ApiProvider
 from agentgym.compute.providers.lambda_cloud import LambdaCloud
 from agentgym.compute.providers.runpod import RunPod
 from agentgym.compute.rented import Rented
@@ -30,7 +30,7 @@ def no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kind, "url", "http://127.0.0.1:9")
     for name in ("interval_s", "launch_interval_s"):
         monkeypatch.setattr(LambdaCloud, name, 0.0)
-    monkeypatch.setattr(Api, "backoff_s", 0.005)
+    monkeypatch.setattr(ApiProvider, "backoff_s", 0.005)
     monkeypatch.setattr(sky_command, "COMMAND", "sky-of-nobody")
     monkeypatch.setattr(Rented, "waits", QUICK)
 

@@ -19,10 +19,7 @@ _OUT_OF_MEMORY = -9
 def arrived(text: str, run: RunFolder, config: TrainingConfig) -> TrainingResult:
     """Save the agent of a finished remote run; return the result with local paths.
 
-    Args:
-        text: The content of the remote ``result.json``.
-        run: The run's local folder, with the agent's fetched files.
-        config: The run's settings with local paths.
+    ``text`` is the content of the remote ``result.json``.
     """
     settings = config.model_dump(mode="json")
     agent = TrainedAgent.load((run.path / "agent").resolve())
@@ -45,12 +42,8 @@ def ended_with(
 ) -> AgentGymError:
     """Return the exception for a remote run that did not finish.
 
-    Args:
-        outcome: The content of the remote ``outcome.json``.
-        run: The run's local folder.
-        where: The machine's address, for messages.
-        upload: Replaces remote paths in messages by local ones.
-        folder: The run's remote folder.
+    ``outcome`` is the content of the remote ``outcome.json``; ``folder`` the run's
+    remote folder, whose paths in messages are replaced by local ones.
     """
     log = f"Its log is in {run.path / 'elsewhere.log'}."
     match outcome["kind"]:

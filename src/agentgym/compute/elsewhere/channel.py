@@ -5,11 +5,12 @@ import os
 import select
 import shlex
 import subprocess
+import tempfile
 import uuid
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any
 
-from agentgym.compute.shell import Shell, scratch_errors
+from agentgym.compute.shell import Shell
 from agentgym.core.files import parse_json
 from agentgym.errors import ComputeError, UnreachableError
 
@@ -20,10 +21,7 @@ _ANSWER_S = 45.0
 class Channel:
     """Sends requests to :mod:`~agentgym.compute.elsewhere.run_server`; can reconnect.
 
-    Args:
-        shell: Runs commands on the machine.
-        python: Path of a remote Python interpreter that has agentgym.
-        folder: The run's remote folder.
+    ``python`` is a remote interpreter that has agentgym; ``folder`` the run's folder.
     """
 
     def __init__(self, shell: Shell, python: str, folder: str) -> None:
@@ -36,23 +34,15 @@ class Channel:
         self._process: subprocess.Popen[bytes] | None = None
         self._came = b""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def open(self) -> dict[str, Any]:
-        """Start the run's server, connect to it, and return the run's state.
-
-        The state is the answer of ``RunServer.hello``.
+        """Start the run's server; return the answer of ``RunServer.hello``.
 
         Raises:
             UnreachableError: There is no connection.
             ComputeError: Another client is connected to the run.
         """
         self.close()
-        self._errors = scratch_errors()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = self.shell.start(self._command, self._errors)
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)

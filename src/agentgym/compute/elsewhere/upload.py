@@ -89,12 +89,7 @@ class Upload:
     def with_remote_changes(
         self, sent: TrainingConfig, found: TrainingConfig
     ) -> TrainingConfig:
-        """Return the local settings with the remote run's changes to its settings.
-
-        Args:
-            sent: The settings that were sent to the remote machine.
-            found: The settings of the remote run, which may have changed some of them.
-        """
+        """Return the local settings with the changes from ``sent`` to ``found``."""
         old, new = sent.model_dump(), found.model_dump()
         changes = {
             key: value
@@ -109,11 +104,6 @@ class Upload:
             text = text.replace(f"{folder}/inputs/{name}", str(path))
         text = text.replace(f"{folder}/inputs", os.getcwd())
         return text.replace(f"{folder}/runs", str(self.config.output))
-
-    @property
-    def size(self) -> int:
-        """Total size of the files in bytes."""
-        return sum(path.stat().st_size for path in self.files.values())
 
     def write(self, file: IO[bytes]) -> None:
         """Write the files and links into ``file`` as a tar archive."""

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from agentgym.compute.providers.api import shortened
 from agentgym.errors import ComputeError, ComputeRefusedError, UnreachableError
 from agentgym.install import install_command
 
@@ -20,8 +21,6 @@ NO_CLOUD = (
     "`pip install 'skypilot[aws]'` (or another name) installs the packages of one."
 )
 _NO_ACCESS = "NoCloudAccessError"
-_TRIES = 2
-_SHOWN = 300
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): ?", re.MULTILINE)
 
@@ -51,15 +50,12 @@ def answer(*words: str, timeout_s: float) -> Any:
         ComputeRefusedError: The command failed, or printed no JSON.
         UnreachableError: The command did not answer in time.
     """
-    for attempt in range(1, _TRIES + 1):
-        try:
-            said = run(*words, "--output", "json", timeout_s=timeout_s)
-        except UnreachableError:
-            if attempt == _TRIES:
-                raise
-            continue
-        return _json(said, words)
-    raise AssertionError("unreachable")
+    whole = (*words, "--output", "json")
+    try:
+        said = run(*whole, timeout_s=timeout_s)
+    except UnreachableError:
+        said = run(*whole, timeout_s=timeout_s)
+    return _json(said, words)
 
 
 def run(*words: str, timeout_s: float) -> str:
@@ -115,8 +111,8 @@ def _json(said: str, words: tuple[str, ...]) -> Any:
         except ValueError:
             continue
     raise ComputeRefusedError(
-        f"`sky {words[0]}` printed no JSON but {_short(said)!r}. Is it SkyPilot's, of "
-        "version 0.14?",
+        f"`sky {words[0]}` printed no JSON but {shortened(said)!r}. Is it SkyPilot's, "
+        "of version 0.14?",
         0,
     )
 
@@ -127,12 +123,7 @@ def _explained(words: tuple[str, ...], status: int, said: str) -> ComputeRefused
     code = found[-1][1] if found else ""
     if code == _NO_ACCESS:
         return ComputeRefusedError(NO_CLOUD, status, code)
-    message = _short(said[found[-1].end() :] if found else said)
+    message = shortened(said[found[-1].end() :] if found else said)
     return ComputeRefusedError(
         f"`sky {words[0]}` failed: {message or f'exit code {status}'}.", status, code
     )
-
-
-def _short(said: str) -> str:
-    text = " ".join(said.split())
-    return (text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…").rstrip(".")
