@@ -1,7 +1,6 @@
 """Resolve ``gpu = "auto"``: choose this machine or a rented one for a model.
 
-A model trains on this machine if the machine has a GPU with enough memory, or if the
-model is so small that the CPU trains it in hours.
+A model trains on this machine if its GPU has enough memory, or the CPU takes hours.
 """
 
 from dataclasses import replace
@@ -31,13 +30,7 @@ One is suggested in an error message if no provider is set up."""
 
 
 def settle(config: TrainingConfig) -> str:
-    """Return where to train: ``auto`` for this machine, or the name of a provider.
-
-    Raises:
-        ComputeError: The model does not fit this machine, and no machine can be rented.
-            The message names a suitable GPU, its typical price, and the API keys to
-            set.
-    """
+    """Return where to train: ``auto`` for this machine, or the name of a provider."""
     if is_remote(config.model) or config.engine not in (AUTO_ENGINE, "local"):
         return config.gpu  # other code refuses or resolves these
     try:
@@ -64,10 +57,6 @@ def expected_time(config: TrainingConfig) -> str:
 
     The text is empty if this machine's GPU is not used, ``config.deterministic`` is
     set, or the model's size is unknown.
-
-    Raises:
-        UsageError: The scenario is unknown.
-        ScenarioError: The scenario has no tasks.
     """
     if config.gpu not in ("auto", "local") or config.deterministic:
         return ""

@@ -37,9 +37,6 @@ def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
     """Search the provider's list for a machine's name; return None if it is missing.
 
     The list is read again until the machine is found, at most ``waits.looks`` times.
-
-    Raises:
-        ComputeError: The last request to the provider failed.
     """
     failed: ComputeError | None = None
     for look in range(waits.looks):

@@ -79,22 +79,17 @@ class Lease:
             offered price plus a tenth.
         limit: Cost of this machine in $ at which the block is interrupted, or None.
         before: Cost in $ of the run's earlier machines, for the record.
-        taken: Number of the run's earlier machines that were taken away, for the
-            record.
+        taken: Number of the run's earlier machines that were taken away.
         report: Called with sentences about the machine, to show to the user.
         waits: Timeouts.
-        held: A machine that the run already has, with its record; if given, no machine
-            is rented.
+        held: The run's machine, with its record; if given, no machine is rented.
         rescue: Fetches the machine's files after an error in the block; it is called
             again if it raises an error.
 
     Attributes:
-        address: Address of the machine's SSH server.
         lost: Why some of the machine's files were not fetched; empty if all were.
         outcome: Sentences on how the machine ended, and on lost files; empty inside
             the block.
-        key_file: The private SSH key for the machine.
-        record: The content of ``machine.json``.
 
     Raises:
         NoCapacityError: None of the offered machines is available.
@@ -348,9 +343,6 @@ class Lease:
         """End the machine; after an error, fetch its files first.
 
         The outcome is added to ``error`` as a note.
-
-        Raises:
-            ComputeError: The machine could not be ended, and ``error`` is None.
         """
         is_taken, is_ended = isinstance(error, MachineTakenError), False
         is_fetched = error is None or is_taken or not self.record.address

@@ -89,10 +89,6 @@ class Effort:
         """Estimate the rollouts and tokens of a run that trains on all its episodes.
 
         ``done`` is the number of episodes already trained on.
-
-        Raises:
-            UsageError: The scenario is unknown.
-            ScenarioError: The scenario has no tasks.
         """
         scenario = get_scenario(config.scenario)
         held_out = held_out_count(scenario, config.seed, config.test_tasks)

@@ -17,13 +17,9 @@ from agentgym.train.run_folder import RunFolder, list_runs
 
 @dataclass(frozen=True)
 class Found:
-    """An existing rented machine.
+    """An existing rented machine, and the run that rented it, if it was found.
 
-    Attributes:
-        machine: The provider's description of the machine.
-        run: Folder of the run that rented the machine; None if it was not found.
-        record: The machine's record in this folder; None if ``run`` is None.
-        is_used: Whether another process trains in this folder now.
+    ``is_used``: whether another process trains in the run's folder now.
     """
 
     machine: Machine
@@ -124,8 +120,8 @@ def look(
         report: Called with a sentence before the lists are read again.
 
     Returns:
-        The machines found, the launched machines that are still missing, and an error
-        message for each failed provider, by name.
+        The machines found, the launched machines that are still missing, and the
+        providers' errors.
     """
     for number in range(waits.looks):
         if number:
@@ -160,11 +156,7 @@ def _awaited(found: Iterable[Found], output: Path, waits: Waits) -> list[Awaited
 
 
 def reap(found: Found, provider: Provider, waits: Waits) -> MachineRecord | None:
-    """End a machine; update and return the machine's record, or None if it has none.
-
-    Raises:
-        ComputeError: The machine could not be ended.
-    """
+    """End a machine; update and return the machine's record, or None if it has none."""
     end(provider, found.machine, waits)
     if found.run is None or found.record is None:
         return None
@@ -189,9 +181,6 @@ def settle(
 
     Runs that are training are skipped. So are recent launches, since their machine may
     still appear. ``providers`` are those that answered, and ``found`` their machines.
-
-    Raises:
-        ComputeError: A provider stopped answering.
     """
     there = {each.machine.name for each in found}
     settled = []

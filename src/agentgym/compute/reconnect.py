@@ -22,8 +22,6 @@ class Reconnect:
     """Reconnects to one machine.
 
     Attributes:
-        where: The machine's address.
-        progress: Gets warnings about broken connections.
         waits_s: Seconds to wait before each attempt; :data:`LONG_S` from the first
             success on.
         meanwhile: Text to add to the warning that a connection broke, e.g.
@@ -50,9 +48,6 @@ class Reconnect:
             connect: Raises UnreachableError while there is no connection.
             broken: The error of the connection that broke.
             heed: Called while waiting; may raise an error to stop.
-
-        Raises:
-            UnreachableError: All attempts failed.
         """
         if self.waits_s:
             self.progress.warned([f"{broken} Trying again{self.meanwhile}."])
@@ -78,10 +73,7 @@ class Reconnect:
 class RetryingShell:
     """Runs commands, and runs them again after a broken connection.
 
-    Args:
-        shell: Runs commands on the machine.
-        reconnect: Limits the wait for the first connection. A later wait may take ten
-            minutes.
+    ``reconnect`` limits the wait for the first connection; later ones are long.
     """
 
     def __init__(self, shell: Shell, reconnect: Reconnect) -> None:

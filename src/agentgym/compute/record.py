@@ -202,11 +202,7 @@ class MachineRecord:
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """Return the record in a run's folder; None if the folder has none.
-
-        Raises:
-            ComputeError: The file cannot be read.
-        """
+        """Return a run's record, or None; raise ComputeError if it cannot be read."""
         path = folder / FILE
         try:
             found = parse_json(path.read_text(encoding="utf-8"))
@@ -251,11 +247,7 @@ def now() -> str:
 
 
 def make_key(path: Path) -> str:
-    """Write a new private SSH key that only this user can read; return the public key.
-
-    Raises:
-        ComputeError: ``ssh-keygen`` is missing or fails.
-    """
+    """Write a new private SSH key for this user alone; return the public key."""
     tool = shutil.which("ssh-keygen")
     if tool is None:
         raise ComputeError(

@@ -121,9 +121,6 @@ def fetch_results(
     """Stop a run's training on a remote machine, and fetch the finished files.
 
     Does nothing if the run was not last trained at ``address``.
-
-    Raises:
-        ComputeError: The machine cannot be reached, or refuses a request.
     """
     known = run.record().get("elsewhere")
     if not known or known["address"] != str(address):
@@ -410,11 +407,7 @@ class _Followed:
             self._stopped = True
 
     def _persist[T](self, act: Callable[[], T]) -> T:
-        """Call a function; after a broken connection, reconnect and call it again.
-
-        Raises:
-            UnreachableError: There was no connection for too long.
-        """
+        """Call a function; after a broken connection, reconnect and call it again."""
         while True:
             try:
                 return act()

@@ -278,11 +278,7 @@ def _saved(run: RunFolder) -> tuple[int, str] | None:
 
 
 def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
-    """Return the settings with ``spent`` subtracted from ``max_cost``.
-
-    Raises:
-        UsageError: ``max_cost`` is spent.
-    """
+    """Return the settings with ``spent`` subtracted from ``max_cost``."""
     if config.max_cost is None:
         return config
     if spent >= config.max_cost:
@@ -298,9 +294,6 @@ def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> Machine
 
     If the provider does not list the machine, the record gets the latest possible end;
     see :meth:`MachineRecord.found_gone`.
-
-    Raises:
-        ComputeError: The machine could not be ended.
     """
     provider = PROVIDERS.get(record.provider)
     found = find(provider, record.name, replace(waits, looks=2))
@@ -312,12 +305,7 @@ def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> Machine
 
 
 def _provider(config: TrainingConfig) -> Provider:
-    """Return the provider for a run, after checking that the settings work with it.
-
-    Raises:
-        UsageError: The settings do not work with this provider.
-        ComputeError: The provider's key is missing.
-    """
+    """Return the provider for a run, after checking that the settings work with it."""
     name = config.gpu.partition(":")[0]
     provider = PROVIDERS.get(name)
     if not provider.is_rented:
@@ -344,11 +332,7 @@ def _provider(config: TrainingConfig) -> Provider:
 
 
 def _require_consent(quote: Quote, config: TrainingConfig, progress: Progress) -> None:
-    """Ask the user to agree to the quote; with ``config.yes``, only show it.
-
-    Raises:
-        UsageError: The user refuses, or cannot be asked.
-    """
+    """Ask the user to agree to the quote; with ``config.yes``, only show it."""
     words = quote.words()
     if config.yes:
         for each in words:

@@ -45,11 +45,8 @@ class Shell:
     def run(self, command: str, *, data: bytes = b"", timeout_s: float = 60.0) -> str:
         """Run a command in POSIX sh, and return its output.
 
-        Args:
-            command: The command; it is visible in the process lists of both machines,
-                so pass no secrets.
-            data: Standard input of the command.
-            timeout_s: Timeout of the command in seconds.
+        The command is visible in the process lists of both machines, so pass secrets in
+        ``data``, its standard input.
 
         Raises:
             UnreachableError: The connection could not be made, or broke.
@@ -73,9 +70,6 @@ class Shell:
         """Start a command, with pipes for its input and output; return the process.
 
         Ctrl-C does not reach the process. ``errors`` receives its standard error.
-
-        Raises:
-            ComputeError: ``ssh`` is not installed on this machine.
         """
         if shutil.which("ssh") is None:
             raise ComputeError(

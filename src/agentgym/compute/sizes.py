@@ -150,11 +150,7 @@ def need_of(config: TrainingConfig) -> Need:
 
 
 def _parameters(model: str) -> tuple[float, str]:
-    """Return a model's number of parameters, and where this number comes from.
-
-    Raises:
-        UsageError: The model is not local, and its name has no size.
-    """
+    """Return a model's number of parameters, and where this number comes from."""
     folder = Path(model_source(model))
     if folder.is_dir():
         if (folder / ADAPTER_FILE).is_file():

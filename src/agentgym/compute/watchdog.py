@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentgym.compute.elsewhere.run_server import write_json
 from agentgym.version import __version__
 
 _LOOK_S = 0.1
@@ -55,11 +56,8 @@ class EndLimits:
 class Watchdog:
     """Runs one training process within its limits, and then ends a rented machine.
 
-    Args:
-        attempt: The folder of this attempt, in the run's folder.
-        order: A dict with the keys ``train`` (the input of the training process),
-            ``limits`` (the fields of EndLimits) and ``ending`` (the fields of the
-            EndRequest that ends the machine, or None).
+    ``order`` has the keys ``train`` (the input of the training process), ``limits``
+    (the fields of EndLimits) and ``ending`` (those of an EndRequest, or None).
     """
 
     def __init__(self, attempt: Path, order: dict[str, Any]) -> None:
@@ -147,10 +145,8 @@ class Watchdog:
             found = {"kind": "limit", "message": self._why}
         elif found["kind"] == "killed" and (self._attempt / "stop").exists():
             found = {"kind": "interrupted"}
-        new = path.with_suffix(".new")
         with suppress(OSError):
-            new.write_text(json.dumps(found))
-            new.replace(path)
+            write_json(path, found)
             (self._attempt / "over").touch()
 
     def _linger(self) -> None:
@@ -166,30 +162,20 @@ class Watchdog:
     def _end_machine(self) -> None:
         """Ask the provider again and again to end this machine; never return."""
         assert self._ending is not None
+        request = urllib.request.Request(
+            self._ending["url"],
+            method=self._ending["method"],
+            data=self._ending["body"].encode() or None,
+            headers={
+                "Authorization": f"Bearer {self._ending['key']}",
+                "Content-Type": "application/json",
+                "User-Agent": f"agentgym/{__version__}",
+            },
+        )
         while True:
             with suppress(Exception):  # must go on until the machine ends
-                send_ending(self._ending)
+                urllib.request.urlopen(request, timeout=_TIMEOUT_S).close()
             time.sleep(_RETRY_S)
-
-
-def send_ending(ending: dict[str, str]) -> None:
-    """Send the HTTP request that ends a machine; ``ending`` has EndRequest's fields.
-
-    Raises:
-        OSError: The request failed.
-    """
-    request = urllib.request.Request(
-        ending["url"],
-        method=ending["method"],
-        data=ending["body"].encode() or None,
-        headers={
-            "Authorization": f"Bearer {ending['key']}",
-            "Content-Type": "application/json",
-            "User-Agent": f"agentgym/{__version__}",
-        },
-    )
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_S):
-        pass
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
@@ -199,10 +185,7 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
 
 
 def main(attempt: Path) -> None:
-    """Read an order from standard input, and run a Watchdog with this order.
-
-    A lock on a file shows that this process is alive.
-    """
+    """Read an order from standard input, and run a Watchdog with this order."""
     order = json.loads(sys.stdin.buffer.read())
     with (attempt / ".lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

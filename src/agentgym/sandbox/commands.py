@@ -91,13 +91,11 @@ class SandboxConfig:
         names = tuple(dict.fromkeys(self.languages))
         names = tuple(name for name in names if name != PYTHON)
         object.__setattr__(self, "languages", names)
-        limits = self.limits
-        for needs in (language_named(name).needs for name in names):
-            more = {
-                key: max(value, getattr(limits, key)) for key, value in needs.items()
-            }
-            limits = replace(limits, **more)
-        object.__setattr__(self, "limits", limits)
+        limits = vars(self.limits).copy()
+        for name in names:
+            for limit, least in language_named(name).needs.items():
+                limits[limit] = max(limits[limit], least)
+        object.__setattr__(self, "limits", Limits(**limits))
 
     @property
     def is_usual(self) -> bool:
@@ -190,24 +188,9 @@ def _is_plain(name: object) -> bool:
     return fits and plain and not name.startswith(("/", "../"))
 
 
-def _are_texts(values: object) -> bool:
-    """Return whether a value is a tuple or list of strings; False for a string."""
-    if not isinstance(values, tuple | list):
-        return False
-    return all(isinstance(value, str) for value in values)
-
-
 @dataclass(frozen=True)
 class Job:
-    """One execution: the files, the command and the time limit.
-
-    Attributes:
-        files: The workspace: relative path to text.
-        command: The command to run in the workspace.
-        timeout_s: Time limit in seconds, for the CPU time of all processes plus the
-            time in which all of them sleep. Waiting for a CPU does not count, but an
-            execution always ends after a wall time of about 20 times the limit.
-        collect: Whether the result includes the changed files.
+    """One execution; :meth:`Sandbox.run` describes its fields.
 
     Raises:
         SandboxError: A file, the command or the time limit is malformed, or the command
@@ -240,7 +223,10 @@ class Job:
         if isinstance(self.command, Steps):
             return
         for name, words in vars(self.command).items():
-            if name not in ("path", "language") and not _are_texts(words):
+            if name in ("path", "language"):
+                continue
+            is_list = isinstance(words, tuple | list)
+            if not is_list or not all(isinstance(word, str) for word in words):
                 raise SandboxError(
                     f"{name} of a command is {words!r}: give a tuple of texts, such as "
                     "('ls', '-l')."

@@ -156,8 +156,8 @@ def _job(
 def _values(result: SandboxResult, language: str) -> dict[str, tuple[str | None, str]]:
     """Return each value as (text to compare, original text), by expression number.
 
-    The dict is empty if the execution failed. The text to compare is None if a program
-    in JavaScript, Go or Rust wrote a value that is not valid JSON.
+    The dict is empty if the execution failed. The text to compare is None if the
+    program wrote invalid JSON.
     """
     lines = result.stdout.split("\n") if result.ok else []
     found: dict[str, tuple[str | None, str]] = {}
@@ -179,11 +179,7 @@ def _ending(result: SandboxResult) -> str:
 
 
 def _right(path: str, expression: str, value: object) -> str:
-    """Check an expression of the module ``path``; return ``value`` as comparable text.
-
-    Raises:
-        SandboxError: The expression is not valid, or the value cannot be compared.
-    """
+    """Check an expression of a module; return ``value`` as comparable text."""
     is_python = language_of(path) == PYTHON
     try:
         if is_python:

@@ -99,18 +99,15 @@ def tried(config: SandboxConfig) -> Rung:
 
 
 def _unfit(rung: Rung, config: SandboxConfig) -> str:
-    """Return why programs that ``config`` requires cannot run, or "" if they can.
-
-    ``rung`` is the kind of isolation.
-    """
-    if config.subprocesses and not rung.forks:
+    """Return why programs that ``config`` requires cannot run, or "" if they can."""
+    if rung.forks:
+        return ""
+    if config.subprocesses:
         return "programs on it cannot start others, which a shell must"
-    for name in config.languages:
-        if LANGUAGES[name].forks and not rung.forks:
-            title = LANGUAGES[name].title
-            return (
-                f"programs on it cannot start others, as the compiler of {title} does"
-            )
+    for language in map(LANGUAGES.__getitem__, config.languages):
+        if language.forks:
+            does = f"as the compiler of {language.title} does"
+            return f"programs on it cannot start others, {does}"
     return ""
 
 
@@ -138,10 +135,7 @@ def _named(name: str, config: SandboxConfig) -> Rung:
 
 
 def described(rung: Rung) -> str:
-    """Describe a kind of isolation (rung) in one line.
-
-    If bubblewrap is installed but cannot be used, the text has the reason.
-    """
+    """Describe a kind of isolation in one line, with the reason against bubblewrap."""
     reason = "" if rung.bubblewrap else _hidden()
     if not reason or shutil.which("bwrap") is None:
         return rung.in_words
@@ -162,10 +156,7 @@ def _hidden() -> str:
 
 @functools.cache
 def probe(rung: Rung) -> str:
-    """Return why a rung (kind of isolation) is unusable or unsafe, or "". Cached.
-
-    To find out, run a program that tries to reach files and the network outside.
-    """
+    """Return why a rung (kind of isolation) is unusable or unsafe, or "". Cached."""
     if sys.platform != "linux":
         return "it needs Linux"
     if rung.own_identity and os.geteuid() != 0:

@@ -25,10 +25,7 @@ if the execution was cancelled before it began."""
 
 
 def noting(job: Job, config: SandboxConfig) -> Note:
-    """Return a function that logs an execution and its caller (see ``audit.asking``).
-
-    The function does nothing if no audit log is open.
-    """
+    """Return a function that logs an execution and its caller, if a log is open."""
     log = audit.log_or_none()
     if log is None:
         return lambda _: None

@@ -35,10 +35,7 @@ class _Execution:
         self.given_up = False
 
     def moves_to(self, guest: GuestProcess | None) -> None:
-        """Set the process that runs the execution, or None at its end.
-
-        If the caller has stopped waiting, the process is killed.
-        """
+        """Set the execution's process; kill it if the caller has stopped waiting."""
         with self._lock:
             self._guest = guest
             if guest and self.given_up:
@@ -243,11 +240,7 @@ def _take(idle: deque[GuestProcess]) -> GuestProcess | None:
 
 
 def _shut(owner: int, pool: ThreadPoolExecutor, idle: deque[GuestProcess]) -> None:
-    """Close a sandbox: wait for running executions, and end idle processes.
-
-    Queued executions fail. Do nothing in a fork of the process with the id ``owner``,
-    which opened the sandbox.
-    """
+    """Close a sandbox, unless this is a fork of the process that opened it."""
     if os.getpid() == owner:  # A fork has neither threads nor zygotes.
         pool.shutdown(wait=True)
         while guest := _take(idle):

@@ -104,7 +104,7 @@ class AuditLog:
         )
 
     def _turn_over(self) -> None:
-        """Begin a new file; only one of the processes that write renames the full one."""
+        """Begin a new file; only one of several processes renames the full one."""
         old = self._file
         fcntl.flock(old, fcntl.LOCK_EX)  # held until it is closed
         try:

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
 VARIABLE = "AGENTGYM_SECRETS"
@@ -253,13 +253,9 @@ def looks_secret(name: str, value: str) -> bool:
 @contextmanager
 def redacted_output() -> Iterator[None]:
     """Inside the block, remove secrets from Python's stdout and stderr."""
-    stdout, stderr = sys.stdout, sys.stderr
-    ours = RedactedStream(stdout), RedactedStream(stderr)
-    sys.stdout, sys.stderr = cast(tuple[TextIO, TextIO], ours)
-    try:
+    out, err = map(RedactedStream, (sys.stdout, sys.stderr))
+    with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, err)):
         yield
-    finally:
-        sys.stdout, sys.stderr = stdout, stderr
 
 
 class RedactedStream:

@@ -35,12 +35,7 @@ class Channel:
         self._came = b""
 
     def open(self) -> dict[str, Any]:
-        """Start the run's server; return the answer of ``RunServer.hello``.
-
-        Raises:
-            UnreachableError: There is no connection.
-            ComputeError: Another client is connected to the run.
-        """
+        """Start the run's server; return the answer of ``RunServer.hello``."""
         self.close()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = self.shell.start(self._command, self._errors)
@@ -74,12 +69,9 @@ class Channel:
     ) -> tuple[Any, bytes]:
         """Send a request; return the answer, and the bytes that follow the answer.
 
-        Args:
-            op: Name of a method of ``RunServer``.
-            payload: Bytes to send after the request; use them for secrets.
-            patience_s: Seconds without data after which the connection counts as
-                broken.
-            **more: Arguments of the method.
+        ``op`` is the name of a method of ``RunServer``, ``more`` are its arguments, and
+        ``payload`` follows the request; use it for secrets. The connection counts as
+        broken after ``patience_s`` without data.
 
         Raises:
             UnreachableError: The connection could not be made, or broke.

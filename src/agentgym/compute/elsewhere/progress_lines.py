@@ -40,9 +40,6 @@ class ProgressWriter(Progress):
     """Writes a remote run's progress events to a file, one per line.
 
     A question waits for the user's answer; None if no user can answer.
-
-    Args:
-        folder: Folder for ``progress.jsonl`` and for answers.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -45,10 +45,7 @@ _LEFT_OUT = (
 
 
 class RunServer:
-    """Answers requests about one run, which has its own folder on this machine.
-
-    The folder is ``~/.agentgym/elsewhere/runs/ID``.
-    """
+    """Answers requests about one run, which has its own folder on this machine."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -72,11 +69,7 @@ class RunServer:
         return found if isinstance(found, tuple) else (found, b"")
 
     def hello(self, client: str) -> dict[str, Any]:
-        """Register a client for the run, and return the run's state.
-
-        Raises:
-            BusyError: Another client is connected.
-        """
+        """Register a client for the run, and return the run's state."""
         path = self._folder / "client.json"
         with suppress(OSError, ValueError):
             other = json.loads(path.read_text())
@@ -85,7 +78,7 @@ class RunServer:
                 if other["client"] != client and heard < STALE_S:
                     raise BusyError("another client follows this run at the moment")
                 os.kill(other["pid"], signal.SIGTERM)
-        _write(path, json.dumps({"client": client, "pid": os.getpid()}))
+        write_json(path, {"client": client, "pid": os.getpid()})
         self.beat()
         return {**self._state(), "folder": str(self._folder)}
 
@@ -175,7 +168,7 @@ class RunServer:
 
     def reply(self, number: int, value: Any) -> None:
         """Write the user's answer to the run's question ``number``."""
-        _write(self._attempt() / f"reply-{number}.json", json.dumps(value))
+        write_json(self._attempt() / f"reply-{number}.json", value)
 
     def files(self, run: str, have: dict[str, str]) -> dict[str, Any]:
         """List the run's files; keep new checkpoints until the client has them.
@@ -391,9 +384,10 @@ def _read_lines(path: Path, offset: int) -> bytes:
     return found[: found.rfind(b"\n") + 1]
 
 
-def _write(path: Path, text: str) -> None:
+def write_json(path: Path, value: Any) -> None:
+    """Write a file atomically; unlike that of ``core.files``, without other imports."""
     new = path.with_name(f".{path.name}.new")
-    new.write_text(text)
+    new.write_text(json.dumps(value))
     new.replace(path)
 
 

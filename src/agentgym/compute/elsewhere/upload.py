@@ -45,13 +45,12 @@ class Upload:
     Attributes:
         config: The settings, with this machine's paths.
         files: Local files, by their path below the remote folder ``inputs/``.
-        links: Links to folders: the path of each link, with the path of the folder
-            that it points to.
+        links: Links to folders; see :class:`Sources`.
         extras: Extras of the package agentgym to install.
         packages: Further packages to install, as requirements for pip.
         variables: Values of environment variables, by name.
-        scenario: Returns the remote setting ``scenario`` for the path of ``inputs/``.
-        model: Returns the remote setting ``model`` for the path of ``inputs/``.
+        scenario: Returns the remote setting ``scenario`` for the path of ``inputs/``;
+            ``model`` does the same.
     """
 
     config: TrainingConfig
@@ -118,12 +117,7 @@ class Upload:
 
 
 def make_upload(config: TrainingConfig) -> Upload:
-    """Collect a run's files and packages, without importing the user's code.
-
-    Raises:
-        UsageError: The files are too large, or a setting cannot work on another
-            machine.
-    """
+    """Collect a run's files and packages, without importing the user's code."""
     if engine_name(config) not in ENGINES:
         raise UsageError(
             f"engine = {config.engine!r} with gpu = {config.gpu!r}: on another machine "

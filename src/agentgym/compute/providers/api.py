@@ -93,11 +93,7 @@ class ApiProvider(Provider):
         self._address()
 
     def _secret(self) -> str:
-        """Return the API key.
-
-        Raises:
-            ComputeError: The variable is empty, or its value cannot be a key.
-        """
+        """Return the API key."""
         key = os.environ.get(self.key, "").strip()
         if not key:
             raise ComputeError(
@@ -117,9 +113,6 @@ class ApiProvider(Provider):
         The key is sent to this address. So the variable's address must use https or be
         on this machine, and the variable may not be set in the file ``.env``, which
         others may have written.
-
-        Raises:
-            ComputeError: The key may not be sent to this address.
         """
         variable = self.url_variable
         given = os.environ.get(variable, "").strip().rstrip("/")
@@ -182,13 +175,8 @@ class ApiProvider(Provider):
     ) -> T:
         """Send a POST that may not be repeated, and return its parsed answer.
 
-        Only status 429 is retried, since it means that the provider did nothing.
-
-        Args:
-            path: The request's path.
-            body: The request's JSON.
-            read: Parses the answer. Its errors, such as KeyError, mean that the answer
-                is not readable.
+        Only status 429 is retried, since it means that the provider did nothing. If
+        ``read`` raises e.g. a KeyError, the answer is not readable.
 
         Raises:
             ComputeRefusedError: The provider refused, and did nothing.
@@ -289,18 +277,15 @@ class ApiProvider(Provider):
         if isinstance(error, dict):
             message = [error.get("message"), error.get("suggestion")]
         else:
-            message = [found.get("title"), found.get("detail"), *_texts(found)]
+            errors = found.get("errors")
+            more = errors if isinstance(errors, list) else []
+            message = [found.get("title"), found.get("detail"), *more]
         return ": ".join(str(part) for part in message if part) or json.dumps(found)
 
     def _clean(self, said: object) -> str:
         """Return a message shortened and without the API key."""
         text = str(said).replace(self._secret(), "[key]")
         return shortened(text) or type(said).__name__
-
-
-def _texts(found: dict[str, Any]) -> list[str]:
-    errors = found.get("errors")
-    return [str(each) for each in errors] if isinstance(errors, list) else []
 
 
 def _code(found: Any) -> str:

@@ -195,11 +195,7 @@ class LambdaCloud(ApiProvider):
 
 
 def _data(found: dict[str, Any], kind: type) -> Any:
-    """Return the field ``data`` of an answer, which must be of type ``kind``.
-
-    Raises:
-        ComputeRefusedError: The field is missing or has another type.
-    """
+    """Return the field ``data`` of an answer, which must be of type ``kind``."""
     data = found.get("data")
     if not isinstance(data, kind):
         raise ComputeRefusedError(

@@ -151,11 +151,7 @@ class RunPod(ApiProvider):
 
 
 def _listed(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the objects in the list ``name`` of RunPod's answer.
-
-    Raises:
-        ComputeRefusedError: The answer has no such list.
-    """
+    """Return the objects in the list ``name`` of RunPod's answer."""
     items = found.get(name)
     if not isinstance(items, list):
         raise ComputeRefusedError(f"runpod's answer has no list of {name}.", 200)

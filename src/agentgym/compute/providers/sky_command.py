@@ -26,11 +26,7 @@ _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): ?", re.MULTILINE)
 
 
 def command() -> str:
-    """Return the path of the program ``sky``, on PATH or next to this Python.
-
-    Raises:
-        ComputeError: SkyPilot is not installed.
-    """
+    """Return the path of the program ``sky``, on PATH or next to this Python."""
     folder = Path(sys.executable).parent
     found = shutil.which(COMMAND) or shutil.which(COMMAND, path=folder)
     if found is None:

@@ -109,11 +109,7 @@ class SkyPilot(Provider):
             ]
 
     def _clouds(self) -> set[str]:
-        """Return the enabled clouds that can end machines automatically, in lower case.
-
-        Raises:
-            ComputeError: No cloud is enabled.
-        """
+        """Return the enabled clouds that can end machines by themselves."""
         found = sky_command.answer("check", timeout_s=self.answer_s)
         with understood(self.name):
             clouds = {
@@ -151,11 +147,7 @@ class SkyPilot(Provider):
         return Machine(self.name, name, name, MachineState.STARTING)
 
     def _clear(self, name: str, why: ComputeError) -> None:
-        """Remove the parts of a cluster whose launch failed with the error ``why``.
-
-        Raises:
-            UnclearLaunchError: A part still exists, or may exist.
-        """
+        """Remove the parts of a cluster whose launch failed with the error ``why``."""
         machine = Machine(self.name, name, name, MachineState.STARTING)
         try:
             self.terminate(machine)
@@ -232,11 +224,7 @@ def _readable(gpu: str) -> str:
 
 
 def _safe(name: str) -> str:
-    """Return a cluster's name after a check, since ``sky`` would accept a pattern.
-
-    Raises:
-        ComputeError: It is not the name of one of AgentGym's clusters.
-    """
+    """Return a cluster's name after a check, since ``sky`` would accept a pattern."""
     if not re.fullmatch(rf"{NAME_PREFIX}[a-z0-9-]+", name):
         raise ComputeError(f"{name!r} is not the name of a cluster of AgentGym's.")
     return name

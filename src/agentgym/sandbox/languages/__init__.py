@@ -1,15 +1,4 @@
-"""Languages of programs in a sandbox, in addition to Python.
-
-- ``base``: the interface of a language, :class:`Language`, and :class:`Steps`.
-- ``javascript``, ``go``, ``rust``: one implementation of the interface each.
-- ``toolchain``, ``installed``: find this machine's compiler or interpreter, and make it
-  readable for executions.
-- ``plain_json``: a canonical text of each JSON value, to compare values across
-  languages.
-
-A sandbox opened with ``SandboxConfig(languages=("go",))`` makes the Go toolchain
-available to executions, and raises the limits to the minimum that Go needs.
-"""
+"""Languages of programs in a sandbox, in addition to Python."""
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.languages.base import Language, SourceError, Steps
@@ -27,22 +16,14 @@ NAMES = (PYTHON, *LANGUAGES)
 
 
 def language_named(name: str) -> Language:
-    """Return the language with this name.
-
-    Raises:
-        SandboxError: The language is unknown, or is Python.
-    """
+    """Return the language with this name."""
     if isinstance(name, str) and name in LANGUAGES:
         return LANGUAGES[name]
     raise SandboxError(f"Unknown language {name!r}. Available: {', '.join(NAMES)}.")
 
 
 def language_of(path: str) -> str:
-    """Return the name of a source file's language, by its extension.
-
-    Raises:
-        SandboxError: No language has this extension.
-    """
+    """Return the name of a source file's language, by its extension."""
     ending = path.rpartition(".")[2]
     if ending == "py":
         return PYTHON

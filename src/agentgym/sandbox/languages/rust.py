@@ -4,10 +4,10 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 from agentgym.sandbox.languages import installed
 from agentgym.sandbox.languages.base import (
+    COMPILER_NEEDS,
     PROGRAM,
     TEMPORARY,
     CommandLine,
@@ -46,11 +46,7 @@ class Rust(Language):
     endings = ("rs",)
     programs = ("rustc", "cargo", "cc")
     package = "rustc cargo gcc"
-    needs: ClassVar[Mapping[str, int]] = {
-        "memory_mb": 4096,
-        "total_memory_mb": 1024,
-        "processes": 256,
-    }
+    needs = COMPILER_NEEDS
 
     def find(self, programs: Mapping[str, Path], *, reachable: bool) -> Toolchain:
         """See :meth:`Language.find`."""
@@ -161,10 +157,7 @@ def _targets(files: Sequence[str]) -> CommandLine:
 
 
 def _root(files: Iterable[str], file: str) -> str:
-    """Return the crate root (``lib.rs`` or ``main.rs``) of the module in ``file``.
-
-    Return ``file`` itself if no folder above it has a crate root.
-    """
+    """Return the crate root (``lib.rs`` or ``main.rs``) of the module in ``file``."""
     files = frozenset(files)
     folder = posixpath.dirname(file)
     while True:
