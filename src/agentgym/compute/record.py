@@ -43,23 +43,17 @@ class MachineRecord:
     Attributes:
         name: The machine's name, by which the provider's list is searched.
         kind: The provider's name of the machine type; ``gpu`` is the GPU's usual name.
-        region: The machine's region; empty if the provider chose.
-        id: The provider's id of the machine; empty while unknown.
-        address: Address of its SSH server; empty until it has one.
         quoted: The agreed price per hour in $.
         hourly: The real price per hour in $, or ``quoted`` until the real one is known.
             For a spot machine, the highest price that it may reach.
         limit: Cost in $ at which the machine is ended; None for no limit.
-        asked: Time of the launch request.
         ended: Time when the machine ended; empty before. If it is ``gone``, the latest
             possible time.
         seen: Time of the client's last heartbeat.
         guarded: Whether the machine ends itself once the client's heartbeats stop.
-        why: Why the machine ended, or could not be rented.
         before: Cost in $ of the run's earlier machines.
         taken: Number of the run's earlier machines that were taken away.
         tried: Offers that were unavailable, with the reasons.
-        host: Host name of the client; ``process`` is the client's process id.
     """
 
     name: str
@@ -184,7 +178,7 @@ class MachineRecord:
         if self.guarded and self.limit is not None and self.hourly:
             paid = timedelta(hours=self.limit / self.hourly)
             latest.append(datetime.fromisoformat(self.asked) + paid)
-        return self.changed(fate="gone", ended=_written(min(latest)))
+        return self.changed(fate="gone", ended=now(min(latest)))
 
     def write(self, folder: Path) -> Self:
         """Write this record into a run's folder atomically, and return it.
@@ -241,9 +235,9 @@ def bill(folder: Path) -> str:
     return message
 
 
-def now() -> str:
-    """Return the current local time in ISO 8601, as in the records."""
-    return _written(_now())
+def now(moment: datetime | None = None) -> str:
+    """Return the current or another time in ISO 8601, as in the records."""
+    return (moment or _now()).isoformat(timespec="milliseconds")
 
 
 def make_key(path: Path) -> str:
@@ -270,10 +264,6 @@ def remove_key(folder: Path) -> None:
     with suppress(OSError):
         for name in (KEY_FILE, f"{KEY_FILE}.pub"):
             (folder / name).unlink(missing_ok=True)
-
-
-def _written(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds")
 
 
 def _now() -> datetime:

@@ -61,19 +61,15 @@ def train_elsewhere(
     newest local or remote checkpoint. Remote files are used only if they continue the
     local ones; if not, the run has continued elsewhere, and the local files are used.
 
-    Args:
-        config: The run's settings, with paths of this machine.
-        address: Address of the machine's SSH server.
-        key_file: Private key for the login; None uses SSH's own settings. With a key,
-            the machine's host key is kept in the run's folder and trusted at first use.
-        run: The run's folder, locked by the caller.
-        progress: Receives the events of the remote run.
-        ending: Request with which a rented machine ends itself if the client is gone.
-        limits: Returns the limits at which training ends; called at the start.
-        measured: Called with the seconds that fetching the run's files may take.
-        require_machine: Raises an error if the machine is gone. It is called with False
-            after each failed attempt to connect, and with True if training was
-            interrupted, but not by this client.
+    With a ``key_file``, the machine's host key is kept in the run's folder and trusted
+    at first use; without one, SSH's own settings apply. The caller has locked the
+    folder. With ``ending``, a rented machine ends itself if the client is gone.
+    ``limits`` is called at the start, ``measured`` with the seconds that fetching the
+    run's files may take.
+
+    ``require_machine`` raises an error if the machine is gone. It is called with False
+    after each failed attempt to connect, and with True if training was interrupted, but
+    not by this client.
 
     Raises:
         UnreachableError: There was no connection for ten minutes, or for seconds at the
@@ -100,9 +96,7 @@ def train_elsewhere(
 
         reconnect = Reconnect(address, progress, LONG_S, _MEANWHILE, check)
         with _Followed(shell, ready, upload, run, progress, reconnect) as followed:
-            followed.measured = measured
-            followed.require_machine = require_machine
-            return followed.run(order)
+            return followed.run(order, measured, require_machine)
 
 
 def _not_interrupted(run: RunFolder, address: Address) -> TrainingInterrupted:
@@ -195,8 +189,6 @@ class _Followed:
         self._mirror = Mirror(self._channel, run, self._heed)
         self._flag = InterruptFlag()
         self._trains = self._stopped = False
-        self.measured: Callable[[float], None] = lambda seconds: None
-        self.require_machine: Callable[[bool], None] = lambda is_lost: None
         self._replies: dict[int, Any] = {}
         self._replayed = self._said = 0
         self._unsaid = b""
@@ -213,10 +205,16 @@ class _Followed:
         self._flag.__exit__(*error)
         self._channel.close()
 
-    def run(self, order: Callable[[], dict[str, Any]]) -> TrainingResult:
+    def run(
+        self,
+        order: Callable[[], dict[str, Any]],
+        measured: Callable[[float], None],
+        require_machine: Callable[[bool], None],
+    ) -> TrainingResult:
         """Start the run unless it is training, show its progress, and fetch its files.
 
         ``order`` returns the limits of training, and the request that ends the machine.
+        For the other functions see :func:`train_elsewhere`.
         """
         state = self._opened()
         has_run, there = state["state"] != "none", []
@@ -233,10 +231,10 @@ class _Followed:
                 if not (has_run or self._trains):
                     self._clear()
                 raise
-        outcome = self._follow()
+        outcome = self._follow(measured)
         files = self._persist(self._mirror.pull)
         if outcome["kind"] == "interrupted" and not self._stopped:
-            self.require_machine(True)  # a machine's shutdown also interrupts
+            require_machine(True)  # a machine's shutdown also interrupts
         if outcome["kind"] != "done":
             error = ended_with(
                 outcome, self._run, str(self._where), self._upload, self._folder
@@ -245,7 +243,9 @@ class _Followed:
                 self._forget()
             raise error
         self._persist(lambda: self._mirror.pull_agent(files["agent"]))
-        config = self._merged(files["record"])
+        found = TrainingConfig.restore(files["record"]["config"])
+        # Another machine may choose another engine, so this one's is not saved.
+        config = self._adopted(found).replaced(engine=found.engine)
         result = arrived(files["result"], self._run, config)
         self._forget()
         return result
@@ -285,19 +285,17 @@ class _Followed:
             self._persist(lambda: self._channel.ask("stop"))
             until = time.monotonic() + _ENDING_S
             while state["state"] == "running" and time.monotonic() < until:
-                state = self._persist(self._look)
+                state = self._persist(self._look)[0]
             if state["state"] == "running":
                 raise ComputeError(
                     f"The training on {self._where} was asked to stop, and has not "
-                    "within "
-                    f"{_ENDING_S:.0f} s. End it on that machine, and resume the run."
+                    f"within {_ENDING_S:.0f} s. End it on that machine, and resume the "
+                    "run."
                 )
         self._trains = False
 
-    def _look(self) -> dict[str, Any]:
-        state, _ = self._channel.ask("poll", offset=_END, log=_END)
-        found: dict[str, Any] = state
-        return found
+    def _look(self) -> tuple[Any, bytes]:
+        return self._channel.ask("poll", offset=_END, log=_END)
 
     def _clear(self) -> None:
         """Remove the remote files of a run that was never started."""
@@ -349,7 +347,7 @@ class _Followed:
         self._persist(lambda: self._channel.ask("start", payload, number=number))
         (self._run.path / LOG).unlink(missing_ok=True)
 
-    def _follow(self) -> dict[str, Any]:
+    def _follow(self, measured: Callable[[float], None]) -> dict[str, Any]:
         """Replay events and fetch files until training ends; return its outcome."""
         is_due, rest_until = False, 0.0
         while True:
@@ -367,7 +365,7 @@ class _Followed:
                 now = time.monotonic()
                 is_due, rest_until = False, now + _REST * (now - begun)
                 if (seconds := self._mirror.transfers.longest_s) is not None:
-                    self.measured(seconds)
+                    measured(seconds)
 
     def _hear(self) -> dict[str, Any]:
         """Request new events and output; replay the events, and log the output."""
@@ -422,21 +420,15 @@ class _Followed:
 
     def _planned(self, plan: Plan) -> Plan:
         """Return the plan with the client's paths, and record its settings."""
-        config = self._upload.with_remote_changes(self._sent, plan.config)
-        self._run.write_record(config=config.model_dump(mode="json"))
+        config = self._adopted(plan.config)
         device = f"{plan.device} of {self._where}"
         return replace(plan, config=config, run=self._run.path, device=device)
 
-    def _merged(self, record: dict[str, Any]) -> TrainingConfig:
-        """Return the local settings with the changes in the remote run.json; save them.
-
-        The engine that the machine chose is not saved, since the run's next machine
-        may choose another engine.
-        """
-        found = TrainingConfig.restore(record["config"])
+    def _adopted(self, found: TrainingConfig) -> TrainingConfig:
+        """Return the local settings with the machine's changes, and save them."""
         config = self._upload.with_remote_changes(self._sent, found)
         self._run.write_record(config=config.model_dump(mode="json"))
-        return config.replaced(engine=found.engine)
+        return config
 
     def _forget(self) -> None:
         """Remove the run from the machine, after all files were fetched.

@@ -4,14 +4,16 @@ import hashlib
 import json
 import os
 import posixpath
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.guest.settings import Limits
 from agentgym.sandbox.languages import PYTHON, Steps, language_named, language_of
+from agentgym.sandbox.languages.base import chosen
 
 LONGEST_S = 86_400.0
 """Maximum time limit of an execution, in seconds: one day."""
@@ -284,15 +286,9 @@ class Job:
 
 def find_tests(command: RunTests, files: Iterable[str]) -> list[str]:
     """Return the Python test files that a command selects, sorted."""
-    folders = {path.rstrip("/") for path in command.paths}
-    wanted = {identity.partition("::")[0] for identity in command.select}
-    found = []
-    for name in sorted(files):
-        base = name.rpartition("/")[2]
-        named = base.startswith("test_") or base.endswith("_test.py")
-        parents = map(str, PurePosixPath(name).parents)
-        below = not folders or not folders.isdisjoint(parents)
-        meant = name in command.paths or (named and base.endswith(".py") and below)
-        if meant and (not wanted or name in wanted):
-            found.append(name)
-    return found
+    usual = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test)\.py", re.DOTALL)
+    return [
+        name
+        for name in chosen(sorted(files), command.paths, command.select)
+        if name in command.paths or usual.fullmatch(name)
+    ]

@@ -131,12 +131,14 @@ def gives(
         result = sandbox.run_sync(job, command, timeout_s=timeout_s)
         if result.status == "sandbox_error":
             raise SandboxError(f"The sandbox failed: {result.error}")
-        values = _values(result, language)
+        lines = result.stdout.split("\n") if result.ok else []
+        values = {number: text for number, _, text in (x.partition(" ") for x in lines)}
         for number, (path, expression) in enumerate(pairs):
-            given = values.get(str(number))
-            if given is None or given[0] != right[path, expression]:
-                shown = given[1][:_SHOWN] if given else _ending(result)
-                wrong[f"{path}: {expression}"] = shown
+            text = values.get(str(number))
+            if text is None:
+                wrong[f"{path}: {expression}"] = _ending(result)
+            elif _comparable(text, language) != right[path, expression]:
+                wrong[f"{path}: {expression}"] = text[:_SHOWN]
     return Verdict(asked=len(right), wrong=wrong)
 
 
@@ -153,21 +155,11 @@ def _job(
     return {**files, name: script}, PythonScript(name)
 
 
-def _values(result: SandboxResult, language: str) -> dict[str, tuple[str | None, str]]:
-    """Return each value as (text to compare, original text), by expression number.
-
-    The dict is empty if the execution failed. The text to compare is None if the
-    program wrote invalid JSON.
-    """
-    lines = result.stdout.split("\n") if result.ok else []
-    found: dict[str, tuple[str | None, str]] = {}
-    for number, _, text in (line.partition(" ") for line in lines):
-        if language == PYTHON:
-            text = text[: plain.MOST_CHARACTERS]
-            found[number] = (text, text)
-        else:
-            found[number] = (json_text_of(text), text)
-    return found
+def _comparable(text: str, language: str) -> str | None:
+    """Return a value's text to compare; None if the program wrote invalid JSON."""
+    if language == PYTHON:
+        return text[: plain.MOST_CHARACTERS]
+    return json_text_of(text)
 
 
 def _ending(result: SandboxResult) -> str:

@@ -65,15 +65,13 @@ def reserve_identity() -> tuple[int, socket.socket]:
         The id, and a socket whose name reserves it until the socket is closed or this
         process ends.
     """
-    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     for identity in range(_FIRST_IDENTITY, _FIRST_IDENTITY + _IDENTITIES):
+        lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         with suppress(OSError):
             lock.bind(f"\0agentgym-sandbox-{identity}")
             if not _is_somebodys(identity):
                 return identity, lock
-            lock.close()
-            lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    lock.close()
+        lock.close()
     raise SandboxError(
         f"All {_IDENTITIES} sandbox user ids from {_FIRST_IDENTITY} on are in use: "
         "close other runs, or lower `concurrency`."

@@ -43,12 +43,11 @@ class Channel:
         os.set_blocking(self._process.stdin.fileno(), False)
         self._came = b""
         try:
-            state, _ = self.ask("hello", client=self._client)
+            state: dict[str, Any] = self.ask("hello", client=self._client)[0]
         except BaseException:
             self.close()
             raise
-        found: dict[str, Any] = state
-        return found
+        return state
 
     def close(self) -> None:
         """Close the connection."""

@@ -123,6 +123,7 @@ class Mirror:
         """
         begun, before = time.monotonic(), self._fetched
         home = {path.name: version(path) for path in self._run.checkpoints()}
+        files: dict[str, Any]
         files, _ = self._channel.ask("files", run=self._name, have=home)
         self._pull_store()
         for name, size in files["others"].items():
@@ -132,8 +133,7 @@ class Mirror:
         for name in home.keys() - set(files["all"]) if files["all"] else ():
             shutil.rmtree(self._run.path / "checkpoints" / name, ignore_errors=True)
         self.transfers.note(self._fetched - before, time.monotonic() - begun)
-        found: dict[str, Any] = files
-        return found
+        return files
 
     def pull_agent(self, sizes: dict[str, int]) -> None:
         """Fetch the trained agent; ``sizes`` are its files' sizes in bytes, by name."""

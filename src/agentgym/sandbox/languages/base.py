@@ -124,16 +124,20 @@ class Language(ABC):
         """
 
 
-def chosen(files: Iterable[str], paths: CommandLine) -> list[str]:
-    """Return the files that ``paths``, files or folders, select; all if it is empty."""
-    folders = [path.rstrip("/") for path in paths]
+def chosen(
+    files: Iterable[str], paths: CommandLine, select: CommandLine = ()
+) -> list[str]:
+    """Return the files that ``paths`` (files, folders) and ``select`` (ids) allow.
+
+    An empty tuple allows all files.
+    """
+    folders = [path.rstrip("/") for path in paths] or ["."]
+    wanted = {identity.partition("::")[0] for identity in select}
     return [
         file
         for file in files
-        if not folders
-        or any(
-            folder in (".", file) or file.startswith(f"{folder}/") for folder in folders
-        )
+        if (not wanted or file in wanted)
+        and any(each in (".", file) or file.startswith(f"{each}/") for each in folders)
     ]
 
 

@@ -87,15 +87,12 @@ class Rust(Language):
         self, files: Mapping[str, str], paths: CommandLine, select: CommandLine
     ) -> Steps:
         """See :meth:`Language.tests`."""
-        wanted = {identity.partition("::")[0] for identity in select}
         sources = (
             file
             for file in sorted(files)
             if file.endswith(".rs") and "#[test]" in files[file]
         )
-        found = [
-            file for file in chosen(sources, paths) if not wanted or file in wanted
-        ]
+        found = chosen(sources, paths, select)
         names = [identity.partition("::")[2] for identity in select]
         exact = ("--exact", *names) if names else ()
         if "Cargo.toml" in files:
