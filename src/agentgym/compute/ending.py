@@ -84,10 +84,6 @@ def end(
     Then call :meth:`Provider.forget`, which deletes e.g. the machine's SSH key. A
     machine without an id is found by its name. ``report`` is called with a sentence if
     the provider refuses while the machine boots.
-
-    Raises:
-        ComputeError: The name is not one of AgentGym's; or after ``end_s``
-            (``boot_s`` for a booting machine), a machine may still exist.
     """
     if not machine.name.startswith(NAME_PREFIX):
         raise ComputeError(

@@ -224,10 +224,6 @@ def quotes_of(
     """Return quotes for a run, the cheapest first, with the best engine that fits.
 
     ``done`` is the number of episodes already trained on.
-
-    Raises:
-        ComputeError: No offer has room for any engine; see :func:`choose`.
-        UsageError: All offers are too expensive; see :func:`choose`.
     """
     best, *others = needs_of(config)
     why = _VLLM if others else ""

@@ -143,20 +143,15 @@ def _reconnect(
     machine. It retries for seconds if the user's own machine already has the run.
     Otherwise, it does not retry.
     """
-    known = _known(run, shell.address)
+    known = _machines_of(run).get(str(shell.address))
     waits_s: Sequence[float] = SHORT_S if known else ()
     waits_s = waits_s if shell.key_file is None else LONG_S
     meanwhile = _MEANWHILE if known else ""
     return Reconnect(shell.address, progress, waits_s, meanwhile, require_machine)
 
 
-def _known(run: RunFolder, address: Address) -> dict[str, Any] | None:
-    """Return the entry in ``run.json`` of the machine at ``address``, or None."""
-    return _machines_of(run).get(str(address))
-
-
 def _machines_of(run: RunFolder) -> dict[str, Any]:
-    """Return the entries in ``run.json`` of machines that may have the run."""
+    """Return the machines that may have the run, from ``run.json``, by address."""
     record = run.record()
     machines = dict(record.get("left") or {})
     if last := record.get("elsewhere"):
@@ -176,7 +171,7 @@ class _Followed:
         progress: Progress,
         reconnect: Reconnect,
     ) -> None:
-        known = _known(run, shell.address)
+        known = _machines_of(run).get(str(shell.address))
         name = f"{run.path.name}-{uuid.uuid4().hex[:8]}"
         self._id = name if known is None else known["id"]
         self._folder = f"{ready.home}/{FOLDER}/runs/{self._id}"

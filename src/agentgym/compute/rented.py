@@ -51,11 +51,6 @@ def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
     """Ask the provider for offers; return the quotes for a run, the cheapest first.
 
     ``done`` is the number of episodes already trained on.
-
-    Raises:
-        UsageError: A setting cannot work on a rented machine, or the provider is
-            unknown.
-        ComputeError: The provider has no suitable machine, or does not answer.
     """
     provider = _provider(config)
     needs_of(config)  # refuse before a request

@@ -90,12 +90,7 @@ class Need:
 
 
 def needs_of(config: TrainingConfig) -> list[Need]:
-    """Return the GPU memory that each possible engine needs, the best engine first.
-
-    Raises:
-        ModelError: The model's folder does not exist.
-        UsageError: The model's size is unknown.
-    """
+    """Return the GPU memory that each possible engine needs, the best engine first."""
     need, engine = need_of(config), remote_engine(config)
     if engine == "local":
         return [need]

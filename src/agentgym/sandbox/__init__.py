@@ -10,9 +10,8 @@ from agentgym.sandbox.commands import (
 )
 from agentgym.sandbox.gives import Verdict, gives
 from agentgym.sandbox.guest.settings import Limits
-from agentgym.sandbox.on_demand import LazySandbox
 from agentgym.sandbox.result import SandboxResult, TestOutcome
-from agentgym.sandbox.sandbox import Sandbox, open_sandbox
+from agentgym.sandbox.sandbox import LazySandbox, Sandbox, open_sandbox
 from agentgym.sandbox.workspace import Workspace
 
 __all__ = [

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.guest.settings import Limits
-from agentgym.sandbox.languages import PYTHON, Steps, language_named, language_of
-from agentgym.sandbox.languages.base import chosen
+from agentgym.sandbox.languages import PYTHON, language_named, language_of
+from agentgym.sandbox.languages.base import Steps, chosen
 
 LONGEST_S = 86_400.0
 """Maximum time limit of an execution, in seconds: one day."""
@@ -192,12 +192,7 @@ def _is_plain(name: object) -> bool:
 
 @dataclass(frozen=True)
 class Job:
-    """One execution; :meth:`Sandbox.run` describes its fields.
-
-    Raises:
-        SandboxError: A file, the command or the time limit is malformed, or the command
-            names a missing file.
-    """
+    """One execution; :meth:`Sandbox.run` describes its fields."""
 
     files: dict[str, str]
     command: Command

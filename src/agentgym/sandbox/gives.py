@@ -18,9 +18,8 @@ from agentgym.sandbox.guest import plain
 from agentgym.sandbox.languages import PYTHON, language_named, language_of
 from agentgym.sandbox.languages.base import free_name
 from agentgym.sandbox.languages.plain_json import json_text, json_text_of
-from agentgym.sandbox.on_demand import LazySandbox
 from agentgym.sandbox.result import SandboxResult
-from agentgym.sandbox.sandbox import DEFAULT_TIMEOUT_S, Sandbox
+from agentgym.sandbox.sandbox import DEFAULT_TIMEOUT_S, LazySandbox, Sandbox
 
 _LINE_BYTES = plain.MOST_CHARACTERS + 8
 _SHOWN = 150

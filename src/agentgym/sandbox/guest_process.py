@@ -260,13 +260,7 @@ class GuestProcess:
     def _wait_for(
         self, key: str, deadline: float, streams: Iterable[_Stream] = ()
     ) -> dict[str, Any]:
-        """Return the sandbox's next message; read ``streams`` while waiting for it.
-
-        Raises:
-            GuestDiedError: The process in the sandbox ended, did not answer before
-                ``deadline`` (in ``time.monotonic()``), or sent a message without
-                ``key``.
-        """
+        """Return the sandbox's next message; read ``streams`` while waiting for it."""
         sources = {stream.descriptor: stream for stream in streams}
         poll = select.poll()
         for descriptor in (self._control.fileno(), *sources):

@@ -76,13 +76,7 @@ def choose_rung(config: SandboxConfig) -> Rung:
 
 
 def tried(config: SandboxConfig) -> Rung:
-    """Choose the rung (kind of isolation), and check that a program runs on it.
-
-    Raises:
-        SandboxUnavailableError: No rung is suitable, or the program cannot run within
-            the limits of ``config``.
-        SandboxError: The sandbox cannot start, e.g. because packages are too large.
-    """
+    """Choose the rung (kind of isolation), and check that a program runs on it."""
     rung = choose_rung(config)
     if config.is_usual:
         return rung  # `choose_rung` has already run a program on it.

@@ -161,11 +161,6 @@ def is_audited() -> bool:
     return _LOG.get() is not None
 
 
-def asker() -> dict[str, Any]:
-    """Return the fields that :func:`asking` has set, e.g. to set in another thread."""
-    return _ASKER.get({})
-
-
 def log_or_none() -> AuditLog | None:
     """Return the open audit log of this context; None if no log is open."""
     return _LOG.get()

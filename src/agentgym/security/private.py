@@ -8,16 +8,13 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-_FILE = 0o600
-_FOLDER = 0o700
-
 
 def private(path: str | Path, flags: int) -> int:
     """Open a file; if it is new, only this user can read it.
 
     Use this function as the argument ``opener`` of :func:`open`.
     """
-    return os.open(path, flags, _FILE)
+    return os.open(path, flags, 0o600)
 
 
 def make_private_folder(path: Path) -> None:
@@ -27,7 +24,7 @@ def make_private_folder(path: Path) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
-        path.mkdir(mode=_FOLDER)
+        path.mkdir(mode=0o700)
     if not path.is_dir():
         raise NotADirectoryError(20, "a file of this name exists", str(path))
 

@@ -99,11 +99,6 @@ def prepare(
     """Install a run's packages, unless an earlier run has already installed them.
 
     ``report`` is called with a sentence before each slow step.
-
-    Raises:
-        UnreachableError: The remote machine cannot be reached.
-        ComputeError: The machine is not Linux, lacks a program or disk space, or a
-            package cannot be installed; the message says what to do.
     """
     built = wheel()
     words = (*upload.extras, *upload.packages)

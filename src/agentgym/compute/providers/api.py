@@ -93,7 +93,6 @@ class ApiProvider(Provider):
         self._address()
 
     def _secret(self) -> str:
-        """Return the API key."""
         key = os.environ.get(self.key, "").strip()
         if not key:
             raise ComputeError(
@@ -260,11 +259,12 @@ class ApiProvider(Provider):
                 401,
             )
         if not 200 <= status < 300 or not isinstance(found, dict):
+            error = found.get("error") if isinstance(found, dict) else None
             raise ComputeRefusedError(
                 f"{self.name} refused (status {status}): "
                 f"{self._clean(self._said(found, response))}",
                 status,
-                _code(found),
+                str(error.get("code", "")) if isinstance(error, dict) else "",
             )
         return found
 
@@ -286,11 +286,6 @@ class ApiProvider(Provider):
         """Return a message shortened and without the API key."""
         text = str(said).replace(self._secret(), "[key]")
         return shortened(text) or type(said).__name__
-
-
-def _code(found: Any) -> str:
-    error = found.get("error") if isinstance(found, dict) else None
-    return str(error.get("code", "")) if isinstance(error, dict) else ""
 
 
 def _seconds(text: str | None) -> float | None:

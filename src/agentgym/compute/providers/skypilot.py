@@ -268,10 +268,6 @@ def _answer(*words: str, timeout_s: float) -> Any:
     """Run ``sky`` with ``--output json`` and return the parsed JSON.
 
     Only for commands that may be repeated: after a timeout, the command runs again.
-
-    Raises:
-        ComputeRefusedError: The command failed, or printed no JSON.
-        UnreachableError: The command did not answer in time.
     """
     whole = (*words, "--output", "json")
     try:

@@ -1,7 +1,7 @@
 """Languages of programs in a sandbox, in addition to Python."""
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.languages.base import Language, SourceError, Steps
+from agentgym.sandbox.languages.base import Language
 from agentgym.sandbox.languages.go import Go
 from agentgym.sandbox.languages.javascript import JavaScript
 from agentgym.sandbox.languages.rust import Rust
@@ -11,15 +11,14 @@ LANGUAGES: dict[str, Language] = {
 }
 """All supported languages except Python, by name."""
 PYTHON = "python"
-NAMES = (PYTHON, *LANGUAGES)
-"""The names of all supported languages, Python included."""
 
 
 def language_named(name: str) -> Language:
     """Return the language with this name."""
     if isinstance(name, str) and name in LANGUAGES:
         return LANGUAGES[name]
-    raise SandboxError(f"Unknown language {name!r}. Available: {', '.join(NAMES)}.")
+    known = ", ".join((PYTHON, *LANGUAGES))
+    raise SandboxError(f"Unknown language {name!r}. Available: {known}.")
 
 
 def language_of(path: str) -> str:
@@ -35,15 +34,3 @@ def language_of(path: str) -> str:
         f"{path!r} is not the path of a module or program, as 'shop/cart.py': its name "
         f"must end with one of .{', .'.join(endings)}."
     )
-
-
-__all__ = [
-    "LANGUAGES",
-    "NAMES",
-    "PYTHON",
-    "Language",
-    "SourceError",
-    "Steps",
-    "language_named",
-    "language_of",
-]
