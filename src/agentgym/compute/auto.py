@@ -97,10 +97,7 @@ def _why_not_here(need: Need, config: TrainingConfig) -> str:
 
 
 def _with_less(need: Need, config: TrainingConfig) -> str:
-    """Return a sentence with settings that make the model fit the CPU's memory.
-
-    It is "" if none help, or if the model would not be trained on the CPU.
-    """
+    """Return a sentence with settings that fit the CPU's memory; "" if none help."""
     if _has_gpu() or need.parameters > CPU_PARAMETERS:
         return ""
     memory = LocalMachine().offers()[0].memory_gb

@@ -221,10 +221,7 @@ class Quote:
 def quotes_of(
     offers: Sequence[Offer], config: TrainingConfig, done: int = 0
 ) -> list[Quote]:
-    """Return quotes for a run, the cheapest first, with the best engine that fits.
-
-    ``done`` is the number of episodes already trained on.
-    """
+    """Return quotes for a run, the cheapest first, with the best engine that fits."""
     best, *others = needs_of(config)
     why = _VLLM if others else ""
     if others:

@@ -82,10 +82,7 @@ class RetryingShell:
         self._reconnect = reconnect
 
     def run(self, command: str, *, data: bytes = b"", timeout_s: float = 60.0) -> str:
-        """Run a command that is safe to run twice, as :meth:`Shell.run` does.
-
-        After a broken connection, run it again.
-        """
+        """Run a command as :meth:`Shell.run` does, again if the connection broke."""
         tries = 1
         while True:
             try:

@@ -215,8 +215,7 @@ class MachineRecord:
 def bill(folder: Path) -> str:
     """Describe a run's rented machine, its cost, and whether it may cost more.
 
-    The text is empty if no machine was rented. If the record cannot be read, the text
-    is the error message.
+    The text is empty if no machine was rented, or says why it cannot be read.
     """
     try:
         record = MachineRecord.read(folder)

@@ -311,10 +311,7 @@ class _Followed:
     def _start(
         self, order: Callable[[], dict[str, Any]], there: list[str], number: int
     ) -> None:
-        """Send the run's files and start its attempt ``number`` to train there.
-
-        ``there`` are the names of the checkpoints on the remote machine.
-        """
+        """Send the run's files and start its attempt ``number`` to train there."""
         self._progress.starting(f"Sending the run to {self._where}.")
         with tempfile.TemporaryFile() as file:
             self._upload.write(file)

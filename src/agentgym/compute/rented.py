@@ -48,10 +48,7 @@ def is_rented(gpu: str) -> bool:
 
 
 def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
-    """Ask the provider for offers; return the quotes for a run, the cheapest first.
-
-    ``done`` is the number of episodes already trained on.
-    """
+    """Ask the provider for offers; return the quotes for a run, the cheapest first."""
     provider = _provider(config)
     needs_of(config)  # refuse before a request
     kind = config.gpu.partition(":")[2]

@@ -15,6 +15,7 @@ from agentgym.sandbox.guest_process import GuestProcess
 from agentgym.sandbox.languages import LANGUAGES
 from agentgym.sandbox.languages.toolchain import toolchain
 from agentgym.sandbox.launch import own_python
+from agentgym.sandbox.result import SandboxResult
 from agentgym.security.redaction import get_logger
 
 _LOG = get_logger("agentgym.sandbox")
@@ -80,9 +81,7 @@ def tried(config: SandboxConfig) -> Rung:
     rung = choose_rung(config)
     if config.is_usual:
         return rung  # `choose_rung` has already run a program on it.
-    job = Job({"probe.py": ""}, PythonScript("probe.py"), _PROBE_TIMEOUT_S)
-    with closing(GuestProcess(rung, config)) as guest:
-        result = guest.run(job)
+    result = _ran("", rung, config)
     if not result.ok:
         why = result.error or result.stderr.strip() or result.status.replace("_", " ")
         raise SandboxUnavailableError(
@@ -90,6 +89,12 @@ def tried(config: SandboxConfig) -> Rung:
             "limits and its python_path."
         )
     return rung
+
+
+def _ran(program: str, rung: Rung, config: SandboxConfig) -> SandboxResult:
+    job = Job({"probe.py": program}, PythonScript("probe.py"), _PROBE_TIMEOUT_S)
+    with closing(GuestProcess(rung, config)) as guest:
+        return guest.run(job)
 
 
 def _unfit(rung: Rung, config: SandboxConfig) -> str:
@@ -159,10 +164,8 @@ def probe(rung: Rung) -> str:
         return "the program `bwrap` is not installed (apt-get install bubblewrap)"
     if rung.bubblewrap and (reason := _hidden()):
         return reason
-    job = Job({"probe.py": _PROBE}, PythonScript("probe.py"), _PROBE_TIMEOUT_S)
     try:
-        with closing(GuestProcess(rung, SandboxConfig())) as guest:
-            result = guest.run(job)
+        result = _ran(_PROBE, rung, SandboxConfig())
     except (SandboxError, OSError) as error:
         return str(error)
     said = result.stdout.strip()

@@ -110,11 +110,7 @@ class SandboxResult:
 
 
 def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
-    """Parse the lines of JSON that an execution wrote, and add them to its result.
-
-    The report has the tests' outcomes, the changed files, and any error before the
-    command began.
-    """
+    """Parse the lines of JSON that an execution wrote, and add them to its result."""
     first, _, rest = report.partition(b"\n")
     begun = _read(first)
     if "ready" not in begun and not result.error and not result.timed_out:

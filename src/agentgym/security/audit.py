@@ -195,9 +195,8 @@ def _files(newest: Path) -> list[Path]:
 def read(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the entries of an audit log, the oldest first. Skip truncated lines.
 
-    Args:
-        path: The newest file of the log; its older files are read too. Or a run's
-            folder, for the entries of both logs: commands and rented machines.
+    ``path`` is the newest file of the log; its older files are read too. Or it is a
+    run's folder, for the entries of both logs: commands and rented machines.
     """
     logs = [path / FILE, path / MACHINES_FILE] if path.is_dir() else [path]
     files = chain.from_iterable(map(_files, logs))

@@ -102,11 +102,7 @@ _TOKENS = frozenset(
 
 
 class Redactor:
-    """Replaces secrets in texts.
-
-    Args:
-        values: The secret values, by the names of their variables.
-    """
+    """Replaces secrets in texts; ``values`` are the secrets, by variable."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         known = sorted(values.items(), key=lambda item: -len(item[1]))

@@ -17,10 +17,7 @@ _OUT_OF_MEMORY = -9
 
 
 def arrived(text: str, run: RunFolder, config: TrainingConfig) -> TrainingResult:
-    """Save the agent of a finished remote run; return the result with local paths.
-
-    ``text`` is the content of the remote ``result.json``.
-    """
+    """Save a finished run's agent; return its remote result.json with local paths."""
     settings = config.model_dump(mode="json")
     agent = TrainedAgent.load((run.path / "agent").resolve())
     where = {"base_model": config.model, "config": settings}
@@ -42,8 +39,7 @@ def ended_with(
 ) -> AgentGymError:
     """Return the exception for a remote run that did not finish.
 
-    ``outcome`` is the content of the remote ``outcome.json``; ``folder`` the run's
-    remote folder, whose paths in messages are replaced by local ones.
+    Paths of the remote ``folder`` in messages are replaced by local ones.
     """
     log = f"Its log is in {run.path / 'elsewhere.log'}."
     match outcome["kind"]:

@@ -19,10 +19,7 @@ _ANSWER_S = 45.0
 
 
 class Channel:
-    """Sends requests to :mod:`~agentgym.compute.elsewhere.run_server`; can reconnect.
-
-    ``python`` is a remote interpreter that has agentgym; ``folder`` the run's folder.
-    """
+    """Sends requests about one run to a ``RunServer``; can reconnect."""
 
     def __init__(self, shell: Shell, python: str, folder: str) -> None:
         self.shell = shell

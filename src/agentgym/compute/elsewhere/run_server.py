@@ -55,9 +55,7 @@ class RunServer:
     def answer(self, question: dict[str, Any], payload: bytes) -> tuple[Any, bytes]:
         """Call the method that a request names; return its answer and further bytes.
 
-        Args:
-            question: ``op`` is the method's name; the other keys are its arguments.
-            payload: The bytes that followed the request.
+        In ``question``, ``op`` is the method's name; the other keys are its arguments.
         """
         named = dict(question)
         op = named.pop("op")

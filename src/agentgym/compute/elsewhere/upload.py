@@ -43,12 +43,10 @@ class Upload:
     """Everything to send to the remote machine.
 
     Attributes:
-        config: The settings, with this machine's paths.
         files: Local files, by their path below the remote folder ``inputs/``.
         links: Links to folders; see :class:`Sources`.
         extras: Extras of the package agentgym to install.
         packages: Further packages to install, as requirements for pip.
-        variables: Values of environment variables, by name.
         scenario: Returns the remote setting ``scenario`` for the path of ``inputs/``;
             ``model`` does the same.
     """

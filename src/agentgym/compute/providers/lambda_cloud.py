@@ -48,7 +48,6 @@ class LambdaCloud(ApiProvider):
     Attributes:
         interval_s: Least seconds between requests, required by Lambda.
         launch_interval_s: Least seconds between launches, also required by Lambda.
-        ssh_port: SSH port of instances.
     """
 
     name = "lambda"

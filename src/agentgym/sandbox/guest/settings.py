@@ -123,9 +123,8 @@ class ZygoteSettings:
         group: File descriptor for joining the memory control group; None without one.
         deaths: File descriptor that counts kills at the control group's memory limit;
             None without a control group.
-        readable: Toolchain folders that executions may read.
-        variables: Environment variables of executions; see ``languages.Toolchain``.
-        layers: Folders of prepared files, by name; see ``languages.Toolchain``.
+        readable: Toolchain folders that executions may read. For ``variables`` and
+            ``layers`` see ``languages.Toolchain``.
     """
 
     rung: Rung

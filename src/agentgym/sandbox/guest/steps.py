@@ -106,9 +106,7 @@ def _read_tests(
 class _Reader(ABC):
     """Parses the test results in the output of a few command lines.
 
-    Attributes:
-        tests: Ids ``file::name`` of the expected tests; or one path, if the ids are
-            unknown.
+    ``tests`` are the ids of the expected tests; or one path, if they are unknown.
     """
 
     def __init__(self, tests: list[str], report: Report) -> None:
