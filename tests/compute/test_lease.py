@@ -45,7 +45,7 @@ def test_a_machine_for_the_time_of_a_block(runpod: FakeRunPod, tmp_path: Path) -
         assert (inside.fate, inside.id) == ("rented", pod["id"])
         assert inside.hourly == inside.quoted == pytest.approx(0.43 + DISK_HOURLY)
         assert held.ending is not None
-        assert held.spent >= 0
+        assert held.record.spent >= 0
     check_nothing_left(runpod, tmp_path)
     assert record(tmp_path).fate == "ended"
     assert "is ended" in told[-1]

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ class Guarded:
         order = {
             "train": train,
             "ending": ending,
-            "limits": EndLimits(**limits).as_json(),
+            "limits": asdict(EndLimits(**limits)),
         }
         self.process = subprocess.Popen(
             [sys.executable, "-m", "agentgym.compute.watchdog", str(self.attempt)],
@@ -126,7 +127,7 @@ class Alone:
         self.heartbeat = folder / "run" / "heartbeat"
         self.ended: list[float] = []
         ending = {"url": "", "method": "", "key": "", "body": ""}
-        order = {"train": {}, "limits": EndLimits(**limits).as_json()}
+        order = {"train": {}, "limits": asdict(EndLimits(**limits))}
         monkeypatch.setattr(watchdog, "time", self.clock)
         self.watchdog = Watchdog(self.attempt, {**order, "ending": ending})
         self.child = subprocess.Popen(["sh", "-c", words], start_new_session=True)

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from agentgym.sandbox.filter import build_filter
-from agentgym.sandbox.guest.seccomp import OWN_PID
+from agentgym.sandbox.guest.confine import OWN_PID
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 REFUSE = 0x00050000 | errno.EPERM

@@ -1,7 +1,6 @@
 """Resolve ``gpu = "auto"``: choose this machine or a rented one for a model.
 
-A model trains on this machine if the machine has a GPU with enough memory, or if the
-model is so small that the CPU trains it in hours.
+A model trains on this machine if its GPU has enough memory, or the CPU takes hours.
 """
 
 from dataclasses import replace
@@ -31,13 +30,7 @@ One is suggested in an error message if no provider is set up."""
 
 
 def settle(config: TrainingConfig) -> str:
-    """Return where to train: ``auto`` for this machine, or the name of a provider.
-
-    Raises:
-        ComputeError: The model does not fit this machine, and no machine can be rented.
-            The message names a suitable GPU, its typical price, and the API keys to
-            set.
-    """
+    """Return where to train: ``auto`` for this machine, or the name of a provider."""
     if is_remote(config.model) or config.engine not in (AUTO_ENGINE, "local"):
         return config.gpu  # other code refuses or resolves these
     try:
@@ -64,10 +57,6 @@ def expected_time(config: TrainingConfig) -> str:
 
     The text is empty if this machine's GPU is not used, ``config.deterministic`` is
     set, or the model's size is unknown.
-
-    Raises:
-        UsageError: The scenario is unknown.
-        ScenarioError: The scenario has no tasks.
     """
     if config.gpu not in ("auto", "local") or config.deterministic:
         return ""
@@ -108,11 +97,7 @@ def _why_not_here(need: Need, config: TrainingConfig) -> str:
 
 
 def _with_less(need: Need, config: TrainingConfig) -> str:
-    """Return a sentence with settings that make the model fit the CPU's memory.
-
-    The sentence is "" if no settings help, if this machine has a GPU, or if the model
-    is too large for a CPU.
-    """
+    """Return a sentence with settings that fit the CPU's memory; "" if none help."""
     if _has_gpu() or need.parameters > CPU_PARAMETERS:
         return ""
     memory = LocalMachine().offers()[0].memory_gb
@@ -130,19 +115,16 @@ def _would_rent(need: Need) -> str:
     for gpu, memory, hourly in _USUAL:
         if memory >= need.gb:
             price = f"{gpu} for about ${hourly:.2f} an hour"
+            keys = " or ".join(
+                f"{each.key} ({each.name})" for each in rented() if each.key
+            )
             return (
                 f"It would be trained on a rented GPU, {price}. To do so, give a key: "
-                f"{_keys()}."
+                f"{keys}."
             )
     return (
         "No single GPU that can be rented is large enough, either: take a smaller "
         "model" + ("." if need.rank else ", or an adapter: --set lora_rank=16.")
-    )
-
-
-def _keys() -> str:
-    return " or ".join(
-        f"{provider.key} ({provider.name})" for provider in rented() if provider.key
     )
 
 

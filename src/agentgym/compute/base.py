@@ -231,11 +231,7 @@ class Provider(ABC):
         """Return the existing machines whose name starts with :data:`NAME_PREFIX`."""
 
     def forget(self, name: str) -> None:
-        """Delete data that the provider still has for a deleted machine; ignore errors.
-
-        An example is an SSH key that was registered for the machine. This base method
-        does nothing.
-        """
+        """Delete e.g. the SSH key registered for a deleted machine; ignore errors."""
         return
 
     def ending(self, machine: Machine) -> EndRequest | None:

@@ -37,9 +37,6 @@ def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
     """Search the provider's list for a machine's name; return None if it is missing.
 
     The list is read again until the machine is found, at most ``waits.looks`` times.
-
-    Raises:
-        ComputeError: The last request to the provider failed.
     """
     failed: ComputeError | None = None
     for look in range(waits.looks):
@@ -63,15 +60,9 @@ def is_away(
 ) -> bool:
     """Return whether a machine that was running is gone.
 
-    False if the provider does not answer.
-
-    Args:
-        provider: The machine's provider.
-        machine: The machine.
-        waits: Timeouts.
-        is_lost: Whether the machine is known to be unusable, e.g. after a connection
-            broke. If so, the provider is asked several times, since its answers may be
-            late, and a stopped machine counts as gone.
+    False if the provider does not answer. With ``is_lost``, the machine is known to be
+    unusable, e.g. after a connection broke. The provider is then asked several times,
+    since its answers may be late, and a stopped machine counts as gone.
     """
     for look in range(waits.looks if is_lost else 1):
         time.sleep(waits.look_s if look else 0.0)
@@ -90,17 +81,9 @@ def end(
 ) -> None:
     """End all machines with the name of ``machine``; return when none exists.
 
-    Then call :meth:`Provider.forget`, which deletes e.g. the machine's SSH key.
-
-    Args:
-        provider: The machine's provider.
-        machine: The machine; it is found by name if its id is empty.
-        waits: Timeouts.
-        report: Called with a sentence if the provider refuses while the machine boots.
-
-    Raises:
-        ComputeError: The name is not one of AgentGym's; or after ``end_s``
-            (``boot_s`` for a booting machine), a machine may still exist.
+    Then call :meth:`Provider.forget`, which deletes e.g. the machine's SSH key. A
+    machine without an id is found by its name. ``report`` is called with a sentence if
+    the provider refuses while the machine boots.
     """
     if not machine.name.startswith(NAME_PREFIX):
         raise ComputeError(

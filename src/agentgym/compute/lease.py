@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -56,6 +57,7 @@ _REFUSALS = 3
 _NAME_CHARACTERS = 40
 
 
+@dataclass(eq=False)
 class Lease:
     """Rents the first available of several offered machines for a ``with`` block.
 
@@ -70,8 +72,7 @@ class Lease:
     machine's files are fetched first, within a time limit. Three more signals give up
     this clean-up.
 
-    Args:
-        provider: The provider.
+    Attributes:
         offers: Offers to try, the best first.
         folder: The run's folder, for the record ``machine.json`` and, while the machine
             exists, its key.
@@ -79,22 +80,14 @@ class Lease:
             offered price plus a tenth.
         limit: Cost of this machine in $ at which the block is interrupted, or None.
         before: Cost in $ of the run's earlier machines, for the record.
-        taken: Number of the run's earlier machines that were taken away, for the
-            record.
+        taken: Number of the run's earlier machines that were taken away.
         report: Called with sentences about the machine, to show to the user.
-        waits: Timeouts.
-        held: A machine that the run already has, with its record; if given, no machine
-            is rented.
+        held: The run's machine, with its record; if given, no machine is rented.
         rescue: Fetches the machine's files after an error in the block; it is called
             again if it raises an error.
-
-    Attributes:
-        address: Address of the machine's SSH server.
         lost: Why some of the machine's files were not fetched; empty if all were.
         outcome: Sentences on how the machine ended, and on lost files; empty inside
             the block.
-        key_file: The private SSH key for the machine.
-        record: The content of ``machine.json``.
 
     Raises:
         NoCapacityError: None of the offered machines is available.
@@ -104,49 +97,44 @@ class Lease:
             not be ended.
     """
 
-    def __init__(
-        self,
-        provider: Provider,
-        offers: Sequence[Offer],
-        folder: Path,
-        *,
-        max_hourly: float | None = None,
-        limit: float | None = None,
-        before: float = 0.0,
-        taken: int = 0,
-        report: Callable[[str], None] = lambda words: None,
-        waits: Waits | None = None,
-        held: tuple[Machine, MachineRecord] | None = None,
-        rescue: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._provider = provider
-        self._offers = offers[:TRIES]
-        self._folder = folder
-        self._max_hourly = max_hourly
-        self._limit = limit
-        self._report = report
-        self._waits = waits or Waits()
+    provider: Provider
+    offers: Sequence[Offer]
+    folder: Path
+    _: KW_ONLY
+    max_hourly: float | None = None
+    limit: float | None = None
+    before: float = 0.0
+    taken: int = 0
+    report: Callable[[str], None] = lambda words: None
+    waits: Waits = field(default_factory=Waits)
+    held: tuple[Machine, MachineRecord] | None = None
+    rescue: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.lost = self.outcome = ""
+        self.key_file = self.folder / KEY_FILE
+        self.record = MachineRecord(
+            name=machine_name(self.folder),
+            provider=self.provider.name,
+            limit=self.limit,
+            before=self.before,
+            taken=self.taken,
+        )
+        self._machine: Machine | None = None
+        if self.held:
+            self._machine, record = self.held
+            self.record = record.changed(
+                id=self._machine.id,
+                fate="rented",
+                limit=self.limit,
+                process=os.getpid(),
+            )
+        self._may_exist = self.held is not None
         self._signals = DeferredSignals()
-        self._rescue = rescue
-        self._machine = held[0] if held else None
         self._left = threading.Event()
         self._writing = threading.Lock()
         self._is_over_limit = False
         self._reserve_s = _RESERVE_S
-        self.lost = self.outcome = ""
-        self._may_exist = held is not None
-        self.key_file = folder / KEY_FILE
-        self.record = MachineRecord(
-            name=machine_name(folder),
-            provider=provider.name,
-            limit=limit,
-            before=before,
-            taken=taken,
-        )
-        if held:
-            self.record = held[1].changed(
-                id=held[0].id, fate="rented", limit=limit, process=os.getpid()
-            )
 
     @property
     def address(self) -> Address:
@@ -156,19 +144,13 @@ class Lease:
         return self._machine.address
 
     @property
-    def spent(self) -> float:
-        """Cost of this machine so far, in $."""
-        return self.record.spent
-
-    @property
     def seconds_left(self) -> float | None:
         """Seconds left to train, without the reserve; None without limit or price."""
-        if self._limit is None or not self.record.hourly:
-            return None
+        limit = self.limit or 0.0
         reserve = min(
-            self._reserve_s * self.record.hourly / 3600, _MOST_RESERVED * self._limit
+            self._reserve_s * self.record.hourly / 3600, _MOST_RESERVED * limit
         )
-        return self._seconds_for(self._limit - reserve)
+        return self._seconds_until(limit - reserve)
 
     def reserve(self, seconds: float) -> None:
         """Reserve paid time to fetch results; one transfer takes ``seconds``."""
@@ -177,30 +159,24 @@ class Lease:
     @property
     def seconds_paid(self) -> float | None:
         """Seconds until the whole limit is spent; None without a limit or price."""
-        if self._limit is None or not self.record.hourly:
-            return None
-        return self._seconds_for(self._limit)
+        return self._seconds_until(self.limit or 0.0)
 
-    def _seconds_for(self, money: float) -> float:
-        left = (money - self.record.spent) / self.record.hourly * 3600
-        return max(0.0, left)
+    def _seconds_until(self, cost: float) -> float | None:
+        if self.limit is None or not self.record.hourly:
+            return None
+        return max(0.0, (cost - self.record.spent) / self.record.hourly * 3600)
 
     def guarded(self) -> None:
         """Record that the machine now ends itself if the client is silent."""
         self._write(guarded=True)
 
     def require_machine(self, is_lost: bool) -> None:
-        """Raise if this is a spot machine and the provider has taken it away.
+        """Raise MachineTakenError if the provider has taken this spot machine away.
 
-        Args:
-            is_lost: Whether the machine cannot be used; see
-                :func:`~agentgym.compute.ending.is_away`.
-
-        Raises:
-            MachineTakenError: The machine was taken away.
+        For ``is_lost`` see :func:`~agentgym.compute.ending.is_away`.
         """
         if self.record.is_spot and is_away(
-            self._provider, self.record.machine, self._waits, is_lost=is_lost
+            self.provider, self.record.machine, self.waits, is_lost=is_lost
         ):
             raise MachineTakenError(f"{self.record.name} was taken away.")
 
@@ -208,7 +184,7 @@ class Lease:
     def ending(self) -> EndRequest | None:
         """The request with which the machine can end itself; None if it cannot."""
         assert self._machine is not None
-        return self._provider.ending(self._machine)
+        return self.provider.ending(self._machine)
 
     def __enter__(self) -> Self:
         self._signals.install()
@@ -241,15 +217,16 @@ class Lease:
             spent, before = self.record.total, self.record.before
             earlier = f" (${before:.2f} of it for earlier machines)" if before else ""
             raise LimitReached(
-                str(self._folder),
-                f"The limit of ${before + (self._limit or 0):.2f}{earlier} is reached, "
+                str(self.folder),
+                f"The limit of ${before + (self.limit or 0):.2f}{earlier} is reached, "
                 f"and the run was stopped. {self.outcome}",
                 least=math.ceil(max(2 * spent, spent + 1)),
             ) from None
 
     def _launch(self, public_key: str) -> None:
         """Try the offers one by one; after an unclear launch, look for the machine."""
-        for offer in self._offers:
+        offers = self.offers[:TRIES]
+        for offer in offers:
             self._write(
                 fate="asked",
                 kind=offer.kind,
@@ -261,7 +238,7 @@ class Lease:
                 asked=now(),
             )
             where = f" in {offer.region}" if offer.region else ""
-            self._report(
+            self.report(
                 f"Renting {offer.gpu}{where} of {offer.provider} for {offer.price}, "
                 f"as {self.record.name}."
             )
@@ -274,11 +251,11 @@ class Lease:
                     self._write(fate="rented", id=machine.id)
             except NoCapacityError as error:
                 self._write(tried=(*self.record.tried, f"{offer.gpu}{where}: {error}"))
-                self._report(f"Not available: {error}")
+                self.report(f"Not available: {error}")
                 continue
             return
         raise NoCapacityError(
-            f"None of {len(self._offers)} offers of {self._provider.name} is "
+            f"None of {len(offers)} offers of {self.provider.name} is "
             f"available: {'; '.join(self.record.tried)} Try again later, or another "
             "provider."
         )
@@ -286,18 +263,18 @@ class Lease:
     def _asked(self, offer: Offer, public_key: str) -> Machine:
         self._may_exist = True
         try:
-            return self._provider.launch(offer, self.record.name, public_key)
+            return self.provider.launch(offer, self.record.name, public_key)
         except UnclearLaunchError as error:
             self._write(fate="unclear", why=str(error))
-            self._report(f"{error} Looking for it by its name.")
-            found = find(self._provider, self.record.name, self._waits)
+            self.report(f"{error} Looking for it by its name.")
+            found = find(self.provider, self.record.name, self.waits)
             if found is None:
                 raise UnclearLaunchError(
                     f"{error} {offer.provider} does not list {self.record.name}, and "
                     f"it may still come, for {offer.price}. Look again in some "
                     "minutes: agentgym gpu reap"
                 ) from None
-            self._report("It exists.")
+            self.report("It exists.")
             return found
         except AgentGymError:
             self._may_exist = False
@@ -305,13 +282,13 @@ class Lease:
 
     def _wait_until_up(self) -> None:
         assert self._machine is not None
-        until = time.monotonic() + self._waits.up_s
-        settled = time.monotonic() + self._waits.looks * self._waits.look_s
+        until = time.monotonic() + self.waits.up_s
+        settled = time.monotonic() + self.waits.looks * self.waits.look_s
         while True:
-            machine = self._provider.describe(self._machine)
+            machine = self.provider.describe(self._machine)
             is_lagging = machine.state is MachineState.GONE
             if is_lagging and time.monotonic() < settled:
-                time.sleep(self._waits.look_s)
+                time.sleep(self.waits.look_s)
                 continue
             self._machine = machine
             self._check_price(machine)
@@ -325,10 +302,10 @@ class Lease:
                 return
             if time.monotonic() >= until:
                 raise ComputeError(
-                    f"{machine.name} has {lacks} after {self._waits.up_s / 60:.0f} "
+                    f"{machine.name} has {lacks} after {self.waits.up_s / 60:.0f} "
                     "minutes. Try again: another machine will be taken."
                 )
-            time.sleep(self._waits.look_s)
+            time.sleep(self.waits.look_s)
 
     def _check_price(self, machine: Machine) -> None:
         """Record the machine's real price, if it is known; raise if it is too high."""
@@ -338,8 +315,8 @@ class Lease:
         self._write(hourly=hourly)
         cap = f"${in_cents(self.record.quoted)} was agreed on"
         most = self.record.quoted * _SLACK
-        if self._max_hourly is not None:
-            cap, most = f"--max-hourly is ${self._max_hourly:.2f}", self._max_hourly
+        if self.max_hourly is not None:
+            cap, most = f"--max-hourly is ${self.max_hourly:.2f}", self.max_hourly
         if hourly > most:
             raise ComputeError(
                 f"{machine.name} really costs ${in_cents(hourly)} an hour, and {cap}."
@@ -360,12 +337,9 @@ class Lease:
         """End the machine; after an error, fetch its files first.
 
         The outcome is added to ``error`` as a note.
-
-        Raises:
-            ComputeError: The machine could not be ended, and ``error`` is None.
         """
         is_taken, is_ended = isinstance(error, MachineTakenError), False
-        is_fetched = error is None or is_taken or self.record.address == ""
+        is_fetched = error is None or is_taken or not self.record.address
         self._left.set()
         try:
             while not is_ended:
@@ -383,7 +357,7 @@ class Lease:
                         is_ended = True
         finally:
             self._signals.restore()
-            remove_key(self._folder)
+            remove_key(self.folder)
         self._say_what_became(error)
         self._signals.give_on()
         if is_taken and self._signals.has_come:  # no other machine is wanted
@@ -392,7 +366,7 @@ class Lease:
     def _fetch_results(self) -> None:
         """Fetch the machine's files, within the time limit and the paid time."""
         paid = self.seconds_paid
-        bound = self._waits.fetch_s if paid is None else min(self._waits.fetch_s, paid)
+        bound = self.waits.fetch_s if paid is None else min(self.waits.fetch_s, paid)
         given_up = threading.Event()
         self.lost = f"it was not fetched within {bound:.0f} s"
         work = threading.Thread(target=self._try, args=(given_up,), daemon=True)
@@ -414,7 +388,7 @@ class Lease:
         refusals = 0
         while refusals < _REFUSALS and not given_up.is_set():
             try:
-                self._rescue()
+                self.rescue()
             except UnreachableError as error:
                 self.lost = str(error).rstrip(".")
             except Exception as error:  # noqa: BLE001 - the machine must be ended
@@ -423,7 +397,7 @@ class Lease:
             else:
                 self.lost = ""
                 return
-            given_up.wait(self._waits.look_s)
+            given_up.wait(self.waits.look_s)
 
     def _say_what_became(self, error: BaseException | None) -> None:
         self.outcome = self.record.words()
@@ -446,13 +420,13 @@ class Lease:
     def _end(self, error: BaseException | None) -> None:
         why = self.record.why if error is None else f"{type(error).__name__}: {error}"
         if not self._may_exist:  # the launch was not requested, or was refused
-            self._provider.forget(self.record.name)
+            self.provider.forget(self.record.name)
             self._write(fate="never", why=why)
             return
         self._say(f"Ending {self.record.name}.")
         machine = self._machine or self.record.machine
         try:
-            end(self._provider, machine, self._waits, self._say)
+            end(self.provider, machine, self.waits, self._say)
         except BaseException as failed:
             self._write(fate="left", why=f"{failed}")
             if not isinstance(failed, ComputeError):
@@ -465,12 +439,12 @@ class Lease:
     def _say(self, words: str) -> None:
         """Call ``report`` with a sentence, and ignore its errors."""
         with suppress(Exception):
-            self._report(words)
+            self.report(words)
 
     def _write(self, **changes: Any) -> None:
         with self._writing:
             self.record = self.record.changed(**changes, seen=now())
-            self.record.write(self._folder)
+            self.record.write(self.folder)
 
 
 def _lacks(machine: Machine) -> str:

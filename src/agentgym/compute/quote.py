@@ -71,7 +71,6 @@ class Effort:
     """The rollouts and tokens of a run, from which its cost is estimated.
 
     Attributes:
-        episodes: Number of training episodes.
         measured: Number of rollouts that only measure the policy, before, during and
             after training.
         tokens: Assumed number of tokens sampled in one episode or measured rollout.
@@ -89,14 +88,7 @@ class Effort:
     def of(cls, config: TrainingConfig, done: int = 0, engine: str = "local") -> Self:
         """Estimate the rollouts and tokens of a run that trains on all its episodes.
 
-        Args:
-            config: The run's settings.
-            done: Number of episodes already trained on.
-            engine: Name of the engine; ``local`` needs no installation.
-
-        Raises:
-            UsageError: The scenario is unknown.
-            ScenarioError: The scenario has no tasks.
+        ``done`` is the number of episodes already trained on.
         """
         scenario = get_scenario(config.scenario)
         held_out = held_out_count(scenario, config.seed, config.test_tasks)
@@ -115,9 +107,6 @@ class Quote:
     """The estimated time and cost of a run on an offer.
 
     Attributes:
-        offer: The offered machine.
-        need: The GPU memory that training the model needs.
-        effort: The rollouts, tokens and time limit of the run.
         max_cost: The user's limit in $ at which the run is ended, or None.
         engine: A sentence on why the engine was chosen; empty if the user chose it.
     """
@@ -232,17 +221,7 @@ class Quote:
 def quotes_of(
     offers: Sequence[Offer], config: TrainingConfig, done: int = 0
 ) -> list[Quote]:
-    """Return quotes for a run, the cheapest first, with the best engine that fits.
-
-    Args:
-        offers: The offers of one or more providers.
-        config: The run's settings.
-        done: Number of episodes already trained on.
-
-    Raises:
-        ComputeError: No offer has room for any engine; see :func:`choose`.
-        UsageError: All offers are too expensive; see :func:`choose`.
-    """
+    """Return quotes for a run, the cheapest first, with the best engine that fits."""
     best, *others = needs_of(config)
     why = _VLLM if others else ""
     if others:

@@ -1,6 +1,5 @@
 """Find rented machines that no run uses any more, and end them."""
 
-import fcntl
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.compute.base import Machine, MachineState, Provider
+from agentgym.compute.elsewhere.run_server import is_locked
 from agentgym.compute.ending import Waits, end
 from agentgym.compute.record import MachineRecord, now, remove_key
 from agentgym.errors import ComputeError
@@ -17,13 +17,9 @@ from agentgym.train.run_folder import RunFolder, list_runs
 
 @dataclass(frozen=True)
 class Found:
-    """An existing rented machine.
+    """An existing rented machine, and the run that rented it, if it was found.
 
-    Attributes:
-        machine: The provider's description of the machine.
-        run: Folder of the run that rented the machine; None if it was not found.
-        record: The machine's record in this folder; None if ``run`` is None.
-        is_used: Whether another process trains in this folder now.
+    ``is_used``: whether another process trains in the run's folder now.
     """
 
     machine: Machine
@@ -50,12 +46,7 @@ def find_machines(
 ) -> tuple[list[Found], dict[str, str]]:
     """Return the rented machines that exist, and the errors of providers that failed.
 
-    Args:
-        providers: Providers to ask.
-        output: The folder of runs.
-
-    Returns:
-        The machines, and an error message for each failed provider, by name.
+    The errors are messages by the provider's name. ``output`` is the folder of runs.
     """
     records = {record.name: (run, record) for run, record in _records(output)}
     found, problems = [], dict[str, str]()
@@ -68,7 +59,7 @@ def find_machines(
             continue
         for machine in machines:
             run, record = records.get(machine.name, (None, None))
-            is_used = run is not None and _is_locked(run)
+            is_used = run is not None and _is_training(run)
             found.append(Found(machine, run, record, is_used))
     return found, problems
 
@@ -93,12 +84,7 @@ def _unlisted(
 
 @dataclass(frozen=True)
 class Awaited:
-    """A launched machine that its provider does not list yet.
-
-    Attributes:
-        run: The run that launched the machine.
-        record: The machine's record in the run's folder.
-    """
+    """A run's launched machine that its provider does not list yet."""
 
     run: RunFolder
     record: MachineRecord
@@ -134,8 +120,8 @@ def look(
         report: Called with a sentence before the lists are read again.
 
     Returns:
-        The machines found, the launched machines that are still missing, and an error
-        message for each failed provider, by name.
+        The machines found, the launched machines that are still missing, and the
+        providers' errors.
     """
     for number in range(waits.looks):
         if number:
@@ -165,29 +151,24 @@ def _awaited(found: Iterable[Found], output: Path, waits: Waits) -> list[Awaited
         and not record.address
         and record.age_s < waits.up_s
         and record.name not in there
-        and not _is_locked(run)
+        and not _is_training(run)
     ]
 
 
 def reap(found: Found, provider: Provider, waits: Waits) -> MachineRecord | None:
-    """End a machine; update and return the machine's record, or None if it has none.
-
-    Args:
-        found: The machine.
-        provider: The machine's provider.
-        waits: Timeouts and intervals.
-
-    Raises:
-        ComputeError: The machine could not be ended.
-    """
+    """End a machine; update and return the machine's record, or None if it has none."""
     end(provider, found.machine, waits)
     if found.run is None or found.record is None:
         return None
     remove_key(found.run.path)
-    why = "ended by `agentgym gpu reap`"
-    hourly = found.record.billed(found.machine)
-    changes = {"fate": "ended", "ended": now(), "why": why, "hourly": hourly}
-    return found.record.changed(id=found.machine.id, **changes).write(found.run.path)
+    ended = found.record.changed(
+        id=found.machine.id,
+        fate="ended",
+        ended=now(),
+        why="ended by `agentgym gpu reap`",
+        hourly=found.record.billed(found.machine),
+    )
+    return ended.write(found.run.path)
 
 
 def settle(
@@ -199,23 +180,14 @@ def settle(
     """Update the records of machines that do not exist any more; return these records.
 
     Runs that are training are skipped. So are recent launches, since their machine may
-    still appear.
-
-    Args:
-        providers: Providers that answered, by name.
-        found: The machines that these providers have.
-        output: The folder of runs.
-        waits: Timeouts and intervals.
-
-    Raises:
-        ComputeError: A provider stopped answering.
+    still appear. ``providers`` are those that answered, and ``found`` their machines.
     """
     there = {each.machine.name for each in found}
     settled = []
     for run, record in _records(output):
         if record.provider not in providers or record.name in there:
             continue
-        if not record.is_open or record.age_s < waits.up_s or _is_locked(run):
+        if not record.is_open or record.age_s < waits.up_s or _is_training(run):
             continue
         end(providers[record.provider], record.machine, waits)
         remove_key(run.path)
@@ -233,13 +205,6 @@ def _records(output: Path) -> Iterable[tuple[RunFolder, MachineRecord]]:
             yield run, record
 
 
-def _is_locked(run: RunFolder) -> bool:
+def _is_training(run: RunFolder) -> bool:
     """Return whether another process trains in a run's folder."""
-    try:
-        with (run.path / ".lock").open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
+    return is_locked(run.path / ".lock")

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Self
+from dataclasses import dataclass
 
 from agentgym.compute.base import Address
 from agentgym.compute.shell import Shell
@@ -17,37 +17,24 @@ _LOOK_S = 0.5
 _TRIES = 3
 
 
+@dataclass
 class Reconnect:
     """Reconnects to one machine.
 
-    Args:
-        where: The machine's address.
-        progress: Gets warnings about broken connections.
-        waits_s: Seconds to wait before each attempt, one number per attempt.
+    Attributes:
+        waits_s: Seconds to wait before each attempt; :data:`LONG_S` from the first
+            success on.
         meanwhile: Text to add to the warning that a connection broke, e.g.
             ``; the training goes on``.
         require_machine: Called after each failed attempt; raises an error other than
             UnreachableError if the machine does not exist any more.
     """
 
-    def __init__(
-        self,
-        where: Address,
-        progress: Progress,
-        waits_s: Sequence[float],
-        meanwhile: str = "",
-        require_machine: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._where = where
-        self._progress = progress
-        self._waits_s = waits_s
-        self._meanwhile = meanwhile
-        self._require_machine = require_machine
-
-    def lasting(self) -> Self:
-        """Return a copy that retries for ten minutes, for a machine that answered."""
-        where, progress, check = self._where, self._progress, self._require_machine
-        return type(self)(where, progress, LONG_S, self._meanwhile, check)
+    where: Address
+    progress: Progress
+    waits_s: Sequence[float]
+    meanwhile: str = ""
+    require_machine: Callable[[], None] = lambda: None
 
     def connect(
         self,
@@ -61,15 +48,11 @@ class Reconnect:
             connect: Raises UnreachableError while there is no connection.
             broken: The error of the connection that broke.
             heed: Called while waiting; may raise an error to stop.
-
-        Raises:
-            UnreachableError: All attempts failed.
         """
-        if self._waits_s:
-            message = f"{broken} Trying again{self._meanwhile}."
-            self._progress.warned([message])
+        if self.waits_s:
+            self.progress.warned([f"{broken} Trying again{self.meanwhile}."])
         error = broken
-        for wait_s in self._waits_s:
+        for wait_s in self.waits_s:
             until = time.monotonic() + wait_s
             while (left := until - time.monotonic()) > 0:
                 heed()
@@ -79,9 +62,10 @@ class Reconnect:
                 connect()
             except UnreachableError as found:
                 error = found
-                self._require_machine()
+                self.require_machine()
                 continue
-            self._progress.warned([f"Connected to {self._where} again."])
+            self.progress.warned([f"Connected to {self.where} again."])
+            self.waits_s = LONG_S
             return
         raise error
 
@@ -89,10 +73,7 @@ class Reconnect:
 class RetryingShell:
     """Runs commands, and runs them again after a broken connection.
 
-    Args:
-        shell: Runs commands on the machine.
-        reconnect: Limits the wait for the first connection. A later wait may take ten
-            minutes.
+    ``reconnect`` limits the wait for the first connection; later ones are long.
     """
 
     def __init__(self, shell: Shell, reconnect: Reconnect) -> None:
@@ -101,11 +82,7 @@ class RetryingShell:
         self._reconnect = reconnect
 
     def run(self, command: str, *, data: bytes = b"", timeout_s: float = 60.0) -> str:
-        """Run a command, again if the connection broke; return its output.
-
-        The command must be safe to run twice. Arguments and errors are those of
-        :meth:`~agentgym.compute.shell.Shell.run`.
-        """
+        """Run a command as :meth:`Shell.run` does, again if the connection broke."""
         tries = 1
         while True:
             try:
@@ -115,7 +92,6 @@ class RetryingShell:
                     raise
                 tries += 1
                 self._reconnect.connect(lambda: self._shell.run(":"), error)
-                self._reconnect = self._reconnect.lasting()
             else:
-                self._reconnect = self._reconnect.lasting()
+                self._reconnect.waits_s = LONG_S
                 return said

@@ -42,27 +42,18 @@ class MachineRecord:
 
     Attributes:
         name: The machine's name, by which the provider's list is searched.
-        provider: Name of the provider.
-        fate: The machine's state; see :data:`Fate`.
         kind: The provider's name of the machine type; ``gpu`` is the GPU's usual name.
-        region: The machine's region; empty if the provider chose.
-        id: The provider's id of the machine; empty while unknown.
-        address: Address of its SSH server; empty until it has one.
         quoted: The agreed price per hour in $.
         hourly: The real price per hour in $, or ``quoted`` until the real one is known.
             For a spot machine, the highest price that it may reach.
         limit: Cost in $ at which the machine is ended; None for no limit.
-        asked: Time of the launch request.
         ended: Time when the machine ended; empty before. If it is ``gone``, the latest
             possible time.
         seen: Time of the client's last heartbeat.
         guarded: Whether the machine ends itself once the client's heartbeats stop.
-        why: Why the machine ended, or could not be rented.
         before: Cost in $ of the run's earlier machines.
-        is_spot: Whether the machine was rented as a spot machine.
         taken: Number of the run's earlier machines that were taken away.
         tried: Offers that were unavailable, with the reasons.
-        host: Host name of the client; ``process`` is the client's process id.
     """
 
     name: str
@@ -187,14 +178,17 @@ class MachineRecord:
         if self.guarded and self.limit is not None and self.hourly:
             paid = timedelta(hours=self.limit / self.hourly)
             latest.append(datetime.fromisoformat(self.asked) + paid)
-        return self.changed(fate="gone", ended=_written(min(latest)))
+        return self.changed(fate="gone", ended=now(min(latest)))
 
     def write(self, folder: Path) -> Self:
         """Write this record into a run's folder atomically, and return it.
 
         If the machine's name or fate has changed, the run's audit log gets an entry.
         """
-        if _fate_in(folder) != (self.name, self.fate):
+        old = None
+        with suppress(ComputeError):
+            old = self.read(folder)
+        if old is None or (old.name, old.fate) != (self.name, self.fate):
             known = {n: v for n, v in asdict(self).items() if n in _NOTED and v}
             AuditLog(folder / MACHINES_FILE).write("machine", **known)
         write_json(folder / FILE, {**asdict(self), "spent": round(self.spent, 4)})
@@ -202,11 +196,7 @@ class MachineRecord:
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """Return the record in a run's folder; None if the folder has none.
-
-        Raises:
-            ComputeError: The file cannot be read.
-        """
+        """Return a run's record, or None; raise ComputeError if it cannot be read."""
         path = folder / FILE
         try:
             found = parse_json(path.read_text(encoding="utf-8"))
@@ -225,8 +215,7 @@ class MachineRecord:
 def bill(folder: Path) -> str:
     """Describe a run's rented machine, its cost, and whether it may cost more.
 
-    The text is empty if no machine was rented. If the record cannot be read, the text
-    is the error message.
+    The text is empty if no machine was rented, or says why it cannot be read.
     """
     try:
         record = MachineRecord.read(folder)
@@ -245,26 +234,13 @@ def bill(folder: Path) -> str:
     return message
 
 
-def _fate_in(folder: Path) -> tuple[str, str] | None:
-    """Return the name and the fate in the record on disk; None if it is unreadable."""
-    try:
-        found = parse_json((folder / FILE).read_text(encoding="utf-8"))
-        return found["name"], found["fate"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
-
-
-def now() -> str:
-    """Return the current local time in ISO 8601, as in the records."""
-    return _written(_now())
+def now(moment: datetime | None = None) -> str:
+    """Return the current or another time in ISO 8601, as in the records."""
+    return (moment or _now()).isoformat(timespec="milliseconds")
 
 
 def make_key(path: Path) -> str:
-    """Write a new private SSH key that only this user can read; return the public key.
-
-    Raises:
-        ComputeError: ``ssh-keygen`` is missing or fails.
-    """
+    """Write a new private SSH key for this user alone; return the public key."""
     tool = shutil.which("ssh-keygen")
     if tool is None:
         raise ComputeError(
@@ -287,10 +263,6 @@ def remove_key(folder: Path) -> None:
     with suppress(OSError):
         for name in (KEY_FILE, f"{KEY_FILE}.pub"):
             (folder / name).unlink(missing_ok=True)
-
-
-def _written(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds")
 
 
 def _now() -> datetime:

@@ -33,11 +33,7 @@ def asked_unnamed() -> list[Provider]:
 
 
 def require_spot(providers: list[Provider]) -> list[Provider]:
-    """Return those of the given providers that have spot machines.
-
-    Raises:
-        UnsupportedError: None of the given providers has spot machines.
-    """
+    """Return those of the given providers that have spot machines."""
     found = [provider for provider in providers if provider.has_spot]
     if not found:
         names = " or ".join(each.name for each in providers) or "this machine"

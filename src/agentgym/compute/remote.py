@@ -61,19 +61,15 @@ def train_elsewhere(
     newest local or remote checkpoint. Remote files are used only if they continue the
     local ones; if not, the run has continued elsewhere, and the local files are used.
 
-    Args:
-        config: The run's settings, with paths of this machine.
-        address: Address of the machine's SSH server.
-        key_file: Private key for the login; None uses SSH's own settings. With a key,
-            the machine's host key is kept in the run's folder and trusted at first use.
-        run: The run's folder, locked by the caller.
-        progress: Receives the events of the remote run.
-        ending: Request with which a rented machine ends itself if the client is gone.
-        limits: Returns the limits at which training ends; called at the start.
-        measured: Called with the seconds that fetching the run's files may take.
-        require_machine: Raises an error if the machine is gone. It is called with False
-            after each failed attempt to connect, and with True if training was
-            interrupted, but not by this client.
+    With a ``key_file``, the machine's host key is kept in the run's folder and trusted
+    at first use; without one, SSH's own settings apply. The caller has locked the
+    folder. With ``ending``, a rented machine ends itself if the client is gone.
+    ``limits`` is called at the start, ``measured`` with the seconds that fetching the
+    run's files may take.
+
+    ``require_machine`` raises an error if the machine is gone. It is called with False
+    after each failed attempt to connect, and with True if training was interrupted, but
+    not by this client.
 
     Raises:
         UnreachableError: There was no connection for ten minutes, or for seconds at the
@@ -96,13 +92,11 @@ def train_elsewhere(
 
         def order() -> dict[str, Any]:
             own = None if ending is None else asdict(ending)
-            return {"limits": limits().as_json(), "ending": own}
+            return {"limits": asdict(limits()), "ending": own}
 
         reconnect = Reconnect(address, progress, LONG_S, _MEANWHILE, check)
         with _Followed(shell, ready, upload, run, progress, reconnect) as followed:
-            followed.measured = measured
-            followed.require_machine = require_machine
-            return followed.run(order)
+            return followed.run(order, measured, require_machine)
 
 
 def _not_interrupted(run: RunFolder, address: Address) -> TrainingInterrupted:
@@ -121,9 +115,6 @@ def fetch_results(
     """Stop a run's training on a remote machine, and fetch the finished files.
 
     Does nothing if the run was not last trained at ``address``.
-
-    Raises:
-        ComputeError: The machine cannot be reached, or refuses a request.
     """
     known = run.record().get("elsewhere")
     if not known or known["address"] != str(address):
@@ -152,20 +143,20 @@ def _reconnect(
     machine. It retries for seconds if the user's own machine already has the run.
     Otherwise, it does not retry.
     """
-    known = _known(run, shell.address)
-    waits_s: Sequence[float] = () if known is None else SHORT_S
+    known = _machines_of(run).get(str(shell.address))
+    waits_s: Sequence[float] = SHORT_S if known else ()
     waits_s = waits_s if shell.key_file is None else LONG_S
     meanwhile = _MEANWHILE if known else ""
     return Reconnect(shell.address, progress, waits_s, meanwhile, require_machine)
 
 
-def _known(run: RunFolder, address: Address) -> dict[str, Any] | None:
-    """Return the entry in ``run.json`` of the machine at ``address``, or None."""
+def _machines_of(run: RunFolder) -> dict[str, Any]:
+    """Return the machines that may have the run, from ``run.json``, by address."""
     record = run.record()
     machines = dict(record.get("left") or {})
     if last := record.get("elsewhere"):
         machines[last["address"]] = last
-    return machines.get(str(address))
+    return machines
 
 
 class _Followed:
@@ -180,7 +171,7 @@ class _Followed:
         progress: Progress,
         reconnect: Reconnect,
     ) -> None:
-        known = _known(run, shell.address)
+        known = _machines_of(run).get(str(shell.address))
         name = f"{run.path.name}-{uuid.uuid4().hex[:8]}"
         self._id = name if known is None else known["id"]
         self._folder = f"{ready.home}/{FOLDER}/runs/{self._id}"
@@ -193,8 +184,6 @@ class _Followed:
         self._mirror = Mirror(self._channel, run, self._heed)
         self._flag = InterruptFlag()
         self._trains = self._stopped = False
-        self.measured: Callable[[float], None] = lambda seconds: None
-        self.require_machine: Callable[[bool], None] = lambda is_lost: None
         self._replies: dict[int, Any] = {}
         self._replayed = self._said = 0
         self._unsaid = b""
@@ -211,14 +200,20 @@ class _Followed:
         self._flag.__exit__(*error)
         self._channel.close()
 
-    def run(self, order: Callable[[], dict[str, Any]]) -> TrainingResult:
+    def run(
+        self,
+        order: Callable[[], dict[str, Any]],
+        measured: Callable[[float], None],
+        require_machine: Callable[[bool], None],
+    ) -> TrainingResult:
         """Start the run unless it is training, show its progress, and fetch its files.
 
         ``order`` returns the limits of training, and the request that ends the machine.
+        For the other functions see :func:`train_elsewhere`.
         """
         state = self._opened()
         has_run, there = state["state"] != "none", []
-        if is_ahead := has_run and self._is_ahead():
+        if is_ahead := has_run and self._persist(self._mirror.continues_local):
             there = self._persist(self._mirror.pull)["all"]
         elif has_run:
             self._give_up(state)
@@ -231,10 +226,10 @@ class _Followed:
                 if not (has_run or self._trains):
                     self._clear()
                 raise
-        outcome = self._follow()
+        outcome = self._follow(measured)
         files = self._persist(self._mirror.pull)
         if outcome["kind"] == "interrupted" and not self._stopped:
-            self.require_machine(True)  # a machine's shutdown also interrupts
+            require_machine(True)  # a machine's shutdown also interrupts
         if outcome["kind"] != "done":
             error = ended_with(
                 outcome, self._run, str(self._where), self._upload, self._folder
@@ -243,7 +238,9 @@ class _Followed:
                 self._forget()
             raise error
         self._persist(lambda: self._mirror.pull_agent(files["agent"]))
-        config = self._merged(files["record"])
+        found = TrainingConfig.restore(files["record"]["config"])
+        # Another machine may choose another engine, so this one's is not saved.
+        config = self._adopted(found).replaced(engine=found.engine)
         result = arrived(files["result"], self._run, config)
         self._forget()
         return result
@@ -251,27 +248,20 @@ class _Followed:
     def leave(self) -> None:
         """Stop the training, fetch finished files, and remove the remote files."""
         state = self._opened()
-        if state["state"] != "none" and self._is_ahead():
-            self._end(state)
-            self._persist(self._mirror.pull)
-        elif state["state"] != "none":
-            self._give_up(state)
+        if state["state"] != "none":
+            if self._persist(self._mirror.continues_local):
+                self._end(state)
+                self._persist(self._mirror.pull)
+            else:
+                self._give_up(state)
         self._forget()
 
     def _opened(self) -> dict[str, Any]:
         """Connect, and return the remote run's state."""
-        try:
-            state = self._channel.open()
-        except UnreachableError as error:
-            self._reconnect.connect(self._channel.open, error, self._require_no_signal)
-            state = self._persist(self._channel.open)
-        self._reconnect = self._reconnect.lasting()
+        state = self._persist(self._channel.open)
+        self._reconnect.waits_s = LONG_S
         self._trains = state["state"] == "running"
         return state
-
-    def _is_ahead(self) -> bool:
-        """Return whether the machine has all local steps of the run, and maybe more."""
-        return self._persist(self._mirror.continues_local)
 
     def _give_up(self, state: dict[str, Any]) -> None:
         """Warn that the run went on without the machine; stop the remote training."""
@@ -290,19 +280,17 @@ class _Followed:
             self._persist(lambda: self._channel.ask("stop"))
             until = time.monotonic() + _ENDING_S
             while state["state"] == "running" and time.monotonic() < until:
-                state = self._persist(self._look)
+                state = self._persist(self._look)[0]
             if state["state"] == "running":
                 raise ComputeError(
                     f"The training on {self._where} was asked to stop, and has not "
-                    "within "
-                    f"{_ENDING_S:.0f} s. End it on that machine, and resume the run."
+                    f"within {_ENDING_S:.0f} s. End it on that machine, and resume the "
+                    "run."
                 )
         self._trains = False
 
-    def _look(self) -> dict[str, Any]:
-        state, _ = self._channel.ask("poll", offset=_END, log=_END)
-        found: dict[str, Any] = state
-        return found
+    def _look(self) -> tuple[Any, bytes]:
+        return self._channel.ask("poll", offset=_END, log=_END)
 
     def _clear(self) -> None:
         """Remove the remote files of a run that was never started."""
@@ -323,13 +311,7 @@ class _Followed:
     def _start(
         self, order: Callable[[], dict[str, Any]], there: list[str], number: int
     ) -> None:
-        """Send the run's files and start it.
-
-        Args:
-            order: Returns the limits of training, and the request to end the machine.
-            there: Names of the checkpoints on the remote machine.
-            number: Number of this attempt to train on the machine.
-        """
+        """Send the run's files and start its attempt ``number`` to train there."""
         self._progress.starting(f"Sending the run to {self._where}.")
         with tempfile.TemporaryFile() as file:
             self._upload.write(file)
@@ -357,7 +339,7 @@ class _Followed:
         self._persist(lambda: self._channel.ask("start", payload, number=number))
         (self._run.path / LOG).unlink(missing_ok=True)
 
-    def _follow(self) -> dict[str, Any]:
+    def _follow(self, measured: Callable[[float], None]) -> dict[str, Any]:
         """Replay events and fetch files until training ends; return its outcome."""
         is_due, rest_until = False, 0.0
         while True:
@@ -375,7 +357,7 @@ class _Followed:
                 now = time.monotonic()
                 is_due, rest_until = False, now + _REST * (now - begun)
                 if (seconds := self._mirror.transfers.longest_s) is not None:
-                    self.measured(seconds)
+                    measured(seconds)
 
     def _hear(self) -> dict[str, Any]:
         """Request new events and output; replay the events, and log the output."""
@@ -415,11 +397,7 @@ class _Followed:
             self._stopped = True
 
     def _persist[T](self, act: Callable[[], T]) -> T:
-        """Call a function; after a broken connection, reconnect and call it again.
-
-        Raises:
-            UnreachableError: There was no connection for too long.
-        """
+        """Call a function; after a broken connection, reconnect and call it again."""
         while True:
             try:
                 return act()
@@ -434,21 +412,15 @@ class _Followed:
 
     def _planned(self, plan: Plan) -> Plan:
         """Return the plan with the client's paths, and record its settings."""
-        config = self._upload.with_remote_changes(self._sent, plan.config)
-        self._run.write_record(config=config.model_dump(mode="json"))
+        config = self._adopted(plan.config)
         device = f"{plan.device} of {self._where}"
         return replace(plan, config=config, run=self._run.path, device=device)
 
-    def _merged(self, record: dict[str, Any]) -> TrainingConfig:
-        """Return the local settings with the changes in the remote run.json; save them.
-
-        The engine that the machine chose is not saved, since the run's next machine
-        may choose another engine.
-        """
-        found = TrainingConfig.restore(record["config"])
+    def _adopted(self, found: TrainingConfig) -> TrainingConfig:
+        """Return the local settings with the machine's changes, and save them."""
         config = self._upload.with_remote_changes(self._sent, found)
         self._run.write_record(config=config.model_dump(mode="json"))
-        return config.replaced(engine=found.engine)
+        return config
 
     def _forget(self) -> None:
         """Remove the run from the machine, after all files were fetched.
@@ -487,9 +459,6 @@ class _Followed:
 
     def _left(self) -> dict[str, Any]:
         """Return ``run.json``'s entries of other machines that may have the run."""
-        record = self._run.record()
-        left = dict(record.get("left") or {})
-        if last := record.get("elsewhere"):
-            left[last["address"]] = last
+        left = _machines_of(self._run)
         left.pop(str(self._where), None)
         return left

@@ -1,6 +1,6 @@
 """Rented: train on a rented machine, from the quote to the end of the machine."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -49,17 +49,7 @@ def is_rented(gpu: str) -> bool:
 
 
 def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
-    """Ask the provider for offers; return the quotes for a run, the cheapest first.
-
-    Args:
-        config: The run's settings.
-        done: Number of episodes already trained on.
-
-    Raises:
-        UsageError: A setting cannot work on a rented machine, or the provider is
-            unknown.
-        ComputeError: The provider has no suitable machine, or does not answer.
-    """
+    """Ask the provider for offers; return the quotes for a run, the cheapest first."""
     provider = _provider(config)
     needs_of(config)  # refuse before a request
     kind = config.gpu.partition(":")[2]
@@ -206,10 +196,7 @@ class Rented(Place):
             raise ended from None
 
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
-        """Fetch finished files from a run's machine, and end the machine.
-
-        Returns error messages; None if there are none.
-        """
+        """Fetch finished files, and end the machine; return error messages or None."""
         record = MachineRecord.read(run.path)
         if record is None or not record.is_open:
             return None
@@ -270,10 +257,7 @@ def _noticed(lease: Lease) -> Iterator[None]:
 
 
 def _was_taken(offer: Offer, earlier: MachineRecord | None) -> bool:
-    """Return whether the run's last machine was like this offer and was taken away.
-
-    It is like the offer if it had the same type and region.
-    """
+    """Return whether a machine of this type and region was just taken away."""
     if earlier is None or earlier.fate != "taken":
         return False
     return (offer.kind, offer.region) == (earlier.kind, earlier.region)
@@ -288,11 +272,7 @@ def _saved(run: RunFolder) -> tuple[int, str] | None:
 
 
 def _rest_of(rent: RentSettings, spent: float) -> float | None:
-    """Return ``max_cost`` less the US dollars ``spent``; None without ``max_cost``.
-
-    Raises:
-        UsageError: ``max_cost`` is spent.
-    """
+    """Return ``max_cost`` less the US dollars ``spent``; None without ``max_cost``."""
     if rent.max_cost is None:
         return None
     if spent >= rent.max_cost:
@@ -308,9 +288,6 @@ def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> Machine
 
     If the provider does not list the machine, the record gets the latest possible end;
     see :meth:`MachineRecord.found_gone`.
-
-    Raises:
-        ComputeError: The machine could not be ended.
     """
     provider = PROVIDERS.get(record.provider)
     found = find(provider, record.name, replace(waits, looks=2))
@@ -322,12 +299,7 @@ def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> Machine
 
 
 def _provider(config: TrainingConfig) -> Provider:
-    """Return the provider for a run, after checking that the settings work with it.
-
-    Raises:
-        UsageError: The settings do not work with this provider.
-        ComputeError: The provider's key is missing.
-    """
+    """Return the provider for a run, after checking that the settings work with it."""
     name = config.gpu.partition(":")[0]
     provider = PROVIDERS.get(name)
     if not provider.is_rented:
@@ -354,11 +326,7 @@ def _provider(config: TrainingConfig) -> Provider:
 
 
 def _require_consent(quote: Quote, config: TrainingConfig, progress: Progress) -> None:
-    """Ask the user to agree to the quote; with ``config.yes``, only show it.
-
-    Raises:
-        UsageError: The user refuses, or cannot be asked.
-    """
+    """Ask the user to agree to the quote; with ``config.yes``, only show it."""
     words = quote.words()
     if config.yes:
         for each in words:
@@ -367,12 +335,8 @@ def _require_consent(quote: Quote, config: TrainingConfig, progress: Progress) -
     answer = progress.may_rent(words)
     if answer is None:
         raise UsageError(
-            f"{_paragraph(words)} Nothing was rented, since this is not a terminal and "
+            f"{' '.join(words)} Nothing was rented, since this is not a terminal and "
             "the question cannot be asked: give --yes to rent it."
         )
     if not answer:
         raise UsageError("Nothing was rented, and nothing trained.")
-
-
-def _paragraph(words: Iterable[str]) -> str:
-    return " ".join(words)

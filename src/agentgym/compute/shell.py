@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -46,11 +45,8 @@ class Shell:
     def run(self, command: str, *, data: bytes = b"", timeout_s: float = 60.0) -> str:
         """Run a command in POSIX sh, and return its output.
 
-        Args:
-            command: The command; it is visible in the process lists of both machines,
-                so pass no secrets.
-            data: Standard input of the command.
-            timeout_s: Timeout of the command in seconds.
+        The command is visible in the process lists of both machines, so pass secrets in
+        ``data``, its standard input.
 
         Raises:
             UnreachableError: The connection could not be made, or broke.
@@ -74,9 +70,6 @@ class Shell:
         """Start a command, with pipes for its input and output; return the process.
 
         Ctrl-C does not reach the process. ``errors`` receives its standard error.
-
-        Raises:
-            ComputeError: ``ssh`` is not installed on this machine.
         """
         if shutil.which("ssh") is None:
             raise ComputeError(
@@ -117,9 +110,8 @@ class Shell:
     def explained(self, code: int, said: str) -> ComputeError:
         """Return the exception for a failed ssh or a failed remote command.
 
-        Args:
-            code: The exit status; 255 means that ssh itself failed.
-            said: The text on standard error.
+        ``code`` is the exit status, 255 if ssh itself failed; ``said`` the text on
+        standard error.
         """
         where, last = self.address, _last_line(said)
         if code != _BROKEN:
@@ -177,11 +169,6 @@ class Shell:
         usual = Path("~/.ssh/known_hosts")
         is_usual = not file or Path(file).expanduser() == usual.expanduser()
         return found.get("hostkeyalias", name), "" if is_usual else file
-
-
-def scratch_errors() -> IO[bytes]:
-    """Return a temporary file for the standard error of a long command."""
-    return tempfile.TemporaryFile()
 
 
 def _last_line(said: str) -> str:

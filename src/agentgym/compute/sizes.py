@@ -43,7 +43,6 @@ class Need:
     """The GPU memory that training a model needs.
 
     Attributes:
-        parameters: The model's number of parameters.
         source: Where the number of parameters comes from, e.g. ``by its config.json``.
         rank: Rank of the trained adapter; 0 trains all weights.
         weights_gb: GB of the loaded weights.
@@ -91,12 +90,7 @@ class Need:
 
 
 def needs_of(config: TrainingConfig) -> list[Need]:
-    """Return the GPU memory that each possible engine needs, the best engine first.
-
-    Raises:
-        ModelError: The model's folder does not exist.
-        UsageError: The model's size is unknown.
-    """
+    """Return the GPU memory that each possible engine needs, the best engine first."""
     need, engine = need_of(config), remote_engine(config)
     if engine == "local":
         return [need]
@@ -151,11 +145,7 @@ def need_of(config: TrainingConfig) -> Need:
 
 
 def _parameters(model: str) -> tuple[float, str]:
-    """Return a model's number of parameters, and where this number comes from.
-
-    Raises:
-        UsageError: The model is not local, and its name has no size.
-    """
+    """Return a model's number of parameters, and where this number comes from."""
     folder = Path(model_source(model))
     if folder.is_dir():
         if (folder / ADAPTER_FILE).is_file():

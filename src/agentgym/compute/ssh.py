@@ -41,12 +41,7 @@ class OverSSH(Place):
 
 
 def plan_elsewhere(config: TrainingConfig, machine: str) -> Elsewhere:
-    """Return the plan for training on a machine: its uploads and installations.
-
-    Args:
-        config: The run's settings.
-        machine: Description of the machine.
-    """
+    """Return the plan for training on the described machine: uploads, installations."""
     upload = make_upload(config)
     own = f"{WHEEL_NAME.partition('-py3')[0]} [{', '.join(upload.extras)}]"
     installs = [own, *upload.packages]

@@ -16,10 +16,11 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentgym.compute.elsewhere.run_server import write_json
 from agentgym.version import __version__
 
 _LOOK_S = 0.1
@@ -51,19 +52,12 @@ class EndLimits:
     parting_s: float = 60.0
     grace_s: float = 60.0
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the limits as a JSON object, for the input of :func:`main`."""
-        return asdict(self)
-
 
 class Watchdog:
     """Runs one training process within its limits, and then ends a rented machine.
 
-    Args:
-        attempt: The folder of this attempt, in the run's folder.
-        order: A dict with the keys ``train`` (the input of the training process),
-            ``limits`` (the fields of EndLimits) and ``ending`` (the fields of the
-            EndRequest that ends the machine, or None).
+    ``order`` has the keys ``train`` (the input of the training process), ``limits``
+    (the fields of EndLimits) and ``ending`` (those of an EndRequest, or None).
     """
 
     def __init__(self, attempt: Path, order: dict[str, Any]) -> None:
@@ -92,12 +86,9 @@ class Watchdog:
 
     def _start(self) -> subprocess.Popen[bytes]:
         with (self._attempt / "log").open("ab") as log:
+            trainee = "agentgym.compute.elsewhere.trainee"
             child = subprocess.Popen(
-                [
-                    sys.executable,
-                    *("-m", "agentgym.compute.elsewhere.trainee"),
-                    str(self._attempt),
-                ],
+                [sys.executable, "-m", trainee, str(self._attempt)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -111,32 +102,33 @@ class Watchdog:
 
     def _watch(self, child: subprocess.Popen[bytes]) -> None:
         """Wait for training; interrupt it at a limit or on request, and wait again."""
-        message = False
         until: float | None = None
         while child.poll() is None:
             time.sleep(_LOOK_S)
             asked = (self._attempt / "stop").exists()
             if self._why is None:
                 self._why = self._overdue()
-            if (asked or self._why) and not message:
-                message = True
+            if (asked or self._why) and until is None:
                 child.send_signal(signal.SIGINT)
-            if message and until is None:
                 until = time.monotonic() + self._limits.grace_s
             if until is not None and time.monotonic() > until:
                 return
 
     def _overdue(self) -> str | None:
         """Return a description of the limit that is reached, or None."""
-        now = time.monotonic()
-        if (beat := self._last_beat()) != self._beat:
-            self._beat, self._heard = beat, now
-        limits = self._limits
-        if limits.longest_s is not None and now - self._begun > limits.longest_s:
+        silence_s, limits = self._silence_s(), self._limits
+        lasted_s = time.monotonic() - self._begun
+        if limits.longest_s is not None and lasted_s > limits.longest_s:
             return f"the longest duration, {limits.longest_s:.0f} s, was reached"
-        if limits.silent_s is not None and now - self._heard > limits.silent_s:
+        if limits.silent_s is not None and silence_s > limits.silent_s:
             return f"the client was silent for {limits.silent_s:.0f} s"
         return None
+
+    def _silence_s(self) -> float:
+        """Return the seconds since the client's last heartbeat."""
+        if (beat := self._last_beat()) != self._beat:
+            self._beat, self._heard = beat, time.monotonic()
+        return time.monotonic() - self._heard
 
     def _last_beat(self) -> int:
         with suppress(OSError):
@@ -153,10 +145,8 @@ class Watchdog:
             found = {"kind": "limit", "message": self._why}
         elif found["kind"] == "killed" and (self._attempt / "stop").exists():
             found = {"kind": "interrupted"}
-        new = path.with_suffix(".new")
         with suppress(OSError):
-            new.write_text(json.dumps(found))
-            new.replace(path)
+            write_json(path, found)
             (self._attempt / "over").touch()
 
     def _linger(self) -> None:
@@ -165,39 +155,27 @@ class Watchdog:
         self._heard = time.monotonic()
         while not (self._attempt / "fetched").exists() and self._attempt.exists():
             time.sleep(_LOOK_S)
-            if (beat := self._last_beat()) != self._beat:
-                self._beat, self._heard = beat, time.monotonic()
-            if idle is not None and time.monotonic() - self._heard > idle:
+            if idle is not None and self._silence_s() > idle:
                 return
         time.sleep(self._limits.parting_s)
 
     def _end_machine(self) -> None:
         """Ask the provider again and again to end this machine; never return."""
         assert self._ending is not None
+        request = urllib.request.Request(
+            self._ending["url"],
+            method=self._ending["method"],
+            data=self._ending["body"].encode() or None,
+            headers={
+                "Authorization": f"Bearer {self._ending['key']}",
+                "Content-Type": "application/json",
+                "User-Agent": f"agentgym/{__version__}",
+            },
+        )
         while True:
             with suppress(Exception):  # must go on until the machine ends
-                send_ending(self._ending)
+                urllib.request.urlopen(request, timeout=_TIMEOUT_S).close()
             time.sleep(_RETRY_S)
-
-
-def send_ending(ending: dict[str, str]) -> None:
-    """Send the HTTP request that ends a machine; ``ending`` has EndRequest's fields.
-
-    Raises:
-        OSError: The request failed.
-    """
-    request = urllib.request.Request(
-        ending["url"],
-        method=ending["method"],
-        data=ending["body"].encode() or None,
-        headers={
-            "Authorization": f"Bearer {ending['key']}",
-            "Content-Type": "application/json",
-            "User-Agent": f"agentgym/{__version__}",
-        },
-    )
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_S):
-        pass
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
@@ -207,10 +185,7 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
 
 
 def main(attempt: Path) -> None:
-    """Read an order from standard input, and run a Watchdog with this order.
-
-    A lock on a file shows that this process is alive.
-    """
+    """Read an order from standard input, and run a Watchdog with this order."""
     order = json.loads(sys.stdin.buffer.read())
     with (attempt / ".lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

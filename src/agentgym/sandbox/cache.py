@@ -26,12 +26,7 @@ _OBJECT_BYTES = 400
 
 
 class ResultCache:
-    """Caches the results of a sandbox's executions; thread-safe.
-
-    Args:
-        config: The configuration of the sandbox.
-        rung: The kind of isolation that the sandbox uses.
-    """
+    """Caches the results of a sandbox's executions; thread-safe."""
 
     def __init__(self, config: SandboxConfig, rung: Rung) -> None:
         self._config = config
@@ -46,10 +41,8 @@ class ResultCache:
     def key(self, job: Job) -> bytes | None:
         """Return a job's cache key, or None if its result must not be cached.
 
-        The key is a hash of everything that the result depends on: the job, the
-        interpreter, the toolchains, the kind of isolation, the limits, this package's
-        version, and the change times, sizes and inode numbers of the files in
-        ``python_path``.
+        The key is a hash of everything that the result depends on, with the change
+        times, sizes and inode numbers of the files in ``python_path``.
         """
         if not self._config.cache_entries or not self._config.cache_bytes:
             return None
@@ -69,11 +62,10 @@ class ResultCache:
             return replace(self._results[key][0], cached=True)
 
     def put(self, key: bytes | None, result: SandboxResult) -> None:
-        """Cache a result under ``key``; if the cache is full, drop older results.
+        """Cache a result under ``key``; drop the least recently used if it is full.
 
-        The least recently used results are dropped. Do nothing if ``key`` is None, if
-        the program did not exit by itself, or if the result is larger than an eighth of
-        the cache.
+        Do nothing if ``key`` is None, if the program did not exit by itself, or if the
+        result is larger than an eighth of the cache.
         """
         size = _size(result)
         most = self._config.cache_bytes

@@ -4,14 +4,16 @@ import hashlib
 import json
 import os
 import posixpath
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.guest.settings import Limits
-from agentgym.sandbox.languages import PYTHON, Steps, language_named, language_of
+from agentgym.sandbox.languages import PYTHON, language_named, language_of
+from agentgym.sandbox.languages.base import Steps, chosen
 
 LONGEST_S = 86_400.0
 """Maximum time limit of an execution, in seconds: one day."""
@@ -91,13 +93,11 @@ class SandboxConfig:
         names = tuple(dict.fromkeys(self.languages))
         names = tuple(name for name in names if name != PYTHON)
         object.__setattr__(self, "languages", names)
-        limits = self.limits
-        for needs in (language_named(name).needs for name in names):
-            more = {
-                key: max(value, getattr(limits, key)) for key, value in needs.items()
-            }
-            limits = replace(limits, **more)
-        object.__setattr__(self, "limits", limits)
+        limits = vars(self.limits).copy()
+        for name in names:
+            for limit, least in language_named(name).needs.items():
+                limits[limit] = max(limits[limit], least)
+        object.__setattr__(self, "limits", Limits(**limits))
 
     @property
     def is_usual(self) -> bool:
@@ -190,29 +190,9 @@ def _is_plain(name: object) -> bool:
     return fits and plain and not name.startswith(("/", "../"))
 
 
-def _are_texts(values: object) -> bool:
-    """Return whether a value is a tuple or list of strings; False for a string."""
-    if not isinstance(values, tuple | list):
-        return False
-    return all(isinstance(value, str) for value in values)
-
-
 @dataclass(frozen=True)
 class Job:
-    """One execution: the files, the command and the time limit.
-
-    Attributes:
-        files: The workspace: relative path to text.
-        command: The command to run in the workspace.
-        timeout_s: Time limit in seconds, for the CPU time of all processes plus the
-            time in which all of them sleep. Waiting for a CPU does not count, but an
-            execution always ends after a wall time of about 20 times the limit.
-        collect: Whether the result includes the changed files.
-
-    Raises:
-        SandboxError: A file, the command or the time limit is malformed, or the command
-            names a missing file.
-    """
+    """One execution; :meth:`Sandbox.run` describes its fields."""
 
     files: dict[str, str]
     command: Command
@@ -240,7 +220,10 @@ class Job:
         if isinstance(self.command, Steps):
             return
         for name, words in vars(self.command).items():
-            if name not in ("path", "language") and not _are_texts(words):
+            if name in ("path", "language"):
+                continue
+            is_list = isinstance(words, tuple | list)
+            if not is_list or not all(isinstance(word, str) for word in words):
                 raise SandboxError(
                     f"{name} of a command is {words!r}: give a tuple of texts, such as "
                     "('ls', '-l')."
@@ -298,15 +281,9 @@ class Job:
 
 def find_tests(command: RunTests, files: Iterable[str]) -> list[str]:
     """Return the Python test files that a command selects, sorted."""
-    folders = {path.rstrip("/") for path in command.paths}
-    wanted = {identity.partition("::")[0] for identity in command.select}
-    found = []
-    for name in sorted(files):
-        base = name.rpartition("/")[2]
-        named = base.startswith("test_") or base.endswith("_test.py")
-        parents = map(str, PurePosixPath(name).parents)
-        below = not folders or not folders.isdisjoint(parents)
-        meant = name in command.paths or (named and base.endswith(".py") and below)
-        if meant and (not wanted or name in wanted):
-            found.append(name)
-    return found
+    usual = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test)\.py", re.DOTALL)
+    return [
+        name
+        for name in chosen(sorted(files), command.paths, command.select)
+        if name in command.paths or usual.fullmatch(name)
+    ]

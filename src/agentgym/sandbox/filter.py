@@ -11,7 +11,7 @@ import functools
 import platform
 import struct
 
-from agentgym.sandbox.guest.seccomp import OWN_PID
+from agentgym.sandbox.guest.confine import OWN_PID
 from agentgym.sandbox.syscalls import ALLOWED, FCNTLS, IOCTLS, LAST_CLASSIC, PRCTLS
 
 _IGNORED_WHEN_STRICT = """
@@ -56,19 +56,12 @@ _UNKNOWN = _fail(errno.ENOSYS)
 
 
 def _argument(index: int) -> bytes:
-    """Return filter code that loads the low 32 bits of argument number ``index``.
-
-    This works because both supported architectures are little-endian.
-    """
+    """Return filter code that loads the low 32 bits of argument number ``index``."""
     return _op(_LOAD, 16 + 8 * index)
 
 
 def _if_one_of(index: int, values: tuple[int, ...], hit: bytes, miss: bytes) -> bytes:
-    """Return filter code: run ``hit`` or ``miss``, depending on an argument.
-
-    Run ``hit`` if the system call's argument number ``index`` is in ``values``, else
-    ``miss``.
-    """
+    """Return filter code: ``hit`` if an argument is in ``values``, else ``miss``."""
     tests = [_op(_EQUAL, value, len(values) - n) for n, value in enumerate(values)]
     return _argument(index) + b"".join(tests) + miss + hit
 
@@ -89,9 +82,6 @@ def build_filter(
             also refuses to reserve disk space without writing, because only written
             bytes are counted.
         machine: ``x86_64`` or ``aarch64``; this machine by default.
-
-    Raises:
-        OSError: The architecture is not supported.
     """
     machine = machine or platform.machine()
     if machine not in _ARCHITECTURES:

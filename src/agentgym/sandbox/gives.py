@@ -18,9 +18,8 @@ from agentgym.sandbox.guest import plain
 from agentgym.sandbox.languages import PYTHON, language_named, language_of
 from agentgym.sandbox.languages.base import free_name
 from agentgym.sandbox.languages.plain_json import json_text, json_text_of
-from agentgym.sandbox.on_demand import LazySandbox
 from agentgym.sandbox.result import SandboxResult
-from agentgym.sandbox.sandbox import DEFAULT_TIMEOUT_S, Sandbox
+from agentgym.sandbox.sandbox import DEFAULT_TIMEOUT_S, LazySandbox, Sandbox
 
 _LINE_BYTES = plain.MOST_CHARACTERS + 8
 _SHOWN = 150
@@ -131,12 +130,14 @@ def gives(
         result = sandbox.run_sync(job, command, timeout_s=timeout_s)
         if result.status == "sandbox_error":
             raise SandboxError(f"The sandbox failed: {result.error}")
-        values = _values(result, language)
+        lines = result.stdout.split("\n") if result.ok else []
+        values = {number: text for number, _, text in (x.partition(" ") for x in lines)}
         for number, (path, expression) in enumerate(pairs):
-            given = values.get(str(number))
-            if given is None or given[0] != right[path, expression]:
-                shown = given[1][:_SHOWN] if given else _ending(result)
-                wrong[f"{path}: {expression}"] = shown
+            text = values.get(str(number))
+            if text is None:
+                wrong[f"{path}: {expression}"] = _ending(result)
+            elif _comparable(text, language) != right[path, expression]:
+                wrong[f"{path}: {expression}"] = text[:_SHOWN]
     return Verdict(asked=len(right), wrong=wrong)
 
 
@@ -153,21 +154,11 @@ def _job(
     return {**files, name: script}, PythonScript(name)
 
 
-def _values(result: SandboxResult, language: str) -> dict[str, tuple[str | None, str]]:
-    """Return each value as (text to compare, original text), by expression number.
-
-    The dict is empty if the execution failed. The text to compare is None if a program
-    in JavaScript, Go or Rust wrote a value that is not valid JSON.
-    """
-    lines = result.stdout.split("\n") if result.ok else []
-    found: dict[str, tuple[str | None, str]] = {}
-    for number, _, text in (line.partition(" ") for line in lines):
-        if language == PYTHON:
-            text = text[: plain.MOST_CHARACTERS]
-            found[number] = (text, text)
-        else:
-            found[number] = (json_text_of(text), text)
-    return found
+def _comparable(text: str, language: str) -> str | None:
+    """Return a value's text to compare; None if the program wrote invalid JSON."""
+    if language == PYTHON:
+        return text[: plain.MOST_CHARACTERS]
+    return json_text_of(text)
 
 
 def _ending(result: SandboxResult) -> str:
@@ -179,11 +170,7 @@ def _ending(result: SandboxResult) -> str:
 
 
 def _right(path: str, expression: str, value: object) -> str:
-    """Check an expression of the module ``path``; return ``value`` as comparable text.
-
-    Raises:
-        SandboxError: The expression is not valid, or the value cannot be compared.
-    """
+    """Check an expression of a module; return ``value`` as comparable text."""
     is_python = language_of(path) == PYTHON
     try:
         if is_python:

@@ -47,18 +47,9 @@ _OVER_OUTPUT = "It wrote more output than is read, 16 MB, and waited."
 
 
 class GuestDiedError(SandboxError):
-    """A zygote (the interpreter that forks executions) ended or stopped answering.
-
-    Attributes:
-        started: Whether the execution had begun, and so may be the cause.
-    """
+    """A zygote ended or stopped answering."""
 
     started = False
-
-
-def _places(folders: list[Path]) -> tuple[Path, ...]:
-    """Return the paths at which bubblewrap mounts the folders of ``python_path``."""
-    return tuple(INSIDE / "path" / str(number) for number in range(len(folders)))
 
 
 @dataclass
@@ -84,14 +75,10 @@ class _Stream:
 
 
 class GuestProcess:
-    """Starts a zygote (an interpreter that forks one process per execution).
+    """Starts a zygote, and runs executions in it.
 
     The thread that creates this object must run as long as the zygote: when that thread
     ends, the kernel kills the zygote.
-
-    Args:
-        rung: The kind of isolation.
-        config: Settings of the sandbox.
 
     Attributes:
         process: The zygote, or the bubblewrap process around it.
@@ -148,11 +135,16 @@ class GuestProcess:
                 folders = readable_trees(folders, scratch, reachable=sees_ours)
                 if folders != [*config.python_path]:
                     self._copied = before
-        home = PythonHome(python, INSIDE / "python", _places(folders))
+        mounted = (INSIDE / "path" / str(number) for number in range(len(folders)))
+        home = PythonHome(python, INSIDE / "python", tuple(mounted))
         mounts: list[str] = []
         contents: list[int] = []
         tools = [toolchain(name, reachable=sees_ours) for name in config.languages]
         trees = [tree for tool in tools for tree in tool.trees]
+        variables, layers = dict[str, str](), dict[str, str]()
+        for tool in tools:
+            variables |= tool.variables
+            layers |= tool.layers
         if rung.bubblewrap:
             mounts, contents = home.mounts(folders, self._owned)
             for tree in trees:
@@ -172,14 +164,8 @@ class GuestProcess:
             group=self._group.members if self._group else None,
             deaths=self._group.deaths if self._group else None,
             readable=tuple(map(str, trees)),
-            variables={
-                name: value for tool in tools for name, value in tool.variables.items()
-            },
-            layers={
-                name: str(folder)
-                for tool in tools
-                for name, folder in tool.layers.items()
-            },
+            variables=variables,
+            layers=layers,
         )
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._owned.enter_context(self._log)
@@ -216,19 +202,12 @@ class GuestProcess:
         )
 
     def is_stale(self) -> bool:
-        """Return whether ``python_path`` changed after it was copied for executions.
-
-        Return False if executions use the original folders.
-        """
+        """Return whether ``python_path`` changed after it was copied for executions."""
         folders = self._config.python_path
         return self._copied is not None and signature(folders) != self._copied
 
     def run(self, job: Job) -> SandboxResult:
-        """Run an execution in the sandbox, and return its result.
-
-        Raises:
-            GuestDiedError: The process in the sandbox ended or stopped answering.
-        """
+        """Run an execution in the sandbox, and return its result."""
         limits = self._config.limits
         collected = 2 * limits.collect_bytes if job.collect else 0
         most = (limits.output_bytes, limits.output_bytes, _REPORT_BYTES + collected)
@@ -281,17 +260,7 @@ class GuestProcess:
     def _wait_for(
         self, key: str, deadline: float, streams: Iterable[_Stream] = ()
     ) -> dict[str, Any]:
-        """Return the sandbox's next message; read ``streams`` while waiting for it.
-
-        Args:
-            key: A key that the message must have.
-            deadline: Latest time of the message, in ``time.monotonic()``.
-            streams: Output of the execution.
-
-        Raises:
-            GuestDiedError: The process in the sandbox ended, did not answer in time, or
-                sent a message without ``key``.
-        """
+        """Return the sandbox's next message; read ``streams`` while waiting for it."""
         sources = {stream.descriptor: stream for stream in streams}
         poll = select.poll()
         for descriptor in (self._control.fileno(), *sources):
@@ -349,10 +318,7 @@ class GuestProcess:
 
 
 def _file_with(content: bytes, opened: ExitStack) -> int:
-    """Return the descriptor of a new temporary file with this content.
-
-    The file is closed with ``opened``.
-    """
+    """Return the descriptor of a new temporary file, which ``opened`` closes."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("job")
     else:

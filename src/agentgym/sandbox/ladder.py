@@ -15,6 +15,7 @@ from agentgym.sandbox.guest_process import GuestProcess
 from agentgym.sandbox.languages import LANGUAGES
 from agentgym.sandbox.languages.toolchain import toolchain
 from agentgym.sandbox.launch import own_python
+from agentgym.sandbox.result import SandboxResult
 from agentgym.security.redaction import get_logger
 
 _LOG = get_logger("agentgym.sandbox")
@@ -76,19 +77,11 @@ def choose_rung(config: SandboxConfig) -> Rung:
 
 
 def tried(config: SandboxConfig) -> Rung:
-    """Choose the rung (kind of isolation), and check that a program runs on it.
-
-    Raises:
-        SandboxUnavailableError: No rung is suitable, or the program cannot run within
-            the limits of ``config``.
-        SandboxError: The sandbox cannot start, e.g. because packages are too large.
-    """
+    """Choose the rung (kind of isolation), and check that a program runs on it."""
     rung = choose_rung(config)
     if config.is_usual:
         return rung  # `choose_rung` has already run a program on it.
-    job = Job({"probe.py": ""}, PythonScript("probe.py"), _PROBE_TIMEOUT_S)
-    with closing(GuestProcess(rung, config)) as guest:
-        result = guest.run(job)
+    result = _ran("", rung, config)
     if not result.ok:
         why = result.error or result.stderr.strip() or result.status.replace("_", " ")
         raise SandboxUnavailableError(
@@ -98,19 +91,22 @@ def tried(config: SandboxConfig) -> Rung:
     return rung
 
 
-def _unfit(rung: Rung, config: SandboxConfig) -> str:
-    """Return why programs that ``config`` requires cannot run, or "" if they can.
+def _ran(program: str, rung: Rung, config: SandboxConfig) -> SandboxResult:
+    job = Job({"probe.py": program}, PythonScript("probe.py"), _PROBE_TIMEOUT_S)
+    with closing(GuestProcess(rung, config)) as guest:
+        return guest.run(job)
 
-    ``rung`` is the kind of isolation.
-    """
-    if config.subprocesses and not rung.forks:
+
+def _unfit(rung: Rung, config: SandboxConfig) -> str:
+    """Return why programs that ``config`` requires cannot run, or "" if they can."""
+    if rung.forks:
+        return ""
+    if config.subprocesses:
         return "programs on it cannot start others, which a shell must"
-    for name in config.languages:
-        if LANGUAGES[name].forks and not rung.forks:
-            title = LANGUAGES[name].title
-            return (
-                f"programs on it cannot start others, as the compiler of {title} does"
-            )
+    for language in map(LANGUAGES.__getitem__, config.languages):
+        if language.forks:
+            does = f"as the compiler of {language.title} does"
+            return f"programs on it cannot start others, {does}"
     return ""
 
 
@@ -138,10 +134,7 @@ def _named(name: str, config: SandboxConfig) -> Rung:
 
 
 def described(rung: Rung) -> str:
-    """Describe a kind of isolation (rung) in one line.
-
-    If bubblewrap is installed but cannot be used, the text has the reason.
-    """
+    """Describe a kind of isolation in one line, with the reason against bubblewrap."""
     reason = "" if rung.bubblewrap else _hidden()
     if not reason or shutil.which("bwrap") is None:
         return rung.in_words
@@ -162,10 +155,7 @@ def _hidden() -> str:
 
 @functools.cache
 def probe(rung: Rung) -> str:
-    """Return why a rung (kind of isolation) is unusable or unsafe, or "". Cached.
-
-    To find out, run a program that tries to reach files and the network outside.
-    """
+    """Return why a rung (kind of isolation) is unusable or unsafe, or "". Cached."""
     if sys.platform != "linux":
         return "it needs Linux"
     if rung.own_identity and os.geteuid() != 0:
@@ -174,10 +164,8 @@ def probe(rung: Rung) -> str:
         return "the program `bwrap` is not installed (apt-get install bubblewrap)"
     if rung.bubblewrap and (reason := _hidden()):
         return reason
-    job = Job({"probe.py": _PROBE}, PythonScript("probe.py"), _PROBE_TIMEOUT_S)
     try:
-        with closing(GuestProcess(rung, SandboxConfig())) as guest:
-            result = guest.run(job)
+        result = _ran(_PROBE, rung, SandboxConfig())
     except (SandboxError, OSError) as error:
         return str(error)
     said = result.stdout.strip()

@@ -57,27 +57,21 @@ main(int(sys.argv[2]), sys.argv[3])
 def reserve_identity() -> tuple[int, socket.socket]:
     """Reserve a user and group id for the executions of one zygote.
 
-    A zygote is an interpreter that forks one process per execution. Two zygotes on a
-    machine may not share an id: ``RLIMIT_NPROC`` counts all processes of a user id, and
-    the clean-up kills all of them. Ids with an account or running processes are
-    skipped.
+    Two zygotes on a machine may not share an id: ``RLIMIT_NPROC`` counts all processes
+    of a user id, and the clean-up kills all of them. Ids with an account or running
+    processes are skipped.
 
     Returns:
         The id, and a socket whose name reserves it until the socket is closed or this
         process ends.
-
-    Raises:
-        SandboxError: All ids are taken.
     """
-    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     for identity in range(_FIRST_IDENTITY, _FIRST_IDENTITY + _IDENTITIES):
+        lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         with suppress(OSError):
             lock.bind(f"\0agentgym-sandbox-{identity}")
             if not _is_somebodys(identity):
                 return identity, lock
-            lock.close()
-            lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    lock.close()
+        lock.close()
     raise SandboxError(
         f"All {_IDENTITIES} sandbox user ids from {_FIRST_IDENTITY} on are in use: "
         "close other runs, or lower `concurrency`."
@@ -128,10 +122,8 @@ def readable_python() -> Path:
 def published(name: str, identity: str, write: Callable[[Path], None]) -> Path:
     """Return a cached folder that every user can read; create it if needed.
 
-    Args:
-        name: Prefix of the folder's name.
-        identity: Text that determines the content; each text has its own folder.
-        write: Called with a new, empty folder, to write the content into it.
+    ``name`` begins the folder's name; each text ``identity`` has its own folder.
+    ``write`` writes the content into a new folder.
     """
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     target = _cache_folder() / f"{name}-{digest}"
@@ -183,10 +175,9 @@ def _copy(python: Path, stdlib: Path, draft: Path) -> None:
 
 
 def environment(home: PythonHome, tools: Iterable[Path] = ()) -> dict[str, str]:
-    """Return all environment variables of executions in the sandbox.
+    """Return all environment variables of executions in the sandbox, without secrets.
 
-    Untrusted code can read them, so they contain no secrets. ``tools`` are folders of
-    programs, which come before the system's folders in ``PATH``.
+    ``tools`` are folders of programs, which come before the system's in ``PATH``.
     """
     env = {
         "PATH": ":".join(map(str, (home.bin, *tools, *_PROGRAMS))),
@@ -215,14 +206,10 @@ def command_line(
     control: int,
     mounts: list[str],
 ) -> list[str]:
-    """Return the command that starts a zygote (the interpreter that forks executions).
+    """Return the command that starts a zygote.
 
-    Args:
-        settings: Settings of the zygote.
-        home: The virtual environment in which the zygote starts.
-        guest: The host's folder with the zygote's modules.
-        control: File descriptor of the socket that sends executions to the zygote.
-        mounts: Further bubblewrap options, which mount folders.
+    ``guest`` is the host's folder with the zygote's modules, ``control`` the descriptor
+    of the socket that sends executions; ``mounts`` are further options of bubblewrap.
     """
     around: list[str] = []
     if settings.rung.bubblewrap:

@@ -1,10 +1,9 @@
 """MemoryGroup: limit the memory of executions with a Linux control group.
 
 Only a control group counts all memory of programs, including shared memory that is not
-mapped, temporary files, and kernel memory. The zygote (the interpreter that forks one
-process per execution) joins the group, and so do its children. When the zygote is
-ready, the limit is set to the memory that it uses by then, plus the limit of an
-execution.
+mapped, temporary files, and kernel memory. The zygote joins the group, and so do its
+children. When it is ready, the limit is set to the memory that it uses by then, plus
+the limit of an execution.
 """
 
 import functools
@@ -97,10 +96,7 @@ class MemoryGroup:
 
 @functools.cache
 def _place() -> tuple[Path, _Names] | None:
-    """Return a folder in which new control groups work, and the names of their files.
-
-    Return None if this process cannot create and limit control groups.
-    """
+    """Return a folder in which new control groups work, and the files' names."""
     for parent, names in _candidates():
         with suppress(OSError, ValueError, subprocess.SubprocessError):
             group = MemoryGroup(parent, names)
@@ -118,9 +114,8 @@ def _place() -> tuple[Path, _Names] | None:
 def _candidates() -> list[tuple[Path, _Names]]:
     """Return the folders in which new control groups may work, and their file names.
 
-    These are this process's own control group and, in version 2, its parent. A version
-    2 group that has processes cannot have subgroups with limits. A new group in the
-    parent works if this user may write to the parent.
+    These are this process's own control group and, in version 2, its parent: a version
+    2 group that has processes cannot have subgroups with limits.
     """
     found = []
     with suppress(OSError):

@@ -1,7 +1,5 @@
 """Write each execution of a sandbox to the audit log."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from agentgym.sandbox.commands import (
@@ -12,36 +10,19 @@ from agentgym.sandbox.commands import (
     RunTests,
     SandboxConfig,
 )
-from agentgym.sandbox.languages import Steps
+from agentgym.sandbox.languages.base import Steps
 from agentgym.sandbox.result import SandboxResult
 from agentgym.security import audit
 
 _MOST_FILES = 50
 
 
-Note = Callable[[SandboxResult | BaseException | None], None]
-"""Function to call at the end of an execution, with the result or the error; with None
-if the execution was cancelled before it began."""
-
-
-def noting(job: Job, config: SandboxConfig) -> Note:
-    """Return a function that logs an execution and its caller (see ``audit.asking``).
-
-    The function does nothing if no audit log is open.
-    """
-    log = audit.log_or_none()
-    if log is None:
-        return lambda _: None
-    return partial(_note, log, audit.asker(), job, config)
-
-
-def _note(
-    log: audit.AuditLog,
-    asker: dict[str, Any],
-    job: Job,
-    config: SandboxConfig,
-    result: SandboxResult | BaseException | None,
+def note_execution(
+    job: Job, config: SandboxConfig, result: SandboxResult | BaseException | None
 ) -> None:
+    """Log the end of an execution: its result or error; None if it was cancelled."""
+    if not audit.is_audited():
+        return
     facts: dict[str, Any] = {
         "command": audit.head(_words(job)),
         "script": _script(job),
@@ -56,13 +37,12 @@ def _note(
     }
     if not isinstance(result, SandboxResult):
         failed = None if result is None else str(result)
-        log.write("not executed", **asker, **facts, error=failed)
+        audit.note("not executed", **facts, error=failed)
         return
     if result.tests is not None:
         facts["tests"] = f"{result.passed} of {len(result.tests)} passed"
-    log.write(
+    audit.note(
         "executed",
-        **asker,
         **facts,
         rung=result.rung,
         status=result.status,

@@ -1,8 +1,7 @@
 """PythonHome: the Python of a sandbox, with the packages that it can import.
 
-A sandbox has its own virtual environment, based on the host's interpreter. Code in the
-sandbox cannot import the packages installed for that interpreter. It can import the
-standard library and the folders of ``python_path``.
+A sandbox has its own virtual environment, based on the host's interpreter. Code in it
+imports only the standard library and the folders of ``python_path``.
 """
 
 import hashlib
@@ -27,10 +26,7 @@ _MOST_COPIED = 256 << 20
 class PythonHome:
     """The virtual environment of a sandbox; its paths are those that executions see.
 
-    Attributes:
-        python: The interpreter that the environment is based on.
-        place: The environment's folder.
-        path: Folders of packages to import.
+    It is in the folder ``place``, based on ``python``, and imports from ``path``.
     """
 
     python: Path
@@ -111,14 +107,8 @@ def readable_trees(
 ) -> list[Path]:
     """Return the folders; a folder that not every user can read is replaced by a copy.
 
-    Args:
-        folders: The folders.
-        scratch: Folder for the copies.
-        reachable: Whether bubblewrap mounts the folders, so that the permissions of
-            their parents do not matter.
-
-    Raises:
-        SandboxError: A folder is too large to copy.
+    The copies are made in ``scratch``. If the folders are ``reachable``, bubblewrap
+    mounts them, so that the permissions of their parents do not matter.
     """
     return [
         folder
@@ -159,16 +149,9 @@ def signature(
 ) -> bytes | None:
     """Return a hash that differs if a file in the folders has changed.
 
-    It is a hash of the change times, sizes and inode numbers of all files.
-
-    Args:
-        folders: The folders.
-        most: Maximum number of files and folders.
-        before_ns: Latest allowed change time, in nanoseconds.
-
-    Returns:
-        The hash; None if there are more files than ``most``, if a file has changed
-        after ``before_ns``, or if a file cannot be read, e.g. because it was removed.
+    It is a hash of the change times, sizes and inode numbers of all files. It is None
+    if there are more than ``most`` files and folders, if one has changed after the time
+    ``before_ns``, or if one cannot be read, e.g. because it was removed.
     """
     digest = hashlib.sha256()
     try:
@@ -185,10 +168,7 @@ def signature(
 
 
 def entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the path and status of a folder and of everything below it.
-
-    The order is the same each time. Symbolic links are not followed.
-    """
+    """Yield the path and status of a folder and of everything below it."""
     waiting = [str(folder)]
     yield waiting[0], os.stat(folder)
     while waiting:

@@ -110,16 +110,7 @@ class SandboxResult:
 
 
 def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
-    """Parse an execution's report, and add its content to the result.
-
-    The report has the tests' outcomes, the changed files, and any error before the
-    command began.
-
-    Args:
-        result: The result so far: how the process ended, and its output.
-        job: The job that was executed.
-        report: Lines of JSON that the execution itself wrote.
-    """
+    """Parse the lines of JSON that an execution wrote, and add them to its result."""
     first, _, rest = report.partition(b"\n")
     begun = _read(first)
     if "ready" not in begun and not result.error and not result.timed_out:
@@ -170,10 +161,7 @@ def _tests(report: bytes, status: Status) -> tuple[TestOutcome, ...]:
 
 
 def _changes(report: bytes, job: Job) -> dict[str, str | None] | None:
-    """Return a dict with the text of each changed file by path; None if it was removed.
-
-    Return None instead of a dict if the execution's report is missing or malformed.
-    """
+    """Return ``SandboxResult.files``; None if the report is missing or malformed."""
     match _read(report.rstrip(b"\n").rpartition(b"\n")[2]):
         case {"left": {"files": dict(changed), "gone": list(gone)}}:
             texts = [*changed, *changed.values()]

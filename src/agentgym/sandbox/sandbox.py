@@ -8,9 +8,11 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
+from contextvars import copy_context
+from functools import partial
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.cache import ResultCache
@@ -19,11 +21,12 @@ from agentgym.sandbox.guest.settings import Rung
 from agentgym.sandbox.guest_process import GuestDiedError, GuestProcess
 from agentgym.sandbox.ladder import choose_rung
 from agentgym.sandbox.languages import PYTHON
-from agentgym.sandbox.noted import Note, noting
+from agentgym.sandbox.noted import note_execution
 from agentgym.sandbox.result import SandboxResult
 
 DEFAULT_TIMEOUT_S = 10.0
 _CLOSED = "This sandbox is closed: open a new one."
+_Note = Callable[[SandboxResult | BaseException | None], None]
 
 
 class _Execution:
@@ -35,10 +38,7 @@ class _Execution:
         self.given_up = False
 
     def moves_to(self, guest: GuestProcess | None) -> None:
-        """Set the process that runs the execution, or None at its end.
-
-        If the caller has stopped waiting, the process is killed.
-        """
+        """Set the execution's process; kill it if the caller has stopped waiting."""
         with self._lock:
             self._guest = guest
             if guest and self.given_up:
@@ -141,7 +141,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
                 f"SandboxConfig(languages=({job.language!r},))."
             )
         key = self._cache.key(job)
-        note = noting(job, self.config)
+        # It names the caller of this method, in any thread.
+        note: _Note = partial(copy_context().run, note_execution, job, self.config)
         if known := self._cache.get(key):
             note(known)
             done: Future[SandboxResult] = Future()
@@ -157,7 +158,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         return result
 
     def _work(
-        self, job: Job, key: bytes | None, execution: _Execution, note: Note
+        self, job: Job, key: bytes | None, execution: _Execution, note: _Note
     ) -> SandboxResult:
         """Run one job in a thread; log the result, and cache it under ``key``."""
         self._running.add(execution)
@@ -243,11 +244,7 @@ def _take(idle: deque[GuestProcess]) -> GuestProcess | None:
 
 
 def _shut(owner: int, pool: ThreadPoolExecutor, idle: deque[GuestProcess]) -> None:
-    """Close a sandbox: wait for running executions, and end idle processes.
-
-    Queued executions fail. Do nothing in a fork of the process with the id ``owner``,
-    which opened the sandbox.
-    """
+    """Close a sandbox, unless this is a fork of the process that opened it."""
     if os.getpid() == owner:  # A fork has neither threads nor zygotes.
         pool.shutdown(wait=True)
         while guest := _take(idle):
@@ -265,3 +262,59 @@ def open_sandbox(config: SandboxConfig | None = None) -> Sandbox:
     """
     config = config or SandboxConfig()
     return Sandbox(config, choose_rung(config))
+
+
+class LazySandbox:
+    """A sandbox that opens at its first use, and again at the first use after a close.
+
+    Args:
+        config: Function that returns the settings; called each time the sandbox opens.
+            If it is None, the sandbox has the default settings.
+    """
+
+    def __init__(self, config: Callable[[], SandboxConfig] | None = None) -> None:
+        self._config = config or SandboxConfig
+        self._opened: Sandbox | None = None
+        self._lock = threading.Lock()
+
+    def get(self) -> Sandbox:
+        """Open the sandbox if needed, and return it.
+
+        Raises:
+            SandboxUnavailableError: No isolation works on this machine.
+        """
+        with self._lock:
+            if self._opened is None:
+                self._opened = open_sandbox(self._config())
+            return self._opened
+
+    async def run(
+        self,
+        files: Mapping[str, str],
+        command: Command,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        collect: bool = False,
+    ) -> SandboxResult:
+        """Run a command in a new workspace; see :meth:`Sandbox.run`."""
+        return await self.get().run(
+            files, command, timeout_s=timeout_s, collect=collect
+        )
+
+    def run_sync(
+        self,
+        files: Mapping[str, str],
+        command: Command,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        collect: bool = False,
+    ) -> SandboxResult:
+        """Run a command in a new workspace and wait; see :meth:`Sandbox.run`."""
+        return self.get().run_sync(files, command, timeout_s=timeout_s, collect=collect)
+
+    def close(self) -> None:
+        """Close the sandbox, if it was opened."""
+        with self._lock:
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()

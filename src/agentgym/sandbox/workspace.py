@@ -89,8 +89,6 @@ class Workspace:
             raise ToolError(f"the old text is {count} times in {path}; copy more.")
         changed = text.replace(old, new)
         self._check_text(path, changed)
-        if not self._has_bytes_for(path, changed):
-            raise ToolError("the files are too large together; remove some.")
         self.files[path] = changed
 
     def write(self, path: str, text: str) -> str:
@@ -114,8 +112,6 @@ class Workspace:
                 f"there may be {_MAX_FOLDERS} folders in all paths together."
             )
         self._check_text(name, text)
-        if not self._has_bytes_for(name, text):
-            raise ToolError("the files are too large together; remove some.")
         if max(len(part) for part in name.encode().split(b"/")) > _MAX_PART:
             raise ToolError(f"a name may have at most {_MAX_PART} bytes.")
         self.files[name] = text
@@ -191,6 +187,8 @@ class Workspace:
             raise ToolError(
                 f"{path} may hold at most {self._max_characters} characters."
             )
+        if not self._has_bytes_for(path, text):
+            raise ToolError("the files are too large together; remove some.")
 
 
 def _most_bytes(text: str) -> int:

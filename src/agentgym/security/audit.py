@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ KEPT = 8
 """Number of log files to keep, the newest included; older ones are removed."""
 _HEAD = 200
 _DIGITS = 16
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 logger = get_logger(__name__)
 
@@ -46,13 +48,9 @@ logger = get_logger(__name__)
 class AuditLog:
     """Appends to the audit log of a run, or of actions outside of runs. Thread-safe.
 
-    The file is opened at the first entry. If writing fails, for instance on a full
-    disk, the caller gets no exception. The failure is logged, and an entry with the
-    number of lost entries is written later.
-
-    Args:
-        path: The file; its folder is made if it does not exist.
-        most_bytes: Size of the file at which a new file begins.
+    The file and its folder are made at the first entry. If writing fails, for instance
+    on a full disk, the caller gets no exception. The failure is logged, and an entry
+    with the number of lost entries is written later.
     """
 
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
@@ -88,15 +86,12 @@ class AuditLog:
             self._turn_over()
 
     def _open(self) -> None:
-        """Open the file, and log this process's command, user and host.
-
-        Do nothing if this process has opened the file already.
-        """
+        """Open the file in this process once; log the command, user and host."""
         if self._file >= 0 and self._owner == os.getpid():
             return
         self._redactor = Redactor.of_environment()
         make_private_folder(self.path.parent)
-        self._file = self._opened()
+        self._file = private(self.path, _FLAGS)
         self._owner = os.getpid()
         self._append(
             {
@@ -108,30 +103,19 @@ class AuditLog:
             }
         )
 
-    def _opened(self) -> int:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        return private(self.path, flags)
-
     def _turn_over(self) -> None:
-        """Rename the full file and begin a new one.
-
-        If several processes write to the file, only one of them renames it.
-        """
+        """Begin a new file; only one of several processes renames the full one."""
         old = self._file
         fcntl.flock(old, fcntl.LOCK_EX)  # held until it is closed
         try:
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(old), os.stat(self.path)):
-                    for number in range(KEPT - 2, 0, -1):
+                    for older, newer in pairwise(_files(self.path)):
                         with suppress(FileNotFoundError):
-                            self._numbered(number).rename(self._numbered(number + 1))
-                    self.path.rename(self._numbered(1))
-            self._file = self._opened()
+                            newer.rename(older)
+            self._file = private(self.path, _FLAGS)
         finally:
             os.close(old)
-
-    def _numbered(self, number: int) -> Path:
-        return self.path.with_name(f"{self.path.name}.{number}")
 
 
 _LOG: ContextVar[AuditLog | None] = ContextVar("agentgym_audit", default=None)
@@ -177,11 +161,6 @@ def is_audited() -> bool:
     return _LOG.get() is not None
 
 
-def asker() -> dict[str, Any]:
-    """Return the fields that :func:`asking` has set, e.g. to set in another thread."""
-    return _ASKER.get({})
-
-
 def log_or_none() -> AuditLog | None:
     """Return the open audit log of this context; None if no log is open."""
     return _LOG.get()
@@ -207,21 +186,21 @@ def default_log() -> Path:
         return Path(os.devnull) / FILE
 
 
+def _files(newest: Path) -> list[Path]:
+    """Return the paths of a log's files, the oldest first; some may not exist."""
+    older = [newest.with_name(f"{newest.name}.{n}") for n in range(KEPT - 1, 0, -1)]
+    return [*older, newest]
+
+
 def read(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the entries of an audit log, the oldest first. Skip truncated lines.
 
-    Args:
-        path: The newest file of the log; its older files are read too. Or a run's
-            folder, for the entries of both logs: commands and rented machines.
+    ``path`` is the newest file of the log; its older files are read too. Or it is a
+    run's folder, for the entries of both logs: commands and rented machines.
     """
-    files = [path]
-    if path.is_dir():
-        files = [path / FILE, path / MACHINES_FILE]
-    entries: list[dict[str, Any]] = []
-    for newest in files:
-        turned = [newest.with_name(f"{newest.name}.{n}") for n in range(1, KEPT)]
-        for file in (*reversed(turned), newest):
-            entries += _lines(file)
+    logs = [path / FILE, path / MACHINES_FILE] if path.is_dir() else [path]
+    files = chain.from_iterable(map(_files, logs))
+    entries = list(chain.from_iterable(map(_lines, files)))
     yield from sorted(entries, key=lambda entry: str(entry.get("at", "")))
 
 

@@ -19,13 +19,9 @@ _END_S = 2.0
 class LogFile:
     """A file for the standard error of other processes, from which secrets are removed.
 
-    Use it as ``stderr`` of ``subprocess.Popen``. A thread copies the output to the file
-    and removes the secrets of this process's environment. When this process has ended,
-    further output is lost.
-
-    Args:
-        path: The file; it is made if it does not exist, else appended to.
-        secrets: Further secrets to remove, by name.
+    Use it as ``stderr`` of ``subprocess.Popen``. A thread appends the output to the
+    file, without the secrets of this process's environment and further ``secrets``, by
+    name. When this process has ended, further output is lost.
     """
 
     def __init__(self, path: Path, secrets: Mapping[str, str] | None = None) -> None:

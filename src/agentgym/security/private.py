@@ -1,15 +1,12 @@
 """Create files and folders that only this user can read.
 
 The permissions of existing files are not changed, because a user may have changed them
-to share a run. This module only needs the standard library.
+to share a run.
 """
 
 import os
 from contextlib import suppress
 from pathlib import Path
-
-_FILE = 0o600
-_FOLDER = 0o700
 
 
 def private(path: str | Path, flags: int) -> int:
@@ -17,7 +14,7 @@ def private(path: str | Path, flags: int) -> int:
 
     Use this function as the argument ``opener`` of :func:`open`.
     """
-    return os.open(path, flags, _FILE)
+    return os.open(path, flags, 0o600)
 
 
 def make_private_folder(path: Path) -> None:
@@ -27,7 +24,7 @@ def make_private_folder(path: Path) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
-        path.mkdir(mode=_FOLDER)
+        path.mkdir(mode=0o700)
     if not path.is_dir():
         raise NotADirectoryError(20, "a file of this name exists", str(path))
 

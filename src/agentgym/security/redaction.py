@@ -4,9 +4,6 @@ Secrets are the values of environment variables with a name like ``API_KEY`` or 
 name that is listed in ``AGENTGYM_SECRETS``, and texts in the published key formats of
 providers. Scanners such as detect-secrets know more formats, but they only search
 source files and replace nothing.
-
-This module only needs the standard library, because other Python environments import it
-too.
 """
 
 import functools
@@ -16,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
 VARIABLE = "AGENTGYM_SECRETS"
@@ -105,11 +102,7 @@ _TOKENS = frozenset(
 
 
 class Redactor:
-    """Replaces secrets in texts.
-
-    Args:
-        values: The secret values, by the names of their variables.
-    """
+    """Replaces secrets in texts; ``values`` are the secrets, by variable."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         known = sorted(values.items(), key=lambda item: -len(item[1]))
@@ -121,11 +114,7 @@ class Redactor:
 
     @classmethod
     def of_environment(cls, more: Mapping[str, str] | None = None) -> "Redactor":
-        """Return a redactor for the secrets in this process's environment variables.
-
-        Args:
-            more: Further secrets, by name.
-        """
+        """Return a redactor for this process's environment and ``more``, by name."""
         return _known((*_secrets_of(os.environ), *(more or {}).items()))
 
     def finds(self, text: str) -> bool:
@@ -146,9 +135,7 @@ class Redactor:
     def replaced(self, text: str, by: Callable[[str, str], str]) -> str:
         """Return a text with each secret replaced by the result of ``by``.
 
-        Args:
-            text: The text.
-            by: Called with a secret and its usual placeholder; returns the replacement.
+        ``by`` is called with a secret and its usual placeholder.
         """
         if not self.finds(text):
             return text
@@ -199,9 +186,8 @@ class Redactor:
         except (ValueError, RecursionError):
             return self.text(text)
         clean = self.json(value)
-        is_clean = (
-            clean == value and not said_twice
-        )  # a repeated key hides the first one
+        # A repeated key hides the first one.
+        is_clean = clean == value and not said_twice
         return text if is_clean else json.dumps(also(clean))
 
 
@@ -263,22 +249,13 @@ def looks_secret(name: str, value: str) -> bool:
 @contextmanager
 def redacted_output() -> Iterator[None]:
     """Inside the block, remove secrets from Python's stdout and stderr."""
-    stdout, stderr = sys.stdout, sys.stderr
-    ours = RedactedStream(stdout), RedactedStream(stderr)
-    sys.stdout, sys.stderr = cast(tuple[TextIO, TextIO], ours)
-    try:
+    out, err = map(RedactedStream, (sys.stdout, sys.stderr))
+    with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, err)):
         yield
-    finally:
-        sys.stdout, sys.stderr = stdout, stderr
 
 
 class RedactedStream:
-    """A text stream that removes secrets from its output.
-
-    Args:
-        stream: The stream to write to. All methods except those for writing are passed
-            on to it.
-    """
+    """A text stream that removes secrets; passes on all methods but those to write."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -370,9 +347,8 @@ def _any_form() -> re.Pattern[str]:
 def _exchanged(by: Callable[[str, str], str], mask: str, found: re.Match[str]) -> str:
     if not found.lastindex:
         return by(found[0], mask)
-    start, end = found.start(found.lastindex), found.end(found.lastindex)
-    offset = found.start()
-    whole = found[0]
+    whole, offset = found[0], found.start()
+    start, end = found.span(found.lastindex)
     return whole[: start - offset] + by(found[1], mask) + whole[end - offset :]
 
 

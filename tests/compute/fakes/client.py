@@ -11,7 +11,7 @@ from pathlib import Path
 from agentgym.cli.main import main
 from agentgym.compute.ending import Waits
 from agentgym.compute.lease import Lease
-from agentgym.compute.providers.api import Api
+from agentgym.compute.providers.api import ApiProvider
 from agentgym.compute.providers.runpod import RunPod
 from agentgym.compute.rented import Rented
 
@@ -20,7 +20,7 @@ QUICK = Waits(look_s=0.02, looks=8, up_s=5.0, end_s=20.0)
 
 def run() -> int:
     url, what, *words = sys.argv[1:]
-    RunPod.url, Api.backoff_s, Rented.waits = url, 0.005, QUICK
+    RunPod.url, ApiProvider.backoff_s, Rented.waits = url, 0.005, QUICK
     if what == "agentgym":
         sys.argv = ["agentgym", *words]
         return main()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from agentgym.compute.ending import Waits
-from agentgym.compute.providers import sky_command
-from agentgym.compute.providers.api import Api
+from agentgym.compute.providers import skypilot
+from agentgym.compute.providers.api import ApiProvider
 from agentgym.compute.providers.lambda_cloud import LambdaCloud
 from agentgym.compute.providers.runpod import RunPod
 from agentgym.compute.rented import Rented
@@ -30,8 +30,8 @@ def no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kind, "url", "http://127.0.0.1:9")
     for name in ("interval_s", "launch_interval_s"):
         monkeypatch.setattr(LambdaCloud, name, 0.0)
-    monkeypatch.setattr(Api, "backoff_s", 0.005)
-    monkeypatch.setattr(sky_command, "COMMAND", "sky-of-nobody")
+    monkeypatch.setattr(ApiProvider, "backoff_s", 0.005)
+    monkeypatch.setattr(skypilot, "COMMAND", "sky-of-nobody")
     monkeypatch.setattr(Rented, "waits", QUICK)
 
 
@@ -59,5 +59,5 @@ def lambda_cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLambda]:
 @pytest.fixture
 def sky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSky:
     """Put a fake of SkyPilot's command on the path."""
-    monkeypatch.setattr(sky_command, "COMMAND", "sky")
+    monkeypatch.setattr(skypilot, "COMMAND", "sky")
     return FakeSky(tmp_path / "sky", monkeypatch)

@@ -91,7 +91,7 @@ def test_a_key_without_the_right_is_no_want_of_capacity(runpod: FakeRunPod) -> N
 
 
 def test_a_request_that_its_description_forbids_is_refused(runpod: FakeRunPod) -> None:
-    api = RunPod()._api()
+    api = RunPod()
     for wrong in ({"name": "x"}, {"name": "x", "image": "i", "gpuId": "L4"}):
         with pytest.raises(ComputeRefusedError) as caught:
             api.ask_once("/pods", wrong, lambda found: found)
@@ -167,7 +167,9 @@ def test_a_server_that_asks_for_a_wait_gets_it(
 def test_an_answer_of_another_shape_is_not_an_empty_list(
     runpod: FakeRunPod, monkeypatch: pytest.MonkeyPatch, answer: dict[str, object]
 ) -> None:
-    monkeypatch.setattr("agentgym.compute.providers.api.Api.ask", lambda *_: answer)
+    monkeypatch.setattr(
+        "agentgym.compute.providers.api.ApiProvider.ask", lambda *_: answer
+    )
     with pytest.raises(ComputeRefusedError):
         RunPod().machines()
 
@@ -207,7 +209,7 @@ def test_a_wrong_key_is_named_by_its_variable_and_never_shown(
     shown = [
         str(caught.value),
         repr(caught.value),
-        repr(RunPod()._api()),
+        repr(RunPod()),
         repr(RunPod().ending(machine)),
         caplog.text,
     ]

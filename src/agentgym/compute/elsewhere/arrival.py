@@ -17,13 +17,7 @@ _OUT_OF_MEMORY = -9
 
 
 def arrived(text: str, run: RunFolder, config: TrainingConfig) -> TrainingResult:
-    """Save the agent of a finished remote run; return the result with local paths.
-
-    Args:
-        text: The content of the remote ``result.json``.
-        run: The run's local folder, with the agent's fetched files.
-        config: The run's settings with local paths.
-    """
+    """Save a finished run's agent; return its remote result.json with local paths."""
     settings = config.model_dump(mode="json")
     agent = TrainedAgent.load((run.path / "agent").resolve())
     where = {"base_model": config.model, "config": settings}
@@ -45,12 +39,7 @@ def ended_with(
 ) -> AgentGymError:
     """Return the exception for a remote run that did not finish.
 
-    Args:
-        outcome: The content of the remote ``outcome.json``.
-        run: The run's local folder.
-        where: The machine's address, for messages.
-        upload: Replaces remote paths in messages by local ones.
-        folder: The run's remote folder.
+    Paths of the remote ``folder`` in messages are replaced by local ones.
     """
     log = f"Its log is in {run.path / 'elsewhere.log'}."
     match outcome["kind"]:

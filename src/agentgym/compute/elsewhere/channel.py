@@ -5,11 +5,12 @@ import os
 import select
 import shlex
 import subprocess
+import tempfile
 import uuid
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any
 
-from agentgym.compute.shell import Shell, scratch_errors
+from agentgym.compute.shell import Shell
 from agentgym.core.files import parse_json
 from agentgym.errors import ComputeError, UnreachableError
 
@@ -18,13 +19,7 @@ _ANSWER_S = 45.0
 
 
 class Channel:
-    """Sends requests to :mod:`~agentgym.compute.elsewhere.run_server`; can reconnect.
-
-    Args:
-        shell: Runs commands on the machine.
-        python: Path of a remote Python interpreter that has agentgym.
-        folder: The run's remote folder.
-    """
+    """Sends requests about one run to a ``RunServer``; can reconnect."""
 
     def __init__(self, shell: Shell, python: str, folder: str) -> None:
         self.shell = shell
@@ -36,34 +31,20 @@ class Channel:
         self._process: subprocess.Popen[bytes] | None = None
         self._came = b""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def open(self) -> dict[str, Any]:
-        """Start the run's server, connect to it, and return the run's state.
-
-        The state is the answer of ``RunServer.hello``.
-
-        Raises:
-            UnreachableError: There is no connection.
-            ComputeError: Another client is connected to the run.
-        """
+        """Start the run's server; return the answer of ``RunServer.hello``."""
         self.close()
-        self._errors = scratch_errors()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = self.shell.start(self._command, self._errors)
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)
         self._came = b""
         try:
-            state, _ = self.ask("hello", client=self._client)
+            state: dict[str, Any] = self.ask("hello", client=self._client)[0]
         except BaseException:
             self.close()
             raise
-        found: dict[str, Any] = state
-        return found
+        return state
 
     def close(self) -> None:
         """Close the connection."""
@@ -84,12 +65,9 @@ class Channel:
     ) -> tuple[Any, bytes]:
         """Send a request; return the answer, and the bytes that follow the answer.
 
-        Args:
-            op: Name of a method of ``RunServer``.
-            payload: Bytes to send after the request; use them for secrets.
-            patience_s: Seconds without data after which the connection counts as
-                broken.
-            **more: Arguments of the method.
+        ``op`` is the name of a method of ``RunServer``, ``more`` are its arguments, and
+        ``payload`` follows the request; use it for secrets. The connection counts as
+        broken after ``patience_s`` without data.
 
         Raises:
             UnreachableError: The connection could not be made, or broke.

@@ -69,13 +69,7 @@ class Transfers:
 class Mirror:
     """Copies one run's files between the client and a machine.
 
-    Attributes:
-        transfers: Measures how long fetching takes.
-
-    Args:
-        channel: Channel to the machine.
-        run: The run's folder on the client.
-        beat: Called after each transferred part of a file.
+    ``beat`` is called after each transferred part of a file.
     """
 
     def __init__(
@@ -129,6 +123,7 @@ class Mirror:
         """
         begun, before = time.monotonic(), self._fetched
         home = {path.name: version(path) for path in self._run.checkpoints()}
+        files: dict[str, Any]
         files, _ = self._channel.ask("files", run=self._name, have=home)
         self._pull_store()
         for name, size in files["others"].items():
@@ -138,8 +133,7 @@ class Mirror:
         for name in home.keys() - set(files["all"]) if files["all"] else ():
             shutil.rmtree(self._run.path / "checkpoints" / name, ignore_errors=True)
         self.transfers.note(self._fetched - before, time.monotonic() - begun)
-        found: dict[str, Any] = files
-        return found
+        return files
 
     def pull_agent(self, sizes: dict[str, int]) -> None:
         """Fetch the trained agent; ``sizes`` are its files' sizes in bytes, by name."""
@@ -209,10 +203,7 @@ class Mirror:
         self._blocks = found["blocks"]
 
     def _pull_lines(self, name: str, size: int) -> None:
-        """Append a remote file's new lines to the local copy.
-
-        The first call fetches the whole file.
-        """
+        """Append a remote file's new lines; the first call fetches the whole file."""
         path = self._run.path / _checked(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         is_known = name in self._seen and path.exists()
@@ -282,11 +273,7 @@ class Mirror:
 
 
 def _checked(name: str) -> str:
-    """Return a remote file's name after checking that it stays in the run's folder.
-
-    Raises:
-        ComputeError: The name is a path outside of the run's folder.
-    """
+    """Return a remote file's name; raise ComputeError if it leaves the run's folder."""
     if not is_below(name):
         raise ComputeError(
             f"The machine offers a file named {quoted(name)}, which would be written "

@@ -35,12 +35,11 @@ def wheel() -> bytes:
     record = "".join(f"{name},{_digest(data)}\n" for name, data in files.items())
     files[f"{about}/RECORD"] = f"{record}{about}/RECORD,,\n".encode()
     made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(made, "w") as archive:
         for name, data in files.items():
             info = zipfile.ZipInfo(name, _STAMP)
-            info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = 0o644 << 16
-            archive.writestr(info, data)
+            archive.writestr(info, data, zipfile.ZIP_DEFLATED)
     return made.getvalue()
 
 

@@ -87,12 +87,7 @@ PYTHON -m agentgym engine install ENGINE
 
 @dataclass(frozen=True)
 class Ready:
-    """A machine that is ready for training.
-
-    Attributes:
-        python: Path of a Python interpreter with agentgym.
-        home: The user's remote home folder.
-    """
+    """The remote Python interpreter with agentgym, and the remote home folder."""
 
     python: str
     home: str
@@ -103,15 +98,7 @@ def prepare(
 ) -> Ready:
     """Install a run's packages, unless an earlier run has already installed them.
 
-    Args:
-        shell: Runs commands on the remote machine.
-        upload: Files and packages of the run.
-        report: Called with a sentence before each slow step.
-
-    Raises:
-        UnreachableError: The remote machine cannot be reached.
-        ComputeError: The machine is not Linux, lacks a program or disk space, or a
-            package cannot be installed; the message says what to do.
+    ``report`` is called with a sentence before each slow step.
     """
     built = wheel()
     words = (*upload.extras, *upload.packages)
@@ -156,8 +143,7 @@ def prepare(
 def _has_room(found: dict[str, str], config: TrainingConfig) -> bool:
     """Return whether GPU memory and disk space are enough for vLLM and training.
 
-    ``found`` has the machine's properties. The GPU memory counts as enough if its size
-    or the model's size is unknown.
+    GPU memory counts as enough if its size or the model's size is unknown.
     """
     if not _number(found, "gpus") or _number(found, "free_mb") < _FREE_FOR_ENGINE_MB:
         return False
@@ -177,18 +163,22 @@ def _with_uv(
 ) -> dict[str, str]:
     """Install uv; return the machine's properties, now with the path of uv."""
     report(f"Installing uv on {shell.address}.")
-    _get_uv(shell)
+    try:
+        shell.run(_filled(_GET_UV), timeout_s=300.0)
+    except UnreachableError:
+        raise
+    except ComputeError as error:
+        raise ComputeError(
+            "uv, which installs the packages for training, is not on "
+            f"{shell.address} and could not be fetched there ({error}). Install it "
+            "(https://docs.astral.sh/uv), or give the machine access to the internet."
+        ) from None
     return _look(shell, key, engine)
 
 
 def _look(shell: RetryingShell, key: str, engine: str) -> dict[str, str]:
-    script = _filled(
-        _LOOK,
-        KEY=key,
-        ENGINES=ENGINES,
-        ENGINE=engine or "none",
-        VARIABLE=PYTHON_VARIABLE,
-    )
+    names = {"KEY": key, "ENGINE": engine or "none"}
+    script = _filled(_LOOK, **names, ENGINES=ENGINES, VARIABLE=PYTHON_VARIABLE)
     lines = shell.run(script).splitlines()
     found = dict(line.split("=", 1) for line in lines if "=" in line)
     if not {"home", "system", "free_mb", "python"} <= found.keys():
@@ -219,11 +209,7 @@ def _require_space(
 
 
 def _checked(shell: RetryingShell, python: str) -> str:
-    """Return the path of a remote Python if it has this version of agentgym.
-
-    Raises:
-        ComputeError: This Python has another version of agentgym, or none.
-    """
+    """Return ``python``; raise ComputeError unless it has this version of agentgym."""
     code = "import agentgym.version as v; print(v.__version__)"
     try:
         version = shell.run(f"{shlex.quote(python)} -c {shlex.quote(code)}").strip()
@@ -242,27 +228,10 @@ def _checked(shell: RetryingShell, python: str) -> str:
     return python
 
 
-def _get_uv(shell: RetryingShell) -> None:
-    try:
-        shell.run(_filled(_GET_UV), timeout_s=300.0)
-    except UnreachableError:
-        raise
-    except ComputeError as error:
-        raise ComputeError(
-            f"uv, which installs the packages for training, is not on "
-            f"{shell.address} and "
-            f"could not be fetched there ({error}). Install it "
-            "(https://docs.astral.sh/uv), or give the machine access to the internet."
-        ) from None
-
-
 def _install(
     shell: RetryingShell, upload: Upload, key: str, built: bytes, found: dict[str, str]
 ) -> None:
-    """Install the wheel ``built`` and the run's packages in the environment ``key``.
-
-    ``found`` has the machine's properties, such as the path of uv.
-    """
+    """Install the wheel ``built`` and the run's packages in the environment ``key``."""
     folder = f"{found['home']}/{FOLDER}/wheels/{key}"
     quoted = shlex.quote(folder)
     send = f"mkdir -p {quoted} && cat > {quoted}/{WHEEL_NAME}"

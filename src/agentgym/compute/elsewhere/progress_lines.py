@@ -5,7 +5,7 @@ A question to the user is also a line. The user's answer arrives in a file.
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +31,15 @@ _KINDS: dict[str, dict[int, TypeAdapter[Any]]] = {
 }
 """Types of the arguments that JSON cannot hold as they are, by method and position."""
 QUESTIONS = ("wants_warm_start", "allows", "may_run")
+_BEFORE = ("may_rent", "may_spend")
+"""Questions that are asked before the run is sent to the machine."""
 _LOOK_S = 0.1
 
 
 class ProgressWriter(Progress):
     """Writes a remote run's progress events to a file, one per line.
 
-    The base class describes the methods' arguments.
-
-    Args:
-        folder: Folder for ``progress.jsonl`` and for answers.
+    A question waits for the user's answer; None if no user can answer.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -67,71 +66,20 @@ class ProgressWriter(Progress):
         self._write("answered", self._asked)
         return value
 
-    def planned(self, plan: Plan) -> None:
-        """Write the event that the run is about to start, with its plan."""
-        self._write("planned", plan)
 
-    def starting(self, what: str) -> None:
-        """Write the event that something slow starts; ``what`` describes it."""
-        self._write("starting", what)
+def _sender(method: str) -> Callable[..., Any]:
+    """Return the method of ProgressWriter that writes an event or asks a question."""
 
-    def fitted(self, words: str) -> None:
-        """Write the event that the run was made to fit its time limit."""
-        self._write("fitted", words)
+    def send(self: ProgressWriter, *args: Any) -> Any:
+        write = self._ask if method in QUESTIONS else self._write
+        return write(method, *args)
 
-    def phase(self, name: str, total: int) -> None:
-        """Write the event that a phase of ``total`` rollouts starts."""
-        self._write("phase", name, total)
+    return send
 
-    def rollout_done(self) -> None:
-        """Write the event that a rollout has ended."""
-        self._write("rollout_done")
 
-    def baseline(self, metrics: Metrics) -> None:
-        """Write the event that the untrained policy was measured."""
-        self._write("baseline", metrics)
-
-    def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
-        """Write the event that the remaining time was estimated, in seconds."""
-        self._write("forecast", least, most, soonest)
-
-    def wants_warm_start(self, offer: str) -> bool | None:
-        """Ask whether to begin with a warm start; return None if no user can answer."""
-        answer: bool | None = self._ask("wants_warm_start", offer)
-        return answer
-
-    def warmed(self, words: str, metrics: Metrics) -> None:
-        """Write the event that the warm start is over, with the metrics after it."""
-        self._write("warmed", words, metrics)
-
-    def allows(self, doubts: Sequence[str]) -> bool:
-        """Ask the user whether to train in spite of doubts; wait for the answer."""
-        return bool(self._ask("allows", list(doubts)))
-
-    def may_run(self, tool: str) -> bool | None:
-        """Ask whether the agent's tool may really run; None if no user can answer."""
-        answer: bool | None = self._ask("may_run", tool)
-        return answer
-
-    def stepped(self, report: StepReport) -> None:
-        """Write the event that a training step has ended and was saved."""
-        self._write("stepped", report)
-
-    def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
-        """Write the event that a validation has ended, with its metrics."""
-        self._write("validated", step, metrics, reached)
-
-    def warned(self, remarks: Sequence[str]) -> None:
-        """Write the event that there are new warnings."""
-        self._write("warned", list(remarks))
-
-    def stalled(self, reason: str | None) -> None:
-        """Write why the run waits for the disk; None if it does not wait any more."""
-        self._write("stalled", reason)
-
-    def ended(self, reason: str, ledger: Ledger) -> None:
-        """Write the event that training is over, with counts of its model calls."""
-        self._write("ended", reason, ledger)
+for _method in vars(Progress):
+    if not _method.startswith("_") and _method not in _BEFORE:
+        setattr(ProgressWriter, _method, _sender(_method))
 
 
 def replay_progress(

@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -31,6 +30,11 @@ BLOCK = 1 << 18
 """Size of a database's blocks in bytes; only changed blocks are sent."""
 STALE_S = 45.0
 """Seconds after which a silent client counts as gone."""
+_REQUESTS = (
+    *("hello", "have", "put", "unpack", "start", "poll", "stop", "reply", "files"),
+    *("snapshot", "get", "finish"),
+)
+"""Names of the methods of :class:`RunServer` that a client may call."""
 _WAIT_S = 1.0
 _LOOK_S = 0.1
 _MOST = 1 << 20
@@ -41,15 +45,7 @@ _LEFT_OUT = (
 
 
 class RunServer:
-    """Answers requests about one run, which has its own folder on this machine.
-
-    Args:
-        folder: The run's folder, ``~/.agentgym/elsewhere/runs/ID``.
-
-    Attributes:
-        is_finished: Whether the client has all files, so that the folder can be
-            removed.
-    """
+    """Answers requests about one run, which has its own folder on this machine."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -59,36 +55,19 @@ class RunServer:
     def answer(self, question: dict[str, Any], payload: bytes) -> tuple[Any, bytes]:
         """Call the method that a request names; return its answer and further bytes.
 
-        Args:
-            question: ``op`` is the method's name; the other keys are its arguments.
-            payload: The bytes that followed the request.
+        In ``question``, ``op`` is the method's name; the other keys are its arguments.
         """
-        asked: dict[str, Callable[..., Any]] = {
-            "hello": self.hello,
-            "have": self.have,
-            "put": self.put,
-            "unpack": self.unpack,
-            "start": self.start,
-            "poll": self.poll,
-            "stop": self.stop,
-            "reply": self.reply,
-            "files": self.files,
-            "snapshot": self.snapshot,
-            "get": self.get,
-            "finish": self.finish,
-        }
-        named = {key: value for key, value in question.items() if key != "op"}
-        if question["op"] in ("put", "start"):
+        named = dict(question)
+        op = named.pop("op")
+        if op not in _REQUESTS:
+            raise KeyError(op)
+        if op in ("put", "start"):
             named["payload"] = payload
-        found = asked[question["op"]](**named)
+        found = getattr(self, op)(**named)
         return found if isinstance(found, tuple) else (found, b"")
 
     def hello(self, client: str) -> dict[str, Any]:
-        """Register a client for the run, and return the run's state.
-
-        Raises:
-            BusyError: Another client is connected.
-        """
+        """Register a client for the run, and return the run's state."""
         path = self._folder / "client.json"
         with suppress(OSError, ValueError):
             other = json.loads(path.read_text())
@@ -97,7 +76,7 @@ class RunServer:
                 if other["client"] != client and heard < STALE_S:
                     raise BusyError("another client follows this run at the moment")
                 os.kill(other["pid"], signal.SIGTERM)
-        _write(path, json.dumps({"client": client, "pid": os.getpid()}))
+        write_json(path, {"client": client, "pid": os.getpid()})
         self.beat()
         return {**self._state(), "folder": str(self._folder)}
 
@@ -168,23 +147,16 @@ class RunServer:
     def poll(self, offset: int, log: int) -> tuple[dict[str, Any], bytes]:
         """Return the run's state, new events and new output; wait up to 1 s for them.
 
-        Args:
-            offset: Number of bytes of events that the client already has.
-            log: Number of bytes of output that the client already has.
+        ``offset`` and ``log`` are the bytes of each that the client already has.
         """
         until = time.monotonic() + _WAIT_S
         while True:
-            state = (
-                self._state()
-            )  # read before the events, so that none is missed at the end
+            # Read before the events, so that none is missed at the end.
+            state = self._state()
             events = _read_lines(self._attempt() / "progress.jsonl", offset)
             said = _read(self._attempt() / "log", log)
-            if (
-                events
-                or said
-                or state["state"] != "running"
-                or time.monotonic() > until
-            ):
+            is_over = state["state"] != "running" or time.monotonic() > until
+            if events or said or is_over:
                 return {**state, "events": len(events)}, events + said
             time.sleep(_LOOK_S)
 
@@ -194,15 +166,13 @@ class RunServer:
 
     def reply(self, number: int, value: Any) -> None:
         """Write the user's answer to the run's question ``number``."""
-        _write(self._attempt() / f"reply-{number}.json", json.dumps(value))
+        write_json(self._attempt() / f"reply-{number}.json", value)
 
     def files(self, run: str, have: dict[str, str]) -> dict[str, Any]:
         """List the run's files; keep new checkpoints until the client has them.
 
-        Args:
-            run: The run's name.
-            have: The client's checkpoints: their versions, by name. The checkpoint of
-                step 0 gets a new version after a warm start.
+        ``have`` are the versions of the client's checkpoints, by name. The checkpoint
+        of step 0 gets a new version after a warm start.
         """
         folder = self._inside("runs", run)
         outbox = self._folder / "outbox"
@@ -224,15 +194,14 @@ class RunServer:
             if name.partition("/")[0] not in _LEFT_OUT
             and not name.startswith((".", "rollouts.db"))
         }
-        ended = [name for name in ("result.json",) if (folder / name).exists()]
-        agent = _sizes(folder / "agent") if ended else {}
-        record = folder / "run.json"
+        result, record = folder / "result.json", folder / "run.json"
+        has_ended = result.exists()
         return {
             "checkpoints": staged,
             "all": there,
             "others": others,
-            "agent": agent,
-            "result": (folder / "result.json").read_text() if ended else None,
+            "agent": _sizes(folder / "agent") if has_ended else {},
+            "result": result.read_text() if has_ended else None,
             "record": json.loads(record.read_text()) if record.exists() else None,
         }
 
@@ -251,10 +220,7 @@ class RunServer:
         return None, _read(self._inside(path), offset, min(length, 8 * _MOST))
 
     def finish(self) -> None:
-        """Record that the client has all files.
-
-        The run's folder is removed after this request is answered.
-        """
+        """Record that the client has all files; :func:`serve` removes the folder."""
         self.is_finished = True
 
     def remove(self) -> None:
@@ -272,7 +238,7 @@ class RunServer:
         attempt, outcome = self._attempt(), None
         state = "none"
         if attempt.name != "attempt-0":
-            is_alive = _is_locked(attempt / "lock")
+            is_alive = is_locked(attempt / "lock")
             with suppress(OSError, ValueError):
                 outcome = json.loads((attempt / "outcome.json").read_text())
             is_over = not is_alive or (attempt / "over").exists()
@@ -353,10 +319,11 @@ def _is_serving(pid: int, folder: Path) -> bool:
     return str(folder).encode() in words
 
 
-def _is_locked(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
+    """Return whether another process holds the lock of a file."""
     try:
         with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except FileNotFoundError:
@@ -415,9 +382,10 @@ def _read_lines(path: Path, offset: int) -> bytes:
     return found[: found.rfind(b"\n") + 1]
 
 
-def _write(path: Path, text: str) -> None:
+def write_json(path: Path, value: Any) -> None:
+    """Write a file atomically; unlike that of ``core.files``, without other imports."""
     new = path.with_name(f".{path.name}.new")
-    new.write_text(text)
+    new.write_text(json.dumps(value))
     new.replace(path)
 
 

@@ -4,7 +4,7 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
@@ -83,11 +83,8 @@ class Sources:
     def add_folder(self, folder: Path, to: str) -> list[Path]:
         """Add a folder's files, except hidden, secret and cache files; return them.
 
-        A folder that several links point to is added once; the other links stay links.
-
-        Args:
-            folder: The local folder.
-            to: The folder's path in the upload.
+        ``to`` is the folder's path in the upload. A folder that several links point to
+        is added once; the other links stay links.
         """
         names = {folder.resolve(): to}
         files, links = dict[str, Path](), dict[str, Path]()
@@ -119,26 +116,26 @@ class Sources:
         return list(files.values())
 
     def _read(self, path: Path, folder: Path) -> list[str]:
-        """Record files and variables named in a module; return the modules it imports.
-
-        The result is empty for a file that is not a Python module.
-        """
+        """Record files and variables named in a module; return its imports."""
         if path.suffix != ".py":
             return []
         try:
             tree = ast.parse(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, SyntaxError):
             return []  # the import by training raises the error
+        imported: list[str] = []
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                self._note(node.value, folder, path.parent)
-        return list(_imported(tree))
+            match node:
+                case ast.Constant(value=str(text)):
+                    self._note(text, folder, path.parent)
+                case ast.Import(names=names):
+                    imported += [alias.name.partition(".")[0] for alias in names]
+                case ast.ImportFrom(module=str(module), level=0):
+                    imported.append(module.partition(".")[0])
+        return imported
 
     def _note(self, text: str, folder: Path, module_folder: Path) -> None:
-        """Record a string from the code if it names a set variable or a local file.
-
-        A file's path is relative to ``folder`` or ``module_folder``.
-        """
+        """Record a string from the code if it names a set variable or a local file."""
         if _VARIABLE.fullmatch(text):
             if os.environ.get(text) and text not in _OWN_VARIABLES:
                 self.variables.add(text)
@@ -173,21 +170,9 @@ def _may_go(path: Path, folder: Path) -> bool:
     real, root = path.resolve(), folder.resolve()
     shared = Path(os.path.commonpath([real, root]))
     return not any(
-        _is_secret(place) or any(part.startswith(".") for part in parts)
+        place.name.endswith(_SECRET) or any(part.startswith(".") for part in parts)
         for place, parts in (
             (path, path.relative_to(folder).parts),
             (real, real.relative_to(shared).parts),
         )
     )
-
-
-def _is_secret(path: Path) -> bool:
-    return path.name.endswith(_SECRET)
-
-
-def _imported(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.partition(".")[0]

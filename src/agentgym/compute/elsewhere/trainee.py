@@ -18,6 +18,7 @@ from typing import Any
 
 from agentgym.compute.elsewhere.prepare import ENGINES
 from agentgym.compute.elsewhere.progress_lines import ProgressWriter
+from agentgym.compute.elsewhere.run_server import write_json
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.settings import PREFIX
 from agentgym.engines.memory import shape_of
@@ -56,9 +57,7 @@ def main(attempt: Path) -> None:
             "message": redacted(str(error)),
             "resumable": getattr(error, "resumable", True),
         }
-    new = attempt / "outcome.new"
-    new.write_text(json.dumps(outcome))
-    new.replace(attempt / "outcome.json")
+    write_json(attempt / "outcome.json", outcome)
 
 
 def _home(folder: Path) -> Path:

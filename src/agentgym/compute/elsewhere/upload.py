@@ -43,15 +43,12 @@ class Upload:
     """Everything to send to the remote machine.
 
     Attributes:
-        config: The settings, with this machine's paths.
         files: Local files, by their path below the remote folder ``inputs/``.
-        links: Links to folders: the path of each link, with the path of the folder
-            that it points to.
+        links: Links to folders; see :class:`Sources`.
         extras: Extras of the package agentgym to install.
         packages: Further packages to install, as requirements for pip.
-        variables: Values of environment variables, by name.
-        scenario: Returns the remote setting ``scenario`` for the path of ``inputs/``.
-        model: Returns the remote setting ``model`` for the path of ``inputs/``.
+        scenario: Returns the remote setting ``scenario`` for the path of ``inputs/``;
+            ``model`` does the same.
     """
 
     config: TrainingConfig
@@ -89,12 +86,7 @@ class Upload:
     def with_remote_changes(
         self, sent: TrainingConfig, found: TrainingConfig
     ) -> TrainingConfig:
-        """Return the local settings with the remote run's changes to its settings.
-
-        Args:
-            sent: The settings that were sent to the remote machine.
-            found: The settings of the remote run, which may have changed some of them.
-        """
+        """Return the local settings with the changes from ``sent`` to ``found``."""
         old, new = (config.flat(config.model_dump()) for config in (sent, found))
         changes = {
             key: value
@@ -110,11 +102,6 @@ class Upload:
         text = text.replace(f"{folder}/inputs", os.getcwd())
         return text.replace(f"{folder}/runs", str(self.config.output))
 
-    @property
-    def size(self) -> int:
-        """Total size of the files in bytes."""
-        return sum(path.stat().st_size for path in self.files.values())
-
     def write(self, file: IO[bytes]) -> None:
         """Write the files and links into ``file`` as a tar archive."""
         with tarfile.open(fileobj=file, mode="w", dereference=True) as tar:
@@ -128,12 +115,7 @@ class Upload:
 
 
 def make_upload(config: TrainingConfig) -> Upload:
-    """Collect a run's files and packages, without importing the user's code.
-
-    Raises:
-        UsageError: The files are too large, or a setting cannot work on another
-            machine.
-    """
+    """Collect a run's files and packages, without importing the user's code."""
     if engine_name(config) not in ENGINES:
         raise UsageError(
             f"engine = {config.engine!r} with gpu = {config.gpu!r}: on another machine "

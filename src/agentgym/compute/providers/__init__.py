@@ -1,1 +1,1 @@
-"""Machine providers, one per file; ``api`` and ``sky_command`` send their requests."""
+"""Machine providers, one per file; ``api`` sends requests to their HTTP APIs."""

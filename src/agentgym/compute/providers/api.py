@@ -1,17 +1,18 @@
-"""Api: send requests to a provider's HTTP API, with retries; keep the key secret."""
+"""ApiProvider: send requests to a provider's HTTP API, and keep the key secret."""
 
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import httpx
 from dotenv import dotenv_values
 
+from agentgym.compute.base import Machine, Provider
 from agentgym.errors import (
     ComputeError,
     ComputeRefusedError,
@@ -24,73 +25,15 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _TRIES = 5
 _WAIT_CAP_S = 60.0
 _SHOWN = 300
+_NOT_FOUND = 404
 _LATER = frozenset({408, 425, 429, *range(500, 600)})
 """HTTP statuses after which the same request may succeed later."""
 
 
-def key_from(variable: str, name: str, where: str) -> str:
-    """Return a provider's API key from an environment variable.
-
-    Args:
-        variable: Name of the environment variable.
-        name: The provider's name on the command line.
-        where: Address of the web page that creates keys.
-
-    Raises:
-        ComputeError: The variable is empty, or its value cannot be a key.
-    """
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise ComputeError(
-            f"{name} needs a key: set the environment variable {variable}, or put it "
-            f"into the file .env. Keys are made at {where}."
-        )
-    if not all("!" <= letter <= "~" for letter in key):
-        raise ComputeError(
-            f"{variable} holds a space or another character that no key has. Copy it "
-            f"again from {where}."
-        )
-    return key
-
-
-def url_from(variable: str, usual: str, key: str) -> str:
-    """Return the address of a provider's API.
-
-    It is the value of an environment variable, or the default. The key is sent to this
-    address. So the variable's address must use https or be on this machine, and the
-    variable may not be set in the file ``.env``, which others may have written.
-
-    Args:
-        variable: Name of the environment variable.
-        usual: The default address.
-        key: Name of the variable with the API key, for messages.
-
-    Raises:
-        ComputeError: The key may not be sent to this address.
-    """
-    given = os.environ.get(variable, "").strip().rstrip("/")
-    if not given:
-        return usual
-    try:
-        url = httpx.URL(given)
-    except httpx.InvalidURL as error:
-        raise ComputeError(f"{variable} = {given!r} is not a URL: {error}.") from None
-    is_here = url.scheme == "http" and url.host in _LOOPBACK
-    if not url.host or not (url.scheme == "https" or is_here):
-        raise ComputeError(
-            f"{variable} = {given!r}: the key in {key} is sent there, so it must begin "
-            "with https://, or with http:// and be this machine (127.0.0.1, localhost)."
-        )
-    if url.userinfo or url.query or url.fragment:
-        raise ComputeError(
-            f"{variable}: give scheme, host and path alone, as in {usual}."
-        )
-    if dotenv_values(".env").get(variable):
-        raise ComputeError(
-            f"{variable} is set in the file .env. The key in {key} would be sent to "
-            f"{url.host}, so this file is not used: export it in your shell."
-        )
-    return given
+def shortened(said: object) -> str:
+    """Return a message on one line, without a final dot, cut to 300 characters."""
+    text = " ".join(str(said).split())
+    return (text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…").rstrip(".")
 
 
 @contextmanager
@@ -105,37 +48,109 @@ def understood(name: str) -> Iterator[None]:
         ) from None
 
 
-@dataclass
-class Api:
-    """Sends requests to one provider, with its API key as bearer token.
+@contextmanager
+def if_it_exists() -> Iterator[None]:
+    """End the block without an error if the provider does not know the machine."""
+    try:
+        yield
+    except ComputeRefusedError as error:
+        if error.status != _NOT_FOUND:
+            raise
+
+
+def id_of(machine: Machine) -> str:
+    """Return a machine's id; raise ComputeError if a URL cannot contain it."""
+    if not re.fullmatch(r"[\w-]+", machine.id):
+        raise ComputeError(f"{machine.id!r} is not the id of a machine.")
+    return machine.id
+
+
+class ApiProvider(Provider):
+    """A provider with an HTTP API, which takes the API key as bearer token.
+
+    The key is never part of an error, a log line or a repr.
 
     Attributes:
-        name: The provider's name, for messages.
         url: Base URL, to which paths are appended.
-        key: The API key; never part of an error, a log line or a repr.
-        variable: Name of the environment variable with the key, for messages.
+        url_variable: Name of the environment variable that overrides ``url``.
+        keys_at: Address of the web page that creates keys.
         interval_s: Least seconds between two requests.
     """
 
-    name: str
-    url: str
-    key: str = field(repr=False)
-    variable: str
-    interval_s: float = 0.0
+    url: ClassVar[str]
+    url_variable: ClassVar[str]
+    keys_at: ClassVar[str]
+    interval_s: ClassVar[float] = 0.0
     backoff_s: ClassVar[float] = 1.0
     timeout_s: ClassVar[float] = 60.0
-    _last: float = field(default=-math.inf, init=False, repr=False)
+
+    def __init__(self) -> None:
+        self._last = -math.inf
+
+    def check(self) -> None:
+        """Check that the key is set, and may be sent to the API's address."""
+        self._secret()
+        self._address()
+
+    def _secret(self) -> str:
+        key = os.environ.get(self.key, "").strip()
+        if not key:
+            raise ComputeError(
+                f"{self.name} needs a key: set the environment variable {self.key}, or "
+                f"put it into the file .env. Keys are made at {self.keys_at}."
+            )
+        if not all("!" <= letter <= "~" for letter in key):
+            raise ComputeError(
+                f"{self.key} holds a space or another character that no key has. Copy "
+                f"it again from {self.keys_at}."
+            )
+        return key
+
+    def _address(self) -> str:
+        """Return the base URL: that of the environment variable, or the default.
+
+        The key is sent to this address. So the variable's address must use https or be
+        on this machine, and the variable may not be set in the file ``.env``, which
+        others may have written.
+        """
+        variable = self.url_variable
+        given = os.environ.get(variable, "").strip().rstrip("/")
+        if not given:
+            return self.url
+        try:
+            url = httpx.URL(given)
+        except httpx.InvalidURL as error:
+            raise ComputeError(
+                f"{variable} = {given!r} is not a URL: {error}."
+            ) from None
+        is_here = url.scheme == "http" and url.host in _LOOPBACK
+        if not url.host or not (url.scheme == "https" or is_here):
+            raise ComputeError(
+                f"{variable} = {given!r}: the key in {self.key} is sent there, so it "
+                "must begin with https://, or with http:// and be this machine "
+                "(127.0.0.1, localhost)."
+            )
+        if url.userinfo or url.query or url.fragment:
+            raise ComputeError(
+                f"{variable}: give scheme, host and path alone, as in {self.url}."
+            )
+        if dotenv_values(".env").get(variable):
+            raise ComputeError(
+                f"{variable} is set in the file .env. The key in {self.key} would be "
+                f"sent to {url.host}, so this file is not used: export it in your "
+                "shell."
+            )
+        return given
 
     def ask(
         self, method: str, path: str, body: Any = None, **params: str
     ) -> dict[str, Any]:
         """Send a request that may be repeated, and return its answer.
 
-        ``params`` are the parameters in the URL's query.
-
-        The request is sent again after broken connections, statuses 408, 425, 429 and
-        5xx, and answers other than JSON. The waits between attempts grow, or are those
-        of ``Retry-After``; each is at most a minute.
+        ``params`` are the parameters in the URL's query. The request is sent again
+        after broken connections, statuses 408, 425, 429 and 5xx, and answers other than
+        JSON. The waits between attempts grow, or are those of ``Retry-After``; each is
+        at most a minute.
 
         Raises:
             ComputeRefusedError: The provider refused the request.
@@ -145,9 +160,7 @@ class Api:
             try:
                 return self._answer(self._send(method, path, body, params))
             except (httpx.HTTPError, UnreachableError) as error:
-                asked = None
-                if isinstance(error, UnreachableError):
-                    asked = error.wait_s
+                asked = error.wait_s if isinstance(error, UnreachableError) else None
                 if attempt == _TRIES:
                     raise UnreachableError(
                         f"{self.name} gave no answer to {method} {path}, asked "
@@ -161,13 +174,8 @@ class Api:
     ) -> T:
         """Send a POST that may not be repeated, and return its parsed answer.
 
-        Only status 429 is retried, since it means that the provider did nothing.
-
-        Args:
-            path: The request's path.
-            body: The request's JSON.
-            read: Parses the answer. Its errors, such as KeyError, mean that the answer
-                is not readable.
+        Only status 429 is retried, since it means that the provider did nothing. If
+        ``read`` raises e.g. a KeyError, the answer is not readable.
 
         Raises:
             ComputeRefusedError: The provider refused, and did nothing.
@@ -175,8 +183,13 @@ class Api:
                 may have been executed.
             UnreachableError: The request was never sent.
         """
-        unclear = f"{self.name} was asked for a machine, and the outcome is not"
-        unclear += " known:"
+
+        def unclear(error: Exception) -> UnclearLaunchError:
+            return UnclearLaunchError(
+                f"{self.name} was asked for a machine, and the outcome is not known: "
+                f"{self._clean(error)}."
+            )
+
         for attempt in range(1, _TRIES + 1):
             try:
                 response = self._send("POST", path, body, {})
@@ -185,19 +198,17 @@ class Api:
                     f"{self.name} cannot be reached: {self._clean(error)}."
                 ) from None
             except httpx.HTTPError as error:
-                raise UnclearLaunchError(f"{unclear} {self._clean(error)}.") from None
+                raise unclear(error) from None
             try:
                 with understood(self.name):
                     return read(self._answer(response))
             except ComputeRefusedError as error:
                 if response.status_code >= 400:
                     raise
-                raise UnclearLaunchError(f"{unclear} {self._clean(error)}.") from None
+                raise unclear(error) from None
             except UnreachableError as error:
                 if response.status_code != 429:
-                    raise UnclearLaunchError(
-                        f"{unclear} {self._clean(error)}."
-                    ) from None
+                    raise unclear(error) from None
                 asked = error.wait_s
             if attempt < _TRIES:
                 time.sleep(min(_WAIT_CAP_S, asked or self.backoff_s * 2**attempt))
@@ -210,18 +221,17 @@ class Api:
     def _send(
         self, method: str, path: str, body: Any, params: dict[str, str]
     ) -> httpx.Response:
+        url, key = self._address() + path, self._secret()
         wait = self._last + self.interval_s - time.monotonic()
         if wait > 0:
             time.sleep(wait)
         self._last = time.monotonic()
         headers = {
-            "Authorization": f"Bearer {self.key}",
+            "Authorization": f"Bearer {key}",
             "User-Agent": f"agentgym/{__version__}",
         }
         with httpx.Client(timeout=self.timeout_s, headers=headers) as client:
-            return client.request(
-                method, self.url + path, json=body, params=params or None
-            )
+            return client.request(method, url, json=body, params=params or None)
 
     def _answer(self, response: httpx.Response) -> dict[str, Any]:
         """Parse the JSON object of a response.
@@ -243,17 +253,18 @@ class Api:
             )
         if status == 401:
             raise ComputeRefusedError(
-                f"{self.name} refused the key in {self.variable} (status 401): "
+                f"{self.name} refused the key in {self.key} (status 401): "
                 f"{self._clean(self._said(found, response))!r}. Is it whole, and is it "
                 f"one of {self.name}'s?",
                 401,
             )
         if not 200 <= status < 300 or not isinstance(found, dict):
+            error = found.get("error") if isinstance(found, dict) else None
             raise ComputeRefusedError(
                 f"{self.name} refused (status {status}): "
                 f"{self._clean(self._said(found, response))}",
                 status,
-                _code(found),
+                str(error.get("code", "")) if isinstance(error, dict) else "",
             )
         return found
 
@@ -266,24 +277,15 @@ class Api:
         if isinstance(error, dict):
             message = [error.get("message"), error.get("suggestion")]
         else:
-            message = [found.get("title"), found.get("detail"), *_texts(found)]
+            errors = found.get("errors")
+            more = errors if isinstance(errors, list) else []
+            message = [found.get("title"), found.get("detail"), *more]
         return ": ".join(str(part) for part in message if part) or json.dumps(found)
 
     def _clean(self, said: object) -> str:
-        """Return a message on one line, shortened, without the API key."""
-        text = " ".join(str(said).split()).replace(self.key, "[key]")
-        text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-        return text.rstrip(".") or type(said).__name__
-
-
-def _texts(found: dict[str, Any]) -> list[str]:
-    errors = found.get("errors")
-    return [str(each) for each in errors] if isinstance(errors, list) else []
-
-
-def _code(found: Any) -> str:
-    error = found.get("error") if isinstance(found, dict) else None
-    return str(error.get("code", "")) if isinstance(error, dict) else ""
+        """Return a message shortened and without the API key."""
+        text = str(said).replace(self._secret(), "[key]")
+        return shortened(text) or type(said).__name__
 
 
 def _seconds(text: str | None) -> float | None:

@@ -1,5 +1,6 @@
 """LambdaCloud: rent machines by Lambda's API v1, https://docs.lambda.ai/api/cloud."""
 
+import math
 import re
 import time
 from typing import Any, ClassVar
@@ -11,9 +12,13 @@ from agentgym.compute.base import (
     Machine,
     MachineState,
     Offer,
-    Provider,
 )
-from agentgym.compute.providers.api import Api, key_from, understood, url_from
+from agentgym.compute.providers.api import (
+    ApiProvider,
+    id_of,
+    if_it_exists,
+    understood,
+)
 from agentgym.errors import (
     ComputeError,
     ComputeRefusedError,
@@ -22,10 +27,8 @@ from agentgym.errors import (
     UnreachableError,
 )
 
-_KEYS_AT = "https://cloud.lambda.ai/api-keys"
 _LAUNCH = "/instance-operations/launch"
 _TERMINATE = "/instance-operations/terminate"
-_NOT_FOUND = 404
 _USER = "ubuntu"
 _MEMORY = re.compile(r"\((\d+(?:\.\d+)?) ?GB")
 _STATES = {
@@ -36,35 +39,29 @@ _STATES = {
 }
 
 
-class LambdaCloud(Provider):
+class LambdaCloud(ApiProvider):
     """Rents Lambda's on-demand instances that have one GPU.
 
     Before a launch, an SSH key with the instance's name is registered at Lambda. It is
     removed after the instance has ended.
 
     Attributes:
-        url: Base URL of the API.
-        url_variable: Name of the environment variable that overrides ``url``.
         interval_s: Least seconds between requests, required by Lambda.
         launch_interval_s: Least seconds between launches, also required by Lambda.
-        ssh_port: SSH port of instances.
     """
 
     name = "lambda"
     key = "LAMBDA_API_KEY"
     url: ClassVar[str] = "https://cloud.lambda.ai/api/v1"
     url_variable: ClassVar[str] = "LAMBDA_API_URL"
+    keys_at = "https://cloud.lambda.ai/api-keys"
     interval_s: ClassVar[float] = 1.0
     launch_interval_s: ClassVar[float] = 12.0
     ssh_port: ClassVar[int] = 22
 
     def __init__(self) -> None:
-        self._asked: Api | None = None
-        self._launched: float | None = None
-
-    def check(self) -> None:
-        """Check that the key is set."""
-        self._api()
+        super().__init__()
+        self._launched = -math.inf
 
     def offers(self) -> list[Offer]:
         """Return the offers of Lambda's instance types that have one GPU.
@@ -72,7 +69,7 @@ class LambdaCloud(Provider):
         A type has one offer for each region with free machines. If no region has any,
         the type has one offer that is not available and has no region.
         """
-        types = _data(self._api().ask("GET", "/instance-types"), dict)
+        types = _data(self.ask("GET", "/instance-types"), dict)
         with understood(self.name):
             return [
                 offer
@@ -104,9 +101,8 @@ class LambdaCloud(Provider):
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
         """Launch an instance; see :meth:`Provider.launch`."""
         self._register(name, public_key)
-        if self._launched is not None:
-            wait = self._launched + self.launch_interval_s - time.monotonic()
-            time.sleep(max(0.0, wait))
+        wait = self._launched + self.launch_interval_s - time.monotonic()
+        time.sleep(max(0.0, wait))
         body = {
             "region_name": offer.region,
             "instance_type_name": offer.kind,
@@ -119,7 +115,7 @@ class LambdaCloud(Provider):
             return Machine(self.name, str(first), name, MachineState.STARTING)
 
         try:
-            return self._api().ask_once(_LAUNCH, body, launched)
+            return self.ask_once(_LAUNCH, body, launched)
         except ComputeRefusedError as error:
             self.forget(name)
             if error.code.endswith("insufficient-capacity"):
@@ -131,25 +127,19 @@ class LambdaCloud(Provider):
 
     def describe(self, machine: Machine) -> Machine:
         """Return an instance's current state."""
-        try:
-            found = self._api().ask("GET", f"/instances/{_id(machine)}")
+        with if_it_exists():
+            found = self.ask("GET", f"/instances/{id_of(machine)}")
             return self._machine(_data(found, dict))
-        except ComputeRefusedError as error:
-            if error.status != _NOT_FOUND:
-                raise
         return Machine(self.name, machine.id, machine.name, MachineState.GONE)
 
     def terminate(self, machine: Machine) -> None:
         """Terminate an instance; Lambda may refuse while the instance boots."""
-        try:
-            self._api().ask("POST", _TERMINATE, {"instance_ids": [_id(machine)]})
-        except ComputeRefusedError as error:
-            if error.status != _NOT_FOUND:
-                raise
+        with if_it_exists():
+            self.ask("POST", _TERMINATE, {"instance_ids": [id_of(machine)]})
 
     def machines(self) -> list[Machine]:
         """Return the instances with AgentGym's name prefix."""
-        found = map(self._machine, _data(self._api().ask("GET", "/instances"), list))
+        found = map(self._machine, _data(self.ask("GET", "/instances"), list))
         return [
             machine
             for machine in found
@@ -159,9 +149,9 @@ class LambdaCloud(Provider):
 
     def ending(self, machine: Machine) -> EndRequest:
         """Return the request that terminates an instance."""
-        body = f'{{"instance_ids": ["{_id(machine)}"]}}'
-        api = self._api()
-        return EndRequest("POST", api.url + _TERMINATE, api.key, body)
+        body = f'{{"instance_ids": ["{id_of(machine)}"]}}'
+        url = self._address() + _TERMINATE
+        return EndRequest("POST", url, self._secret(), body)
 
     def _register(self, name: str, public_key: str) -> None:
         """Register an SSH key at Lambda, unless a key of this name exists."""
@@ -169,7 +159,7 @@ class LambdaCloud(Provider):
             return
         body = {"name": name, "public_key": public_key}
         try:
-            self._api().ask_once("/ssh-keys", body, lambda found: _data(found, dict))
+            self.ask_once("/ssh-keys", body, lambda found: _data(found, dict))
         except UnclearLaunchError as error:
             if not any(key["name"] == name for key in self._keys()):
                 raise UnreachableError(
@@ -177,7 +167,7 @@ class LambdaCloud(Provider):
                 ) from None
 
     def _keys(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = _data(self._api().ask("GET", "/ssh-keys"), list)
+        found: list[dict[str, Any]] = _data(self.ask("GET", "/ssh-keys"), list)
         return found
 
     def forget(self, name: str) -> None:
@@ -185,17 +175,9 @@ class LambdaCloud(Provider):
         try:
             for key in self._keys():
                 if key["name"] == name and name.startswith(NAME_PREFIX):
-                    self._api().ask("DELETE", f"/ssh-keys/{key['id']}")
+                    self.ask("DELETE", f"/ssh-keys/{key['id']}")
         except ComputeError:
             return
-
-    def _api(self) -> Api:
-        """Return one Api for all requests, so that it can wait between them."""
-        key = key_from(self.key, self.name, _KEYS_AT)
-        url = url_from(self.url_variable, self.url, self.key)
-        if self._asked is None or (self._asked.key, self._asked.url) != (key, url):
-            self._asked = Api(self.name, url, key, self.key, self.interval_s)
-        return self._asked
 
     def _machine(self, found: dict[str, Any]) -> Machine:
         """Convert Lambda's description of an instance to a Machine; drop its tokens."""
@@ -212,21 +194,10 @@ class LambdaCloud(Provider):
 
 
 def _data(found: dict[str, Any], kind: type) -> Any:
-    """Return the field ``data`` of an answer, which must be of type ``kind``.
-
-    Raises:
-        ComputeRefusedError: The field is missing or has another type.
-    """
+    """Return the field ``data`` of an answer, which must be of type ``kind``."""
     data = found.get("data")
     if not isinstance(data, kind):
         raise ComputeRefusedError(
             f"lambda's answer holds no {'list' if kind is list else 'object'}.", 200
         )
     return data
-
-
-def _id(machine: Machine) -> str:
-    """Return an instance's id; raise ComputeError if a URL cannot contain it."""
-    if not re.fullmatch(r"[\w-]+", machine.id):
-        raise ComputeError(f"{machine.id!r} is not the id of an instance.")
-    return machine.id

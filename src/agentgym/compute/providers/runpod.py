@@ -1,6 +1,5 @@
 """RunPod: rent by API v2, https://docs.runpod.io/api-reference-v2/overview."""
 
-import re
 from typing import Any, ClassVar
 
 from agentgym.compute.base import (
@@ -10,14 +9,14 @@ from agentgym.compute.base import (
     Machine,
     MachineState,
     Offer,
-    Provider,
 )
-from agentgym.compute.providers.api import Api, key_from, understood, url_from
-from agentgym.errors import (
-    ComputeError,
-    ComputeRefusedError,
-    NoCapacityError,
+from agentgym.compute.providers.api import (
+    ApiProvider,
+    id_of,
+    if_it_exists,
+    understood,
 )
+from agentgym.errors import ComputeError, ComputeRefusedError, NoCapacityError
 
 IMAGE = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404"
 """Image of each pod: Ubuntu 24.04 with Python 3.12, CUDA 12.8 and an SSH server."""
@@ -26,13 +25,11 @@ _DISK_GB = 100
 _DISK_HOURLY = _DISK_GB * 0.10 * 12 / (365 * 24)
 """$ per hour, from $0.10 per GB and month: https://docs.runpod.io/pods/pricing
 (2026-08)."""
-_KEYS_AT = "https://console.runpod.io/user/settings"
 _NO_CAPACITY = 400
 """HTTP status if all GPUs of a type are taken; RunPod has no error code for that."""
 _FORBIDDEN = 403
 _IN_STOCK = ("LOW", "MEDIUM", "HIGH")
 _NO_MONEY = 402
-_NOT_FOUND = 404
 _STATES = {
     "PROVISIONING": MachineState.STARTING,
     "STARTING": MachineState.STARTING,
@@ -41,27 +38,19 @@ _STATES = {
 }
 
 
-class RunPod(Provider):
-    """Rents pods with one GPU in RunPod's own data centres (its ``SECURE`` cloud).
-
-    Attributes:
-        url: Base URL of the API.
-        url_variable: Name of the environment variable that overrides ``url``.
-    """
+class RunPod(ApiProvider):
+    """Rents pods with one GPU in RunPod's own data centres (its ``SECURE`` cloud)."""
 
     name = "runpod"
     key = "RUNPOD_API_KEY"
     url: ClassVar[str] = "https://api.runpod.io/v2"
     url_variable: ClassVar[str] = "RUNPOD_API_URL"
-
-    def check(self) -> None:
-        """Check that the key is set."""
-        self._api()
+    keys_at = "https://console.runpod.io/user/settings"
 
     def offers(self) -> list[Offer]:
         """Return one offer for each type of NVIDIA GPU, even if it is out of stock."""
         query = {"include": "AVAILABILITY", "product": "POD", "cloud": "SECURE"}
-        found = self._api().ask(
+        found = self.ask(
             "GET", "/catalog/gpus", count="1", minCudaVersion=_CUDA, **query
         )
         with understood(self.name):
@@ -98,7 +87,7 @@ class RunPod(Provider):
             "startSsh": True,
         }
         try:
-            return self._api().ask_once("/pods", body, self._machine)
+            return self.ask_once("/pods", body, self._machine)
         except ComputeRefusedError as error:
             if error.status == _NO_CAPACITY:
                 raise NoCapacityError(str(error)) from None
@@ -106,8 +95,8 @@ class RunPod(Provider):
                 raise ComputeRefusedError(
                     f"{error}. The key in {self.key} is valid and may not create pods, "
                     f"or the account may not use {offer.gpu}: give the key the right "
-                    f"to read and write pods at {_KEYS_AT}, or name another GPU, as in "
-                    "--gpu runpod:A100.",
+                    f"to read and write pods at {self.keys_at}, or name another GPU, "
+                    "as in --gpu runpod:A100.",
                     error.status,
                 ) from None
             if error.status == _NO_MONEY:
@@ -118,24 +107,18 @@ class RunPod(Provider):
 
     def describe(self, machine: Machine) -> Machine:
         """Return a pod's current state."""
-        try:
-            return self._machine(self._api().ask("GET", f"/pods/{_id(machine)}"))
-        except ComputeRefusedError as error:
-            if error.status != _NOT_FOUND:
-                raise
+        with if_it_exists():
+            return self._machine(self.ask("GET", f"/pods/{id_of(machine)}"))
         return Machine(self.name, machine.id, machine.name, MachineState.GONE)
 
     def terminate(self, machine: Machine) -> None:
         """Delete a pod with its disk."""
-        try:
-            self._api().ask("DELETE", f"/pods/{_id(machine)}")
-        except ComputeRefusedError as error:
-            if error.status != _NOT_FOUND:
-                raise
+        with if_it_exists():
+            self.ask("DELETE", f"/pods/{id_of(machine)}")
 
     def machines(self) -> list[Machine]:
         """Return the pods with AgentGym's name prefix."""
-        found = self._api().ask("GET", "/pods")
+        found = self.ask("GET", "/pods")
         pods = [
             self._machine(pod)
             for pod in _listed(found, "pods")
@@ -145,13 +128,8 @@ class RunPod(Provider):
 
     def ending(self, machine: Machine) -> EndRequest:
         """Return the request that deletes a pod."""
-        api = self._api()
-        return EndRequest("DELETE", f"{api.url}/pods/{_id(machine)}", api.key)
-
-    def _api(self) -> Api:
-        key = key_from(self.key, self.name, _KEYS_AT)
-        url = url_from(self.url_variable, self.url, self.key)
-        return Api(self.name, url, key, self.key)
+        url = f"{self._address()}/pods/{id_of(machine)}"
+        return EndRequest("DELETE", url, self._secret())
 
     def _machine(self, pod: dict[str, Any]) -> Machine:
         """Convert RunPod's description of a pod to a Machine; drop its environment."""
@@ -173,19 +151,8 @@ class RunPod(Provider):
 
 
 def _listed(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the objects in the list ``name`` of RunPod's answer.
-
-    Raises:
-        ComputeRefusedError: The answer has no such list.
-    """
+    """Return the objects in the list ``name`` of RunPod's answer."""
     items = found.get(name)
     if not isinstance(items, list):
         raise ComputeRefusedError(f"runpod's answer has no list of {name}.", 200)
     return [item for item in items if isinstance(item, dict)]
-
-
-def _id(machine: Machine) -> str:
-    """Return a pod's id; raise ComputeError if a URL cannot contain it."""
-    if not re.fullmatch(r"[\w-]+", machine.id):
-        raise ComputeError(f"{machine.id!r} is not the id of a pod.")
-    return machine.id

@@ -1,7 +1,12 @@
 """SkyPilot: rent from any cloud that SkyPilot's command ``sky`` has access to."""
 
+import json
 import math
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,8 +22,7 @@ from agentgym.compute.base import (
     Provider,
 )
 from agentgym.compute.elsewhere.prepare import FOLDER
-from agentgym.compute.providers import sky_command
-from agentgym.compute.providers.api import understood
+from agentgym.compute.providers.api import shortened, understood
 from agentgym.errors import (
     ComputeError,
     ComputeRefusedError,
@@ -26,7 +30,17 @@ from agentgym.errors import (
     UnclearLaunchError,
     UnreachableError,
 )
+from agentgym.install import install_command
 
+COMMAND = "sky"
+_NO_CAPACITY = "ResourcesUnavailableError"
+_NO_CLOUD = (
+    "SkyPilot has access to no cloud: `sky check` lists the needs of each, and "
+    "`pip install 'skypilot[aws]'` (or another name) installs the packages of one."
+)
+_NO_ACCESS = "NoCloudAccessError"
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): ?", re.MULTILINE)
 _SILENT_MINUTES = 30
 """Minutes without the client's heartbeat after which the cluster's job ends."""
 _IDLE_MINUTES = 5
@@ -72,7 +86,7 @@ class SkyPilot(Provider):
 
     def check(self) -> None:
         """Check that SkyPilot is installed."""
-        sky_command.command()
+        _command()
 
     def offers(self) -> list[Offer]:
         """Return the offers of all machine types with one GPU, from the enabled clouds.
@@ -81,7 +95,7 @@ class SkyPilot(Provider):
         the type has a second offer with the spot price.
         """
         clouds = self._clouds()
-        found = sky_command.answer("gpus", "list", timeout_s=self.answer_s)
+        found = _answer("gpus", "list", timeout_s=self.answer_s)
         with understood(self.name):
             rows = [row for each in found.values() for row in each]
             memory = {
@@ -109,12 +123,8 @@ class SkyPilot(Provider):
             ]
 
     def _clouds(self) -> set[str]:
-        """Return the enabled clouds that can end machines automatically, in lower case.
-
-        Raises:
-            ComputeError: No cloud is enabled.
-        """
-        found = sky_command.answer("check", timeout_s=self.answer_s)
+        """Return the enabled clouds that can end machines by themselves."""
+        found = _answer("check", timeout_s=self.answer_s)
         with understood(self.name):
             clouds = {
                 cloud.lower()
@@ -123,7 +133,7 @@ class SkyPilot(Provider):
                 if "compute" in abilities
             }
         if not clouds:
-            raise ComputeError(sky_command.NO_CLOUD)
+            raise ComputeError(_NO_CLOUD)
         return clouds.difference(_NO_AUTODOWN)
 
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
@@ -136,7 +146,7 @@ class SkyPilot(Provider):
             task = Path(folder) / "task.yaml"
             task.write_text(yaml.safe_dump(_task(offer)))
             try:
-                sky_command.run(
+                _run(
                     *("launch", "--cluster", name, "--yes", "--detach-run", "--down"),
                     *("--idle-minutes-to-autostop", str(_IDLE_MINUTES), str(task)),
                     timeout_s=self.launch_s,
@@ -145,17 +155,13 @@ class SkyPilot(Provider):
                 raise UnclearLaunchError(str(error)) from None
             except ComputeRefusedError as error:
                 self._clear(name, error)
-                if error.code == sky_command.NO_CAPACITY:
+                if error.code == _NO_CAPACITY:
                     raise NoCapacityError(str(error)) from None
                 raise
         return Machine(self.name, name, name, MachineState.STARTING)
 
     def _clear(self, name: str, why: ComputeError) -> None:
-        """Remove the parts of a cluster whose launch failed with the error ``why``.
-
-        Raises:
-            UnclearLaunchError: A part still exists, or may exist.
-        """
+        """Remove the parts of a cluster whose launch failed with the error ``why``."""
         machine = Machine(self.name, name, name, MachineState.STARTING)
         try:
             self.terminate(machine)
@@ -174,7 +180,7 @@ class SkyPilot(Provider):
 
     def terminate(self, machine: Machine) -> None:
         """Tear down a cluster, even if it is still being launched."""
-        sky_command.run("down", "--yes", _safe(machine.name), timeout_s=self.answer_s)
+        _run("down", "--yes", _safe(machine.name), timeout_s=self.answer_s)
 
     def machines(self) -> list[Machine]:
         """Return the user's clusters with AgentGym's name prefix."""
@@ -182,7 +188,7 @@ class SkyPilot(Provider):
 
     def _status(self, *names: str) -> list[Machine]:
         words = ("status", "--refresh", *names)
-        found = sky_command.answer(*words, timeout_s=self.answer_s)
+        found = _answer(*words, timeout_s=self.answer_s)
         with understood(self.name):
             if not isinstance(found, list):
                 raise TypeError("no list of clusters")
@@ -232,11 +238,7 @@ def _readable(gpu: str) -> str:
 
 
 def _safe(name: str) -> str:
-    """Return a cluster's name after a check, since ``sky`` would accept a pattern.
-
-    Raises:
-        ComputeError: It is not the name of one of AgentGym's clusters.
-    """
+    """Return a cluster's name after a check, since ``sky`` would accept a pattern."""
     if not re.fullmatch(rf"{NAME_PREFIX}[a-z0-9-]+", name):
         raise ComputeError(f"{name!r} is not the name of a cluster of AgentGym's.")
     return name
@@ -248,3 +250,99 @@ def _is_number(value: Any) -> bool:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
+
+
+def _command() -> str:
+    """Return the path of the program ``sky``, on PATH or next to this Python."""
+    folder = Path(sys.executable).parent
+    found = shutil.which(COMMAND) or shutil.which(COMMAND, path=folder)
+    if found is None:
+        raise ComputeError(
+            "--gpu sky needs SkyPilot, whose command `sky` was not found. Install it "
+            f"with: {install_command('sky')}"
+        )
+    return found
+
+
+def _answer(*words: str, timeout_s: float) -> Any:
+    """Run ``sky`` with ``--output json`` and return the parsed JSON.
+
+    Only for commands that may be repeated: after a timeout, the command runs again.
+    """
+    whole = (*words, "--output", "json")
+    try:
+        said = _run(*whole, timeout_s=timeout_s)
+    except UnreachableError:
+        said = _run(*whole, timeout_s=timeout_s)
+    return _json(said, words)
+
+
+def _run(*words: str, timeout_s: float) -> str:
+    """Run ``sky`` and return its output.
+
+    The command runs in a new session, so that Ctrl-C in the terminal does not reach it.
+    Its output goes to a file, since the command may start SkyPilot's server, which
+    would keep a pipe open.
+
+    Raises:
+        ComputeRefusedError: The command failed; ``code`` is the name of SkyPilot's
+            exception.
+        UnreachableError: The command did not answer in time. SkyPilot's server may
+            still execute the request.
+    """
+    environment = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1", **os.environ}
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(
+            [_command(), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise UnreachableError(
+                f"`sky {words[0]}` gave no answer in {timeout_s:.0f} seconds. Does "
+                "`sky api info` find SkyPilot's server? `sky api stop` ends one that "
+                "hangs; the next command starts another."
+            ) from None
+        finally:
+            process.kill()
+            process.wait()
+        said, failed = _text(out), _text(err)
+    if status:
+        raise _explained(words, status, failed.strip() or said)
+    return said
+
+
+def _text(file: Any) -> str:
+    file.seek(0)
+    return _COLOURS.sub("", file.read().decode(errors="replace"))
+
+
+def _json(said: str, words: tuple[str, ...]) -> Any:
+    """Parse the JSON at the end of the output; ignore the text before it."""
+    for start in re.finditer(r"^[\[{]", said, re.MULTILINE):
+        try:
+            return json.loads(said[start.start() :])
+        except ValueError:
+            continue
+    raise ComputeRefusedError(
+        f"`sky {words[0]}` printed no JSON but {shortened(said)!r}. Is it SkyPilot's, "
+        "of version 0.14?",
+        0,
+    )
+
+
+def _explained(words: tuple[str, ...], status: int, said: str) -> ComputeRefusedError:
+    """Return the exception for a failed command, from the last error in its output."""
+    found = [*_ERROR.finditer(said)]
+    code = found[-1][1] if found else ""
+    if code == _NO_ACCESS:
+        return ComputeRefusedError(_NO_CLOUD, status, code)
+    message = shortened(said[found[-1].end() :] if found else said)
+    return ComputeRefusedError(
+        f"`sky {words[0]}` failed: {message or f'exit code {status}'}.", status, code
+    )

@@ -19,11 +19,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class MountedBox:
-    """Creates an execution's folders as tmpfs mounts, in the sandbox's mount namespace.
-
-    Attributes:
-        TARGETS: Paths of the mounts; they hide the host's files at these paths.
-    """
+    """Creates an execution's folders as tmpfs mounts, which hide the host's files."""
 
     workspace = "/workspace"
     temporary = "/tmp"
@@ -62,10 +58,7 @@ class DirectoryBox:
                 os.chown(path, self._owner, self._owner)
 
     def close(self) -> bool:
-        """Remove the directories.
-
-        Return False if that fails, or if they have more than ``MOST_LEFT`` files.
-        """
+        """Remove the directories; return False if that fails, or they are too large."""
         try:
             return remove_tree(self._root, most=MOST_LEFT)
         except OSError:
@@ -116,12 +109,7 @@ def remove_tree(root: str, *, most: float = math.inf) -> bool:
     Each non-empty subdirectory is first moved into ``root``, so that paths stay short
     and only one directory is open at a time. Nothing else may write to ``root``.
 
-    Returns:
-        True if everything was removed; False if there were more than ``most`` files
-        and directories.
-
-    Raises:
-        OSError: An entry cannot be removed.
+    Return False if there were more than ``most`` files and directories.
     """
     top = os.urandom(8).hex()  # Unpredictable prefix of moved directories' names.
     waiting = [root]

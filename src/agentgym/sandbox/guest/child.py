@@ -34,8 +34,7 @@ def execute(
     """Run one execution in this process, then exit.
 
     ``files`` are four file descriptors: the payload (the workspace's files and the
-    command, as JSON), stdout, stderr, and the report for the host. ``box`` has the
-    paths of the execution's folders.
+    command, as JSON), stdout, stderr, and the report for the host.
     """
     given, out, err, report = files
     code = _SETUP_FAILED
@@ -64,11 +63,7 @@ def execute(
 def collect(
     settings: ZygoteSettings, box: Box, timeout_s: float, files: list[int]
 ) -> NoReturn:
-    """Send the host the text files that an execution changed, then exit.
-
-    ``files`` are not these files, but four file descriptors: the payload, stdout,
-    stderr, and the report for the host.
-    """
+    """Send the host the text files that an execution changed, then exit."""
     given, _, _, report = files
     try:
         payload = _enter(settings, box, timeout_s, given, {report: _REPORT_FD})
@@ -87,8 +82,8 @@ def _enter(
 ) -> dict[str, Any]:
     """Redirect the streams, confine this process, and return the files and the command.
 
-    The files and the command are read from the file descriptor ``given``. ``streams``
-    maps the descriptor of each stream to its new number, such as 1 for stdout.
+    Both are read from the descriptor ``given``. ``streams`` maps the descriptor of each
+    stream to its new number, such as 1 for stdout.
     """
     with open(given, "rb") as source:
         source.seek(0)
@@ -128,7 +123,6 @@ def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
     """Return a dict: ``files`` has changed texts by path, ``gone`` the removed paths.
 
     Only UTF-8 files are returned, and only while they fit into ``max_bytes`` together.
-    ``given`` are the files at the start: relative path to text.
     """
     files: dict[str, str] = {}
     names = list(itertools.islice(_names(), _MOST_FILES + 1))
@@ -152,10 +146,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _is_left(name: str) -> bool:
-    """Return whether a file of this name is still in the workspace.
-
-    A file does not count if its path goes through a symbolic link to a folder.
-    """
+    """Return whether this file is in the workspace, and not behind a symbolic link."""
     folder = os.path.dirname(os.path.join(os.getcwd(), name))
     is_ours = os.path.realpath(folder) == folder
     return is_ours and os.path.lexists(name) and not os.path.isdir(name)

@@ -3,27 +3,31 @@
 If a step fails, :func:`confine` raises, and the process does not run the program.
 """
 
+import ctypes
 import os
+import platform
 import resource
 import signal
+import struct
 import sys
 
-from . import landlock, libc, seccomp
+from . import landlock, libc
 from .settings import DEVICES, SYSTEM, SYSTEM_FILES, ZERO, ZygoteSettings
 
 _MOST_SIGNALS = 1024
 """Maximum number of timers and queued signals. If executions have the caller's user id,
 the kernel counts the caller's timers and signals too."""
+OWN_PID = 0x7FFFFFFE
+"""Placeholder in a seccomp filter for the id of the filtered process, which
+:func:`confine` inserts. The number is too large for a process id."""
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_SET_MODE_FILTER, _FLAG_TSYNC = 1, 1
 
 
 def confine(
     settings: ZygoteSettings, timeout_s: float, writable: tuple[str, ...]
 ) -> None:
-    """Set limits, change the user, enter a Landlock domain, install a seccomp filter.
-
-    Steps that this kind of isolation does not use are skipped. ``writable`` are the
-    folders that the execution may write to.
-    """
+    """Set limits, change the user, apply Landlock and the seccomp filter."""
     rung = settings.rung
     _set_limits(settings, timeout_s)
     if settings.identity is not None:
@@ -39,7 +43,17 @@ def confine(
         readable = (*SYSTEM, *SYSTEM_FILES, ZERO, *imported, *settings.readable)
         landlock.restrict(readable=readable, writable=writable, devices=DEVICES)
     if rung.isolates:
-        seccomp.install(bytes.fromhex(settings.program))
+        _install_filter(bytes.fromhex(settings.program))
+
+
+def _install_filter(program: bytes) -> None:
+    """Apply a compiled seccomp filter permanently to the calling process."""
+    own = struct.pack("=I", os.getpid())
+    program = program.replace(struct.pack("=I", OWN_PID), own)
+    buffer = ctypes.create_string_buffer(program, len(program))
+    fprog = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
+    number = _SECCOMP[platform.machine()]
+    libc.syscall(number, _SET_MODE_FILTER, _FLAG_TSYNC, fprog)
 
 
 def become(identity: int) -> None:

@@ -30,10 +30,6 @@ def restrict(
 
     Readable files may also be executed, and devices may be read and written. Readable
     paths and devices that do not exist are skipped.
-
-    Raises:
-        OSError: The kernel has no Landlock or refused a rule, or a writable path is
-            missing.
     """
     try:
         abi = syscall(_CREATE_RULESET, None, c_size_t(0), c_uint32(_VERSION_FLAG))

@@ -47,13 +47,8 @@ class Limits:
 class Rung:
     """A kind of isolation. The README lists the weaknesses of each kind.
 
-    Attributes:
-        name: Stable name, recorded with every result.
-        summary: Short description of the mechanisms.
-        bubblewrap: Whether executions run inside bubblewrap.
-        landlock: Whether each execution enters its own Landlock domain.
-        own_identity: Whether executions run under a reserved user id, which differs
-            from the caller's. This requires root.
+    With ``own_identity``, executions run under a reserved user id, which requires root.
+    ``name`` is recorded with every result.
     """
 
     name: str
@@ -121,8 +116,6 @@ class ZygoteSettings:
     """Settings of a zygote (an interpreter that forks one process per execution).
 
     Attributes:
-        rung: Kind of isolation of the executions.
-        limits: Limits of each execution.
         identity: User and group id that executions change to; None for no change.
         scratch: Folder on the host's disk for workspaces; None if workspaces are mounts
             in memory.
@@ -130,12 +123,8 @@ class ZygoteSettings:
         group: File descriptor for joining the memory control group; None without one.
         deaths: File descriptor that counts kills at the control group's memory limit;
             None without a control group.
-        readable: Toolchain folders that executions may read.
-        variables: Environment variables of executions. ``{tmp}`` is replaced by the
-            execution's temporary folder.
-        layers: Folders of prepared files, such as compiled packages, by name. Each
-            execution gets a folder of that name in its temporary folder, with links to
-            the files.
+        readable: Toolchain folders that executions may read. For ``variables`` and
+            ``layers`` see ``languages.Toolchain``.
     """
 
     rung: Rung
@@ -151,10 +140,7 @@ class ZygoteSettings:
 
     @staticmethod
     def far_s(timeout_s: float) -> float:
-        """Return the maximum wall time of an execution, in seconds.
-
-        ``timeout_s`` is its time limit, in which waiting for a CPU does not count.
-        """
+        """Return the maximum wall time of an execution, in seconds."""
         return 20 * timeout_s + 10
 
     def encode(self) -> str:

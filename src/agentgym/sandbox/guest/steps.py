@@ -20,13 +20,8 @@ def run(
 ) -> int:
     """Run command lines, and return the first exit code that is not 0.
 
-    If no test results need to be parsed, the last command line replaces this process.
-
-    Args:
-        command: The fields of :class:`~agentgym.sandbox.languages.base.Steps`.
-        temporary: The execution's temporary folder.
-        report: Called with each test result.
-        replace: Replaces this process by a command line.
+    If no test results need to be parsed, ``replace`` replaces this process by the last
+    command line. ``command`` has the fields of ``languages.Steps``.
     """
     here = os.path.dirname(__file__)
 
@@ -53,10 +48,7 @@ def run(
 
 
 def _wait(argv: list[str], *, to_stderr: bool) -> int:
-    """Run a command line, and return its exit code.
-
-    With ``to_stderr``, its standard output goes to standard error.
-    """
+    """Run a command line, and return its exit code."""
     pid = os.fork()
     if pid == 0:
         if to_stderr:
@@ -80,10 +72,7 @@ def _code(status: int) -> int:
 
 
 def _lines(argv: list[str], ended: list[int]) -> Iterator[str]:
-    """Run a command, and yield the lines of its stdout and stderr together.
-
-    At the end, append the exit code to ``ended``.
-    """
+    """Run a command, yield its lines, and append the exit code to ``ended``."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -117,9 +106,7 @@ def _read_tests(
 class _Reader(ABC):
     """Parses the test results in the output of a few command lines.
 
-    Attributes:
-        tests: Ids ``file::name`` of the expected tests; or one path, if the ids are
-            unknown.
+    ``tests`` are the ids of the expected tests; or one path, if they are unknown.
     """
 
     def __init__(self, tests: list[str], report: Report) -> None:
@@ -136,10 +123,7 @@ class _Reader(ABC):
 
     @abstractmethod
     def end(self, code: int) -> None:
-        """Report tests without a result, for instance after a compiler error.
-
-        ``code`` is the exit code of the last command line that ran.
-        """
+        """Report tests without a result, for instance after a compiler error."""
 
     def _outcome(self, test: str, outcome: str, message: str, seconds: float) -> None:
         self._ended[test] = outcome

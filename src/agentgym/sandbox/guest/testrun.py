@@ -32,7 +32,6 @@ def run(files: list[str], select: list[str], report: Report) -> int:
     """Run the tests in ``files``, and return the exit code.
 
     If ``select`` is not empty, only the tests with these ids (``file::name``) run.
-    ``report`` is called before and after each test.
     """
     passed = []
     for path in files:
@@ -46,12 +45,7 @@ def run(files: list[str], select: list[str], report: Report) -> int:
 
 
 def _run_file(path: str, select: list[str], report: Report) -> Iterator[Event]:
-    """Run the tests of a file, and yield each test's result as an event.
-
-    An event is a dict with ``test``, ``outcome``, ``message`` and ``seconds``. If the
-    file cannot be imported, yield one event with the error. ``report`` is called before
-    each test. If ``select`` is not empty, only the tests with these ids run.
-    """
+    """Run the tests of a file, and yield each test's result, or the file's error."""
     report({"running": path})
     try:
         module = _load(path)
@@ -102,15 +96,11 @@ def _methods(owner: type) -> list[str]:
 def _call(owner: type, method: str) -> object:
     """Call a test method on a new instance, with its setup and teardown methods."""
     instance = owner()
-    getattr(instance, "setup_method", _nothing)()
+    getattr(instance, "setup_method", lambda: None)()
     try:
         return getattr(instance, method)()
     finally:
-        getattr(instance, "teardown_method", _nothing)()
-
-
-def _nothing() -> None:
-    pass
+        getattr(instance, "teardown_method", lambda: None)()
 
 
 def _run_test(identity: str, call: Callable[[], object]) -> Event:

@@ -28,16 +28,7 @@ class _Process(NamedTuple):
 
 
 class ProcessWatch:
-    """Measures the processes of one execution against its limits.
-
-    Args:
-        settings: Settings of the zygote (the interpreter that forked the execution).
-        pid: Id of the execution's first process.
-        timeout_s: The execution's time limit, in seconds.
-
-    Attributes:
-        due: Time of the next measurement, in ``time.monotonic()``.
-    """
+    """Measures the processes of one execution, begun by ``pid``, against its limits."""
 
     def __init__(self, settings: ZygoteSettings, pid: int, timeout_s: float) -> None:
         self._settings = settings
@@ -56,12 +47,9 @@ class ProcessWatch:
     def over(self, reaped_cpu_s: float, reaped_bytes: int) -> str:
         """Measure the processes, and return the limit that they exceed.
 
-        Args:
-            reaped_cpu_s: CPU seconds of the execution's processes that have ended.
-            reaped_bytes: Bytes that the ended processes wrote to disk.
-
-        Returns:
-            "time", "memory", "disk", "threads" or "files"; "" if none is exceeded.
+        It is "time", "memory", "disk", "threads" or "files"; "" if none is exceeded.
+        ``reaped_cpu_s`` and ``reaped_bytes`` are the CPU time, and the bytes written to
+        disk, of processes that have ended.
         """
         now = time.monotonic()
         limits = self._settings.limits
@@ -88,10 +76,7 @@ class ProcessWatch:
         return "time" if left <= 0 or now >= self._far else ""
 
     def killed_for_memory(self) -> bool:
-        """Return whether the kernel killed a process at the memory limit.
-
-        Only kills since the start of the execution count.
-        """
+        """Return whether the kernel has killed a process of it at the memory limit."""
         return self._killed() > self._kills
 
     def wrote_too_much(self, size: int) -> bool:
@@ -102,8 +87,7 @@ class ProcessWatch:
     def _has_too_many_files(self) -> bool:
         """Return whether the execution has more files than the clean-up can remove.
 
-        If counting the files is slow, they are not counted at every call; then return
-        False.
+        If counting them is slow, this is not checked at every call.
         """
         scratch, now = self._settings.scratch, time.monotonic()
         if scratch is None or now < self._count_due:
@@ -113,10 +97,7 @@ class ProcessWatch:
         return found
 
     def _written(self, pid: int) -> int:
-        """Return the bytes that a process and its ended children wrote to disk.
-
-        Return 0 if the execution's folders are in memory.
-        """
+        """Return the bytes that a process and its ended children wrote to disk."""
         if self._settings.scratch is not None:
             with suppress(OSError), open(f"/proc/{pid}/io", "rb") as source:
                 words = source.read().split()
@@ -164,10 +145,7 @@ class ProcessWatch:
 
 
 def killed_at_limit(deaths: int) -> int:
-    """Return how often the kernel killed a process at a control group's memory limit.
-
-    ``deaths`` is the descriptor of the control group's file with counters.
-    """
+    """Return how often the kernel killed a process at a group's memory limit."""
     words = os.pread(deaths, 4096, 0).split()
     return int(words[words.index(b"oom_kill") + 1])
 

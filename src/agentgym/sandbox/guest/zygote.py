@@ -33,24 +33,17 @@ statistics string tempfile textwrap typing
 _DESCRIPTORS = 4
 _REAP_S = 60.0
 _COLLECT_S = 10.0
-_OVER_MEMORY = "Its processes together used more memory than total_memory_mb allows."
-_OVER_DISK = "Its processes together wrote more to the disk than disk_mb allows."
-_OVER_THREADS = "It had more threads than Limits.processes allows."
 _BLOCK = 512  # of rusage on Linux
-_LEFT_TOO_MUCH = "It left more files and folders than can be removed."
 _OVER = {
-    "memory": _OVER_MEMORY,
-    "disk": _OVER_DISK,
-    "threads": _OVER_THREADS,
-    "files": _LEFT_TOO_MUCH,
+    "memory": "Its processes together used more memory than total_memory_mb allows.",
+    "disk": "Its processes together wrote more to the disk than disk_mb allows.",
+    "threads": "It had more threads than Limits.processes allows.",
+    "files": "It left more files and folders than can be removed.",
 }
 
 
 class Zygote:
-    """Runs executions (jobs) that a socket requests, each in a forked child process.
-
-    It runs one job at a time, until the socket is closed.
-    """
+    """Runs executions (jobs) that a socket requests, each in a forked child process."""
 
     def __init__(self, control: socket.socket, settings: ZygoteSettings) -> None:
         self._control = control
@@ -95,11 +88,7 @@ class Zygote:
         site.sethelper()
 
     def serve(self) -> None:
-        """Run executions (jobs) that the host requests, until it closes the socket.
-
-        Return earlier if the folders of an execution could not be removed. This process
-        must then be replaced.
-        """
+        """Run executions that the host requests, until it closes the socket."""
         self._sweep(0)
         gc.collect()
         gc.freeze()
@@ -139,10 +128,7 @@ class Zygote:
         return poll
 
     def _polled(self, poll: select.poll, wait_ms: float | None) -> list[int]:
-        """Wait for messages and signals; return the file descriptors that are ready.
-
-        If ``wait_ms`` is None, wait without limit. Exit if SIGTERM was received.
-        """
+        """Wait for messages and signals; return the file descriptors that are ready."""
         found = [descriptor for descriptor, _ in poll.poll(wait_ms)]
         if self._wakeup in found:
             os.read(self._wakeup, 4096)
@@ -154,10 +140,7 @@ class Zygote:
         self._control.sendall(json.dumps(line).encode() + b"\n")
 
     def _run(self, job: dict[str, Any], files: list[int]) -> dict[str, Any]:
-        """Run one execution (job), clean up, and return the reply for the host.
-
-        ``files`` are the file descriptors that came with the job.
-        """
+        """Run one execution, clean up, and return the reply for the host."""
         self._box.open()
         timeout_s = job["timeout_s"]
         self._cpu_s, self._bytes, self._peak_kb = 0.0, 0, 0
@@ -170,11 +153,11 @@ class Zygote:
         reply = self._wait(pid, watch)
         self._sweep(pid)
         if watch.killed_for_memory():
-            reply = _killed(_OVER_MEMORY)
+            reply = _over("memory")
         elif watch.wrote_too_much(self._bytes):
-            reply = _killed(_OVER_DISK)
+            reply = _over("disk")
         elif self._cpu_s > timeout_s and "error" not in reply:
-            reply = {"status": "timed_out"}
+            reply = _over("time")
         used = {"cpu_s": self._cpu_s, "peak_mb": self._peak_kb / 1024}
         reply |= {"wall_s": time.monotonic() - started, **used}
         if job["collect"] and reply["status"] != "timed_out" and "error" not in reply:
@@ -188,14 +171,11 @@ class Zygote:
             os.close(descriptor)
         self._running = 0
         if spoiled := not self._box.close():
-            reply |= _killed(_LEFT_TOO_MUCH) | {"exit_code": None}
+            reply |= _over("files") | {"exit_code": None}
         return reply | {"spoiled": spoiled}
 
     def _wait(self, pid: int, watch: ProcessWatch) -> dict[str, Any]:
-        """Wait for a child process; return its end as fields of ``SandboxResult``.
-
-        Kill the child if it exceeds a limit. Exit if the host closes the socket.
-        """
+        """Wait for a child, or kill it at a limit; return fields of a result."""
         poll = self._poll()
         while True:
             try:
@@ -218,10 +198,7 @@ class Zygote:
                 raise SystemExit
 
     def _reap(self) -> tuple[int, int]:
-        """Reap a child that has ended; return its process id and wait status.
-
-        Return 0 and 0 if no child has ended.
-        """
+        """Reap a child that has ended; return its id and wait status, or 0 and 0."""
         found, status, usage = os.wait4(-1, os.WNOHANG)
         if found:
             self._cpu_s += usage.ru_utime + usage.ru_stime
@@ -230,11 +207,7 @@ class Zygote:
         return found, status
 
     def _sweep(self, pid: int) -> None:
-        """Kill and reap all processes of the execution that began as process ``pid``.
-
-        Raises:
-            TimeoutError: A process survived.
-        """
+        """Kill and reap all processes of the execution that began as ``pid``."""
         deadline = time.monotonic() + _REAP_S
         self._kill_all(pid)
         with suppress(ChildProcessError):
@@ -272,15 +245,12 @@ class Zygote:
                     _kill(int(orphan))
 
 
-def _killed(why: str) -> dict[str, Any]:
-    return {"status": "killed", "signal": int(signal.SIGKILL), "error": why}
-
-
 def _over(limit: str) -> dict[str, Any]:
     """Return the fields of ``SandboxResult`` after an execution exceeded ``limit``."""
     if limit == "time":
         return {"status": "timed_out"}
-    return _killed(_OVER[limit])
+    why = _OVER[limit]
+    return {"status": "killed", "signal": int(signal.SIGKILL), "error": why}
 
 
 def _kill(pid: int) -> None:
@@ -290,11 +260,7 @@ def _kill(pid: int) -> None:
 
 
 def main(descriptor: int, settings: str) -> None:
-    """Run executions that the host requests over a socket, then exit.
-
-    ``descriptor`` is the socket, which this process has inherited. ``settings`` is the
-    text of :meth:`ZygoteSettings.encode`.
-    """
+    """Run executions that the host requests over an inherited socket, then exit."""
     control = socket.socket(fileno=descriptor)
     control.set_inheritable(False)
     zygote = Zygote(control, ZygoteSettings.decode(settings))

@@ -1,18 +1,7 @@
-"""Languages of programs in a sandbox, in addition to Python.
-
-- ``base``: the interface of a language, :class:`Language`, and :class:`Steps`.
-- ``javascript``, ``go``, ``rust``: one implementation of the interface each.
-- ``toolchain``, ``installed``: find this machine's compiler or interpreter, and make it
-  readable for executions.
-- ``plain_json``: a canonical text of each JSON value, to compare values across
-  languages.
-
-A sandbox opened with ``SandboxConfig(languages=("go",))`` makes the Go toolchain
-available to executions, and raises the limits to the minimum that Go needs.
-"""
+"""Languages of programs in a sandbox, in addition to Python."""
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.languages.base import Language, SourceError, Steps
+from agentgym.sandbox.languages.base import Language
 from agentgym.sandbox.languages.go import Go
 from agentgym.sandbox.languages.javascript import JavaScript
 from agentgym.sandbox.languages.rust import Rust
@@ -22,27 +11,18 @@ LANGUAGES: dict[str, Language] = {
 }
 """All supported languages except Python, by name."""
 PYTHON = "python"
-NAMES = (PYTHON, *LANGUAGES)
-"""The names of all supported languages, Python included."""
 
 
 def language_named(name: str) -> Language:
-    """Return the language with this name.
-
-    Raises:
-        SandboxError: The language is unknown, or is Python.
-    """
+    """Return the language with this name."""
     if isinstance(name, str) and name in LANGUAGES:
         return LANGUAGES[name]
-    raise SandboxError(f"Unknown language {name!r}. Available: {', '.join(NAMES)}.")
+    known = ", ".join((PYTHON, *LANGUAGES))
+    raise SandboxError(f"Unknown language {name!r}. Available: {known}.")
 
 
 def language_of(path: str) -> str:
-    """Return the name of a source file's language, by its extension.
-
-    Raises:
-        SandboxError: No language has this extension.
-    """
+    """Return the name of a source file's language, by its extension."""
     ending = path.rpartition(".")[2]
     if ending == "py":
         return PYTHON
@@ -54,15 +34,3 @@ def language_of(path: str) -> str:
         f"{path!r} is not the path of a module or program, as 'shop/cart.py': its name "
         f"must end with one of .{', .'.join(endings)}."
     )
-
-
-__all__ = [
-    "LANGUAGES",
-    "NAMES",
-    "PYTHON",
-    "Language",
-    "SourceError",
-    "Steps",
-    "language_named",
-    "language_of",
-]

@@ -14,6 +14,9 @@ TEMPORARY = "{tmp}"
 PROGRAM = f"{TEMPORARY}/program"
 """Path of a compiled program, outside of the workspace."""
 
+COMPILER_NEEDS = {"memory_mb": 4096, "total_memory_mb": 1024, "processes": 256}
+"""Minimum limits of a compiled language, by the field names of ``Limits``."""
+
 CommandLine = tuple[str, ...]
 
 
@@ -62,7 +65,7 @@ class Toolchain:
     bin: Path | None = None
     trees: tuple[Path, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
-    layers: Mapping[str, Path] = field(default_factory=dict)
+    layers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Language(ABC):
@@ -90,10 +93,8 @@ class Language(ABC):
     def find(self, programs: Mapping[str, Path], *, reachable: bool) -> Toolchain:
         """Prepare the installed toolchain for executions, and return it.
 
-        Args:
-            programs: Paths of the toolchain's programs, by their names.
-            reachable: Whether executions can read files in private folders, because
-                bubblewrap mounts them.
+        ``programs`` are the paths of its programs, by name. If it is ``reachable``,
+        executions can read files in private folders, because bubblewrap mounts them.
 
         Raises:
             SandboxError: The toolchain does not work, or is too old.
@@ -107,13 +108,7 @@ class Language(ABC):
     def tests(
         self, files: Mapping[str, str], paths: CommandLine, select: CommandLine
     ) -> Steps:
-        """Return the steps that run tests.
-
-        Args:
-            files: The workspace: relative path to text.
-            paths: Test files or folders; if empty, all test files.
-            select: Ids ``file::name`` of tests; if empty, all tests.
-        """
+        """Return the steps that run tests; see ``commands.RunTests``."""
 
     @abstractmethod
     def values(
@@ -121,32 +116,28 @@ class Language(ABC):
     ) -> tuple[dict[str, str], Steps]:
         """Return files and steps that evaluate expressions, and write the values.
 
-        Args:
-            files: The workspace: relative path to text.
-            asked: The expressions, as tuples (number, source file, expression).
-
-        Returns:
-            The workspace with added code, and the steps. The steps write one line
-            ``number JSON`` for each expression, with its value as JSON.
+        ``asked`` are tuples (number, source file, expression). The steps write one line
+        ``number JSON`` for each.
 
         Raises:
             SourceError: A file cannot be used to evaluate expressions.
         """
 
 
-def chosen(files: Iterable[str], paths: CommandLine) -> list[str]:
-    """Return the files that ``paths`` select; all files if ``paths`` is empty.
+def chosen(
+    files: Iterable[str], paths: CommandLine, select: CommandLine = ()
+) -> list[str]:
+    """Return the files that ``paths`` (files, folders) and ``select`` (ids) allow.
 
-    A path names a file, or a folder; a folder selects all files below it.
+    An empty tuple allows all files.
     """
-    folders = [path.rstrip("/") for path in paths]
+    folders = [path.rstrip("/") for path in paths] or ["."]
+    wanted = {identity.partition("::")[0] for identity in select}
     return [
         file
         for file in files
-        if not folders
-        or any(
-            folder in (".", file) or file.startswith(f"{folder}/") for folder in folders
-        )
+        if (not wanted or file in wanted)
+        and any(each in (".", file) or file.startswith(f"{each}/") for each in folders)
     ]
 
 

@@ -4,10 +4,10 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 from agentgym.sandbox.languages import installed
 from agentgym.sandbox.languages.base import (
+    COMPILER_NEEDS,
     PROGRAM,
     TEMPORARY,
     CommandLine,
@@ -84,11 +84,7 @@ class Go(Language):
     endings = ("go",)
     programs = ("go",)
     package = "golang-go"
-    needs: ClassVar[Mapping[str, int]] = {
-        "memory_mb": 4096,
-        "total_memory_mb": 1024,
-        "processes": 256,
-    }
+    needs = COMPILER_NEEDS
 
     def find(self, programs: Mapping[str, Path], *, reachable: bool) -> Toolchain:
         """See :meth:`Language.find`."""
@@ -111,7 +107,7 @@ class Go(Language):
                 "GOCACHE": f"{TEMPORARY}/{_LAYER}",
                 "GOPATH": f"{TEMPORARY}/go",
             },
-            layers={_LAYER: compiled},
+            layers={_LAYER: str(compiled)},
         )
 
     def program(self, files: Iterable[str], path: str, args: CommandLine) -> Steps:
@@ -188,11 +184,7 @@ def _package(files: Iterable[str], folder: str, *, tests: bool) -> CommandLine:
 
 
 def _standard_library(go: Path, version: str, variables: Mapping[str, str]) -> Path:
-    """Return the folder of a Go build cache with common standard packages.
-
-    The first call on a machine compiles the packages. ``variables`` are environment
-    variables for ``go``.
-    """
+    """Return the folder of a Go build cache with common standard packages."""
 
     def write(draft: Path) -> None:
         project = draft / "project"

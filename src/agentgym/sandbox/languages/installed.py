@@ -15,13 +15,7 @@ _ASK_S = 300.0
 
 
 def ask(program: Path, *words: str, variables: Mapping[str, str] | None = None) -> str:
-    """Run a program of a toolchain with the arguments ``words``; return its output.
-
-    The program gets this process's environment variables, and ``variables``.
-
-    Raises:
-        SandboxError: The program failed; the message quotes the last line of stderr.
-    """
+    """Run a program of a toolchain with the arguments ``words``; return its output."""
     ended = subprocess.run(
         [str(program), *words],
         capture_output=True,
@@ -54,12 +48,8 @@ def readable_tree(
 ) -> Path:
     """Return a toolchain's folder; if executions cannot read it, a cached copy.
 
-    Args:
-        tree: The toolchain's folder.
-        version: The toolchain's version; each version is copied separately.
-        reachable: Whether executions can read files in private folders, because
-            bubblewrap mounts them.
-        keep: Glob patterns of the relative paths to copy.
+    Each version is copied separately. ``keep`` are glob patterns of the relative paths
+    to copy; for ``reachable`` see :meth:`Language.find`.
     """
     if is_of_the_system(tree) or reachable or readable_by_anyone(tree):
         return tree

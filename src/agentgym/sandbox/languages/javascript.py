@@ -111,8 +111,7 @@ class JavaScript(Language):
     ) -> Steps:
         """See :meth:`Language.tests`."""
         found = [file for file in sorted(files) if _is_test(file) or file in paths]
-        wanted = {identity.partition("::")[0] for identity in select}
-        run = [file for file in chosen(found, paths) if not wanted or file in wanted]
+        run = chosen(found, paths, select)
         names = {
             part
             for identity in select

@@ -4,10 +4,10 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 from agentgym.sandbox.languages import installed
 from agentgym.sandbox.languages.base import (
+    COMPILER_NEEDS,
     PROGRAM,
     TEMPORARY,
     CommandLine,
@@ -46,11 +46,7 @@ class Rust(Language):
     endings = ("rs",)
     programs = ("rustc", "cargo", "cc")
     package = "rustc cargo gcc"
-    needs: ClassVar[Mapping[str, int]] = {
-        "memory_mb": 4096,
-        "total_memory_mb": 1024,
-        "processes": 256,
-    }
+    needs = COMPILER_NEEDS
 
     def find(self, programs: Mapping[str, Path], *, reachable: bool) -> Toolchain:
         """See :meth:`Language.find`."""
@@ -91,15 +87,12 @@ class Rust(Language):
         self, files: Mapping[str, str], paths: CommandLine, select: CommandLine
     ) -> Steps:
         """See :meth:`Language.tests`."""
-        wanted = {identity.partition("::")[0] for identity in select}
         sources = (
             file
             for file in sorted(files)
             if file.endswith(".rs") and "#[test]" in files[file]
         )
-        found = [
-            file for file in chosen(sources, paths) if not wanted or file in wanted
-        ]
+        found = chosen(sources, paths, select)
         names = [identity.partition("::")[2] for identity in select]
         exact = ("--exact", *names) if names else ()
         if "Cargo.toml" in files:
@@ -161,10 +154,7 @@ def _targets(files: Sequence[str]) -> CommandLine:
 
 
 def _root(files: Iterable[str], file: str) -> str:
-    """Return the crate root (``lib.rs`` or ``main.rs``) of the module in ``file``.
-
-    Return ``file`` itself if no folder above it has a crate root.
-    """
+    """Return the crate root (``lib.rs`` or ``main.rs``) of the module in ``file``."""
     files = frozenset(files)
     folder = posixpath.dirname(file)
     while True:

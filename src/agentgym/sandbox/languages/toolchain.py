@@ -16,12 +16,8 @@ def toolchain(name: str, *, reachable: bool = True) -> Toolchain:
     """Find a language's installed toolchain, and prepare it for executions. Cached.
 
     The first call on a machine may take up to a minute, to compile a standard library,
-    or to copy a toolchain that the user id of executions cannot read.
-
-    Args:
-        name: A key of ``LANGUAGES``.
-        reachable: Whether executions can read files in private folders, because
-            bubblewrap mounts them.
+    or to copy a toolchain that the user id of executions cannot read. For ``reachable``
+    see :meth:`Language.find`.
 
     Raises:
         SandboxUnavailableError: The toolchain is not installed or does not work; the
