@@ -81,13 +81,10 @@ def build() -> typer.Typer:
 def run(words: list[str], began: float, *, owns_process: bool = False) -> int:
     """Run one command line, and return its exit code.
 
-    Every :class:`AgentGymError` becomes one paragraph on standard error.
-
-    Args:
-        words: The words after the program's name.
-        began: Start of the command, in ``time.monotonic()``.
-        owns_process: Whether Ctrl-C ends this process within five seconds, even if
-            something hangs.
+    Every :class:`AgentGymError` becomes one paragraph on standard error. ``words`` are
+    those after the program's name, ``began`` is the command's start in
+    ``time.monotonic()``. With ``owns_process``, Ctrl-C ends this process within five
+    seconds, even if something hangs.
     """
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]

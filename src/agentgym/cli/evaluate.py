@@ -263,13 +263,7 @@ def _both(
 
     A subject is an agent, a model or a saved evaluation. If one is a saved evaluation,
     only the other is evaluated, with the seed, split, number of tasks and number of
-    samples of the saved evaluation.
-
-    Args:
-        names: Names of the two subjects, see :func:`_subject`.
-        settings: The settings for both.
-        given: Arguments for ``Trainer.evaluate``; may be changed.
-        progress: Shows the progress.
+    samples of the saved evaluation, which replace those in ``given``.
     """
     from agentgym.errors import UsageError
     from agentgym.evaluate.result import Evaluation

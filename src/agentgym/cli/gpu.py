@@ -80,9 +80,7 @@ def prices(
 def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
     """Return the offers of providers, and the errors of those that did not answer.
 
-    Args:
-        named: The only provider to ask; None asks all of them.
-        spot: Whether to return offers of spot machines, and no others.
+    Without ``named``, all providers are asked. The machines are spot machines or not.
 
     Raises:
         ComputeError: No provider can be asked, e.g. because a key is missing.
@@ -117,11 +115,7 @@ def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
 
 
 def _configured(asked: "list[Provider]") -> "list[Provider]":
-    """Return ``asked``, the providers that have a key; raise if the list is empty.
-
-    Raises:
-        ComputeError: No provider has a key; the message says how to set one.
-    """
+    """Return ``asked``, the providers that have a key; raise if the list is empty."""
     from agentgym.compute.registry import rented
     from agentgym.errors import ComputeError
 
@@ -199,11 +193,7 @@ def reap(
 
 
 def _machine_of(run: str, output: Path) -> str:
-    """Return the name of the machine that was rented for a run.
-
-    Raises:
-        UsageError: No machine was rented for the run.
-    """
+    """Return the name of the machine that was rented for a run."""
     from agentgym.compute.record import MachineRecord
     from agentgym.errors import UsageError
     from agentgym.train.run_folder import RunFolder

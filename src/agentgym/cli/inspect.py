@@ -95,10 +95,6 @@ def _list_agents(as_json: bool) -> None:
     """Print the agents in this folder's project files, and how to inspect each.
 
     Project files are ``langgraph.json`` and the ``pyproject.toml`` of a CrewAI project.
-
-    Raises:
-        UsageError: The files name no agent. With ``as_json``, an empty list is printed
-            instead.
     """
     from agentgym.errors import UsageError
     from agentgym.integrations.projects import project_agents
@@ -144,11 +140,8 @@ def _on_tasks(
 ) -> Any:
     """Try an agent on a tasks file, and return a report about the agent.
 
-    Args:
-        given: Settings by name.
-        tasks: The tasks file. If None, tasks are generated from the agent's tools.
-        options: Values of the options for tools and checks, as :func:`with_tools` takes
-            them.
+    Without ``tasks``, they are generated from the agent's tools. ``options`` are values
+    of the options for tools and checks, as :func:`with_tools` takes them.
     """
     from tempfile import TemporaryDirectory
 

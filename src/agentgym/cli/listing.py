@@ -185,11 +185,8 @@ def _render(
 ) -> str:
     """Format rows as columns, or as a JSON array of objects.
 
-    Args:
-        rows: The rows; all have the same keys.
-        as_json: Whether to return JSON.
-        empty: The text for a list without rows (not with ``as_json``).
-        below: Columns to show in a second line of each row if the terminal is narrow.
+    ``empty`` is the text for a list without rows. If the terminal is narrow, the
+    columns ``below`` are shown in a second line of each row.
     """
     if as_json:
         import json

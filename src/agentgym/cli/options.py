@@ -277,11 +277,7 @@ Command = Annotated[
 
 
 def with_command(agent: str | None, command: str | None) -> str | None:
-    """Return the setting ``agent``, from ``--agent`` or ``--command``, if given.
-
-    Raises:
-        UsageError: Both options are given, or the command is invalid.
-    """
+    """Return the setting ``agent``, from ``--agent`` or ``--command``, if given."""
     if command is None:
         return agent
     from agentgym.errors import UsageError
@@ -352,11 +348,7 @@ AgentTools = Annotated[
 
 
 def tools_reference(tools_from: str | None, agent: str | None) -> str | None:
-    """Return ``module:name`` of tools, ``@module:name`` of an agent, or None.
-
-    Raises:
-        UsageError: Both ``--tools-from`` and ``--agent`` are given.
-    """
+    """Return ``module:name`` of tools, ``@module:name`` of an agent, or None."""
     from agentgym.errors import UsageError
 
     if tools_from is not None and agent is not None:
@@ -376,11 +368,8 @@ def with_tools(
 ) -> str:
     """Return the setting ``scenario`` for a tasks file, with the values of options.
 
-    The other arguments are these values. A scenario that is not a tasks file is
-    returned unchanged. Print a warning with the names of tools that will really run.
-
-    Raises:
-        UsageError: One of these options is given, but ``scenario`` is not a tasks file.
+    A scenario that is not a tasks file is returned unchanged, without such options.
+    Print a warning with the names of tools that will really run.
     """
     from agentgym.core.task import TaskSource
     from agentgym.errors import UsageError
@@ -424,11 +413,7 @@ def with_tools(
 
 
 def with_data(scenario: str, data: str | None, categories: str | None) -> str:
-    """Return the setting ``scenario`` for a benchmark with these options, if given.
-
-    Raises:
-        UsageError: An option is given, but the scenario is not a benchmark.
-    """
+    """Return the setting ``scenario`` for a benchmark with these options, if given."""
     from agentgym.errors import UsageError
     from agentgym.scenarios.options import has_options, with_options
 
@@ -445,9 +430,6 @@ def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]
     """Return the settings for tools that an agent has, but the scenario does not have.
 
     Print a warning with the names of tools that will really be called.
-
-    Raises:
-        UsageError: The value of ``--tools`` is only possible with a tasks file.
     """
     from agentgym.errors import UsageError
 
@@ -482,11 +464,7 @@ def given_settings(
 
 
 def require_place(path: Path) -> None:
-    """Check that a file can be written at this path, without writing it.
-
-    Raises:
-        UsageError: The file cannot be written; the message says why.
-    """
+    """Raise UsageError if a file cannot be written at this path; do not write it."""
     from agentgym.errors import UsageError
 
     if path.is_dir():

@@ -149,10 +149,9 @@ def print_result(text: str) -> None:
 
 
 def split_log_level(words: list[str]) -> tuple[list[str], int | None]:
-    """Remove ``--log-level LEVEL`` from any place in a command line.
+    """Remove ``--log-level LEVEL`` from any place in a command line; return its number.
 
-    Returns:
-        The other words, and the level as a number; None if no level was given.
+    The number is None if no level was given.
 
     Raises:
         UsageError: The level is missing or unknown.

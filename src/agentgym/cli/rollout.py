@@ -153,16 +153,9 @@ def _tasks(
     """Return the tasks of a file or a scenario, and how their rollouts are scored.
 
     Rollouts are scored by a reward function, or by the scenario with the returned name.
-    None means that they get no reward.
-
-    Args:
-        source: A tasks file, or a scenario.
-        reward: ``module:function`` of a reward, for a tasks file.
-        split: The split of the scenario that the tasks come from.
-        seed: Seed of the scenario's tasks.
-        count: Maximum number of the scenario's tasks.
-        is_scored: Whether ``source`` is a tasks file with expected calls or a check, so
-            that it is used as a scenario, with the tasks of all splits.
+    None means that they get no reward. With ``is_scored``, ``source`` is a tasks file
+    with expected calls or a check, so that it is used as a scenario, with the tasks of
+    all splits.
     """
     from agentgym.core.task import EVERY_SPLIT, Split
     from agentgym.errors import UsageError

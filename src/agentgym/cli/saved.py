@@ -337,14 +337,7 @@ def view(
 
 
 def _finder(names: list[str], output: Path) -> "Callable[[], Sequence[RunFolder]]":
-    """Return a function that lists the runs to show.
-
-    These are the runs with ``names``; without names, all runs in ``output``.
-
-    Raises:
-        NotFoundError: A run is unknown.
-        UsageError: Two of the named runs have the same folder name.
-    """
+    """Return a function that lists the runs to show: those with ``names``, else all."""
     from agentgym.errors import UsageError
     from agentgym.train.run_folder import RunFolder, list_runs
 

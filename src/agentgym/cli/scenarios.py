@@ -391,11 +391,7 @@ def _refuse_existing(output: Path) -> None:
 
 
 def _write(text: str, output: Path | None) -> None:
-    """Write the text of a tasks file, without secrets; print it if no file is given.
-
-    Raises:
-        UsageError: The file exists already or cannot be written.
-    """
+    """Write the text of a tasks file, without secrets; print it if no file is given."""
     from agentgym.errors import UsageError
     from agentgym.security.redaction import redacted
 

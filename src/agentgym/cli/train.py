@@ -345,11 +345,7 @@ def _says_what(
 
 
 def _assigned(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that ``--set KEY=VALUE`` options give, by name.
-
-    Raises:
-        ConfigError: A setting is unknown, malformed, or also given as an option.
-    """
+    """Return the settings that ``--set KEY=VALUE`` options give, by name."""
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import read_assignments
     from agentgym.errors import ConfigError

@@ -30,12 +30,8 @@ _IN_FLIGHT = 8
 class Bench:
     """Runs rollouts of one agent with one model, within a ``with`` block.
 
-    Args:
-        config: The agent's settings, with absolute paths. The model may run on a
-            provider's server.
-        meter: Counts the model's tokens and their cost, up to the cost limit; unused if
-            the model runs on this machine.
-        progress: Observer that receives events, e.g. the start of a measurement.
+    The paths in ``config`` are absolute. ``meter`` limits and counts the tokens and the
+    cost of a model on a provider's server; a model on this machine does not use it.
     """
 
     def __init__(
@@ -80,16 +76,10 @@ class Bench:
     def held_out(
         self, wording: Wording, prices: Prices
     ) -> tuple[Metrics, list[Trajectory]]:
-        """Measure the agent on the main set of held-out tasks, as training does.
+        """Measure the agent on the main held-out tasks; return the rollouts, too.
 
-        Other held-out sets, e.g. of harder tasks, are not measured.
-
-        Args:
-            wording: Prompts and tool descriptions to send instead of the agent's own.
-            prices: Prices of the model's tokens, for the cost.
-
-        Returns:
-            The metrics, and the rollouts that they were computed from.
+        Other held-out sets, e.g. of harder tasks, are not measured. ``wording`` has
+        prompts and tool descriptions to send instead of the agent's own.
 
         Raises:
             ProviderError: The model's server permanently refuses to answer, or the cost
@@ -119,14 +109,9 @@ class Bench:
         samples: int = 1,
         phase: str = "search",
     ) -> list[Trajectory]:
-        """Attempt each task ``samples`` times.
+        """Attempt each task ``samples`` times, with the texts of ``wording``.
 
-        Args:
-            name: Name of the measurement, part of the rollout ids.
-            tasks: The tasks.
-            wording: Prompts and tool descriptions to send instead of the agent's own.
-            samples: Attempts per task.
-            phase: Name of the phase for ``progress``.
+        The rollout ids contain ``name``.
 
         Raises:
             ProviderError: The model's server permanently refuses to answer, or the cost

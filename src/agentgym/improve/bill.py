@@ -104,11 +104,7 @@ class Bill(BaseModel, extra="forbid"):
         return path if path.is_file() else None
 
     def take_back(self, results: Sequence[RungResult]) -> None:
-        """Discard finished results and the trained agent, but keep the costs.
-
-        Args:
-            results: The results of rungs that will run again.
-        """
+        """Discard results of rungs that will run again, and the agent; keep costs."""
         for each in results:
             if each.dollars:
                 each.after, each.status = None, "ended"
@@ -150,11 +146,8 @@ class Bill(BaseModel, extra="forbid"):
 def folder_of(config: TrainingConfig) -> Path:
     """Return the folder in which ``improve`` keeps the bill and the new prompts.
 
-    Its name has a hash of the tasks and the settings. The hash leaves out settings that
-    only limit or name the work, e.g. ``episodes``.
-
-    Args:
-        config: The agent's settings, with absolute paths.
+    Its name has a hash of the tasks and the settings, whose paths must be absolute. The
+    hash leaves out settings that only limit or name the work, e.g. ``episodes``.
     """
     settings = config.model_dump(mode="json")
     chosen = {key: settings[key] for key in settings if key not in _NOT_TASKS}

@@ -40,9 +40,7 @@ class Climb:
     def meter(self, read: float, written: float) -> Meter:
         """Return a new counter of tokens and dollars for a model of the running rung.
 
-        Args:
-            read: US dollars per million prompt tokens.
-            written: US dollars per million response tokens.
+        ``read`` and ``written`` are US dollars per million prompt and response tokens.
         """
         self.meters.append(Meter(self.purse, read, written))
         return self.meters[-1]
@@ -113,12 +111,9 @@ class LadderRung(ABC):
 
 
 class Ladder:
-    """Tries rungs (remedies) until the goal is met on held-out tasks.
+    """Tries rungs (remedies), the cheapest first, until held-out tasks meet the goal.
 
-    Args:
-        rungs: The remedies in order, the cheapest first.
-        climb: The state that the remedies share. Its bill may have results of an
-            earlier process.
+    The bill in ``climb`` may have results of an earlier process.
     """
 
     def __init__(self, rungs: Sequence[LadderRung], climb: Climb) -> None:
@@ -159,13 +154,9 @@ class Ladder:
     ) -> RungResult | None:
         """Try a remedy if it can be used and its cost is allowed; return the result.
 
-        Returns None if no further remedy may be tried.
-
-        Args:
-            rung: The remedy.
-            later: The remedies after it. Their results are removed from ``done``, so
-                that they are tried again: they did not build on this remedy's result.
-            done: Results from an earlier process, by the remedy's name.
+        Returns None if no further remedy may be tried. ``done`` has results from an
+        earlier process, by the remedy's name. Those of ``later`` remedies are removed,
+        so that they are tried again: they did not build on this remedy's result.
         """
         climb = self._climb
         if why := rung.skipped(climb):
@@ -227,11 +218,7 @@ class Ladder:
     ) -> RungResult:
         """Add a remedy's result to the bill, and report its sentences.
 
-        Args:
-            rung: The remedy.
-            outcome: Its result.
-            began: When it began, as a value of ``time.monotonic()``; None if it was
-                skipped.
+        ``began`` is a value of ``time.monotonic()``; None if the remedy was skipped.
         """
         climb = self._climb
         status = outcome.status
@@ -260,12 +247,7 @@ class Ladder:
         return "met" if is_met else "missed"
 
     def _met_words(self, place: int, found: Metrics) -> str:
-        """Describe which remedy met the goal, how surely, and the next one's price.
-
-        Args:
-            place: Index of the remedy that met the goal.
-            found: The metrics after it.
-        """
+        """Describe which remedy met the goal, how surely, and the next one's price."""
         climb, goal = self._climb, self._climb.terms.goal
         share = found[goal.metric]
         name = self._rungs[place].name

@@ -326,12 +326,7 @@ def _meter(climb: Climb) -> Meter:
 
 
 def _measured(climb: Climb, wording: Wording) -> tuple[Metrics, Parts]:
-    """Measure the held-out tasks; return metrics, and the agent's replaceable texts.
-
-    Args:
-        climb: The state that all rungs share.
-        wording: Prompts and tool descriptions to send instead of the agent's own.
-    """
+    """Measure the held-out tasks; return metrics, and the agent's replaceable texts."""
     prices = prices_of(climb.config.model, climb.terms.prices)
     with Bench(climb.config, _meter(climb), climb.progress) as bench:
         found, made = bench.held_out(wording, prices)

@@ -54,9 +54,6 @@ _PARTIAL = 0.5
 class Reflector:
     """Sends requests to the reflection model (which writes new texts for an agent).
 
-    Args:
-        endpoint: The reflection model's endpoint, which counts the cost.
-
     Attributes:
         problem: Why no more requests are sent; empty while they are.
         asked: Number of requests so far.
@@ -130,11 +127,7 @@ def _only_refused(why: str) -> None:
 
 
 class Parts:
-    """An agent's system prompts and tool descriptions, as far as they can be replaced.
-
-    Args:
-        made: Attempts by the agent; their model requests have the texts.
-    """
+    """The system prompts and tool descriptions of attempts that can be replaced."""
 
     def __init__(self, made: Sequence[Trajectory]) -> None:
         self.prompts, self.tools = _prompts(made), _tools(made)
@@ -146,11 +139,7 @@ class Parts:
         return prompts | {f"{_TOOL}{name}": text for name, text in self.tools.items()}
 
     def wording(self, texts: Mapping[str, str]) -> Wording:
-        """Return the replacements of the agent's own texts by ``texts``.
-
-        Args:
-            texts: The new texts, by the same names as in :attr:`texts`.
-        """
+        """Return the replacements of own texts, by the names of :attr:`texts`."""
         own = self.texts
         new = {name: text for name, text in texts.items() if text != own.get(name)}
         return Wording(
@@ -311,18 +300,10 @@ def search(
 ) -> Wording:
     """Search for the prompts and tool descriptions that do best on training tasks.
 
-    Returns the new texts; empty if no text did better than the agent's own. If the
-    reflector cannot go on, the search ends early and the best texts so far are
-    returned.
-
-    Args:
-        bench: Attempts tasks.
-        parts: The agent's own texts.
-        tasks: Tasks of the training split: one half to reflect on, the other half to
-            compare texts. A single task serves for both.
-        reflector: Writes new texts.
-        rollouts: Number of rollouts after which no further text is tried.
-        seed: GEPA's random seed.
+    One half of the tasks is for reflection, the other half to compare texts; a single
+    task serves for both. After ``rollouts`` rollouts no further text is tried. If the
+    reflector cannot go on, the search ends early. Returns the best texts so far; empty
+    if none did better than the agent's own.
     """
     from gepa.api import optimize
 

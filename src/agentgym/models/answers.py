@@ -41,19 +41,9 @@ class AnswerCache:
 
     Only requests at temperature 0 are cached. Two requests are equal if they have the
     same servers, path and body (model, messages, tools, sampling); the fields ``seed``
-    and ``user`` may differ. The least recently used answers are removed first. Several
-    processes may share a file.
-
-    Args:
-        path: The file, created if missing.
-        weights: Text that identifies the servers and their weights. Answers stored
-            under another text are not used.
-        most_bytes: Most bytes of all answers, compressed.
-
-    Attributes:
-        requests: Number of requests so far.
-        found: Number of requests answered from the file.
-        others: Number of requests at another temperature, which are not cached.
+    and ``user`` may differ. Answers stored under another ``weights``, the text that
+    identifies the servers and their weights, are not used. The least recently used
+    answers are removed first. Several processes may share a file.
 
     Raises:
         UsageError: The file cannot be used.
@@ -101,12 +91,7 @@ class AnswerCache:
         return f"{text}."
 
     def key(self, path: str, body: Mapping[str, Any]) -> bytes | None:
-        """Count a request and return its cache key; None at another temperature than 0.
-
-        Args:
-            path: The request's path below the server's address.
-            body: The request's body.
-        """
+        """Count a request; return its cache key, or None unless temperature is 0."""
         self.requests += 1
         temperature = body.get("temperature")
         if temperature != 0 or isinstance(temperature, bool):

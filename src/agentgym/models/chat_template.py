@@ -44,12 +44,7 @@ class FolderTemplate:
     """The chat template of a model's folder, rendered without a tokenizer."""
 
     def __init__(self, folder: Path, text: str = "") -> None:
-        """Read the chat template in a model's folder.
-
-        Args:
-            folder: Folder of a model with its tokenizer.
-            text: A template to use instead of the folder's.
-        """
+        """Read the chat template in a model's folder; a ``text`` replaces it."""
         settings: dict[str, Any] = {}
         if (folder / _SETTINGS).is_file():
             settings = read_json(folder / _SETTINGS)
@@ -99,14 +94,11 @@ class ChatTemplate:
     ) -> None:
         """Read a template, and detect its tool-call format.
 
-        Args:
-            model: The user's name of the model, for error messages.
-            tokenizer: The tokenizer with the template.
-            settings: How to use the template; None for the defaults.
+        ``model`` is the user's name of the model, for error messages.
 
         Raises:
-            ModelError: There is no template, it leaves tools out, its tool-call
-                format is unknown, or a setting has no effect.
+            ModelError: There is no template, it leaves tools out, its tool-call format
+                is unknown, or a setting has no effect.
         """
         settings = settings or TemplateSettings()
         self._tokenizer = tokenizer
@@ -179,10 +171,8 @@ class ChatTemplate:
     ) -> str:
         """Render messages to text; convert them with :meth:`prepared_all` before.
 
-        Args:
-            messages: Results of :meth:`prepared_all` or :meth:`prepared`.
-            tools: Tools in OpenAI's format.
-            prompt: Whether to add the generation prompt, the beginning of an answer.
+        With ``prompt``, the text ends with the generation prompt, the beginning of an
+        answer.
 
         Raises:
             PromptError: The template fails for these messages.
@@ -376,10 +366,6 @@ def form_of(model: str, given: TemplateSettings) -> FormReport:
 
     Neither weights nor tokenizer are loaded. Nothing is downloaded: for a hub model
     whose files are not on this machine, ``name`` is empty.
-
-    Args:
-        model: ``nano``, a folder, or a Hugging Face id.
-        given: The run's settings for the model's template.
 
     Raises:
         ModelError: The template cannot be used; see :class:`ChatTemplate`.

@@ -143,13 +143,8 @@ def name_base(folder: Path) -> None:
 def base_folder(source: str, *, fetch: bool = False) -> Path | None:
     """Return the folder with a model's ``config.json``; for an adapter, its base's.
 
-    Args:
-        source: The result of :func:`model_source`.
-        fetch: Whether to download ``config.json`` for a Hugging Face id; otherwise only
-            local files are used.
-
-    Returns:
-        The folder; None if ``config.json`` is not available.
+    ``source`` is the result of :func:`model_source`. The result is None if the file is
+    not on this machine; with ``fetch``, it is downloaded for a Hugging Face id.
     """
     adapter = held_adapter(Path(source))
     if adapter is not None:
@@ -223,10 +218,8 @@ def read_json(path: Path) -> dict[str, Any]:
 def describe_model(model: str, rank: int, roles: Sequence[str] = ()) -> str:
     """Describe the policy, e.g. ``nano (1.1M parameters, full weights)``.
 
-    Args:
-        model: The setting ``config.model``.
-        rank: Rank of the model's adapters; 0 without adapters.
-        roles: The agents of a team that have their own adapters.
+    A ``rank`` of 0 means no adapters. ``roles`` are the agents of a team that have
+    their own adapters.
 
     Raises:
         ModelError: The model's folder is missing, or has no tokenizer.
@@ -254,11 +247,7 @@ def _check_tokenizer(folder: Path) -> None:
 
 
 def _parameters(path: Path) -> int:
-    """Return the number of parameters in a safetensors file, from its header.
-
-    Raises:
-        ModelError: The file is damaged.
-    """
+    """Return the number of parameters in a safetensors file, from its header."""
     again = "Save or download the model again."
     try:
         size = path.stat().st_size

@@ -142,16 +142,11 @@ class ServerAttempts:
 
     A request is sent again even if a server may have executed it, since a chat
     completion changes nothing on its server. It is not sent again after a part of the
-    answer was passed on.
+    answer was passed on: the code that does so must set ``has_begun``.
 
-    Args:
-        client: The client that sends.
-        session: Id of a conversation; its calls share a prefix and prefer one server.
-        on_retry: Called with the last error before each further attempt.
-
-    Attributes:
-        has_begun: Whether a part of the answer was passed on. The code that passes it
-            on must set this.
+    Calls with the same ``session``, a conversation's id, prefer one server, which has
+    their common prefix cached. ``on_retry`` gets the last error before each further
+    attempt.
     """
 
     def __init__(
@@ -232,12 +227,7 @@ class ServerAttempts:
         """Send a POST to this attempt's server, and return its response.
 
         If the status is not an error, the caller must report with :meth:`end` whether
-        the answer is valid.
-
-        Args:
-            path: Path below the server's base URL.
-            data: The request's body.
-            stream: Whether to return when the answer begins, not when it is complete.
+        the answer is valid. With ``stream``, return when the answer begins.
 
         Raises:
             AskAgain: The request can be sent again; the ``with`` block handles this.
@@ -377,11 +367,7 @@ def _is_unsent(error: BaseException) -> bool:
 def overflow_message(body: bytes) -> str | None:
     """Return a server's message that a prompt exceeds the model's context.
 
-    Args:
-        body: Body of an error response.
-
-    Returns:
-        The message; None if the error has another cause.
+    None if the error response with this ``body`` has another cause.
     """
     if not any(mark in body for mark in _TOO_LONG):
         return None

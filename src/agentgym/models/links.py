@@ -28,12 +28,7 @@ _PORT = 80
 
 
 class WholeAnswer:
-    """A complete HTTP answer, to use in place of aiohttp's response.
-
-    Attributes:
-        status: HTTP status.
-        headers: The headers as received.
-    """
+    """A complete HTTP answer, to use in place of aiohttp's response."""
 
     __slots__ = ("_body", "headers", "status")
 
@@ -263,10 +258,7 @@ class Links:
     def _head(
         self, url: str, headers: Mapping[str, str] | None
     ) -> tuple[str, int, bytes]:
-        """Return host, port, and the request's head up to ``Content-Length:``.
-
-        The result is cached for the next request.
-        """
+        """Return host, port, and a request's head up to ``Content-Length:``, cached."""
         key = url, (headers or {}).get("Authorization", "")
         if (known := self._heads.get(key)) is not None:
             return known

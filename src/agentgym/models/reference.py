@@ -196,10 +196,7 @@ def base_url(address: str) -> str:
 
 
 def _addresses(spec: str) -> tuple[tuple[str, ...], str]:
-    """Split comma-separated base URLs with ``#MODEL``; return the URLs and the model.
-
-    The model is "" if it is not given.
-    """
+    """Return the URLs in a comma-separated text, and the model after ``#`` or ""."""
     parts = [urldefrag(part) for part in _BETWEEN.split(spec)]
     models = {part.fragment for part in parts if part.fragment}
     if len(models) > 1:
@@ -211,12 +208,7 @@ def _addresses(spec: str) -> tuple[tuple[str, ...], str]:
 
 
 def _common_model(servers: Sequence[str], key: str) -> str:
-    """Return the name of the one model that all answering servers have.
-
-    Raises:
-        ModelError: No server answers, or the servers have several models.
-        ProviderError: A server refused the key.
-    """
+    """Return the name of the one model that all answering servers have."""
     found: dict[str, str] = {}
     silent: list[ModelError] = []
     for url in servers:
@@ -293,12 +285,7 @@ def require_key(endpoint: Endpoint) -> None:
 
 
 def _only_model(base_url: str, key: str) -> str:
-    """Return the name of a server's only model.
-
-    Raises:
-        ModelError: The server does not list its models, or lists none or several.
-        ProviderError: The server refused the key.
-    """
+    """Return the name of a server's only model."""
     response = _list_models(base_url, key)
     if response.status_code in KEY_REFUSED:
         raise ProviderError(refusal(base_url, response.status_code, response.text))

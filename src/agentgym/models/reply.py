@@ -63,10 +63,8 @@ class _Message(BaseModel):
 def read_reply(value: Any, *, step: int = 0) -> ModelReply:
     """Parse the result of a model function.
 
-    Args:
-        value: Text, a message (``{"content": …, "tool_calls": […]}``), or a whole
-            chat completion (``{"choices": […]}``).
-        step: Number used in new ids, for tool calls without an id.
+    It is a text, a message (``{"content": …, "tool_calls": […]}``), or a whole chat
+    completion (``{"choices": […]}``). Tool calls without an id get one with ``step``.
 
     Raises:
         ReplyError: The value has another format; the message quotes it.

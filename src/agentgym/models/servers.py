@@ -100,9 +100,7 @@ class ServerPool:
     A call goes to the server with the fewest calls in flight; among equals, to the one
     that was asked longest ago. But a conversation's next call goes to its last server,
     which has the prefix cached, unless that server is much busier than another.
-
-    Args:
-        on_out: Called with a server that gets no more calls, but may come back.
+    ``on_out`` gets a server that receives no more calls, but may come back.
     """
 
     def __init__(self, on_out: Callable[[Server], None]) -> None:
@@ -126,15 +124,10 @@ class ServerPool:
     def choose(
         self, replicas: Replicas, session: str, avoid: Collection[Server] = ()
     ) -> Server:
-        """Return the server to ask next.
+        """Return the server to ask next, for a conversation with the id ``session``.
 
-        If no server is ready, one of those that are not barred (see
-        ``Server.is_barred``) is returned, to test it.
-
-        Args:
-            replicas: The servers that may answer.
-            session: Id of a conversation, whose calls share a prefix.
-            avoid: Servers to ask only if no other is ready.
+        Servers in ``avoid`` are asked only if no other is ready. If none is ready, one
+        of those that are not barred (see ``Server.is_barred``) is returned, to test it.
 
         Raises:
             NoServerError: All servers are barred; the message says why.
@@ -180,10 +173,8 @@ class ServerPool:
     def failed(self, server: Server, why: str, *, at_once: bool = False) -> None:
         """Count a call that a server failed to answer.
 
-        Args:
-            server: The server.
-            why: The error, as a phrase that follows the server's name.
-            at_once: Whether one failure is enough to give it no more calls.
+        ``why`` follows the server's name in messages. With ``at_once``, one failure is
+        enough to give the server no more calls.
         """
         server.failures += 1
         others = len(self.replicas.urls) > 1
@@ -225,11 +216,7 @@ class ServerPool:
         return least
 
     def _resort(self) -> Server:
-        """Return the server to ask if no server is ready.
-
-        Raises:
-            NoServerError: All servers are barred; the message says why.
-        """
+        """Return the server to ask if no server is ready."""
         able = [server for server in self._servers if not server.is_barred]
         if not able:
             message = "; ".join(

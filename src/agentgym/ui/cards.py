@@ -67,11 +67,7 @@ def run_view(
 ) -> RenderableType:
     """Return a view of a run: settings, newest step, validations and result.
 
-    Args:
-        run: The run's folder.
-        status: The run's status, such as ``running``.
-        result: The run's result; None if the run has none yet.
-        machine: Text with state and cost of the rented machine; empty without one.
+    ``machine`` describes state and cost of the rented machine; empty without one.
     """
     config, steps = run.config(), run.metrics()
     facts = grid(

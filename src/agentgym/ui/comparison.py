@@ -92,16 +92,11 @@ def rows(
     names: Collection[MetricName] = USUAL,
     warm: Metrics | None = None,
 ) -> list[MetricRow]:
-    """Compare two measurements, and return a row per metric.
+    """Compare two measurements, and return a row per metric in ``names``.
 
-    If both have the same tasks, differences are paired by task.
-
-    Args:
-        before: The first measurement.
-        after: The second measurement.
-        names: The metrics to compare. Metrics that are not in ``USUAL`` are left out if
-            they were not measured.
-        warm: A third measurement, after a warm start and before training.
+    If both have the same tasks, differences are paired by task. Metrics that are not in
+    ``USUAL`` are left out if they were not measured. ``warm`` is a third measurement,
+    after a warm start and before training.
     """
     k = min(each.k for each in (before, after, warm) if each is not None)
     before, after = before.at_most(k), after.at_most(k)

@@ -129,11 +129,8 @@ def confusion_cells(matrix: ConfusionMatrix) -> tuple[list[str], list[str], str]
 
     A row is the tool that was needed, a column the tool that was called. Empty rows and
     columns are left out. If there are very many rows, e.g. because each task has its
-    own tools, only the rows with the most wrong calls are kept.
-
-    Returns:
-        The names of the rows, the names of the columns, and a sentence about rows with
-        calls that were left out, or "".
+    own tools, only the rows with the most wrong calls are kept, and a sentence about
+    the others is returned, too.
     """
     rows = [row for row in (*matrix.tools, NOTHING) if matrix.counts.get(row)]
     message = ""

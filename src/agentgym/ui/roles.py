@@ -93,10 +93,7 @@ def _metrics_view(lines: list[tuple[str, ...]], note: str) -> list[RenderableTyp
 def _table(
     head: tuple[str, ...], lines: list[tuple[str, ...]], *, left_out: int
 ) -> RenderableType:
-    """Return a table; in a narrow terminal, ``before → after`` becomes ``after``.
-
-    ``left_out`` is the number of roles that ``lines`` does not have.
-    """
+    """Return a table; in a narrow terminal, ``before → after`` becomes ``after``."""
 
     def draw(width: int) -> RenderableType:
         is_narrow = width < _NARROW

@@ -113,12 +113,7 @@ def _exported(result: TrainingResult) -> str:
 
 
 def trained_words(tokens: str) -> str:
-    """Describe the kinds of tokens that a model learns from.
-
-    Args:
-        tokens: A value of the setting ``train_tokens``. Other texts are returned
-            unchanged.
-    """
+    """Describe the tokens that a model learns from, a value of ``train_tokens``."""
     return {
         "calls": "tool calls: the choice of a tool and its arguments, no other text",
         "calls+reasoning": "tool calls and reasoning; the text of answers is left out",

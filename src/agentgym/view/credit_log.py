@@ -32,11 +32,7 @@ class Learned(NamedTuple):
 
 
 class CreditLog:
-    """Reads the complete lines of ``credit.jsonl``, each once.
-
-    Args:
-        path: The file; it may not exist yet.
-    """
+    """Reads the complete lines of ``credit.jsonl``, each once; it may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

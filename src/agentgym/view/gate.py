@@ -30,11 +30,7 @@ class PageKeys(Keys):
     Pages of other sites could also send requests to this machine. Such a request has
     another ``Origin``, or another ``Host`` if the site's DNS name was pointed at this
     machine. Requests for data also need the token, which only the printed address
-    contains.
-
-    Args:
-        token: The token in the printed address.
-        address: Returns the server's base URL.
+    contains. ``address`` returns the server's base URL.
     """
 
     def __init__(self, token: str, address: Callable[[], str]) -> None:

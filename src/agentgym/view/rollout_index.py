@@ -77,9 +77,6 @@ class RolloutIndex:
     """Keeps summaries of a run's rollouts in memory, read from the run's database.
 
     Thread-safe. Takes about 1.5 kB of memory per rollout.
-
-    Args:
-        store: Reader of the run's database.
     """
 
     def __init__(self, store: StoreReader) -> None:
@@ -267,14 +264,11 @@ class RolloutIndex:
     ) -> dict[str, Any]:
         """Return a page of rollouts, and their total number.
 
-        Args:
-            filters: The required value for each column's name. ``step`` and ``level``
-                may have several values, with commas between them. ``text`` searches the
-                instruction, the calls, the errors and the ids. ``wrong_argument`` keeps
-                rollouts that called the right tool with wrong arguments.
-            sort: Column to sort by, with ``-`` before it for descending order.
-            offset: Number of rows to skip.
-            limit: Most rows, up to 500.
+        ``filters`` has the required value for each column's name. ``step`` and
+        ``level`` may have several values, with commas between them. ``text`` searches
+        the instruction, the calls, the errors and the ids. ``wrong_argument`` keeps
+        rollouts that called the right tool with wrong arguments. A ``-`` before the
+        column ``sort`` means descending order.
 
         Raises:
             UsageError: ``filters`` or ``sort`` names an unknown column.
@@ -312,10 +306,7 @@ class RolloutIndex:
     def speakers(self, filters: Mapping[str, str]) -> list[tuple[list[str], int]]:
         """Return the sequences in which roles spoke, each with its number of rollouts.
 
-        Only scored rollouts count.
-
-        Args:
-            filters: See :meth:`find`.
+        Only scored rollouts count. For ``filters``, see :meth:`find`.
         """
         with self._lock:
             where, values = self._conditions(filters)
@@ -332,15 +323,12 @@ class RolloutIndex:
 
         Most metrics are means over rollouts: success, reward, model calls, …. The gap
         of log-probabilities between sampling and training, entropy and KL are means
-        over trained tokens. A metric is None if it was not recorded. With ``roles``, a
-        rollout counts for every role that spoke in it, with this role's model calls and
-        tokens.
-
-        Args:
-            by: The column: ``family``, ``level`` or ``roles``.
+        over trained tokens. A metric is None if it was not recorded. With the column
+        ``roles``, a rollout counts for every role that spoke in it, with this role's
+        model calls and tokens.
 
         Raises:
-            UsageError: ``by`` is another column.
+            UsageError: The column is not ``family``, ``level`` or ``roles``.
         """
         if by not in ("family", "level", "roles"):
             raise UsageError(f"Curves cannot be drawn by {by!r}.")
@@ -379,10 +367,7 @@ class RolloutIndex:
         return f"WHERE {' AND '.join(parts)}" if parts else "", values
 
     def _find_words(self, text: str) -> None:
-        """Define the SQL function ``has_words``.
-
-        It returns whether a row contains all words of ``text``.
-        """
+        """Define the SQL function ``has_words``: whether a row has these words."""
         if self._searched != text:
             rows = self._words.find(text.lower().split())
             is_found = rows.tobytes().__getitem__

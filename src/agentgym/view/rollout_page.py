@@ -17,10 +17,7 @@ def rollout_page(
 ) -> dict[str, Any]:
     """Return a rollout's task, steps and reward, and a judgement of each tool call.
 
-    Args:
-        rollout: The stored rollout, which may still be running.
-        trajectory: The rollout's steps so far.
-        judge: Judges the calls by the run's scenario.
+    The rollout may still be running.
 
     Raises:
         RolloutError: The rollout's input is not a task.
@@ -60,8 +57,7 @@ def speaker_graph(
 ) -> dict[str, Any]:
     """Return the roles of a team, and how often each spoke after another.
 
-    Args:
-        conversations: Sequences in which roles spoke, each with its number of rollouts.
+    A conversation is the sequence in which roles spoke, and its number of rollouts.
     """
     roles, turns, rollouts = Counter[str](), Counter[tuple[str, str]](), 0
     for speakers, times in conversations:

@@ -83,9 +83,6 @@ def run_page(run: RunFolder) -> dict[str, Any]:
 
     Findings are problems of the run, as ``agentgym doctor`` lists them. The ledger
     counts the trained, masked and dropped model calls.
-
-    Raises:
-        RunFolderError: The run cannot be read, or was deleted.
     """
     evidence = read_evidence(run)
     result = evidence.result

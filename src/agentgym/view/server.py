@@ -47,14 +47,7 @@ _PAGING = ("sort", "offset", "limit")
 class ViewServer:
     """Serves a page that shows runs, until :meth:`close`; never writes a file.
 
-    ::
-
-        with ViewServer(lambda: list_runs(Path("runs"))).start() as server:
-            webbrowser.open(server.url)
-
-    Args:
-        runs: Returns the folders of the runs to show; called for each request.
-        port: Port to listen on; 0 takes a free port.
+    ``runs`` returns the folders of the runs to show; it is called for each request.
 
     Raises:
         UsageError: The port cannot be used.
@@ -119,11 +112,7 @@ class ViewServer:
         self._listener.close()
 
     def _open(self, name: str) -> OpenedRun:
-        """Return a run by its name.
-
-        Raises:
-            NotFoundError: The run is unknown, or was deleted.
-        """
+        """Return a run; raise NotFoundError if it is unknown or was deleted."""
         found = {run.path.name: run for run in self._find()}
         if name not in found:
             self._opened.pop(name, None)
@@ -246,11 +235,7 @@ async def _send_changes(
 
 
 def _number(query: Mapping[str, str], name: str, default: int) -> int:
-    """Return the integer ``name`` of a query; ``default`` if the query has none.
-
-    Raises:
-        UsageError: The value is not an integer of at least 0.
-    """
+    """Return the integer ``name`` of a query; ``default`` if the query has none."""
     text = query.get(name, str(default))
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise UsageError(f"{name}={text!r} is not a whole number.")

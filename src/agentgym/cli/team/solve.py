@@ -185,15 +185,8 @@ async def _talk(
 ) -> "Solution | None":
     """Let the team work on requests, print the solutions, and return the last one.
 
-    Return None if the user ends the chat before the first request.
-
-    Args:
-        session: The team.
-        problem: The first request; None asks the user for it.
-        chat: Whether to ask the user for further requests.
-        save: Folder to write changed files to.
-        console: Console for solutions and questions.
-        as_json: Whether to print each solution as JSON too.
+    Without a problem, ask the user for the first request; with ``chat``, for further
+    ones. Return None if the user ends the chat before the first request.
     """
     from agentgym.errors import UsageError
     from agentgym.ui.solving import solution_view
@@ -228,11 +221,7 @@ async def _talk(
 
 
 def _by_role(text: str | None) -> dict[str, str]:
-    """Parse the value of ``--models``, and return the model's name for each role.
-
-    Raises:
-        UsageError: A part is not ``role=model``, or a role occurs twice.
-    """
+    """Parse the value of ``--models``, and return the model's name for each role."""
     from agentgym.errors import UsageError
 
     found: dict[str, str] = {}
@@ -270,11 +259,7 @@ def _read(console: "Console", prompt: str) -> str | None:
 
 
 def _make_folder(folder: Path) -> None:
-    """Create the folder for changed files, before a model is called and costs money.
-
-    Raises:
-        UsageError: The folder cannot be created or written to.
-    """
+    """Create the folder for changed files, before a model is called and costs money."""
     from agentgym.errors import UsageError
 
     place = folder.expanduser()

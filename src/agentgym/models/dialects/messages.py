@@ -20,10 +20,7 @@ _ERRORS = {
 
 
 class MessagesDialect(Dialect):
-    """Converts between Anthropic's ``POST /v1/messages`` and chat completions.
-
-    Texts and tool uses are converted, streamed or not.
-    """
+    """Converts between Anthropic's ``POST /v1/messages`` and chat completions."""
 
     path = "messages"
 

@@ -42,13 +42,10 @@ def is_converted(model: str) -> bool:
 
 
 def converted_folder(model: str) -> Path:
-    """Return the converted folder of a GGUF model; convert the file first if needed.
+    """Return the converted folder of ``smollm2`` or a GGUF file; convert it once.
 
     If several processes need the folder, one converts and the others wait. A killed
     process leaves no incomplete folder.
-
-    Args:
-        model: ``smollm2``, or the path of a GGUF file.
 
     Raises:
         MissingExtraError: The package of SmolLM2 is not installed.
@@ -84,10 +81,7 @@ def converted_folder(model: str) -> Path:
 
 
 def source_of(folder: Path) -> str | None:
-    """Return the GGUF file, or ``smollm2``, from which a folder was converted.
-
-    None if the folder was not converted from GGUF.
-    """
+    """Return the GGUF file or ``smollm2`` that a folder was converted from, or None."""
     try:
         return str(parse_json((folder / _SOURCE).read_text())[_MODEL])
     except (OSError, ValueError, KeyError, TypeError):

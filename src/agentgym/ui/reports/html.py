@@ -82,12 +82,7 @@ def html_page(markdown: str, pictures: Sequence[str] = ()) -> str:
 def run_pictures(
     result: TrainingResult | None, steps: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    """Return the charts of a run as HTML: curves, and success by family of tasks.
-
-    Args:
-        result: The run's result; None if the run has none yet.
-        steps: The records of steps in the run's ``metrics.jsonl``.
-    """
+    """Return the charts of a run as HTML: curves, and success by family of tasks."""
     numbers = [int(step["step"]) for step in steps]
     pictures = [
         line_chart(title, numbers, _lines(steps, names), is_share=is_share)

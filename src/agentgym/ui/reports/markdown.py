@@ -38,11 +38,9 @@ def render_report(
 ) -> str:
     """Return the Markdown report of a run.
 
-    Args:
-        result: The run's result.
-        machine: Text with state and cost of the rented machine; empty without one.
-        instructions: Requests of held-out tasks, by task id; may be incomplete.
-        confusion: Confusion matrix of tools after training; None if it is unknown.
+    ``machine`` describes state and cost of the rented machine; empty without one.
+    ``instructions`` are requests of held-out tasks, by task id; may be incomplete.
+    ``confusion`` is the confusion matrix of tools after training, if it is known.
     """
     config, metrics, ledger = result.config, result.metrics, result.ledger
     place = f" on {result.device}" if result.device else ""

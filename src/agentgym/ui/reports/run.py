@@ -35,12 +35,7 @@ def run_markdown(run: RunFolder, result: TrainingResult) -> str:
 
 
 def run_html(run: RunFolder, status: str) -> str:
-    """Return a run's report as an HTML page; without a result, only the curves.
-
-    Args:
-        run: The run's folder.
-        status: Status of a run without a result, such as ``running``.
-    """
+    """Return a run's report as HTML; without a result, only status and curves."""
     result = TrainingResult.load(run.path)
     if result is not None:
         return _page(run, result, run_markdown(run, result))

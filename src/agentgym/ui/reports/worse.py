@@ -22,11 +22,8 @@ _MOST_TEXT = 160
 class LostCalls(NamedTuple):
     """A task with fewer right calls after training than before.
 
-    Attributes:
-        task_id: The task's id.
-        before: Share, 0..1, of the needed calls that were made with the right arguments
-            before training.
-        after: The same share after training.
+    ``before`` and ``after`` are shares, 0..1, of the needed calls that were made with
+    the right arguments.
     """
 
     task_id: str
@@ -65,12 +62,7 @@ def lost_calls(before: Metrics, after: Metrics) -> list[LostCalls]:
 def worse_parts(
     result: TrainingResult, instructions: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the report's section on results that got worse; [] if none did.
-
-    Args:
-        result: The result of the run.
-        instructions: Requests of held-out tasks, by task id; may be incomplete.
-    """
+    """Return the report's section on results that got worse; [] if none did."""
     parts = []
     if fallen := fallen_families(result.baseline, result.metrics):
         parts += [_families(fallen)]
