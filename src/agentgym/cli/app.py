@@ -25,7 +25,6 @@ from agentgym.cli.interrupts import INTERRUPTED, Interrupts
 from agentgym.cli.ladder import improve
 from agentgym.cli.options import EPILOG, PanelCommand
 from agentgym.cli.output import (
-    counted_from,
     discard_output,
     only_results,
     show_log,
@@ -71,9 +70,10 @@ def build() -> typer.Typer:
         ("doctor", doctor.doctor),
     ):
         app.command(name, cls=PanelCommand, epilog=EPILOG)(function)
-    for group in (scenarios.app, scenarios.task_files, saved.runs, saved.agents):
-        app.add_typer(group)
-    for group in (doctor.engines, gpu.app):
+    for group in (
+        *(scenarios.app, scenarios.task_files, saved.runs, saved.agents),
+        *(doctor.engines, gpu.app),
+    ):
         app.add_typer(group)
     return app
 
@@ -97,19 +97,19 @@ def run(words: list[str], began: float, *, owns_process: bool = False) -> int:
         level = logging.INFO
     show_log(level)
     with (
-        counted_from(began),
         redacted_output(),
         audited(AuditLog(default_log())),
         Interrupts(hard=owns_process) as interrupts,
     ):
-        return interrupts.exit_code(_run(words, debug=debug))
+        return interrupts.exit_code(_run(words, began, debug=debug))
 
 
-def _run(words: list[str], *, debug: bool) -> int:
+def _run(words: list[str], began: float, *, debug: bool) -> int:
     as_json = "--json" in words and not {"--help", "-h"} & set(words)
     try:
         with only_results() if as_json else nullcontext():
-            build()(args=words, prog_name="agentgym", standalone_mode=True)
+            app = build()
+            app(args=words, prog_name="agentgym", standalone_mode=True, obj=began)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(bool(end.code))
         if code == INTERRUPTED:  # a KeyboardInterrupt, converted by typer

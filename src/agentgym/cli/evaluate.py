@@ -8,6 +8,7 @@ import typer
 from agentgym.cli.options import (
     AllowTool,
     AsJson,
+    CacheRequests,
     Categories,
     ChatTemplate,
     CheckCommand,
@@ -33,11 +34,11 @@ from agentgym.cli.options import (
     given_settings,
     named_model,
     opt,
-    own_tools,
     require_place,
+    token_prices,
+    use_tool_options,
     with_command,
     with_data,
-    with_tools,
 )
 from agentgym.cli.output import print_json, progress_console
 
@@ -106,10 +107,7 @@ def evaluate(
             show_default="0.5",
         ),
     ] = None,
-    cache_requests: Annotated[
-        Path | None,
-        opt("File of a server's answers, for the same requests at temperature 0."),
-    ] = None,
+    cache_requests: CacheRequests = None,
     price_in: Annotated[
         float | None, opt("$ per million prompt tokens.", min=0.0)
     ] = None,
@@ -160,10 +158,8 @@ def evaluate(
     from agentgym.core.task import EVERY_SPLIT, Split
     from agentgym.errors import UsageError
     from agentgym.evaluate.criteria import Gate
-    from agentgym.evaluate.metrics import Prices
     from agentgym.evaluate.result import write_text
     from agentgym.integrations.agent_import import is_reference
-    from agentgym.scenarios.packs import is_tasks_file
     from agentgym.train.trainer import Trainer
     from agentgym.ui.reports.html import html_page
     from agentgym.ui.terminal_progress import TerminalProgress
@@ -186,24 +182,16 @@ def evaluate(
         )
     if compare is not None and (trained, model, save, task) != (None,) * 4:
         raise UsageError("--compare names both sides; leave out the other options.")
-    if (price_in is None) != (price_out is None):
-        raise UsageError("Give both --price-in and --price-out, or neither.")
-    prices = None
-    if price_in is not None and price_out is not None:
-        prices = Prices(prompt=price_in, response=price_out)
+    prices = token_prices("price", price_in, price_out)
     for path in filter(None, (save, markdown, html, cache_requests)):
         require_place(path)
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
-    scenario = with_data(scenario, data, categories)
     chosen = given_settings(command, TrainingConfig)
+    chosen["scenario"] = with_data(scenario, data, categories)
     if own is not None:
         chosen["agent"] = own
-        if not is_tasks_file(scenario):
-            chosen |= own_tools(tools, allow_tool)
-            tools = allow_tool = None
-    options = (tools_from, tools, allow_tool, check, check_command)
-    chosen["scenario"] = with_tools(scenario, *options)
+    use_tool_options(command, chosen)
     settings = TrainingConfig.create(**chosen)
     given: dict[str, Any] = {"split": split or "test", "prices": prices}
     given |= {"tasks": tasks, "samples": samples}

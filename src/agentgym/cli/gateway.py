@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,15 +14,15 @@ from agentgym.cli.options import (
     Command,
     Context,
     Framework,
+    Host,
     Inputs,
+    Port,
     ToolAnswers,
     ToolsFrom,
     UnsafeLocalExec,
     given_settings,
     opt,
-    own_tools,
-    with_command,
-    with_tools,
+    use_tool_options,
 )
 from agentgym.cli.output import failures_shown, progress_console
 
@@ -64,10 +64,8 @@ def gateway(
             "registers any; its key is in AGENTGYM_API_KEY. Can be given again."
         ),
     ] = None,
-    host: Annotated[
-        str, opt("Address to listen on; another than 127.0.0.1 needs a key.")
-    ] = "127.0.0.1",
-    port: Annotated[int, opt("Port to listen on; 0 takes a free one.")] = 8080,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
     api_key: Annotated[
         str | None, opt("Key that requests must have.", envvar=_KEY)
     ] = None,
@@ -127,13 +125,10 @@ def gateway(
             "model's name there."
         )
     servers = tuple(dict.fromkeys(base_url(url) for url in upstream or ()))
-    given = _named(
-        command, program, tools_from, tools, allow_tool, check, check_command
-    )
     if not 0 <= grace <= _DAY_S:
         raise UsageError(f"grace = {grace:g}: give seconds from 0 to {_DAY_S:,}.")
     check_address(host, port, api_key, how=f"with --api-key or {_KEY}")
-    chosen, count = _settings(config, given), 0
+    chosen, count = _settings(command, config), 0
     if chosen.cache_requests is not None:
         raise UsageError(
             f"cache_requests = {str(chosen.cache_requests)!r} is for `agentgym eval`: "
@@ -209,51 +204,21 @@ def job(
     """
     from agentgym.rollout.workers.job import Assignment, run_job
 
-    given = _named(
-        command, program, tools_from, tools, allow_tool, check, check_command
-    )
     assignment = Assignment.read()
-    ended = run_job(_settings(config, given), assignment)
+    ended = run_job(_settings(command, config), assignment)
     typer.echo(
         f"Rollout {ended.rollout_id}: reward {ended.reward:g}, "
         f"{len(ended.model_calls)} model calls."
     )
 
 
-def _named(
-    command: typer.Context,
-    program: str | None,
-    tools_from: str | None,
-    tools: str | None,
-    allow_tool: list[str] | None,
-    check: str | None,
-    check_command: str | None,
-) -> dict[str, Any]:
-    """Return the settings that the command's options give, by name.
-
-    If the scenario is a tasks file, the options for its tools and its reward become
-    part of the setting ``scenario``.
-    """
-    from agentgym.core.config import TrainingConfig
-    from agentgym.scenarios.packs import is_tasks_file
-
-    given = given_settings(command, TrainingConfig)
-    if program is not None:
-        given["agent"] = with_command(given.get("agent"), program)
-    named = given.get("scenario", "")
-    if not is_tasks_file(named) and "agent" in given:
-        given |= own_tools(tools, allow_tool)
-        tools = allow_tool = None
-    options = (tools_from, tools, allow_tool, check, check_command)
-    if options != (None,) * 5:
-        given["scenario"] = with_tools(named, *options)
-    return given
-
-
-def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
+def _settings(command: typer.Context, config: Path | None) -> "TrainingConfig":
+    """Return the settings from the command's options, which win over the file."""
     from agentgym.core.config import TrainingConfig
     from agentgym.engines.lengths import paced_for_servers
 
+    given = given_settings(command, TrainingConfig)
+    use_tool_options(command, given)
     if config is not None:
         return paced_for_servers(TrainingConfig.from_yaml(config, **given))
     return paced_for_servers(TrainingConfig.create(**given))

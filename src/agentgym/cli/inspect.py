@@ -1,7 +1,7 @@
 """``agentgym inspect``: describe an agent, and check whether it can be trained."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -22,9 +22,6 @@ from agentgym.cli.options import (
     with_tools,
 )
 from agentgym.cli.output import print_json, print_result, progress_console
-
-if TYPE_CHECKING:
-    from agentgym.core.config import TrainingConfig
 
 
 def inspect(
@@ -65,6 +62,7 @@ def inspect(
     that will not work and why. Nothing is trained, no tool really runs, no provider is
     asked. Exits with 1 if it cannot be trained as it is.
     """
+    from agentgym.core.config import TrainingConfig
     from agentgym.rollout.located import located
     from agentgym.rollout.probe import probed
     from agentgym.ui.agents import agent_view
@@ -82,7 +80,7 @@ def inspect(
     else:
         scenario = with_tools(scenario, tools_from, check_command=check_command)
         given |= {"scenario": scenario, **own_tools(tools, allow_tool)}
-        report = probed(located(_settings(given)))
+        report = probed(located(TrainingConfig.create(**given)))
     if as_json:
         print_json(report)
     else:
@@ -126,13 +124,6 @@ def _list_agents(as_json: bool) -> None:
         print_result("".join(lines))
 
 
-def _settings(given: dict[str, Any]) -> "TrainingConfig":
-    from agentgym.core.config import TrainingConfig
-
-    known = {name: value for name, value in given.items() if value is not None}
-    return TrainingConfig.create(**known)
-
-
 def _on_tasks(
     given: dict[str, Any],
     tasks: Path | None,
@@ -145,6 +136,7 @@ def _on_tasks(
     """
     from tempfile import TemporaryDirectory
 
+    from agentgym.core.config import TrainingConfig
     from agentgym.rollout.located import located
     from agentgym.rollout.probe import probed
     from agentgym.scenarios.tool_tasks.scenario import load_tools
@@ -156,4 +148,5 @@ def _on_tasks(
             known = load_tools(options[0] or f"@{given['agent']}")
             tasks.write_text(starter(known), encoding="utf-8")
         scenario = with_tools(str(tasks), *options)
-        return probed(located(_settings({**given, "scenario": scenario})))
+        config = TrainingConfig.create(**given, scenario=scenario)
+        return probed(located(config))

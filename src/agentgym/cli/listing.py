@@ -50,33 +50,6 @@ def runs(output: "Path | str" = "runs", *, as_json: bool = False) -> str:
     return _render(rows, as_json, empty, below=below)
 
 
-def machine_of(run: "Path") -> Row | None:
-    """Return a run's rented machine: name, provider, cost; None if none was rented.
-
-    The dict's key ``open`` is true if the machine may still run and cost money.
-    ``taken_away`` is the number of spot machines that the provider took away.
-    """
-    if not (run / "machine.json").exists():  # most runs; saves an import
-        return None
-    from agentgym.compute.record import MachineRecord
-    from agentgym.errors import ComputeError
-
-    try:
-        record = MachineRecord.read(run)
-    except ComputeError:
-        unknown = dict.fromkeys(("name", "provider", "cost", "taken_away"))
-        return {**unknown, "open": True}
-    if record is None:
-        return None
-    return {
-        "name": record.name,
-        "provider": record.provider,
-        "cost": round(record.total, 2),
-        "open": record.is_open,
-        "taken_away": record.times_taken,
-    }
-
-
 def _bill(machine: Row | None) -> str:
     if machine is None:
         return ""
@@ -87,7 +60,7 @@ def _bill(machine: Row | None) -> str:
 
 
 def _run_row(path: "Path") -> Row:
-    from agentgym.doctor.status import run_status
+    from agentgym.doctor.status import machine_of, run_status
     from agentgym.scenarios.packs import pack_name
 
     data, result = _read(path), _read(path.with_name("result.json"))

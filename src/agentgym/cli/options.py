@@ -9,13 +9,13 @@ from typer.core import TyperCommand
 
 if TYPE_CHECKING:
     from agentgym.core.settings import Settings
+    from agentgym.evaluate.metrics import Prices
     from agentgym.train.trained_agent import TrainedAgent
 
 AGENT = "Agent"
 TASKS = "Tasks"
 MODEL = "Model and engine"
 TRAINING = "Training"
-MEASURING = "Measuring"
 MACHINE = "Machine"
 RUN = "Run"
 OUTPUT = "Output"
@@ -48,20 +48,22 @@ class PanelCommand(TyperCommand):
                     formatter.write_dl(records)
 
 
-def opt(text: str, *names: str, **more: Any) -> Any:
+def opt(text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
     """Return a typer option; without ``names``, it has the name of its parameter."""
-    return typer.Option(*names, help=text, **more)
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
 
 
-AsJson = Annotated[bool, opt("Print JSON on stdout.", "--json", rich_help_panel=OUTPUT)]
+AsJson = Annotated[bool, opt("Print JSON on stdout.", "--json", panel=OUTPUT)]
 Runs = Annotated[Path, opt("Folder of runs.", "--output")]
+Host = Annotated[str, opt("Address to listen on; another than 127.0.0.1 needs a key.")]
+Port = Annotated[int, opt("Port to listen on; 0 takes a free one.")]
+CacheRequests = Annotated[
+    Path | None,
+    opt("File of a server's answers, for the same requests at temperature 0."),
+]
 UnsafeLocalExec = Annotated[
     bool,
-    opt(
-        "Run model-written code without a sandbox.",
-        "--unsafe-local-exec",
-        rich_help_panel=RUN,
-    ),
+    opt("Run model-written code without a sandbox.", "--unsafe-local-exec", panel=RUN),
 ]
 REFERENCE = "MODULE:NAME"
 """Placeholder in help texts for a reference to a Python object."""
@@ -81,7 +83,7 @@ Framework = Annotated[
         "native (a plain loop), or another installed package's framework.",
         metavar="langchain|autogen|crewai|...",
         autocompletion=_frameworks,
-        rich_help_panel=AGENT,
+        panel=AGENT,
     ),
 ]
 
@@ -101,7 +103,7 @@ Agent = Annotated[
         "Your agent, or its factory; or a graph's name in langgraph.json.",
         metavar=REFERENCE,
         callback=project_agent,
-        rich_help_panel=AGENT,
+        panel=AGENT,
     ),
 ]
 Context = Annotated[
@@ -109,7 +111,7 @@ Context = Annotated[
     opt(
         "A function of the task: a graph's runtime context.",
         metavar=REFERENCE,
-        rich_help_panel=AGENT,
+        panel=AGENT,
     ),
 ]
 Inputs = Annotated[
@@ -117,7 +119,7 @@ Inputs = Annotated[
     opt(
         "A function of the task: more keys of a graph's state.",
         metavar=REFERENCE,
-        rich_help_panel=AGENT,
+        panel=AGENT,
     ),
 ]
 ToolFormat = Annotated[
@@ -125,7 +127,7 @@ ToolFormat = Annotated[
     opt(
         "The form of the model's tool calls, instead of its template's.",
         metavar="auto|hermes|xml|json|harmony|gemma|mistral|pythonic",
-        rich_help_panel=MODEL,
+        panel=MODEL,
     ),
 ]
 ChatTemplate = Annotated[
@@ -133,19 +135,19 @@ ChatTemplate = Annotated[
     opt(
         "A Jinja chat template to use instead of the model's own.",
         metavar="FILE|hermes",
-        rich_help_panel=MODEL,
+        panel=MODEL,
     ),
 ]
 Thinking = Annotated[
     Literal["auto", "on", "off"] | None,
-    opt("Whether the model reasons before it answers.", rich_help_panel=MODEL),
+    opt("Whether the model reasons before it answers.", panel=MODEL),
 ]
 Constrain = Annotated[
     Literal["auto", "none", "calls"] | None,
     opt(
         "calls: restrict tool calls to the tools' schemas; auto: as the model was "
         "trained.",
-        rich_help_panel=MODEL,
+        panel=MODEL,
     ),
 ]
 Prompts = Annotated[
@@ -153,7 +155,7 @@ Prompts = Annotated[
     opt(
         "System prompts and tool descriptions to send instead, of `agentgym improve`.",
         metavar="FILE",
-        rich_help_panel=AGENT,
+        panel=AGENT,
     ),
 ]
 Configurable = Annotated[
@@ -162,7 +164,7 @@ Configurable = Annotated[
         "key=value of a graph's config[\"configurable\"]; a task's own wins. Can be "
         "given again.",
         metavar="KEY=VALUE",
-        rich_help_panel=AGENT,
+        panel=AGENT,
     ),
 ]
 
@@ -172,7 +174,7 @@ Time = Annotated[
     opt(
         "End within this time, measurements included: 30m, 1h30m.",
         metavar="TIME",
-        rich_help_panel=TRAINING,
+        panel=TRAINING,
     ),
 ]
 
@@ -207,7 +209,7 @@ Data = Annotated[
         "A benchmark's data file; for bfcl a wheel or folder of bfcl-eval, instead of "
         "the one fetched.",
         metavar="PATH",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 Categories = Annotated[
@@ -215,7 +217,7 @@ Categories = Annotated[
     opt(
         "With bfcl: categories or groups, e.g. simple_python,multiple or live.",
         metavar="NAME,NAME",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 ToolsFrom = Annotated[
@@ -223,7 +225,7 @@ ToolsFrom = Annotated[
     opt(
         "The tools of a tasks file: a list of functions.",
         metavar=REFERENCE,
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 ToolAnswers = Annotated[
@@ -233,7 +235,7 @@ ToolAnswers = Annotated[
         "(made-up values), or live (the tools themselves).",
         "--tools",
         show_default="recorded",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 AllowTool = Annotated[
@@ -241,7 +243,7 @@ AllowTool = Annotated[
     opt(
         "A tool that --tools live may call. Can be given again.",
         metavar="NAME",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 CheckFunction = Annotated[
@@ -251,7 +253,7 @@ CheckFunction = Annotated[
         "program posts; `none`: --judge alone ranks attempts.",
         "--check",
         metavar=REFERENCE,
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 CheckCommand = Annotated[
@@ -260,7 +262,7 @@ CheckCommand = Annotated[
         "A command that judges a program's folder: exit code 0 or 1, or JSON, "
         '{"reward": 0.5}, on its last line.',
         metavar="COMMAND",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 Command = Annotated[
@@ -271,7 +273,7 @@ Command = Annotated[
         "many.",
         "--command",
         metavar="COMMAND",
-        rich_help_panel=AGENT,
+        panel=AGENT,
     ),
 ]
 
@@ -297,7 +299,7 @@ Judge = Annotated[
         "It is sent the attempts.",
         "--judge",
         metavar="PROVIDER:MODEL|ADDRESS",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 JudgeRubric = Annotated[
@@ -306,7 +308,7 @@ JudgeRubric = Annotated[
         "File of criteria for --judge, in plain sentences; else a built-in one.",
         "--judge-rubric",
         metavar="FILE",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 JudgePriceIn = Annotated[
@@ -315,7 +317,7 @@ JudgePriceIn = Annotated[
         "$ per million tokens that --judge reads.",
         "--judge-price-in",
         metavar="$",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 JudgePriceOut = Annotated[
@@ -324,7 +326,7 @@ JudgePriceOut = Annotated[
         "$ per million tokens that --judge writes.",
         "--judge-price-out",
         metavar="$",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 JudgeMaxCost = Annotated[
@@ -333,7 +335,7 @@ JudgeMaxCost = Annotated[
         "Most $ of --judge, after which the run goes on without it.",
         "--judge-max-cost",
         metavar="$",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 AgentTools = Annotated[
@@ -456,11 +458,47 @@ def given_settings(
     An option with the value None, False or an empty list counts as not given.
     """
     given = {name: context.params.get(name) for name in settings.names()}
+    given["agent"] = with_command(given.get("agent"), context.params.get("program"))
     return {
         k: v
         for k, v in given.items()
         if v is not None and v is not False and v not in ([], ())
     }
+
+
+def use_tool_options(context: typer.Context, given: dict[str, Any]) -> None:
+    """Move the values of the options for tools and rewards into the settings ``given``.
+
+    For a tasks file, they become parts of the setting ``scenario``. For the user's own
+    agent and another scenario, those for tools become settings of the agent.
+    """
+    from agentgym.scenarios.packs import is_tasks_file
+
+    names = ("tools_from", "tools", "allow_tool", "check", "check_command")
+    options = {name: context.params.get(name) for name in names}
+    scenario = given.get("scenario", "")
+    if "agent" in given and not is_tasks_file(scenario):
+        given |= own_tools(options.pop("tools"), options.pop("allow_tool"))
+    if is_tasks_file(scenario) or any(options.values()):
+        given["scenario"] = with_tools(scenario, **options)
+
+
+def token_prices(
+    option: str, read: float | None, written: float | None
+) -> "Prices | None":
+    """Return the prices of a model's tokens; None if no price is given.
+
+    ``option`` is the beginning of the options' names, such as ``price`` of
+    ``--price-in``.
+    """
+    from agentgym.errors import UsageError
+    from agentgym.evaluate.metrics import Prices
+
+    if read is None and written is None:
+        return None
+    if read is None or written is None:
+        raise UsageError(f"Give both --{option}-in and --{option}-out, or neither.")
+    return Prices(prompt=read, response=written)
 
 
 def require_place(path: Path) -> None:

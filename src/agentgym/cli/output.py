@@ -19,29 +19,12 @@ if TYPE_CHECKING:
 
 _RESULTS: ContextVar[int] = ContextVar("agentgym_results", default=1)
 """File descriptor for results: 1, or a copy of it inside :func:`only_results`."""
-_BEGAN: ContextVar[float | None] = ContextVar("agentgym_began", default=None)
-"""Start of the running command, in ``time.monotonic()``."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SERVERS = "agentgym.rollout.gateway"
 """Name of the logger to which servers report their failures."""
 _OPTION = "--log-level"
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
-
-@contextmanager
-def counted_from(began: float) -> Iterator[None]:
-    """Set the start time that :func:`began` returns inside the block."""
-    token = _BEGAN.set(began)
-    try:
-        yield
-    finally:
-        _BEGAN.reset(token)
-
-
-def began() -> float | None:
-    """Return the command's start in ``time.monotonic()``; None if no command runs."""
-    return _BEGAN.get()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import typer
 
 from agentgym.cli.options import (
     AsJson,
+    CacheRequests,
     CheckCommand,
     Command,
     UnsafeLocalExec,
@@ -14,7 +15,6 @@ from agentgym.cli.options import (
     named_model,
     opt,
     require_place,
-    with_command,
     with_tools,
 )
 from agentgym.cli.output import print_json, progress_console
@@ -61,10 +61,7 @@ def rollout(
         int | None, opt("Tokens of one response.", "--max-tokens")
     ] = None,
     temperature: Annotated[float | None, opt("Sampling temperature.")] = None,
-    cache_requests: Annotated[
-        Path | None,
-        opt("File of a server's answers, for the same requests at temperature 0."),
-    ] = None,
+    cache_requests: CacheRequests = None,
     timeout_s: Annotated[
         float | None,
         opt("Seconds after which a rollout is dropped; else 600.", "--timeout"),
@@ -108,8 +105,7 @@ def rollout(
             f"Give {missing}: agentgym rollout TASKS.jsonl --model openai:NAME"
         )
     given = given_settings(context, RolloutConfig)
-    if program is not None:
-        given["agent"] = agent = with_command(agent, program)
+    agent = given.get("agent")
     chosen = RolloutConfig.create(**given)
     if config is not None:
         chosen = RolloutConfig.from_yaml(config, **given)

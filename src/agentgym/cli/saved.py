@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.options import AsJson, Constrain, Runs, opt, require_place
+from agentgym.cli.options import AsJson, Constrain, Host, Port, Runs, opt, require_place
 from agentgym.cli.output import (
     failures_shown,
     print_json,
@@ -170,7 +170,7 @@ def show_run(
 ) -> None:
     """Show a run: its settings, its steps, and its result once there is one."""
     from agentgym.compute.record import bill
-    from agentgym.doctor.status import run_status
+    from agentgym.doctor.status import machine_of, run_status
     from agentgym.train.result import TrainingResult
     from agentgym.train.run_folder import RunFolder
 
@@ -185,7 +185,7 @@ def show_run(
         write_text(html, run_html(folder, record["status"]))
         progress_console(as_json).print(f"The report is {html}", soft_wrap=True)
     if as_json:
-        machine = listing.machine_of(folder.path)
+        machine = machine_of(folder.path)
         more = {"steps": folder.metrics(), "machine": machine, "result": result}
         print_json({**record, **more})
     else:
@@ -247,10 +247,8 @@ def serve(
     name: Annotated[
         str, typer.Argument(help="NAME, NAME@N, a folder, or a Hugging Face id.")
     ],
-    host: Annotated[
-        str, opt("Address to listen on; another than 127.0.0.1 needs a key.")
-    ] = "127.0.0.1",
-    port: Annotated[int, opt("Port to listen on; 0 takes a free one.")] = 8000,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
     api_key: Annotated[
         str | None, opt("Key that requests must have.", envvar=_KEY)
     ] = None,
@@ -296,7 +294,7 @@ def view(
             show_default=False,
         ),
     ] = None,
-    port: Annotated[int, opt("Port to listen on; 0 takes a free one.")] = 0,
+    port: Port = 0,
     no_open: Annotated[bool, opt("Print the address; open no browser.")] = False,
     output: Runs = Path("runs"),
 ) -> None:

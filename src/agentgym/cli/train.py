@@ -41,12 +41,10 @@ from agentgym.cli.options import (
     UnsafeLocalExec,
     given_settings,
     opt,
-    own_tools,
-    with_command,
+    use_tool_options,
     with_data,
-    with_tools,
 )
-from agentgym.cli.output import began, print_json, progress_console
+from agentgym.cli.output import print_json, progress_console
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
@@ -102,7 +100,7 @@ def train(
         opt(
             "With a team: the roles to train. The others are not.",
             metavar="NAME,NAME",
-            rich_help_panel=AGENT,
+            panel=AGENT,
         ),
     ] = None,
     role_adapters: Annotated[
@@ -110,7 +108,7 @@ def train(
         opt(
             "With --train-roles: a LoRA adapter for each of these roles.",
             "--role-adapters",
-            rich_help_panel=AGENT,
+            panel=AGENT,
         ),
     ] = False,
     tasks: Annotated[
@@ -118,7 +116,7 @@ def train(
         opt(
             "Instead of a scenario: a JSON Lines file of requests and expected calls.",
             metavar="FILE",
-            rich_help_panel=TASKS,
+            panel=TASKS,
         ),
     ] = None,
     data: Data = None,
@@ -135,11 +133,7 @@ def train(
     judge_max_cost: JudgeMaxCost = None,
     model: Annotated[
         str | None,
-        opt(
-            "The model to train.",
-            metavar="nano|FOLDER|OWNER/NAME",
-            rich_help_panel=MODEL,
-        ),
+        opt("The model to train.", metavar="nano|FOLDER|OWNER/NAME", panel=MODEL),
     ] = None,
     tool_format: ToolFormat = None,
     chat_template: ChatTemplate = None,
@@ -151,7 +145,7 @@ def train(
             "The engine that updates the model; also an installed package's.",
             metavar="auto|local|vllm|verl|lightning",
             autocompletion=_engines,
-            rich_help_panel=MODEL,
+            panel=MODEL,
         ),
     ] = None,
     gpus_per_node: Annotated[
@@ -159,45 +153,34 @@ def train(
         opt(
             "GPUs on each machine, with all engines but local.",
             metavar="N",
-            rich_help_panel=MODEL,
+            panel=MODEL,
         ),
     ] = None,
     nodes: Annotated[
-        int | None,
-        opt("Machines, with --engine verl.", metavar="N", rich_help_panel=MODEL),
+        int | None, opt("Machines, with --engine verl.", metavar="N", panel=MODEL)
     ] = None,
     time: Time = None,
     episodes: Annotated[
-        int | None,
-        opt("Most training rollouts.", metavar="N", rich_help_panel=TRAINING),
+        int | None, opt("Most training rollouts.", metavar="N", panel=TRAINING)
     ] = None,
     algorithm: Annotated[
         Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++", "ppo"] | None,
-        opt("How attempts are compared.", rich_help_panel=TRAINING),
+        opt("How attempts are compared.", panel=TRAINING),
     ] = None,
     warm_start: Annotated[
         bool,
         opt(
             "Imitate the calls that tasks need first (supervised fine-tuning).",
             "--warm-start",
-            rich_help_panel=TRAINING,
+            panel=TRAINING,
         ),
     ] = False,
     seed: Annotated[
         int | None,
-        opt(
-            "Seed of tasks, sampling and initialisation.",
-            metavar="N",
-            rich_help_panel=TRAINING,
-        ),
+        opt("Seed of tasks, sampling and initialisation.", metavar="N", panel=TRAINING),
     ] = None,
     deterministic: Annotated[
-        bool,
-        opt(
-            "Same seed, same weights; slower.",
-            "--deterministic",
-            rich_help_panel=TRAINING,
-        ),
+        bool, opt("Same seed, same weights; slower.", "--deterministic", panel=TRAINING)
     ] = False,
     assigned: Annotated[
         list[str] | None,
@@ -205,7 +188,7 @@ def train(
             "Any other setting, as in learning_rate=1e-4. Can be given again.",
             "--set",
             metavar="KEY=VALUE",
-            rich_help_panel=TRAINING,
+            panel=TRAINING,
         ),
     ] = None,
     gpu: Annotated[
@@ -214,7 +197,7 @@ def train(
             "Where to train: on this machine, or on a rented or your own other one.",
             metavar="auto|local|none|runpod|lambda|sky|ssh:USER@HOST",
             autocompletion=_places,
-            rich_help_panel=MACHINE,
+            panel=MACHINE,
         ),
     ] = None,
     spot: Annotated[
@@ -222,54 +205,44 @@ def train(
         opt(
             "Rent a machine that may be taken away, for less.",
             "--spot/--no-spot",
-            rich_help_panel=MACHINE,
+            panel=MACHINE,
         ),
     ] = None,
     max_hourly: Annotated[
         float | None,
-        opt("A rented machine's most $ an hour.", metavar="$", rich_help_panel=MACHINE),
+        opt("A rented machine's most $ an hour.", metavar="$", panel=MACHINE),
     ] = None,
     max_cost: Annotated[
         float | None,
         opt(
             "A rented machine's most $ in all; then the run ends.",
             metavar="$",
-            rich_help_panel=MACHINE,
+            panel=MACHINE,
         ),
     ] = None,
     config: Annotated[
         Path | None,
-        opt(
-            "YAML file of settings; options win over it.",
-            metavar="FILE",
-            rich_help_panel=RUN,
-        ),
+        opt("YAML file of settings; options win over it.", metavar="FILE", panel=RUN),
     ] = None,
     resume: Annotated[
         str | None,
-        opt(
-            "Continue this run: its folder or its name.",
-            metavar="RUN",
-            rich_help_panel=RUN,
-        ),
+        opt("Continue this run: its folder or its name.", metavar="RUN", panel=RUN),
     ] = None,
     name: Annotated[
         str | None,
         opt(
             "Name of the saved agent and the run; by default the agent's own.",
             metavar="NAME",
-            rich_help_panel=RUN,
+            panel=RUN,
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        opt(
-            "Folder of runs; ./runs by default.", metavar="FOLDER", rich_help_panel=RUN
-        ),
+        opt("Folder of runs; ./runs by default.", metavar="FOLDER", panel=RUN),
     ] = None,
     tracker: Annotated[
         Literal["tensorboard", "wandb", "none"] | None,
-        opt("Where curves are written.", rich_help_panel=RUN),
+        opt("Where curves are written.", panel=RUN),
     ] = None,
     unsafe_local_exec: UnsafeLocalExec = False,
     yes: Annotated[
@@ -277,12 +250,11 @@ def train(
         opt(
             "Rent without a question; train where the baseline gives no hope.",
             "--yes",
-            rich_help_panel=RUN,
+            panel=RUN,
         ),
     ] = False,
     dry_run: Annotated[
-        bool,
-        opt("Check everything, train nothing.", "--dry-run", rich_help_panel=RUN),
+        bool, opt("Check everything, train nothing.", "--dry-run", panel=RUN)
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -292,16 +264,16 @@ def train(
     after training. Ctrl-C ends the run cleanly; --resume continues it.
     """
     from agentgym.core.config import TrainingConfig
+    from agentgym.engines.settings import overrides as overrides_of
 
     given = given_settings(command, TrainingConfig)
-    if (agent := with_command(agent, program)) is not None:
-        given["agent"] = agent
+    agent = given.get("agent")
     words = list(overrides or ())
     if scenario is not None and scenario.startswith(("verl.", "vllm.")):
         words, scenario = [scenario, *words], None
         del given["scenario"]
     given |= _assigned(assigned or [], given)
-    given |= _overrides(words)
+    given |= overrides_of(words)
     if agent is not None and not _says_what(given, tasks, config, resume):
         from agentgym.scenarios.tool_tasks.starter import starter_of
 
@@ -311,13 +283,7 @@ def train(
     if data is not None or categories is not None:
         named = given.get("scenario", "")
         given["scenario"] = with_data(named, data, categories)
-    named = given.get("scenario", "")
-    if agent is not None and not named.endswith(".jsonl"):
-        given |= own_tools(tools, allow_tool)
-        tools = allow_tool = None
-    options = (tools_from, tools, allow_tool, check, check_command)
-    if options != (None,) * 5 or tasks is not None:
-        given["scenario"] = with_tools(named, *options)
+    use_tool_options(command, given)
     if resume is not None:
         settings = _resumed(given, clean=config is None and not dry_run)
     else:
@@ -331,7 +297,7 @@ def train(
         may_change |= {"judge_max_cost": judge_max_cost}
         if resume is not None:
             may_change |= _machine_settings(given)
-        _train(settings, resume, may_change, as_json)
+        _train(settings, resume, may_change, command.obj, as_json)
 
 
 def _says_what(
@@ -357,12 +323,6 @@ def _assigned(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
             f"{given[key]}. Leave one out."
         )
     return found
-
-
-def _overrides(words: list[str]) -> dict[str, dict[str, Any]]:
-    from agentgym.engines.settings import overrides
-
-    return overrides(words)
 
 
 def _tasks_file(tasks: Path, scenario: str | None) -> str:
@@ -479,16 +439,20 @@ def _train(
     settings: "TrainingConfig",
     resume: str | None,
     may_change: dict[str, Any],
+    began: float | None,
     as_json: bool,
 ) -> None:
-    """Train, and print the result; ``may_change`` are new settings of a resumed run."""
+    """Train, and print the result; ``may_change`` are new settings of a resumed run.
+
+    ``began`` is the command's start in ``time.monotonic()``.
+    """
     from agentgym.train.trainer import Trainer
     from agentgym.ui.tables import result_view
     from agentgym.ui.terminal_progress import TerminalProgress
 
     console = progress_console(as_json)
     with TerminalProgress(console) as progress:
-        trainer = Trainer(settings, progress=progress, began=began())
+        trainer = Trainer(settings, progress=progress, began=began)
         result = trainer.train(resume=resume, **may_change)
     console.print(result_view(result))
     if as_json:

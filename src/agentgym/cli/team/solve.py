@@ -17,6 +17,7 @@ from agentgym.cli.options import (
     AsJson,
     UnsafeLocalExec,
     opt,
+    token_prices,
 )
 from agentgym.cli.output import print_json, progress_console
 
@@ -35,24 +36,19 @@ def solve(
         str, typer.Argument(help="The team that works: coding.")
     ] = "coding",
     problem: Annotated[
-        str | None,
-        opt("The task of the code.", metavar="TEXT", rich_help_panel=RUN),
+        str | None, opt("The task of the code.", metavar="TEXT", panel=RUN)
     ] = None,
     file: Annotated[
         list[Path] | None,
         opt(
             "A file of the project, code or tests. Can be given again.",
             metavar="FILE",
-            rich_help_panel=RUN,
+            panel=RUN,
         ),
     ] = None,
     language: Annotated[
         str,
-        opt(
-            "Language of new files.",
-            metavar="python|javascript|go|rust",
-            rich_help_panel=RUN,
-        ),
+        opt("Language of new files.", metavar="python|javascript|go|rust", panel=RUN),
     ] = "python",
     model: Annotated[
         str | None,
@@ -60,7 +56,7 @@ def solve(
             "openai:NAME, anthropic:NAME, http://host/v1#NAME, a folder or nano, for "
             "all roles.",
             metavar="MODEL",
-            rich_help_panel=MODEL,
+            panel=MODEL,
         ),
     ] = None,
     models: Annotated[
@@ -68,7 +64,7 @@ def solve(
         opt(
             "By role: generator=openai:NAME,reviewer=anthropic:NAME.",
             metavar="ROLE=MODEL,…",
-            rich_help_panel=MODEL,
+            panel=MODEL,
         ),
     ] = None,
     fallback: Annotated[
@@ -76,7 +72,7 @@ def solve(
         opt(
             "A model for a role whose own has failed twice.",
             metavar="MODEL",
-            rich_help_panel=MODEL,
+            panel=MODEL,
         ),
     ] = None,
     agent: Annotated[
@@ -84,7 +80,7 @@ def solve(
         opt(
             "A trained agent, for the roles that --models leaves out.",
             metavar="NAME",
-            rich_help_panel=AGENT,
+            panel=AGENT,
         ),
     ] = None,
     human: Annotated[
@@ -92,31 +88,28 @@ def solve(
         opt(
             "Ask you before risky edits, on a deadlock, after failed rounds.",
             "--human",
-            rich_help_panel=RUN,
+            panel=RUN,
         ),
     ] = False,
     max_rounds: Annotated[
-        int, opt("Turns of the generator.", min=1, max=50, rich_help_panel=RUN)
+        int, opt("Turns of the generator.", min=1, max=50, panel=RUN)
     ] = 3,
     chat: Annotated[
-        bool,
-        opt("Go on with further requests.", "--chat", rich_help_panel=RUN),
+        bool, opt("Go on with further requests.", "--chat", panel=RUN)
     ] = False,
     save: Annotated[
         Path | None,
         opt(
             "Folder that the changed files are written to.",
             metavar="FOLDER",
-            rich_help_panel=OUTPUT,
+            panel=OUTPUT,
         ),
     ] = None,
     price_in: Annotated[
-        float | None,
-        opt("$ per million prompt tokens.", min=0, rich_help_panel=OUTPUT),
+        float | None, opt("$ per million prompt tokens.", min=0, panel=OUTPUT)
     ] = None,
     price_out: Annotated[
-        float | None,
-        opt("$ per million response tokens.", min=0, rich_help_panel=OUTPUT),
+        float | None, opt("$ per million response tokens.", min=0, panel=OUTPUT)
     ] = None,
     unsafe_local_exec: UnsafeLocalExec = False,
     as_json: AsJson = False,
@@ -127,7 +120,6 @@ def solve(
     pass. All code runs in the sandbox. Exit code 1: the tests do not pass.
     """
     from agentgym.errors import Interrupted, NotFoundError, UsageError
-    from agentgym.evaluate.metrics import Prices
     from agentgym.sandbox import SandboxConfig
     from agentgym.solving.solve import open_session, read_files
     from agentgym.ui.solving import TeamLines
@@ -136,13 +128,9 @@ def solve(
         raise NotFoundError("team", team, TEAMS)
     if problem is None and not chat:
         raise UsageError('Which problem? Give --problem "Write a function that …".')
-    if (price_in is None) != (price_out is None):
-        raise UsageError("Give both --price-in and --price-out, or neither.")
+    prices = token_prices("price", price_in, price_out)
     if save is not None:
         _make_folder(save)
-    prices = None
-    if price_in is not None and price_out is not None:
-        prices = Prices(prompt=price_in, response=price_out)
     console = progress_console(as_json)
     session = open_session(
         model=model,
