@@ -187,7 +187,7 @@ def named_model(name: str) -> "TrainedAgent | str":
     """
     from agentgym.errors import NotFoundError
     from agentgym.models import hub
-    from agentgym.models.gguf import SMOLLM2
+    from agentgym.models.gguf.cache import SMOLLM2
     from agentgym.models.reference import is_local, is_remote
     from agentgym.train.trained_agent import TrainedAgent
 

@@ -1,9 +1,8 @@
 """Bench: run one agent with one model on held-out or other tasks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
@@ -65,13 +64,8 @@ class Bench:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
 
     def held_out(
         self, wording: Wording, prices: Prices
@@ -89,15 +83,11 @@ class Bench:
         config = self._config
         sets = held_out_sets(self.scenario, config.seed, config.test_tasks)
         name, tasks = next(iter(sets.items()))
+        k = config.eval_samples
         made = self.attempt(
-            f"before {name}",
-            tasks,
-            wording,
-            samples=config.eval_samples,
-            phase="evaluation",
+            f"before {name}", tasks, wording, samples=k, phase="evaluation"
         )
         needs = needs_of(self.scenario, tasks)
-        k = config.eval_samples
         return Metrics.of(made, k=k, prices=prices, needs=needs), made
 
     def attempt(
@@ -120,8 +110,10 @@ class Bench:
         """
         self._session.reword(wording)
         self._progress.phase(phase, len(tasks) * samples)
-        sets: Mapping[str, Sequence[Task]] = {name: tasks}
         done = attempt(
-            self._session, sets, samples, lambda _: self._progress.rollout_done()
+            self._session,
+            {name: tasks},
+            samples,
+            lambda _: self._progress.rollout_done(),
         )
         return done[name]

@@ -8,7 +8,7 @@ it is measured on other training tasks. No validation or held-out task is used.
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -17,6 +17,7 @@ from agentgym.core.openai import Completion
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import AgentGymError, ModelCallError, ProviderError, RolloutError
+from agentgym.improve.bench import Bench
 from agentgym.models.endpoint import EndpointLlm
 from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint, tokens_of
 from agentgym.rollout.wording import NewText, Wording, system_text
@@ -185,28 +186,12 @@ def _tools(made: Sequence[Trajectory]) -> dict[str, str]:
     return {name: texts.pop() for name, texts in found.items() if len(texts) == 1}
 
 
-class Attempting(Protocol):
-    """Interface of an object that runs an agent on tasks, with replaced texts.
-
-    The texts are prompts and tool descriptions. :class:`.Bench` implements it.
-    """
-
-    @property
-    def scenario(self) -> Scenario:
-        """The scenario that the tasks belong to."""
-
-    def attempt(
-        self, name: str, tasks: Sequence[Task], wording: Wording
-    ) -> list[Trajectory]:
-        """Attempt each task once, with the texts of ``wording``."""
-
-
 class _Adapter:
     """GEPA's adapter: scores texts, and describes attempts to the reflection model."""
 
     propose_new_texts: Any = None
 
-    def __init__(self, bench: Attempting, parts: Parts, reflector: Reflector) -> None:
+    def __init__(self, bench: Bench, parts: Parts, reflector: Reflector) -> None:
         self._bench = bench
         self._parts = parts
         self._reflector = reflector
@@ -290,7 +275,7 @@ class _Log:
 
 
 def search(
-    bench: Attempting,
+    bench: Bench,
     parts: Parts,
     tasks: Sequence[Task],
     reflector: Reflector,

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentgym.core.files import is_below, parse_json, write_json
 from agentgym.errors import ModelError
-from agentgym.models.gguf import converted_folder, is_converted, source_of
+from agentgym.models.gguf.cache import converted_folder, is_converted, source_of
 from agentgym.models.nano import nano_path
 
 NANO = "nano"

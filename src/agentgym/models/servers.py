@@ -43,16 +43,12 @@ class Replicas:
     api_key: str = field(default="", repr=False)
     trains: bool = False
 
-    @property
-    def headers(self) -> dict[str, str] | None:
-        """The HTTP headers with the servers' key; None without a key."""
-        key = self.api_key
-        return {"Authorization": f"Bearer {key}"} if key else None
-
     def headers_of(self, url: str) -> dict[str, str] | None:
         """Return a server's headers with the key; None if its URL has a password."""
         host = url.partition("//")[2].partition("/")[0]
-        return None if "@" in host else self.headers
+        if "@" in host or not self.api_key:
+            return None
+        return {"Authorization": f"Bearer {self.api_key}"}
 
 
 @dataclass(eq=False, slots=True)

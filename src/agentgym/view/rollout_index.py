@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from operator import add
-from pathlib import Path
 from typing import Any
 
 from agentgym.errors import UsageError
@@ -104,13 +103,8 @@ class RolloutIndex:
         self._last_event = self._last_end = 0
         self._identity: tuple[Any, ...] = ()
 
-    @property
-    def path(self) -> Path:
-        """The database file."""
-        return self._store.path
-
-    def update(self) -> int:
-        """Read new events from the run's database; return the number of changed rows.
+    def update(self) -> None:
+        """Read new events from the run's database.
 
         If the database has lost rows, e.g. because the run was resumed, the whole
         database is read again.
@@ -119,13 +113,9 @@ class RolloutIndex:
             StoreError: The database cannot be read.
         """
         with self._updating:
-            changed = 0
-            while more := self._read_chunk():
-                changed += more[0]
-                if not more[1]:
-                    break
+            while self._read_chunk():
+                pass
             self._read_credit()
-            return changed
 
     def _read_credit(self) -> None:
         """Read new lines of ``credit.jsonl`` into the rows of their rollouts.
@@ -159,11 +149,8 @@ class RolloutIndex:
         )
         return True
 
-    def _read_chunk(self) -> tuple[int, bool]:
-        """Read the next events and ended rollouts from the run's database.
-
-        Returns the number of changed rows, and whether there is more to read.
-        """
+    def _read_chunk(self) -> bool:
+        """Read next events and ended rollouts; return whether there is more to read."""
         with self._store.reading() as store:
             if self._has_shrunk(store):
                 with self._lock:
@@ -190,7 +177,7 @@ class RolloutIndex:
         if ended:
             self._last_end = ended[-1][2]
         self._write(rows, still_open)
-        return len(rows) + len(still_open), has_more or len(ended) == _CHUNK
+        return has_more or len(ended) == _CHUNK
 
     def _write(
         self, ended: Sequence[tuple[Any, ...]], still_open: Sequence[tuple[Any, ...]]
