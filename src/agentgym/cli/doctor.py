@@ -43,7 +43,7 @@ def doctor(
 
     body: Any
     if run is None:
-        body = checks = check_machine()
+        body = checks = list(check_machine())
         view = checks_view(checks)
         broken = any(check.state == "broken" for check in checks)
     else:

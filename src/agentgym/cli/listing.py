@@ -4,6 +4,7 @@ Each function returns the text to print: aligned columns, or JSON.
 """
 
 import os
+import shutil
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -168,7 +169,7 @@ def _render(
     if not rows:
         return empty + "\n"
     lines = _columns(rows)
-    width = _terminal_width()
+    width = shutil.get_terminal_size((0, 0)).columns  # 0 for a file or a pipe
     if not below or not width or max(map(len, lines)) <= width:
         return "".join(f"{line}\n" for line in lines)
     lines = _columns([_without(row, below) for row in rows])
@@ -190,13 +191,6 @@ def _columns(rows: list[Row]) -> list[str]:
 
 def _without(row: Row, names: "Collection[str]") -> Row:
     return {name: value for name, value in row.items() if name not in names}
-
-
-def _terminal_width() -> int:
-    """Return the terminal's width in columns; 0 if the output is a file or a pipe."""
-    from shutil import get_terminal_size
-
-    return get_terminal_size((0, 0)).columns
 
 
 def _cell(value: str | bool | dict[str, float] | None) -> str:

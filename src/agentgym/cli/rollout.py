@@ -1,5 +1,6 @@
 """``agentgym rollout``: let an agent attempt tasks, and show the results."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -169,12 +170,9 @@ def _tasks(
         raise UsageError(f"The scenario {source!r} has its own reward: drop --reward.")
     if split not in set(Split):
         raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
-    scenario = get_scenario(source)
-    try:
-        measured = EVERY_SPLIT if is_scored else split
+    measured = EVERY_SPLIT if is_scored else split
+    with closing(get_scenario(source)) as scenario:
         return tasks_to_measure(scenario, measured, seed, count), source
-    finally:
-        scenario.close()
 
 
 def _run(

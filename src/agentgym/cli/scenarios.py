@@ -1,5 +1,6 @@
 """``agentgym scenarios`` and ``tasks``: list, show, make and check them."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,16 +58,14 @@ def show(
     """Show a scenario: its tools, rules, goal and an example of its tasks."""
     from agentgym.scenarios.registry import get_scenario
 
-    scenario = get_scenario(with_tools(name, tools_reference(tools_from, agent)))
-    try:
+    reference = with_tools(name, tools_reference(tools_from, agent))
+    with closing(get_scenario(reference)) as scenario:
         if as_json:
             print_json(scenario.card())
         else:
             from agentgym.ui.cards import scenario_view
 
             progress_console().print(scenario_view(scenario))
-    finally:
-        scenario.close()
 
 
 @app.command()
@@ -148,13 +147,10 @@ def tasks(
 
     if split not in set(Split):
         raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
-    if output is not None:
-        _refuse_existing(output)
-    scenario = get_scenario(with_tools(name, tools_reference(tools_from, agent)))
-    try:
+    _refuse_existing(output)
+    reference = with_tools(name, tools_reference(tools_from, agent))
+    with closing(get_scenario(reference)) as scenario:
         made = make_tasks(scenario, Split(split), seed, count)
-    finally:
-        scenario.close()
     _write("".join(f"{json.dumps(as_row(task))}\n" for task in made), output)
 
 
@@ -204,8 +200,7 @@ def starter(
     """
     from agentgym.scenarios.tool_tasks.starter import starter as make
 
-    if output is not None:
-        _refuse_existing(output)
+    _refuse_existing(output)
     if model is None:
         _write(make(_needed_tools(tools_from, agent)), output)
         return
@@ -253,15 +248,7 @@ def from_logs(
 
     With tools, or an agent, calls that these do not take are left out.
     """
-    from agentgym.scenarios.tool_tasks.logs import from_logs as make
-    from agentgym.scenarios.tool_tasks.scenario import load_tools
-
-    if output is not None:
-        _refuse_existing(output)
-    whose = tools_reference(tools_from, agent)
-    found = make(file, None if whose is None else load_tools(whose))
-    _write(found.text, output)
-    _report_left_out(found)
+    found = _from_logs(file, tools_from, agent, output)
     calls = "no calls" if not found.answers else f"{found.answers} calls"
     typer.echo(
         f"{found.tasks} tasks from {' and '.join(found.kinds)}; {calls} with "
@@ -288,20 +275,28 @@ def from_reviews(
     An approved call is expected, an edited one as it was edited, and a tool of which
     all calls were rejected must not be called.
     """
-    from agentgym.scenarios.tool_tasks.logs import from_logs as make
-    from agentgym.scenarios.tool_tasks.scenario import load_tools
-
-    if output is not None:
-        _refuse_existing(output)
-    whose = tools_reference(tools_from, agent)
-    found = make(file, None if whose is None else load_tools(whose), reviewed=True)
-    _write(found.text, output)
-    _report_left_out(found)
+    found = _from_logs(file, tools_from, agent, output, reviewed=True)
     made = ", ".join(f"{kind} {n:,}" for kind, n in sorted(found.decisions.items()))
     typer.echo(f"{found.tasks} tasks from reviewers' decisions: {made}.", err=True)
 
 
-def _report_left_out(found: "FromLogs") -> None:
+def _from_logs(
+    file: Path,
+    tools_from: str | None,
+    agent: str | None,
+    output: Path | None,
+    *,
+    reviewed: bool = False,
+) -> "FromLogs":
+    """Write a tasks file from logs or reviews, and report calls that were left out."""
+    from agentgym.scenarios.tool_tasks.logs import from_logs as make
+    from agentgym.scenarios.tool_tasks.scenario import load_tools
+
+    _refuse_existing(output)
+    whose = tools_reference(tools_from, agent)
+    tools = None if whose is None else load_tools(whose)
+    found = make(file, tools, reviewed=reviewed)
+    _write(found.text, output)
     for why, count in found.skipped.items():
         typer.echo(f"Left out {count}: {why}.", err=True)
     for why, count in found.calls.items():
@@ -311,6 +306,7 @@ def _report_left_out(found: "FromLogs") -> None:
             f"Replaced {found.secrets} keys or tokens, as SECRET-1; look for others.",
             err=True,
         )
+    return found
 
 
 @task_files.command()
@@ -383,10 +379,10 @@ def _prompts(reference: str) -> list[str]:
     return [role.system_prompt for role in roles if role.system_prompt]
 
 
-def _refuse_existing(output: Path) -> None:
+def _refuse_existing(output: Path | None) -> None:
     from agentgym.errors import UsageError
 
-    if output.exists():
+    if output is not None and output.exists():
         raise UsageError(f"{output} exists; choose another --output.")
 
 

@@ -22,10 +22,6 @@ class Climb:
     Attributes:
         config: The agent's settings, with absolute paths. A rung may change them for
             later rungs, e.g. the prompts.
-        terms: The goal, the cost limit and the user's other choices.
-        purse: The money for all rungs, up to the cost limit.
-        bill: Results and costs of the rungs so far.
-        progress: Observer that receives events, e.g. the start of a rung.
         meters: Counters of tokens and dollars, one per model that the running rung
             uses.
     """

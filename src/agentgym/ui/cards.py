@@ -9,6 +9,7 @@ from rich.text import Text
 
 from agentgym.core.components import tokens_name
 from agentgym.core.task import Split
+from agentgym.evaluate.numbers import duration, number, percent, plural
 from agentgym.rollout.summary import DropKind, Summary
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import tools_of
@@ -18,7 +19,7 @@ from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.versions import Version
 from agentgym.ui.layout import grid, headed, indent
 from agentgym.ui.tables import comparison_view, result_view
-from agentgym.ui.words import duration, number, percent, plural, trained_words
+from agentgym.ui.words import trained_words
 
 _EXAMPLES = 5
 _LOSSES = 20

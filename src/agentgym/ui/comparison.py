@@ -7,7 +7,8 @@ from typing import Literal
 from agentgym.evaluate.compare import are_paired, compare
 from agentgym.evaluate.intervals import UNMEASURED, Estimate
 from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
-from agentgym.ui.words import number, number_span, share_span
+from agentgym.evaluate.numbers import number
+from agentgym.ui.words import number_span, share_span
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.numbers import duration
 from agentgym.improve.bill import Bill
 from agentgym.ui.layout import headed
-from agentgym.ui.words import duration, share_span
+from agentgym.ui.words import share_span
 
 _STYLES = {"met": "bold green", "skipped": "dim", "quoted": "dim"}
 

@@ -8,9 +8,9 @@ from rich.text import Text
 from agentgym.core.ledger import Ledger, RoleLedger
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.numbers import number, percent
 from agentgym.evaluate.roles import RoleMetric, RoleMetrics, role_metrics
 from agentgym.ui.layout import ByWidth, headed, indent
-from agentgym.ui.words import number, percent
 
 LEDGER_HEAD = ("role", "model calls", "trained", "masked", "dropped")
 METRICS_HEAD = ("role", "right tool", "reliable", "calls", "tokens", "cut")

@@ -6,29 +6,9 @@ from itertools import pairwise
 from agentgym.core.agent import COMMAND, agent_reference, is_command
 from agentgym.errors import AgentGymError
 from agentgym.evaluate.intervals import Estimate
-from agentgym.evaluate.numbers import (
-    digits,
-    duration,
-    number,
-    percent,
-    plural,
-    rough_range,
-)
+from agentgym.evaluate.numbers import digits, percent
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.result import TrainingResult
-
-__all__ = [
-    "duration",
-    "number",
-    "number_span",
-    "percent",
-    "plural",
-    "rough_range",
-    "share_span",
-    "sparkline",
-    "use_of",
-    "weights_words",
-]
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 

@@ -63,8 +63,8 @@ class ViewServer:
         self._assets = _assets()
         self._listener = Listener(
             [
-                Route("GET", "/", self._index),
-                Route("GET", "/static/{path:.+}", self._static),
+                Route("GET", "/", self._asset),
+                Route("GET", "/static/{path:.+}", self._asset),
                 Route("GET", "/api/runs", self._json(self._runs)),
                 Route("GET", "/api/events", self._runs_events),
                 Route("GET", f"{_RUN}/events", self._events),
@@ -124,13 +124,8 @@ class ViewServer:
 
     # Handlers
 
-    async def _index(self, request: Request) -> web.Response:
-        return self._asset("index.html")
-
-    async def _static(self, request: Request) -> web.Response:
-        return self._asset(request.names["path"])
-
-    def _asset(self, path: str) -> web.Response:
+    async def _asset(self, request: Request) -> web.Response:
+        path = request.names.get("path", "index.html")
         body = self._assets.get(path)
         if body is None:
             raise ApiError(404, f"The page has no file {path!r}.", "not_found")
