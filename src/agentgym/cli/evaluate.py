@@ -41,6 +41,7 @@ from agentgym.cli.options import (
     with_data,
 )
 from agentgym.cli.output import print_json, progress_console
+from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -156,7 +157,6 @@ def evaluate(
     """Measure an agent on held-out tasks, or compare two; no training."""
     from agentgym.core.config import TrainingConfig
     from agentgym.core.task import EVERY_SPLIT, Split
-    from agentgym.errors import UsageError
     from agentgym.evaluate.criteria import Gate
     from agentgym.evaluate.result import write_text
     from agentgym.integrations.agent_import import is_reference
@@ -253,7 +253,6 @@ def _both(
     only the other is evaluated, with the seed, split, number of tasks and number of
     samples of the saved evaluation, which replace those in ``given``.
     """
-    from agentgym.errors import UsageError
     from agentgym.evaluate.result import Evaluation
     from agentgym.train.trainer import Trainer
 

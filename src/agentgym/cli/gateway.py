@@ -25,6 +25,7 @@ from agentgym.cli.options import (
     use_tool_options,
 )
 from agentgym.cli.output import failures_shown, progress_console
+from agentgym.errors import Interrupted, RolloutError, UsageError
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
@@ -105,7 +106,6 @@ def gateway(
     With a scenario, workers here run its agents; without one, a controller does, and
     each of its processes is `agentgym job`.
     """
-    from agentgym.errors import Interrupted, UsageError
     from agentgym.models.reference import KEY_OF_ADDRESS, base_url
     from agentgym.rollout.gateway.address import check_address
     from agentgym.rollout.located import located
@@ -225,7 +225,6 @@ def _settings(command: typer.Context, config: Path | None) -> "TrainingConfig":
 
 
 def _make_folder(data: Path) -> None:
-    from agentgym.errors import UsageError
     from agentgym.security.private import make_private_folder
 
     try:
@@ -248,13 +247,7 @@ def _tell_of_calls(service: "GatewayService", grace: float) -> None:
 
 
 def _wait(service: "GatewayService", stop: "InterruptFlag") -> None:
-    """Wait for Ctrl-C or SIGTERM, and print new problems of the service meanwhile.
-
-    Raises:
-        RolloutError: The service has failed, so that rollouts can no longer run.
-    """
-    from agentgym.errors import RolloutError
-
+    """Wait for Ctrl-C or SIGTERM; print problems, and raise if the service fails."""
     known: list[str] = []
     while not stop.wait(_LOOK_S):
         troubles = service.troubles

@@ -1,5 +1,6 @@
 """``agentgym gpu``: list providers, prices and rented machines, and end machines."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from agentgym.cli.options import AsJson, Runs, opt
 from agentgym.cli.output import print_json, progress_console
+from agentgym.errors import ComputeError, UsageError
 
 if TYPE_CHECKING:
     from agentgym.compute.base import Offer, Provider
@@ -57,7 +59,6 @@ def prices(
     from agentgym.compute.quote import fits
     from agentgym.compute.sizes import need_of
     from agentgym.core.config import TrainingConfig
-    from agentgym.errors import ComputeError
     from agentgym.ui.machines import offers_view
 
     config = TrainingConfig.create(model=model, lora_rank=lora_rank)
@@ -92,7 +93,6 @@ def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
         rented,
         require_spot,
     )
-    from agentgym.errors import ComputeError
 
     if named is None and not spot:
         asked = _configured(asked_unnamed())
@@ -117,7 +117,6 @@ def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
 def _configured(asked: "list[Provider]") -> "list[Provider]":
     """Return ``asked``, the providers that have a key; raise if the list is empty."""
     from agentgym.compute.registry import rented
-    from agentgym.errors import ComputeError
 
     if not asked:
         keys = " or ".join(each.key for each in rented() if each.key)
@@ -149,7 +148,6 @@ def reap(
     from agentgym.compute.reap import look, settle
     from agentgym.compute.registry import problem, rented
     from agentgym.compute.rented import Rented
-    from agentgym.errors import ComputeError, UsageError
     from agentgym.ui.machines import machines_view
 
     name = None if run is None else _machine_of(run, output)
@@ -195,7 +193,6 @@ def reap(
 def _machine_of(run: str, output: Path) -> str:
     """Return the name of the machine that was rented for a run."""
     from agentgym.compute.record import MachineRecord
-    from agentgym.errors import UsageError
     from agentgym.train.run_folder import RunFolder
 
     folder = RunFolder.open(run, output)
@@ -207,8 +204,6 @@ def _machine_of(run: str, output: Path) -> str:
 
 def _agreed(count: int) -> bool:
     """Ask whether to end ``count`` machines; return False without a terminal."""
-    import sys
-
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     return typer.confirm(f"End {count}?", err=True)
@@ -218,7 +213,6 @@ def _end(found: "Found", providers: "dict[str, Provider]") -> str:
     """End a rented machine; return the error message, or "" if it was ended."""
     from agentgym.compute.reap import reap
     from agentgym.compute.rented import Rented
-    from agentgym.errors import ComputeError
 
     try:
         reap(found, providers[found.machine.provider], Rented.waits)

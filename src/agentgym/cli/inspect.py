@@ -1,6 +1,7 @@
 """``agentgym inspect``: describe an agent, and check whether it can be trained."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +23,7 @@ from agentgym.cli.options import (
     with_tools,
 )
 from agentgym.cli.output import print_json, print_result, progress_console
+from agentgym.errors import UsageError
 
 
 def inspect(
@@ -94,7 +96,6 @@ def _list_agents(as_json: bool) -> None:
 
     Project files are ``langgraph.json`` and the ``pyproject.toml`` of a CrewAI project.
     """
-    from agentgym.errors import UsageError
     from agentgym.integrations.projects import project_agents
 
     found = project_agents()
@@ -134,8 +135,6 @@ def _on_tasks(
     Without ``tasks``, they are generated from the agent's tools. ``options`` are values
     of the options for tools and checks, as :func:`with_tools` takes them.
     """
-    from tempfile import TemporaryDirectory
-
     from agentgym.core.config import TrainingConfig
     from agentgym.rollout.located import located
     from agentgym.rollout.probe import probed

@@ -1,11 +1,17 @@
 """Define options that commands share, and convert them to settings."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
+
+from agentgym.errors import NotFoundError, UsageError
+from agentgym.scenarios.options import has_options, with_options
+from agentgym.scenarios.packs import is_tasks_file
 
 if TYPE_CHECKING:
     from agentgym.core.settings import Settings
@@ -180,20 +186,14 @@ Time = Annotated[
 
 
 def named_model(name: str) -> "TrainedAgent | str":
-    """Load the saved agent with this name; if the name is a model's, return the name.
-
-    Raises:
-        NotFoundError: The name is unknown; the message suggests a saved agent.
-    """
-    from agentgym.errors import NotFoundError
+    """Load the saved agent with this name; return a name that is a model's."""
     from agentgym.models import hub
     from agentgym.models.gguf.cache import SMOLLM2
     from agentgym.models.reference import is_local, is_remote
     from agentgym.train.trained_agent import TrainedAgent
 
-    if is_remote(name) or name in ("nano", SMOLLM2):
-        return name
-    if hub.is_id(name) and not os.path.exists(name):
+    is_hub_id = hub.is_id(name) and not os.path.exists(name)
+    if is_remote(name) or name in ("nano", SMOLLM2) or is_hub_id:
         return name
     try:
         return TrainedAgent.load(name)
@@ -282,7 +282,6 @@ def with_command(agent: str | None, command: str | None) -> str | None:
     """Return the setting ``agent``, from ``--agent`` or ``--command``, if given."""
     if command is None:
         return agent
-    from agentgym.errors import UsageError
     from agentgym.programs.program import ProgramCommand
 
     if agent is not None:
@@ -351,8 +350,6 @@ AgentTools = Annotated[
 
 def tools_reference(tools_from: str | None, agent: str | None) -> str | None:
     """Return ``module:name`` of tools, ``@module:name`` of an agent, or None."""
-    from agentgym.errors import UsageError
-
     if tools_from is not None and agent is not None:
         raise UsageError(
             f"Whose tools? Give --tools-from {tools_from} or --agent {agent}, not both."
@@ -374,8 +371,6 @@ def with_tools(
     Print a warning with the names of tools that will really run.
     """
     from agentgym.core.task import TaskSource
-    from agentgym.errors import UsageError
-    from agentgym.scenarios.packs import is_tasks_file
 
     given = {
         "--tools-from": tools_from,
@@ -385,40 +380,40 @@ def with_tools(
         "--check-command": check_command,
     }
     if not is_tasks_file(scenario):
-        for option, value in given.items():
-            if value and not scenario:
-                raise UsageError(f"{option} is for a tasks file: give --tasks FILE.")
-            if value:
-                raise UsageError(
-                    f"{option} is for a tasks file, which ends in .jsonl; "
-                    f"{scenario!r} brings its own tools and reward."
-                )
-        return scenario
+        option = next((option for option, value in given.items() if value), None)
+        if option is None:
+            return scenario
+        if not scenario:
+            raise UsageError(f"{option} is for a tasks file: give --tasks FILE.")
+        raise UsageError(
+            f"{option} is for a tasks file, which ends in .jsonl; {scenario!r} brings "
+            "its own tools and reward."
+        )
     source = TaskSource.parse(scenario)
-    chosen = TaskSource(
-        path=source.path,
+    chosen = replace(
+        source,
         tools=(tools_from,) if tools_from else source.tools,
         answers=TaskSource.answering(tools) if tools else source.answers,
         allow=tuple(allow_tool) if allow_tool else source.allow,
         check=check or source.check,
-        folder=source.folder,
-        given_name=source.given_name,
         check_command=check_command or source.check_command,
     )
-    if chosen.answers == "live" and chosen.allow:
+    if chosen.answers == "live":
+        _warn_of_calls(chosen.allow)
+    return str(chosen)
+
+
+def _warn_of_calls(names: Sequence[str]) -> None:
+    if names:
         typer.echo(
-            f"Warning: {', '.join(chosen.allow)} will really be called, again and "
-            "again, with whatever arguments the model writes.",
+            f"Warning: {', '.join(names)} will really be called, again and again, with "
+            "whatever arguments the model writes.",
             err=True,
         )
-    return str(chosen)
 
 
 def with_data(scenario: str, data: str | None, categories: str | None) -> str:
     """Return the setting ``scenario`` for a benchmark with these options, if given."""
-    from agentgym.errors import UsageError
-    from agentgym.scenarios.options import has_options, with_options
-
     given = {"data": data or "", "categories": categories or ""}
     if not any(given.values()):
         return scenario
@@ -433,19 +428,12 @@ def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]
 
     Print a warning with the names of tools that will really be called.
     """
-    from agentgym.errors import UsageError
-
     if tools not in (None, "stub"):
         raise UsageError(
             f"--tools {tools} is for a tasks file. Next to a scenario's own tools an "
             "agent's can be answered with --tools stub, or run with --allow-tool NAME."
         )
-    if allow_tool:
-        typer.echo(
-            f"Warning: {', '.join(allow_tool)} will really be called, again and again, "
-            "with whatever arguments the model writes.",
-            err=True,
-        )
+    _warn_of_calls(allow_tool or ())
     given = {"own_tools": tools, "allow_tools": allow_tool}
     return {name: value for name, value in given.items() if value}
 
@@ -472,8 +460,6 @@ def use_tool_options(context: typer.Context, given: dict[str, Any]) -> None:
     For a tasks file, they become parts of the setting ``scenario``. For the user's own
     agent and another scenario, those for tools become settings of the agent.
     """
-    from agentgym.scenarios.packs import is_tasks_file
-
     names = ("tools_from", "tools", "allow_tool", "check", "check_command")
     options = {name: context.params.get(name) for name in names}
     scenario = given.get("scenario", "")
@@ -491,7 +477,6 @@ def token_prices(
     ``option`` is the beginning of the options' names, such as ``price`` of
     ``--price-in``.
     """
-    from agentgym.errors import UsageError
     from agentgym.evaluate.metrics import Prices
 
     if read is None and written is None:
@@ -503,8 +488,6 @@ def token_prices(
 
 def require_place(path: Path) -> None:
     """Raise UsageError if a file cannot be written at this path; do not write it."""
-    from agentgym.errors import UsageError
-
     if path.is_dir():
         problem = "it is a folder"
     elif not path.parent.is_dir():

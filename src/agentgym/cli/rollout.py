@@ -19,6 +19,7 @@ from agentgym.cli.options import (
     with_tools,
 )
 from agentgym.cli.output import print_json, progress_console
+from agentgym.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     from agentgym.core.task import Task
@@ -86,7 +87,6 @@ def rollout(
     as_json: AsJson = False,
 ) -> None:
     """Let an agent attempt tasks with any model; nothing is trained."""
-    from agentgym.errors import Interrupted, UsageError
     from agentgym.rollout.solo.config import RolloutConfig
     from agentgym.scenarios.task_lists import MOST_SEARCHED, with_id
     from agentgym.scenarios.tool_tasks.scenario import with_own_tools
@@ -155,7 +155,6 @@ def _tasks(
     all splits.
     """
     from agentgym.core.task import EVERY_SPLIT, Split
-    from agentgym.errors import UsageError
     from agentgym.integrations.registry import load_factory
     from agentgym.rollout.solo.tasks import read_tasks
     from agentgym.scenarios.registry import get_scenario
@@ -214,7 +213,6 @@ def _report(batch: "RolloutBatch", as_json: bool) -> None:
 
 
 def _show(path: Path, as_json: bool) -> None:
-    from agentgym.errors import UsageError
     from agentgym.rollout.interchange import form_of
     from agentgym.rollout.solo.continuity import check_continuity
     from agentgym.rollout.solo.trajectory_file import scan_jsonl

@@ -15,6 +15,8 @@ from agentgym.cli.output import (
     print_result,
     progress_console,
 )
+from agentgym.doctor.status import machine_of, run_status
+from agentgym.errors import Interrupted, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +64,6 @@ def use(
 
     Later runs do not change it, until --auto.
     """
-    from agentgym.errors import UsageError
     from agentgym.train.trained_agent import TrainedAgent
     from agentgym.train.versions import Versions, find
 
@@ -136,7 +137,6 @@ def export_run(
     output: Runs = Path("runs"),
 ) -> None:
     """Write a run's ended rollouts in a format of other tools, one a line."""
-    from agentgym.errors import UsageError
     from agentgym.rollout.record import stored_trajectories
     from agentgym.rollout.session import DATABASE_FILE
     from agentgym.rollout.solo.trajectory_file import TrajectoryWriter
@@ -170,7 +170,6 @@ def show_run(
 ) -> None:
     """Show a run: its settings, its steps, and its result once there is one."""
     from agentgym.compute.record import bill
-    from agentgym.doctor.status import machine_of, run_status
     from agentgym.train.result import TrainingResult
     from agentgym.train.run_folder import RunFolder
 
@@ -218,7 +217,6 @@ def show_audit(
 
     Without a run: of `eval`, `rollout`, `job` and `scenarios check`.
     """
-    from agentgym.errors import NotFoundError, UsageError
     from agentgym.security import audit
     from agentgym.train.run_folder import list_runs
     from agentgym.ui.audit import audit_lines
@@ -259,7 +257,6 @@ def serve(
     Streaming and tool calls work as with OpenAI. Answers under way are finished
     first when it is ended; a second Ctrl-C cuts them off.
     """
-    from agentgym.errors import Interrupted
     from agentgym.serving.server import AgentServer
     from agentgym.train.process import InterruptFlag
     from agentgym.train.trained_agent import TrainedAgent
@@ -305,7 +302,6 @@ def view(
     """
     import webbrowser
 
-    from agentgym.errors import Interrupted
     from agentgym.train.process import InterruptFlag
     from agentgym.view.server import ViewServer
 
@@ -336,7 +332,6 @@ def view(
 
 def _finder(names: list[str], output: Path) -> "Callable[[], Sequence[RunFolder]]":
     """Return a function that lists the runs to show: those with ``names``, else all."""
-    from agentgym.errors import UsageError
     from agentgym.train.run_folder import RunFolder, list_runs
 
     if not names:

@@ -19,6 +19,8 @@ from agentgym.cli.options import (
     with_tools,
 )
 from agentgym.cli.output import print_json, print_result, progress_console
+from agentgym.errors import NotFoundError, UnsupportedError, UsageError
+from agentgym.security.redaction import redacted
 
 if TYPE_CHECKING:
     from agentgym.core.tools import Tool
@@ -74,7 +76,6 @@ def fetch(name: Annotated[str, typer.Argument(help="A benchmark: bfcl.")]) -> No
 
     They go into AGENTGYM_HOME, not into this environment.
     """
-    from agentgym.errors import NotFoundError
     from agentgym.scenarios.bfcl import package
 
     if name != "bfcl":
@@ -140,7 +141,6 @@ def tasks(
     import json
 
     from agentgym.core.task import Split
-    from agentgym.errors import UsageError
     from agentgym.rollout.task_input import as_row
     from agentgym.scenarios.registry import get_scenario
     from agentgym.scenarios.task_lists import make_tasks
@@ -322,7 +322,6 @@ def record(
 
     Makes the expected calls that have no answer yet; says which, and asks first.
     """
-    from agentgym.errors import UsageError
     from agentgym.scenarios.tool_tasks.recording import Recording
 
     tools = _needed_tools(tools_from, agent)
@@ -349,7 +348,6 @@ def record(
 
 
 def _needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
-    from agentgym.errors import UsageError
     from agentgym.scenarios.tool_tasks.scenario import load_tools
 
     whose = tools_reference(tools_from, agent)
@@ -363,7 +361,6 @@ def _needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
 
 def _prompts(reference: str) -> list[str]:
     """Return the system prompts of an agent's roles; [] if they cannot be read."""
-    from agentgym.errors import UnsupportedError
     from agentgym.integrations import agent_import
     from agentgym.integrations.registry import FRAMEWORKS
 
@@ -380,17 +377,12 @@ def _prompts(reference: str) -> list[str]:
 
 
 def _refuse_existing(output: Path | None) -> None:
-    from agentgym.errors import UsageError
-
     if output is not None and output.exists():
         raise UsageError(f"{output} exists; choose another --output.")
 
 
 def _write(text: str, output: Path | None) -> None:
     """Write the text of a tasks file, without secrets; print it if no file is given."""
-    from agentgym.errors import UsageError
-    from agentgym.security.redaction import redacted
-
     if output is None:
         print_result(text)
         return

@@ -45,6 +45,8 @@ from agentgym.cli.options import (
     with_data,
 )
 from agentgym.cli.output import print_json, progress_console
+from agentgym.core.machines import HERE, RENTED, is_elsewhere
+from agentgym.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
@@ -66,8 +68,6 @@ def _scenarios(context: typer.Context, words: list[str], begun: str) -> list[str
 
 def _places(context: typer.Context, words: list[str], begun: str) -> list[str]:
     """Return the values of --gpu for shell completion."""
-    from agentgym.core.machines import HERE, RENTED
-
     return [*HERE, *RENTED]
 
 
@@ -264,6 +264,7 @@ def train(
     after training. Ctrl-C ends the run cleanly; --resume continues it.
     """
     from agentgym.core.config import TrainingConfig
+    from agentgym.core.settings import variable_of
     from agentgym.engines.settings import overrides as overrides_of
 
     given = given_settings(command, TrainingConfig)
@@ -274,15 +275,15 @@ def train(
         del given["scenario"]
     given |= _assigned(assigned or [], given)
     given |= overrides_of(words)
-    if agent is not None and not _says_what(given, tasks, config, resume):
+    named = "scenario" in given or variable_of("scenario") in os.environ
+    if agent is not None and not named and (tasks, config, resume) == (None,) * 3:
         from agentgym.scenarios.tool_tasks.starter import starter_of
 
         raise starter_of(agent, tools_from, write=not dry_run)
     if tasks is not None:
         given["scenario"] = _tasks_file(tasks, scenario)
     if data is not None or categories is not None:
-        named = given.get("scenario", "")
-        given["scenario"] = with_data(named, data, categories)
+        given["scenario"] = with_data(given.get("scenario", ""), data, categories)
     use_tool_options(command, given)
     if resume is not None:
         settings = _resumed(given, clean=config is None and not dry_run)
@@ -300,21 +301,10 @@ def train(
         _train(settings, resume, may_change, command.obj, as_json)
 
 
-def _says_what(
-    given: dict[str, Any], tasks: Path | None, config: Path | None, resume: str | None
-) -> bool:
-    """Return whether a scenario, tasks, a config file or a run to resume is given."""
-    from agentgym.core.settings import variable_of
-
-    named = "scenario" in given or variable_of("scenario") in os.environ
-    return named or (tasks, config, resume) != (None,) * 3
-
-
 def _assigned(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that ``--set KEY=VALUE`` options give, by name."""
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import read_assignments
-    from agentgym.errors import ConfigError
 
     found = read_assignments(words, TrainingConfig.names())
     for key in found.keys() & given.keys():
@@ -326,8 +316,6 @@ def _assigned(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tasks_file(tasks: Path, scenario: str | None) -> str:
-    from agentgym.errors import UsageError
-
     if scenario is not None:
         raise UsageError(
             f"--tasks {tasks} is a scenario of its own; leave {scenario!r} out."
@@ -343,13 +331,9 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
     """Check the options of a resumed run; return settings to find the run with.
 
     ``clean`` is false if ``--config`` or ``--dry-run`` is given, which are refused.
-
-    Raises:
-        UsageError: An option is given that a resumed run cannot change.
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.engines.resuming import MACHINE, MAY_CHANGE
-    from agentgym.errors import UsageError
 
     own = "--resume continues a run with its own settings; leave"
     if not clean:
@@ -376,7 +360,6 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
     """Return the settings of a new run; ``given`` overrides the file ``config``."""
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import variable_of
-    from agentgym.errors import UsageError
     from agentgym.scenarios.registry import scenario_names
 
     if config is not None:
@@ -394,7 +377,6 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
 
 
 def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
-    from agentgym.core.machines import is_elsewhere
     from agentgym.engines.registry import chosen_engine, composed_settings
     from agentgym.train.places import settled
     from agentgym.train.trainer import Trainer

@@ -73,12 +73,8 @@ class Bench:
         """Measure the agent on the main held-out tasks; return the rollouts, too.
 
         Other held-out sets, e.g. of harder tasks, are not measured. ``wording`` has
-        prompts and tool descriptions to send instead of the agent's own.
-
-        Raises:
-            ProviderError: The model's server permanently refuses to answer, or the cost
-                limit is reached.
-            RolloutError: No rollout could be scored.
+        prompts and tool descriptions to send instead of the agent's own. Raises the
+        errors of :meth:`attempt`.
         """
         config = self._config
         sets = held_out_sets(self.scenario, config.seed, config.test_tasks)

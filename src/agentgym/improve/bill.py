@@ -21,8 +21,6 @@ PROMPTS_FILE = "prompts.json"
 _NOT_TASKS = {"yes", "max_cost", "output", "name", "episodes", "time", "gpu"}
 _NOT_TASKS |= {"workers", "concurrency"}
 
-_KEPT_FIELDS = ("rungs", "run", "agent")
-
 Status = Literal["met", "missed", "skipped", "ended", "quoted"]
 
 
@@ -128,15 +126,12 @@ class Bill(BaseModel, extra="forbid"):
             RunFolderError: The folder has a bill that cannot be read.
         """
         path = folder / BILL_FILE
-        new = cls(goal=goal, max_cost=max_cost, model=model, folder=folder)
-        if not path.is_file():
-            return new
+        given = {"goal": goal, "max_cost": max_cost, "model": model, "folder": folder}
         try:
-            kept = parse_json(path.read_text(encoding="utf-8"))
-            found = cls.model_validate({**kept, "folder": folder})
-            return new.model_copy(
-                update={name: getattr(found, name) for name in _KEPT_FIELDS}
+            kept = (
+                parse_json(path.read_text(encoding="utf-8")) if path.is_file() else {}
             )
+            return cls.model_validate({**kept, **given, "ended": ""})
         except (OSError, ValueError, TypeError) as error:
             raise RunFolderError(
                 f"{path} cannot be read ({error}). Move it away to start again."

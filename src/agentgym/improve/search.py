@@ -55,9 +55,7 @@ _PARTIAL = 0.5
 class Reflector:
     """Sends requests to the reflection model (which writes new texts for an agent).
 
-    Attributes:
-        problem: Why no more requests are sent; empty while they are.
-        asked: Number of requests so far.
+    ``problem`` says why no more requests are sent; it is empty while they are.
     """
 
     def __init__(self, endpoint: MeteredEndpoint) -> None:

@@ -96,16 +96,7 @@ def _model_of(words: str) -> str | None:
 
 
 def check_terms(terms: Terms, config: TrainingConfig, scenario: Scenario) -> None:
-    """Check the terms without cost: servers are only asked for a list of models.
-
-    Raises:
-        UsageError: A setting cannot work; the message says which, and the fix.
-        MissingExtraError: The package that searches for better prompts is not
-            installed.
-        ProviderError: A model's server refuses the key.
-        ModelError: A model's server does not answer.
-        ScenarioError: A split has no tasks.
-    """
+    """Check the terms without cost: servers are only asked for a list of models."""
     if config.gpu not in HERE:
         raise UsageError(
             f"--gpu {config.gpu}: the ladder trains on this machine (auto, local, "

@@ -6,8 +6,8 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -101,12 +101,9 @@ class AnswerCache:
         data = orjson.dumps([self._weights, path, asked | {"temperature": 0}])
         return hashlib.sha256(data).digest()
 
-    @asynccontextmanager
-    async def turn(self, key: bytes) -> AsyncIterator[None]:
-        """Wait while an equal request is running, so that its answer can be reused."""
-        lock = self._turns.setdefault(key, asyncio.Lock())
-        async with lock:
-            yield
+    def turn(self, key: bytes) -> asyncio.Lock:
+        """Return the lock of equal requests: the later ones reuse the first answer."""
+        return self._turns.setdefault(key, asyncio.Lock())
 
     def get(self, key: bytes) -> bytes | None:
         """Return the cached answer; None if there is none."""

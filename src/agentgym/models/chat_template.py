@@ -26,6 +26,7 @@ from agentgym.models.template import template_of
 _SWITCHES = "enable_thinking", "thinking"
 """Template variables that switch reasoning on or off, of Qwen and of Granite."""
 _SETTINGS = "tokenizer_config.json"
+_ASKED: list[Message] = [{"role": "user", "content": "u"}]
 _NANO_FORM = "hermes"
 _SHORT = 9
 """Length of a tool call's id, in letters and digits, in Mistral's templates."""
@@ -154,8 +155,7 @@ class ChatTemplate:
         """
         if self.form.begins_reasoning:
             return True
-        said: list[Message] = [{"role": "user", "content": "u"}]
-        asked = self._render(said, [dict(PROBE_TOOL)], prompt=True)
+        asked = self._render(_ASKED, [dict(PROBE_TOOL)], prompt=True)
         for name in _SWITCHES:
             texts = self._switched(name)
             if len(set(texts)) == 2:
@@ -189,9 +189,6 @@ class ChatTemplate:
 
         If the template takes only one tool call per answer, an answer with several is
         split into several answers, each followed by its call's result.
-
-        Raises:
-            PromptError: A message is not text.
         """
         if not self.form.one_call:
             return list(map(self.prepared, messages))
@@ -259,7 +256,7 @@ class ChatTemplate:
         function = {"name": "f", "parameters": {"type": "object", "properties": {}}}
         tools: list[Message] = [{"type": "function", "function": function}]
         try:
-            self._render([{"role": "user", "content": "u"}], tools, prompt=True)
+            self._render(_ASKED, tools, prompt=True)
         except Exception:  # noqa: BLE001 templates may raise anything
             return True
         return False
@@ -269,12 +266,11 @@ class ChatTemplate:
 
         Return both texts, or an empty list if the template fails.
         """
-        said: list[Message] = [{"role": "user", "content": "u"}]
         own, texts = self.variables, []
         try:
             for value in (True, False):
                 self.variables = {**own, name: value}
-                texts.append(self._render(said, [dict(PROBE_TOOL)], prompt=True))
+                texts.append(self._render(_ASKED, [dict(PROBE_TOOL)], prompt=True))
         except Exception:  # noqa: BLE001 templates may raise anything
             return []
         finally:
@@ -282,11 +278,7 @@ class ChatTemplate:
         return texts
 
     def _switch(self, model: str, *, on: bool) -> dict[str, bool]:
-        """Return the template's variable that switches reasoning, as ``{name: on}``.
-
-        Raises:
-            ModelError: The template has no such variable.
-        """
+        """Return the template's variable that switches reasoning, as ``{name: on}``."""
         for name in _SWITCHES:
             if len(set(self._switched(name))) == 2:
                 return {name: on}
@@ -344,14 +336,9 @@ def _short_id(call_id: Any) -> str:
 class FormReport(NamedTuple):
     """How a model writes tool calls and keeps reasoning.
 
-    Attributes:
-        name: Name of the tool-call format; empty while the model's files are not on
-            this machine.
-        drops_reasoning: Whether the template drops earlier reasoning after the next
-            user message.
-        variables: Values of the template's variables.
-        reasons: Whether answers begin with reasoning; see :attr:`ChatTemplate.reasons`.
-        constrains: Whether sampled tool calls are restricted to the tools' schemas.
+    ``name``, of the tool-call format, is empty while the model's files are not on this
+    machine. ``drops_reasoning`` is true if the template drops earlier reasoning after
+    the next user message. For ``reasons``, see :attr:`ChatTemplate.reasons`.
     """
 
     name: str

@@ -25,9 +25,8 @@ _DESCRIPTION = "Give the answer in this form."
 class Form(NamedTuple):
     """A tool through which a policy answers a request that has a JSON schema.
 
-    Attributes:
-        name: Name of the tool; empty in :data:`NO_FORM`, for requests without a schema.
-        is_strict: Whether the answer must follow every part of the schema.
+    ``name`` is empty in :data:`NO_FORM`. If ``is_strict`` is true, the answer must
+    follow every part of the schema.
     """
 
     name: str = ""

@@ -56,12 +56,7 @@ class WholeAnswer:
 async def read_answer(
     answer: aiohttp.ClientResponse | WholeAnswer, most: int = MOST_ANSWER
 ) -> bytes:
-    """Read the whole body of an answer.
-
-    Raises:
-        aiohttp.ClientPayloadError: The body has more than ``most`` bytes, or is
-            truncated.
-    """
+    """Read the whole body of an answer; raises the errors of :func:`limited`."""
     if isinstance(answer, WholeAnswer):
         return await answer.read()
     parts: list[bytes] = []
@@ -198,10 +193,8 @@ class _Link(asyncio.Protocol):
 class Links:
     """Sends POST requests to plain HTTP servers, over persistent connections.
 
-    Args:
-        timeout_s: Timeout of one request in seconds; None waits for ever.
-        connect_s: Timeout in seconds for opening a connection.
-        most: Most bytes of one answer.
+    Timeouts are in seconds; without ``timeout_s``, a request may take for ever.
+    ``most`` limits the bytes of one answer.
     """
 
     def __init__(
@@ -287,7 +280,9 @@ class Links:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_s):
-                _, link = await loop.create_connection(self._link, host, port)
+                _, link = await loop.create_connection(
+                    lambda: _Link(self._most), host, port
+                )
         except TimeoutError:
             message = f"Connection timeout to host {host}:{port}"
             raise aiohttp.ConnectionTimeoutError(message) from None
@@ -295,6 +290,3 @@ class Links:
             key = ConnectionKey(host, port, False, True, None, None, None)
             raise aiohttp.ClientConnectorError(key, error) from error
         return link
-
-    def _link(self) -> _Link:
-        return _Link(self._most)

@@ -38,13 +38,10 @@ _BETWEEN = re.compile(r",\s*(?=https?://)")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """OpenAI-compatible servers, with their key and the model's name.
+    """OpenAI-compatible servers, with their key if needed, and the model's name.
 
-    Attributes:
-        servers: Base URLs of ``/chat/completions``, without a slash at the end.
-            All servers must have the same weights, since any of them may answer.
-        api_key: Bearer key for all servers; empty if no key is needed.
-        model: The model's name at the servers.
+    ``servers`` are base URLs of ``/chat/completions``, without a slash at the end. All
+    servers must have the same weights, since any of them may answer.
     """
 
     servers: tuple[str, ...]
@@ -275,12 +272,7 @@ def _cards(answer: "httpx.Response") -> list[dict[str, Any]] | None:
 def _list_models(
     base_url: str, key: str | None, timeout_s: float = _TIMEOUT_S
 ) -> "httpx.Response":
-    """Ask a server for its list of models.
-
-    Raises:
-        ModelError: The server does not answer.
-        ProviderError: The server refuses the key.
-    """
+    """Ask a server for its models; raise ModelError if it does not answer."""
     import httpx
 
     url = f"{base_url}/models"
@@ -301,12 +293,7 @@ def _list_models(
 
 
 def require_key(endpoint: Endpoint) -> None:
-    """Check that servers accept the key: list their models, which costs nothing.
-
-    Raises:
-        ProviderError: A server refuses the key.
-        ModelError: A server does not answer.
-    """
+    """Check that servers accept the key: list their models, which costs nothing."""
     for url in endpoint.servers:
         _list_models(url, endpoint.api_key)
 

@@ -26,12 +26,8 @@ _SHOWN = 120
 class ModelReply:
     """A parsed answer of a model.
 
-    Attributes:
-        content: The answer's text; empty if it has only tool calls.
-        tool_calls: The answer's tool calls, each with an id.
-        message: The message to append to the conversation, in OpenAI's format.
-        finish_reason: ``stop``, ``tool_calls`` or ``length``.
-        recorded: Token ids, log-probabilities and token counts for the trajectory.
+    ``message`` is the message to append to the conversation, in OpenAI's format.
+    ``recorded`` has token ids, log-probabilities and token counts for the trajectory.
     """
 
     content: str

@@ -29,13 +29,9 @@ _BARRED = (
 class Replicas:
     """Servers with the same model, any of which may answer.
 
-    Attributes:
-        urls: The servers' base URLs.
-        model: The model's name at the servers.
-        api_key: Bearer key for all servers; empty if no key is needed.
-        trains: Whether weights change while the servers run. If so, a server that
-            refused a connection gets no calls until :meth:`ServerPool.renew`, and a
-            server that failed gets calls again only if it lists the model.
+    If ``trains`` is true, weights change while the servers run: a server that refused a
+    connection gets no calls until :meth:`ServerPool.renew`, and a server that failed
+    gets calls again only if it lists the model.
     """
 
     urls: tuple[str, ...]

@@ -43,11 +43,7 @@ def template_text(given: str) -> str:
 
 
 def template_of(source: str, given: TemplateSettings | None) -> TemplateSettings:
-    """Return the chat template's settings: the run's, else those in the model's folder.
-
-    Raises:
-        ModelError: The folder's settings cannot be read.
-    """
+    """Return the template settings of a run, else those in the model's folder."""
     path = Path(source) / TEMPLATE_FILE
     kept = TemplateSettings()
     if path.is_file():

@@ -31,16 +31,6 @@ _LABELS = len("tool reliability")
 _SPANS = len("0.04 [-0.01, 0.09]")
 
 
-def _form_words(plan: Plan) -> str:
-    """Describe the tool-call format, and whether the chat template drops reasoning."""
-    if not plan.drops_reasoning:
-        return f"{plan.form} form"
-    return (
-        f"{plan.form} form; the chat template leaves earlier reasoning out once the "
-        "user speaks again, where a new sequence begins"
-    )
-
-
 def plan_view(plan: Plan) -> RenderableType:
     """Return a view of the plan of a run."""
     config = plan.config
@@ -56,9 +46,13 @@ def plan_view(plan: Plan) -> RenderableType:
         measured += "once" if plan.validations == 1 else f"{plan.validations:,} times"
     workers = f"{plural(plan.workers, 'worker')}, {config.in_flight} episodes in "
     workers += f"flight each; sandbox: {plan.sandbox}"
+    form = f"{plan.form} form"
+    if plan.drops_reasoning:
+        form += "; the chat template leaves earlier reasoning out once the user speaks "
+        form += "again, where a new sequence begins"
     facts = grid(
         ("policy", f"{plan.model} on {plan.device}"),
-        *([("tool calls", _form_words(plan))] if plan.form else []),
+        *([("tool calls", form)] if plan.form else []),
         *([("path", plan.path)] if plan.path else []),
         *([("memory", plan.memory)] if plan.memory else []),
         (

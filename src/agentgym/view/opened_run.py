@@ -195,12 +195,9 @@ class OpenedRun:
             return self._judge
 
     def _refresh(self, patience_s: float = _PATIENCE_S) -> bool:
-        """Read new events in a thread; wait ``patience_s`` seconds for it at most.
+        """Read new events in a thread for at most ``patience_s`` seconds.
 
         Returns whether the thread is still reading.
-
-        Raises:
-            StoreError: The database cannot be read.
         """
         if not self._store.exists:
             return False

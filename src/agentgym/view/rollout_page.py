@@ -15,13 +15,7 @@ from agentgym.view.first_wrong import CallJudge
 def rollout_page(
     rollout: Rollout, trajectory: Trajectory, judge: CallJudge
 ) -> dict[str, Any]:
-    """Return a rollout's task, steps and reward, and a judgement of each tool call.
-
-    The rollout may still be running.
-
-    Raises:
-        RolloutError: The rollout's input is not a task.
-    """
+    """Return a rollout's task, steps and reward, and a judgement of each tool call."""
     task = read_task(rollout.input)
     judged = judge.judge(rollout.input, trajectory)
     has_ended = rollout.status.state in FINAL_STATES

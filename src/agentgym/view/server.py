@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from typing import Any, Self
 from urllib.parse import parse_qsl
@@ -66,7 +67,7 @@ class ViewServer:
                 Route("GET", "/", self._asset),
                 Route("GET", "/static/{path:.+}", self._asset),
                 Route("GET", "/api/runs", self._json(self._runs)),
-                Route("GET", "/api/events", self._runs_events),
+                Route("GET", "/api/events", partial(_send_changes, self._cursor)),
                 Route("GET", f"{_RUN}/events", self._events),
                 *(
                     Route("GET", f"{_RUN}{path}", self._of_run(read))
@@ -170,15 +171,12 @@ class ViewServer:
         runs = [(run.path.name, file_marks(run.path, _LISTED)) for run in self._find()]
         return {"runs": digest(runs)}
 
-    async def _runs_events(self, request: Request) -> web.StreamResponse:
-        return await _send_changes(request, self._cursor)
-
     async def _events(self, request: Request) -> web.StreamResponse:
         try:
             run = self._open(request.names["run"])
         except NotFoundError as error:
             raise ApiError(404, str(error), "not_found") from error
-        return await _send_changes(request, run.cursor)
+        return await _send_changes(run.cursor, request)
 
 
 _RUN = "/api/runs/{run}"
@@ -202,7 +200,7 @@ _OF_RUN: dict[str, _Read] = {
 
 
 async def _send_changes(
-    request: Request, cursor: Callable[[], Mapping[str, str]]
+    cursor: Callable[[], Mapping[str, str]], request: Request
 ) -> web.StreamResponse:
     """Send the page an event when a hash of the cursor changes, and every 15 s.
 

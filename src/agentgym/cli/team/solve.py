@@ -20,6 +20,7 @@ from agentgym.cli.options import (
     token_prices,
 )
 from agentgym.cli.output import print_json, progress_console
+from agentgym.errors import Interrupted, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -119,7 +120,6 @@ def solve(
     A supervisor routes between a generator, a reviewer and an executor until the tests
     pass. All code runs in the sandbox. Exit code 1: the tests do not pass.
     """
-    from agentgym.errors import Interrupted, NotFoundError, UsageError
     from agentgym.sandbox import SandboxConfig
     from agentgym.solving.solve import open_session, read_files
     from agentgym.ui.solving import TeamLines
@@ -176,7 +176,6 @@ async def _talk(
     Without a problem, ask the user for the first request; with ``chat``, for further
     ones. Return None if the user ends the chat before the first request.
     """
-    from agentgym.errors import UsageError
     from agentgym.ui.solving import solution_view
 
     last = None
@@ -210,8 +209,6 @@ async def _talk(
 
 def _by_role(text: str | None) -> dict[str, str]:
     """Parse the value of ``--models``, and return the model's name for each role."""
-    from agentgym.errors import UsageError
-
     found: dict[str, str] = {}
     for part in filter(None, map(str.strip, (text or "").split(","))):
         role, equals, named = (word.strip() for word in part.partition("="))
@@ -248,8 +245,6 @@ def _read(console: "Console", prompt: str) -> str | None:
 
 def _make_folder(folder: Path) -> None:
     """Create the folder for changed files, before a model is called and costs money."""
-    from agentgym.errors import UsageError
-
     place = folder.expanduser()
     try:
         place.mkdir(parents=True, exist_ok=True)

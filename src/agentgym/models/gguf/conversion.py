@@ -41,12 +41,6 @@ def convert(file: Path, folder: Path, template: str = "") -> None:
     """Convert a GGUF file to an empty folder: weights in bfloat16, settings, tokenizer.
 
     A ``template`` replaces the file's own chat template.
-
-    Raises:
-        MissingExtraError: A library is not installed.
-        ModelError: The file is damaged, is only a part of a model, or has an
-            unsupported architecture.
-        NotEnoughMemoryError: The model is too large for this machine's memory.
     """
     if any(find_spec(name) is None for name in _LIBRARIES):
         raise MissingExtraError("local", f"Reading {file.name}")
