@@ -26,9 +26,9 @@ Named = Annotated[
 
 
 def doctor(
-    run: Annotated[
-        str | None, typer.Argument(help="A run's folder or name; none: this machine.")
-    ] = None,
+    run: str | None = typer.Argument(
+        None, help="A run's folder or name; none: this machine."
+    ),
     output: Runs = Path("runs"),
     as_json: AsJson = False,
 ) -> None:

@@ -33,7 +33,7 @@ from agentgym.cli.options import (
     UnsafeLocalExec,
     given_settings,
     named_model,
-    opt,
+    option,
     require_place,
     token_prices,
     use_tool_options,
@@ -55,73 +55,54 @@ if TYPE_CHECKING:
 def evaluate(
     command: typer.Context,
     scenario: Annotated[str, typer.Argument(help="What to measure on.")],
-    trained: Annotated[
-        str | None,
-        opt(
-            "A trained agent: NAME, NAME@N or its folder; or module:name of your own, "
-            "on the model of --model.",
-            "--agent",
-        ),
-    ] = None,
+    trained: str | None = option(
+        "A trained agent: NAME, NAME@N or its folder; or module:name of your own, "
+        "on the model of --model.",
+        "--agent",
+    ),
     program: Command = None,
     context: Context = None,
     inputs: Inputs = None,
     configurable: Configurable = None,
     prompts: Prompts = None,
-    model: Annotated[
-        str | None,
-        opt(
-            "A model instead: nano, a folder, an id, PROVIDER:MODEL (e.g. "
-            "openai:gpt-4.1-mini), or an address, http://host:8000/v1#MODEL; several "
-            "with commas between them share the load."
-        ),
-    ] = None,
+    model: str | None = option(
+        "A model instead: nano, a folder, an id, PROVIDER:MODEL (e.g. "
+        "openai:gpt-4.1-mini), or an address, http://host:8000/v1#MODEL; several "
+        "with commas between them share the load."
+    ),
     tool_format: ToolFormat = None,
     chat_template: ChatTemplate = None,
     thinking: Thinking = None,
     constrain: Constrain = None,
-    compare: Annotated[
-        tuple[str, str] | None,
-        opt(
-            "Measure two on the same tasks: agents, models, or saved evaluations.",
-            metavar="A B",
-        ),
-    ] = None,
+    compare: tuple[str, str] | None = option(
+        "Measure two on the same tasks: agents, models, or saved evaluations.",
+        metavar="A B",
+    ),
     framework: Framework = None,
-    gpu: Annotated[str | None, opt("auto, local or none.")] = None,
-    split: Annotated[
-        str | None,
-        opt("test, validation, out_of_vocabulary, or all.", show_default="test"),
-    ] = None,
-    tasks: Annotated[int | None, opt("How many tasks.")] = None,
-    task: Annotated[str | None, opt("Only the task with this id.")] = None,
-    samples: Annotated[int | None, opt("Attempts per task, the k of pass^k.")] = None,
-    seed: Annotated[int | None, opt("Seed of tasks and sampling.")] = None,
-    concurrency: Annotated[
-        int | None, opt("Episodes in flight per worker; 8 for a provider's model.")
-    ] = None,
-    eval_temperature: Annotated[
-        float | None,
-        opt(
-            "Sampling temperature; 0.5 keeps a provider's own default.",
-            "--temperature",
-            show_default="0.5",
-        ),
-    ] = None,
+    gpu: str | None = option("auto, local or none."),
+    split: str | None = option(
+        "test, validation, out_of_vocabulary, or all.", show_default="test"
+    ),
+    tasks: int | None = option("How many tasks."),
+    task: str | None = option("Only the task with this id."),
+    samples: int | None = option("Attempts per task, the k of pass^k."),
+    seed: int | None = option("Seed of tasks and sampling."),
+    concurrency: int | None = option(
+        "Episodes in flight per worker; 8 for a provider's model."
+    ),
+    eval_temperature: float | None = option(
+        "Sampling temperature; 0.5 keeps a provider's own default.",
+        "--temperature",
+        show_default="0.5",
+    ),
     cache_requests: CacheRequests = None,
-    price_in: Annotated[
-        float | None, opt("$ per million prompt tokens.", min=0.0)
-    ] = None,
-    price_out: Annotated[
-        float | None, opt("$ per million sampled tokens.", min=0.0)
-    ] = None,
-    baselines: Annotated[
-        bool,
-        opt(
-            "Also measure a do-nothing and a call-everything agent.",
-            "--baselines/--no-baselines",
-        ),
-    ] = True,
+    price_in: float | None = option("$ per million prompt tokens.", min=0.0),
+    price_out: float | None = option("$ per million sampled tokens.", min=0.0),
+    baselines: bool = option(
+        "Also measure a do-nothing and a call-everything agent.",
+        "--baselines/--no-baselines",
+        default=True,
+    ),
     data: Data = None,
     categories: Categories = None,
     tools_from: ToolsFrom = None,
@@ -135,23 +116,18 @@ def evaluate(
     judge_price_out: JudgePriceOut = None,
     judge_max_cost: JudgeMaxCost = None,
     unsafe_local_exec: UnsafeLocalExec = False,
-    fail_under: Annotated[
-        list[str] | None,
-        opt(
-            "Exit with 1 if tool reliability (0.95) or another share (pass_1=0.9) is "
-            "lower. With --compare, of B. Can be given again."
-        ),
-    ] = None,
-    fail_under_low: Annotated[
-        list[str] | None, opt("The same for the lower end of the interval.")
-    ] = None,
-    save: Annotated[
-        Path | None, opt("Write the evaluation to a file for --compare.")
-    ] = None,
-    markdown: Annotated[Path | None, opt("Write a Markdown report.")] = None,
-    html: Annotated[
-        Path | None, opt("Write the report as one HTML file, which needs no other.")
-    ] = None,
+    fail_under: list[str] | None = option(
+        "Exit with 1 if tool reliability (0.95) or another share (pass_1=0.9) is "
+        "lower. With --compare, of B. Can be given again."
+    ),
+    fail_under_low: list[str] | None = option(
+        "The same for the lower end of the interval."
+    ),
+    save: Path | None = option("Write the evaluation to a file for --compare."),
+    markdown: Path | None = option("Write a Markdown report."),
+    html: Path | None = option(
+        "Write the report as one HTML file, which needs no other."
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Measure an agent on held-out tasks, or compare two; no training."""

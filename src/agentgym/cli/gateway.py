@@ -22,6 +22,7 @@ from agentgym.cli.options import (
     UnsafeLocalExec,
     given_settings,
     opt,
+    option,
     use_tool_options,
 )
 from agentgym.cli.output import failures_shown, progress_console
@@ -44,39 +45,28 @@ Config = Annotated[Path | None, opt("YAML file of settings; options win over it.
 
 def gateway(
     command: typer.Context,
-    scenario: Annotated[
-        str | None,
-        typer.Argument(
-            help="Scenario that workers run; without one, a controller runs agents."
-        ),
-    ] = None,
-    model_name: Annotated[
-        str | None,
-        opt(
-            "Name under which the trainer registers its servers; verl: "
-            "actor_rollout_ref.model.path.",
-            show_default="required",
-        ),
-    ] = None,
-    upstream: Annotated[
-        list[str] | None,
-        opt(
-            "Address of a server of the model, http://host:8000/v1, where no trainer "
-            "registers any; its key is in AGENTGYM_API_KEY. Can be given again."
-        ),
-    ] = None,
+    scenario: str | None = typer.Argument(
+        None, help="Scenario that workers run; without one, a controller runs agents."
+    ),
+    model_name: str | None = option(
+        "Name under which the trainer registers its servers; verl: "
+        "actor_rollout_ref.model.path.",
+        show_default="required",
+    ),
+    upstream: list[str] | None = option(
+        "Address of a server of the model, http://host:8000/v1, where no trainer "
+        "registers any; its key is in AGENTGYM_API_KEY. Can be given again."
+    ),
     host: Host = "127.0.0.1",
     port: Port = 8080,
-    api_key: Annotated[
-        str | None, opt("Key that requests must have.", envvar=_KEY)
-    ] = None,
-    data: Annotated[
-        Path, opt("Folder of the records; a rollout found in it is continued.")
-    ] = Path("gateway"),
-    store: Annotated[
-        Path | None,
-        opt("SQLite file of the records.", show_default="rollouts.db in --data"),
-    ] = None,
+    api_key: str | None = option("Key that requests must have.", envvar=_KEY),
+    data: Path = option(
+        "Folder of the records; a rollout found in it is continued.",
+        default=Path("gateway"),
+    ),
+    store: Path | None = option(
+        "SQLite file of the records.", show_default="rollouts.db in --data"
+    ),
     framework: Framework = None,
     agent: Agent = None,
     program: Command = None,
@@ -87,17 +77,16 @@ def gateway(
     allow_tool: AllowTool = None,
     check: CheckFunction = None,
     check_command: CheckCommand = None,
-    workers: Annotated[int | None, opt("Worker processes.")] = None,
-    concurrency: Annotated[int | None, opt("Rollouts in flight of a worker.")] = None,
+    workers: int | None = option("Worker processes."),
+    concurrency: int | None = option("Rollouts in flight of a worker."),
     rollout_timeout_s: Timeout = None,
-    max_tokens: Annotated[int | None, opt("Most tokens of one response.")] = None,
-    temperature: Annotated[float | None, opt("Training's temperature.")] = None,
-    eval_temperature: Annotated[float | None, opt("Validation's temperature.")] = None,
-    seed: Annotated[int | None, opt("Seed of sampling.")] = None,
-    grace: Annotated[
-        float,
-        opt("Seconds that running calls have to end once it shuts down."),
-    ] = 20.0,
+    max_tokens: int | None = option("Most tokens of one response."),
+    temperature: float | None = option("Training's temperature."),
+    eval_temperature: float | None = option("Validation's temperature."),
+    seed: int | None = option("Seed of sampling."),
+    grace: float = option(
+        "Seconds that running calls have to end once it shuts down.", default=20.0
+    ),
     config: Config = None,
     unsafe_local_exec: UnsafeLocalExec = False,
 ) -> None:
@@ -180,9 +169,9 @@ def gateway(
 
 def job(
     command: typer.Context,
-    scenario: Annotated[
-        str | None, typer.Argument(help="Scenario of the task; see `scenarios list`.")
-    ] = None,
+    scenario: str | None = typer.Argument(
+        None, help="Scenario of the task; see `scenarios list`."
+    ),
     framework: Framework = None,
     agent: Agent = None,
     program: Command = None,

@@ -2,11 +2,11 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from agentgym.cli.options import AsJson, Runs, opt
+from agentgym.cli.options import AsJson, Runs, option
 from agentgym.cli.output import print_json, progress_console
 from agentgym.errors import ComputeError, UsageError
 
@@ -40,19 +40,14 @@ def list_providers(as_json: AsJson = False) -> None:
 
 @app.command()
 def prices(
-    provider: Annotated[
-        str | None,
-        opt("Only this provider.", show_default="all with a key; sky if named"),
-    ] = None,
-    model: Annotated[
-        str | None, opt("Only machines that can train this model.")
-    ] = None,
-    lora_rank: Annotated[
-        int | None, opt("Rank of its adapter; 0 trains all weights.")
-    ] = None,
-    spot: Annotated[
-        bool, opt("Of machines that may be taken away, for less.", "--spot")
-    ] = False,
+    provider: str | None = option(
+        "Only this provider.", show_default="all with a key; sky if named"
+    ),
+    model: str | None = option("Only machines that can train this model."),
+    lora_rank: int | None = option("Rank of its adapter; 0 trains all weights."),
+    spot: bool = option(
+        "Of machines that may be taken away, for less.", "--spot", default=False
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Show the prices of machines per hour now, the cheapest first. Rents nothing."""
@@ -129,12 +124,12 @@ def _configured(asked: "list[Provider]") -> "list[Provider]":
 
 @app.command()
 def reap(
-    run: Annotated[str | None, opt("Only the machine of this run.")] = None,
+    run: str | None = option("Only the machine of this run."),
     output: Runs = Path("runs"),
-    every: Annotated[
-        bool, opt("Also those that were not rented from this folder.", "--all")
-    ] = False,
-    yes: Annotated[bool, opt("End them without a question.", "--yes")] = False,
+    every: bool = option(
+        "Also those that were not rented from this folder.", "--all", default=False
+    ),
+    yes: bool = option("End them without a question.", "--yes", default=False),
     as_json: AsJson = False,
 ) -> None:
     """End rented machines that no run uses any more.

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -16,7 +16,7 @@ from agentgym.cli.options import (
     Inputs,
     ToolAnswers,
     ToolsFrom,
-    opt,
+    option,
     own_tools,
     project_agent,
     with_command,
@@ -27,29 +27,23 @@ from agentgym.errors import UsageError
 
 
 def inspect(
-    agent: Annotated[
-        str | None,
-        typer.Argument(
-            help="module:name of the agent, or of its factory; or a graph's name in "
-            "langgraph.json. Without it, the agents that the project's files name.",
-            show_default=False,
-            callback=project_agent,
-        ),
-    ] = None,
-    scenario: Annotated[
-        str | None, typer.Argument(help="What to try it on; by default its own tools.")
-    ] = None,
-    tasks: Annotated[
-        Path | None, opt("Try it on this tasks file, as `train --tasks` does.")
-    ] = None,
+    agent: str | None = typer.Argument(
+        None,
+        help="module:name of the agent, or of its factory; or a graph's name in "
+        "langgraph.json. Without it, the agents that the project's files name.",
+        show_default=False,
+        callback=project_agent,
+    ),
+    scenario: str | None = typer.Argument(
+        None, help="What to try it on; by default its own tools."
+    ),
+    tasks: Path | None = option("Try it on this tasks file, as `train --tasks` does."),
     program: Command = None,
     check_command: CheckCommand = None,
-    framework: Annotated[
-        str | None, opt("Framework of the agent, if it cannot be detected.")
-    ] = None,
-    model: Annotated[
-        str | None, opt("The model that it would be trained with; nano by default.")
-    ] = None,
+    framework: str | None = option("Framework of the agent, if it cannot be detected."),
+    model: str | None = option(
+        "The model that it would be trained with; nano by default."
+    ),
     context: Context = None,
     inputs: Inputs = None,
     configurable: Configurable = None,

@@ -55,8 +55,14 @@ class PanelCommand(TyperCommand):
 
 
 def opt(text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
-    """Return a typer option; without ``names``, it has the name of its parameter."""
+    """Return a typer option for ``Annotated``, by default named as its parameter."""
     return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+
+
+def option(text: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """Return a typer option as a parameter's default, by default named like it."""
+    panel = more.pop("panel", None)
+    return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
 
 
 AsJson = Annotated[bool, opt("Print JSON on stdout.", "--json", panel=OUTPUT)]

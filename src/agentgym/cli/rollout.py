@@ -2,7 +2,7 @@
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -14,7 +14,7 @@ from agentgym.cli.options import (
     UnsafeLocalExec,
     given_settings,
     named_model,
-    opt,
+    option,
     require_place,
     with_tools,
 )
@@ -29,61 +29,44 @@ if TYPE_CHECKING:
 
 def rollout(
     context: typer.Context,
-    tasks: Annotated[
-        str | None, typer.Argument(help="A JSON Lines file of tasks, or a scenario.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        opt(
-            "nano, a saved agent, a folder, openai:NAME, anthropic:NAME, …, or "
-            "http://host/v1#NAME."
-        ),
-    ] = None,
-    agent: Annotated[str | None, opt("tool, react, coding, or module:Class.")] = None,
+    tasks: str | None = typer.Argument(
+        None, help="A JSON Lines file of tasks, or a scenario."
+    ),
+    model: str | None = option(
+        "nano, a saved agent, a folder, openai:NAME, anthropic:NAME, …, or "
+        "http://host/v1#NAME."
+    ),
+    agent: str | None = option("tool, react, coding, or module:Class."),
     program: Command = None,
-    tasks_file: Annotated[
-        Path | None,
-        opt("Instead of TASKS: a tasks file with expected calls.", "--tasks"),
-    ] = None,
+    tasks_file: Path | None = option(
+        "Instead of TASKS: a tasks file with expected calls.", "--tasks"
+    ),
     check_command: CheckCommand = None,
-    tool_names: Annotated[
-        str | None,
-        opt(
-            "calculator, bash, file_editor, search, or module:function; commas "
-            "between them.",
-            "--tools",
-        ),
-    ] = None,
-    reward: Annotated[
-        str | None, opt("module:function (task, trajectory) -> float.")
-    ] = None,
-    concurrency: Annotated[int | None, opt("Rollouts in flight.")] = None,
-    max_steps: Annotated[int | None, opt("Model calls of a rollout.")] = None,
-    max_tokens_per_step: Annotated[
-        int | None, opt("Tokens of one response.", "--max-tokens")
-    ] = None,
-    temperature: Annotated[float | None, opt("Sampling temperature.")] = None,
+    tool_names: str | None = option(
+        "calculator, bash, file_editor, search, or module:function; commas "
+        "between them.",
+        "--tools",
+    ),
+    reward: str | None = option("module:function (task, trajectory) -> float."),
+    concurrency: int | None = option("Rollouts in flight."),
+    max_steps: int | None = option("Model calls of a rollout."),
+    max_tokens_per_step: int | None = option("Tokens of one response.", "--max-tokens"),
+    temperature: float | None = option("Sampling temperature."),
     cache_requests: CacheRequests = None,
-    timeout_s: Annotated[
-        float | None,
-        opt("Seconds after which a rollout is dropped; else 600.", "--timeout"),
-    ] = None,
-    save: Annotated[
-        Path | None,
-        opt(
-            "JSON Lines file to append trajectories to; one that ends in .atif.json or "
-            ".openai.jsonl is for other tools."
-        ),
-    ] = None,
-    count: Annotated[int, opt("Tasks of a scenario.", min=1)] = 20,
-    split: Annotated[str, opt("A scenario's split.")] = "test",
-    seed: Annotated[int, opt("Seed of a scenario's tasks.")] = 0,
-    task: Annotated[
-        str | None, opt("Only the task with this id, of a scenario or a file.")
-    ] = None,
-    config: Annotated[Path | None, opt("YAML file of settings, tools' too.")] = None,
+    timeout_s: float | None = option(
+        "Seconds after which a rollout is dropped; else 600.", "--timeout"
+    ),
+    save: Path | None = option(
+        "JSON Lines file to append trajectories to; one that ends in .atif.json or "
+        ".openai.jsonl is for other tools."
+    ),
+    count: int = option("Tasks of a scenario.", default=20, min=1),
+    split: str = option("A scenario's split.", default="test"),
+    seed: int = option("Seed of a scenario's tasks.", default=0),
+    task: str | None = option("Only the task with this id, of a scenario or a file."),
+    config: Path | None = option("YAML file of settings, tools' too."),
     unsafe_local_exec: UnsafeLocalExec = False,
-    show: Annotated[Path | None, opt("Only show trajectories that were saved.")] = None,
+    show: Path | None = option("Only show trajectories that were saved."),
     as_json: AsJson = False,
 ) -> None:
     """Let an agent attempt tasks with any model; nothing is trained."""

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.options import AsJson, Constrain, Host, Port, Runs, opt, require_place
+from agentgym.cli.options import (
+    AsJson,
+    Constrain,
+    Host,
+    Port,
+    Runs,
+    opt,
+    option,
+    require_place,
+)
 from agentgym.cli.output import (
     failures_shown,
     print_json,
@@ -56,9 +65,9 @@ def show(
 @agents.command()
 def use(
     name: Annotated[str, typer.Argument(help="NAME@N: a version of a saved agent.")],
-    auto: Annotated[
-        bool, opt("Let better runs of NAME become its default again.", "--auto")
-    ] = False,
+    auto: bool = option(
+        "Let better runs of NAME become its default again.", "--auto", default=False
+    ),
 ) -> None:
     """Choose the default: the version that an agent's name alone means.
 
@@ -95,9 +104,9 @@ def export(
         str, typer.Argument(help="NAME, NAME@N, a folder, or a Hugging Face id.")
     ],
     output: Annotated[Path, opt("Folder to write; it must not exist yet.")],
-    form: Annotated[
-        str, opt("hf: as it was trained; merged: adapters merged.", "--format")
-    ] = "merged",
+    form: str = option(
+        "hf: as it was trained; merged: adapters merged.", "--format", default="merged"
+    ),
 ) -> None:
     """Write an agent's weights as transformers, peft and vLLM load them.
 
@@ -123,17 +132,15 @@ def list_runs(output: Runs = Path("runs"), as_json: AsJson = False) -> None:
 def export_run(
     run: Annotated[str, typer.Argument(help="Its folder or its name.")],
     file: Annotated[Path, typer.Argument(help="File to write; it must not exist.")],
-    form: Annotated[
-        Literal["atif", "openai", "jsonl"],
-        opt(
-            "atif: Agent Trajectory Interchange Format; openai: chat messages; jsonl: "
-            "for agentgym rollout --show.",
-            "--format",
-        ),
-    ] = "atif",
-    only: Annotated[
-        str, opt("Rollouts whose id has this part: after, s00012, …", metavar="TEXT")
-    ] = "",
+    form: Literal["atif", "openai", "jsonl"] = option(
+        "atif: Agent Trajectory Interchange Format; openai: chat messages; jsonl: "
+        "for agentgym rollout --show.",
+        "--format",
+        default="atif",
+    ),
+    only: str = option(
+        "Rollouts whose id has this part: after, s00012, …", default="", metavar="TEXT"
+    ),
     output: Runs = Path("runs"),
 ) -> None:
     """Write a run's ended rollouts in a format of other tools, one a line."""
@@ -162,9 +169,9 @@ def export_run(
 @runs.command("show")
 def show_run(
     run: Annotated[str, typer.Argument(help="Its folder or its name.")],
-    html: Annotated[
-        Path | None, opt("Write the run's report as one HTML file, with its curves.")
-    ] = None,
+    html: Path | None = option(
+        "Write the run's report as one HTML file, with its curves."
+    ),
     output: Runs = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
@@ -196,20 +203,17 @@ def show_run(
 
 @runs.command("audit")
 def show_audit(
-    run: Annotated[
-        str | None,
-        typer.Argument(
-            help="Its folder or name, or the folder of a gateway; without one, "
-            "the commands outside of runs.",
-            show_default=False,
-        ),
-    ] = None,
-    rollout: Annotated[str | None, opt("Only entries of this rollout.")] = None,
-    what: Annotated[
-        str | None,
-        opt("Only this: executed, tool, gateway, refused key, machine, began."),
-    ] = None,
-    last: Annotated[int, opt("How many entries, the newest; 0 for all.")] = 50,
+    run: str | None = typer.Argument(
+        None,
+        help="Its folder or name, or the folder of a gateway; without one, "
+        "the commands outside of runs.",
+        show_default=False,
+    ),
+    rollout: str | None = option("Only entries of this rollout."),
+    what: str | None = option(
+        "Only this: executed, tool, gateway, refused key, machine, began."
+    ),
+    last: int = option("How many entries, the newest; 0 for all.", default=50),
     output: Runs = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
@@ -247,9 +251,7 @@ def serve(
     ],
     host: Host = "127.0.0.1",
     port: Port = 8000,
-    api_key: Annotated[
-        str | None, opt("Key that requests must have.", envvar=_KEY)
-    ] = None,
+    api_key: str | None = option("Key that requests must have.", envvar=_KEY),
     constrain: Constrain = None,
 ) -> None:
     """Answer OpenAI's chat completions with a trained agent, until Ctrl-C.
@@ -283,16 +285,14 @@ def serve(
 
 
 def view(
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RUN]...",
-            help="Folders or names of runs; without any, all of the folder of runs.",
-            show_default=False,
-        ),
-    ] = None,
+    runs: list[str] | None = typer.Argument(
+        None,
+        metavar="[RUN]...",
+        help="Folders or names of runs; without any, all of the folder of runs.",
+        show_default=False,
+    ),
     port: Port = 0,
-    no_open: Annotated[bool, opt("Print the address; open no browser.")] = False,
+    no_open: bool = option("Print the address; open no browser.", default=False),
     output: Runs = Path("runs"),
 ) -> None:
     """Look at runs and their rollouts in a browser, until Ctrl-C.

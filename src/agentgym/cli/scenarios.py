@@ -15,6 +15,7 @@ from agentgym.cli.options import (
     ToolAnswers,
     ToolsFrom,
     opt,
+    option,
     tools_reference,
     with_tools,
 )
@@ -96,8 +97,8 @@ def fetch(name: Annotated[str, typer.Argument(help="A benchmark: bfcl.")]) -> No
 @app.command()
 def check(
     name: Reference,
-    tasks: Annotated[int, opt("Training tasks that each agent plays.", min=1)] = 60,
-    seed: Annotated[int, opt("Seed of the tasks.", min=0)] = 0,
+    tasks: int = option("Training tasks that each agent plays.", default=60, min=1),
+    seed: int = option("Seed of the tasks.", default=0, min=0),
     tools_from: ToolsFrom = None,
     agent: AgentTools = None,
     tools: ToolAnswers = None,
@@ -127,9 +128,9 @@ def check(
 @app.command()
 def tasks(
     name: Reference,
-    split: Annotated[str, opt("train, validation or test.")] = "train",
-    count: Annotated[int, opt("Tasks, at most.", min=1)] = 100,
-    seed: Annotated[int, opt("Seed of the tasks.", min=0)] = 0,
+    split: str = option("train, validation or test.", default="train"),
+    count: int = option("Tasks, at most.", default=100, min=1),
+    seed: int = option("Seed of the tasks.", default=0, min=0),
     tools_from: ToolsFrom = None,
     agent: AgentTools = None,
     output: Output = None,
@@ -157,13 +158,11 @@ def tasks(
 @app.command()
 def new(
     name: Annotated[str, typer.Argument(help="Small letters, digits and _.")],
-    template: Annotated[
-        str,
-        opt(
-            "The template: heating (tools that change a state) or repair "
-            "(files, a sandbox, hidden tests)."
-        ),
-    ] = "heating",
+    template: str = option(
+        "The template: heating (tools that change a state) or repair "
+        "(files, a sandbox, hidden tests).",
+        default="heating",
+    ),
 ) -> None:
     """Write a scenario pack that works into ./scenarios/NAME, to be changed."""
     from agentgym.scenarios.new_pack import write_pack
@@ -183,14 +182,11 @@ def new(
 def starter(
     tools_from: Tools = None,
     agent: AgentTools = None,
-    model: Annotated[
-        str | None,
-        opt(
-            "Let a model write the requests: openai:MODEL, or the address of a server. "
-            "By default they are made without one.",
-            "--model-for-tasks",
-        ),
-    ] = None,
+    model: str | None = option(
+        "Let a model write the requests: openai:MODEL, or the address of a server. "
+        "By default they are made without one.",
+        "--model-for-tasks",
+    ),
     output: Output = None,
 ) -> None:
     """Print a tasks file made from the schemas of your tools, to be rewritten.
@@ -316,7 +312,7 @@ def record(
     tools_from: Tools = None,
     agent: AgentTools = None,
     allow_tool: AllowTool = None,
-    yes: Annotated[bool, opt("Do not ask.", "--yes")] = False,
+    yes: bool = option("Do not ask.", "--yes", default=False),
 ) -> None:
     """Call your tools once, and keep their answers next to the tasks file.
 

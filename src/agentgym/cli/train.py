@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -40,7 +40,7 @@ from agentgym.cli.options import (
     ToolsFrom,
     UnsafeLocalExec,
     given_settings,
-    opt,
+    option,
     use_tool_options,
     with_data,
 )
@@ -73,21 +73,17 @@ def _places(context: typer.Context, words: list[str], begun: str) -> list[str]:
 
 def train(
     command: typer.Context,
-    scenario: Annotated[
-        str | None,
-        typer.Argument(
-            help="What to train on; see `agentgym scenarios list`.",
-            autocompletion=_scenarios,
-        ),
-    ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[vllm.KEY=VALUE]...",
-            help="Any flag of vLLM's, as in vllm.max_num_seqs=64; of verl's verl.KEY.",
-            show_default=False,
-        ),
-    ] = None,
+    scenario: str | None = typer.Argument(
+        None,
+        help="What to train on; see `agentgym scenarios list`.",
+        autocompletion=_scenarios,
+    ),
+    overrides: list[str] | None = typer.Argument(
+        None,
+        metavar="[vllm.KEY=VALUE]...",
+        help="Any flag of vLLM's, as in vllm.max_num_seqs=64; of verl's verl.KEY.",
+        show_default=False,
+    ),
     agent: Agent = None,
     program: Command = None,
     framework: Framework = None,
@@ -95,30 +91,22 @@ def train(
     inputs: Inputs = None,
     configurable: Configurable = None,
     prompts: Prompts = None,
-    train_roles: Annotated[
-        str | None,
-        opt(
-            "With a team: the roles to train. The others are not.",
-            metavar="NAME,NAME",
-            panel=AGENT,
-        ),
-    ] = None,
-    role_adapters: Annotated[
-        bool,
-        opt(
-            "With --train-roles: a LoRA adapter for each of these roles.",
-            "--role-adapters",
-            panel=AGENT,
-        ),
-    ] = False,
-    tasks: Annotated[
-        Path | None,
-        opt(
-            "Instead of a scenario: a JSON Lines file of requests and expected calls.",
-            metavar="FILE",
-            panel=TASKS,
-        ),
-    ] = None,
+    train_roles: str | None = option(
+        "With a team: the roles to train. The others are not.",
+        metavar="NAME,NAME",
+        panel=AGENT,
+    ),
+    role_adapters: bool = option(
+        "With --train-roles: a LoRA adapter for each of these roles.",
+        "--role-adapters",
+        default=False,
+        panel=AGENT,
+    ),
+    tasks: Path | None = option(
+        "Instead of a scenario: a JSON Lines file of requests and expected calls.",
+        metavar="FILE",
+        panel=TASKS,
+    ),
     data: Data = None,
     categories: Categories = None,
     tools_from: ToolsFrom = None,
@@ -131,131 +119,98 @@ def train(
     judge_price_in: JudgePriceIn = None,
     judge_price_out: JudgePriceOut = None,
     judge_max_cost: JudgeMaxCost = None,
-    model: Annotated[
-        str | None,
-        opt("The model to train.", metavar="nano|FOLDER|OWNER/NAME", panel=MODEL),
-    ] = None,
+    model: str | None = option(
+        "The model to train.", metavar="nano|FOLDER|OWNER/NAME", panel=MODEL
+    ),
     tool_format: ToolFormat = None,
     chat_template: ChatTemplate = None,
     thinking: Thinking = None,
     constrain: Constrain = None,
-    engine: Annotated[
-        str | None,
-        opt(
-            "The engine that updates the model; also an installed package's.",
-            metavar="auto|local|vllm|verl|lightning",
-            autocompletion=_engines,
-            panel=MODEL,
-        ),
-    ] = None,
-    gpus_per_node: Annotated[
-        int | None,
-        opt(
-            "GPUs on each machine, with all engines but local.",
-            metavar="N",
-            panel=MODEL,
-        ),
-    ] = None,
-    nodes: Annotated[
-        int | None, opt("Machines, with --engine verl.", metavar="N", panel=MODEL)
-    ] = None,
+    engine: str | None = option(
+        "The engine that updates the model; also an installed package's.",
+        metavar="auto|local|vllm|verl|lightning",
+        autocompletion=_engines,
+        panel=MODEL,
+    ),
+    gpus_per_node: int | None = option(
+        "GPUs on each machine, with all engines but local.", metavar="N", panel=MODEL
+    ),
+    nodes: int | None = option(
+        "Machines, with --engine verl.", metavar="N", panel=MODEL
+    ),
     time: Time = None,
-    episodes: Annotated[
-        int | None, opt("Most training rollouts.", metavar="N", panel=TRAINING)
-    ] = None,
-    algorithm: Annotated[
-        Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++", "ppo"] | None,
-        opt("How attempts are compared.", panel=TRAINING),
-    ] = None,
-    warm_start: Annotated[
-        bool,
-        opt(
-            "Imitate the calls that tasks need first (supervised fine-tuning).",
-            "--warm-start",
-            panel=TRAINING,
-        ),
-    ] = False,
-    seed: Annotated[
-        int | None,
-        opt("Seed of tasks, sampling and initialisation.", metavar="N", panel=TRAINING),
-    ] = None,
-    deterministic: Annotated[
-        bool, opt("Same seed, same weights; slower.", "--deterministic", panel=TRAINING)
-    ] = False,
-    assigned: Annotated[
-        list[str] | None,
-        opt(
-            "Any other setting, as in learning_rate=1e-4. Can be given again.",
-            "--set",
-            metavar="KEY=VALUE",
-            panel=TRAINING,
-        ),
-    ] = None,
-    gpu: Annotated[
-        str | None,
-        opt(
-            "Where to train: on this machine, or on a rented or your own other one.",
-            metavar="auto|local|none|runpod|lambda|sky|ssh:USER@HOST",
-            autocompletion=_places,
-            panel=MACHINE,
-        ),
-    ] = None,
-    spot: Annotated[
-        bool | None,
-        opt(
-            "Rent a machine that may be taken away, for less.",
-            "--spot/--no-spot",
-            panel=MACHINE,
-        ),
-    ] = None,
-    max_hourly: Annotated[
-        float | None,
-        opt("A rented machine's most $ an hour.", metavar="$", panel=MACHINE),
-    ] = None,
-    max_cost: Annotated[
-        float | None,
-        opt(
-            "A rented machine's most $ in all; then the run ends.",
-            metavar="$",
-            panel=MACHINE,
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        opt("YAML file of settings; options win over it.", metavar="FILE", panel=RUN),
-    ] = None,
-    resume: Annotated[
-        str | None,
-        opt("Continue this run: its folder or its name.", metavar="RUN", panel=RUN),
-    ] = None,
-    name: Annotated[
-        str | None,
-        opt(
-            "Name of the saved agent and the run; by default the agent's own.",
-            metavar="NAME",
-            panel=RUN,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        opt("Folder of runs; ./runs by default.", metavar="FOLDER", panel=RUN),
-    ] = None,
-    tracker: Annotated[
-        Literal["tensorboard", "wandb", "none"] | None,
-        opt("Where curves are written.", panel=RUN),
-    ] = None,
+    episodes: int | None = option(
+        "Most training rollouts.", metavar="N", panel=TRAINING
+    ),
+    algorithm: Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++", "ppo"]
+    | None = option("How attempts are compared.", panel=TRAINING),
+    warm_start: bool = option(
+        "Imitate the calls that tasks need first (supervised fine-tuning).",
+        "--warm-start",
+        default=False,
+        panel=TRAINING,
+    ),
+    seed: int | None = option(
+        "Seed of tasks, sampling and initialisation.", metavar="N", panel=TRAINING
+    ),
+    deterministic: bool = option(
+        "Same seed, same weights; slower.",
+        "--deterministic",
+        default=False,
+        panel=TRAINING,
+    ),
+    assigned: list[str] | None = option(
+        "Any other setting, as in learning_rate=1e-4. Can be given again.",
+        "--set",
+        metavar="KEY=VALUE",
+        panel=TRAINING,
+    ),
+    gpu: str | None = option(
+        "Where to train: on this machine, or on a rented or your own other one.",
+        metavar="auto|local|none|runpod|lambda|sky|ssh:USER@HOST",
+        autocompletion=_places,
+        panel=MACHINE,
+    ),
+    spot: bool | None = option(
+        "Rent a machine that may be taken away, for less.",
+        "--spot/--no-spot",
+        panel=MACHINE,
+    ),
+    max_hourly: float | None = option(
+        "A rented machine's most $ an hour.", metavar="$", panel=MACHINE
+    ),
+    max_cost: float | None = option(
+        "A rented machine's most $ in all; then the run ends.",
+        metavar="$",
+        panel=MACHINE,
+    ),
+    config: Path | None = option(
+        "YAML file of settings; options win over it.", metavar="FILE", panel=RUN
+    ),
+    resume: str | None = option(
+        "Continue this run: its folder or its name.", metavar="RUN", panel=RUN
+    ),
+    name: str | None = option(
+        "Name of the saved agent and the run; by default the agent's own.",
+        metavar="NAME",
+        panel=RUN,
+    ),
+    output: Path | None = option(
+        "Folder of runs; ./runs by default.", metavar="FOLDER", panel=RUN
+    ),
+    tracker: Literal["tensorboard", "wandb", "none"] | None = option(
+        "Where curves are written.", panel=RUN
+    ),
     unsafe_local_exec: UnsafeLocalExec = False,
-    yes: Annotated[
-        bool,
-        opt(
-            "Rent without a question; train where the baseline gives no hope.",
-            "--yes",
-            panel=RUN,
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool, opt("Check everything, train nothing.", "--dry-run", panel=RUN)
-    ] = False,
+    yes: bool = option(
+        "Rent without a question; train where the baseline gives no hope.",
+        "--yes",
+        default=False,
+        panel=RUN,
+    ),
+    dry_run: bool = option(
+        "Check everything, train nothing.", "--dry-run", default=False, panel=RUN
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Train an agent's model until its tool calls are reliable.

@@ -25,6 +25,7 @@ from agentgym.cli.options import (
     UnsafeLocalExec,
     given_settings,
     opt,
+    option,
     token_prices,
     with_tools,
 )
@@ -60,72 +61,56 @@ def improve(
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
     check: CheckFunction = None,
-    model: Annotated[
-        str | None,
-        opt(
-            "The model to begin with, and to train if it is an open one; by default "
-            "the agent's own, if its provider's key is set, else nano.",
-            metavar="nano|FOLDER|OWNER/NAME|PROVIDER:MODEL|ADDRESS",
-            panel=MODEL,
-        ),
-    ] = None,
-    price_in: Annotated[
-        float | None, opt("$ per million tokens that it reads.", min=0.0, panel=MODEL)
-    ] = None,
-    price_out: Annotated[
-        float | None, opt("$ per million tokens that it writes.", min=0.0, panel=MODEL)
-    ] = None,
-    reflection: Annotated[
-        str | None,
-        opt(
-            "The model that writes better prompts; without it that rung is left out. "
-            "It is sent attempts at training tasks.",
-            metavar="PROVIDER:MODEL|ADDRESS",
-            panel=AGENT,
-        ),
-    ] = None,
-    reflection_price_in: Annotated[
-        float | None, opt("$ per million tokens that it reads.", min=0.0, panel=AGENT)
-    ] = None,
-    reflection_price_out: Annotated[
-        float | None, opt("$ per million tokens that it writes.", min=0.0, panel=AGENT)
-    ] = None,
-    search_rollouts: Annotated[
-        int, opt("Rollouts of the search for prompts.", min=1, panel=AGENT)
-    ] = 150,
-    bigger: Annotated[
-        str | None,
-        opt(
-            "The model to quote a rented GPU for, if all else was not enough.",
-            metavar="OWNER/NAME",
-            panel=MODEL,
-        ),
-    ] = None,
-    gpu: Annotated[str | None, opt("auto, local or none.", panel=MODEL)] = None,
-    episodes: Annotated[
-        int | None, opt("Most training rollouts.", metavar="N", panel=TRAINING)
-    ] = None,
-    seed: Annotated[
-        int | None, opt("Seed of tasks and sampling.", panel=TRAINING)
-    ] = None,
-    assigned: Annotated[
-        list[str] | None,
-        opt(
-            "Any other setting, as in test_tasks=24. Can be given again.",
-            "--set",
-            metavar="KEY=VALUE",
-            panel=TRAINING,
-        ),
-    ] = None,
-    max_cost: Annotated[
-        float, opt("Most $ in all; by default none is spent.", min=0.0, panel=GOAL)
-    ] = 0.0,
-    yes: Annotated[
-        bool, opt("Spend up to --max-cost without a question.", "--yes", panel=GOAL)
-    ] = False,
-    output: Annotated[
-        Path | None, opt("Folder of runs; ./runs by default.", panel=RUN)
-    ] = None,
+    model: str | None = option(
+        "The model to begin with, and to train if it is an open one; by default "
+        "the agent's own, if its provider's key is set, else nano.",
+        metavar="nano|FOLDER|OWNER/NAME|PROVIDER:MODEL|ADDRESS",
+        panel=MODEL,
+    ),
+    price_in: float | None = option(
+        "$ per million tokens that it reads.", min=0.0, panel=MODEL
+    ),
+    price_out: float | None = option(
+        "$ per million tokens that it writes.", min=0.0, panel=MODEL
+    ),
+    reflection: str | None = option(
+        "The model that writes better prompts; without it that rung is left out. "
+        "It is sent attempts at training tasks.",
+        metavar="PROVIDER:MODEL|ADDRESS",
+        panel=AGENT,
+    ),
+    reflection_price_in: float | None = option(
+        "$ per million tokens that it reads.", min=0.0, panel=AGENT
+    ),
+    reflection_price_out: float | None = option(
+        "$ per million tokens that it writes.", min=0.0, panel=AGENT
+    ),
+    search_rollouts: int = option(
+        "Rollouts of the search for prompts.", default=150, min=1, panel=AGENT
+    ),
+    bigger: str | None = option(
+        "The model to quote a rented GPU for, if all else was not enough.",
+        metavar="OWNER/NAME",
+        panel=MODEL,
+    ),
+    gpu: str | None = option("auto, local or none.", panel=MODEL),
+    episodes: int | None = option(
+        "Most training rollouts.", metavar="N", panel=TRAINING
+    ),
+    seed: int | None = option("Seed of tasks and sampling.", panel=TRAINING),
+    assigned: list[str] | None = option(
+        "Any other setting, as in test_tasks=24. Can be given again.",
+        "--set",
+        metavar="KEY=VALUE",
+        panel=TRAINING,
+    ),
+    max_cost: float = option(
+        "Most $ in all; by default none is spent.", default=0.0, min=0.0, panel=GOAL
+    ),
+    yes: bool = option(
+        "Spend up to --max-cost without a question.", "--yes", default=False, panel=GOAL
+    ),
+    output: Path | None = option("Folder of runs; ./runs by default.", panel=RUN),
     unsafe_local_exec: UnsafeLocalExec = False,
     as_json: AsJson = False,
 ) -> None:

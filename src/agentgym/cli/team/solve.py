@@ -5,7 +5,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -16,7 +16,7 @@ from agentgym.cli.options import (
     RUN,
     AsJson,
     UnsafeLocalExec,
-    opt,
+    option,
     token_prices,
 )
 from agentgym.cli.output import print_json, progress_console
@@ -33,85 +33,59 @@ _LEAVE = frozenset({"exit", "quit", "bye"})
 
 
 def solve(
-    team: Annotated[
-        str, typer.Argument(help="The team that works: coding.")
-    ] = "coding",
-    problem: Annotated[
-        str | None, opt("The task of the code.", metavar="TEXT", panel=RUN)
-    ] = None,
-    file: Annotated[
-        list[Path] | None,
-        opt(
-            "A file of the project, code or tests. Can be given again.",
-            metavar="FILE",
-            panel=RUN,
-        ),
-    ] = None,
-    language: Annotated[
-        str,
-        opt("Language of new files.", metavar="python|javascript|go|rust", panel=RUN),
-    ] = "python",
-    model: Annotated[
-        str | None,
-        opt(
-            "openai:NAME, anthropic:NAME, http://host/v1#NAME, a folder or nano, for "
-            "all roles.",
-            metavar="MODEL",
-            panel=MODEL,
-        ),
-    ] = None,
-    models: Annotated[
-        str | None,
-        opt(
-            "By role: generator=openai:NAME,reviewer=anthropic:NAME.",
-            metavar="ROLE=MODEL,…",
-            panel=MODEL,
-        ),
-    ] = None,
-    fallback: Annotated[
-        str | None,
-        opt(
-            "A model for a role whose own has failed twice.",
-            metavar="MODEL",
-            panel=MODEL,
-        ),
-    ] = None,
-    agent: Annotated[
-        str | None,
-        opt(
-            "A trained agent, for the roles that --models leaves out.",
-            metavar="NAME",
-            panel=AGENT,
-        ),
-    ] = None,
-    human: Annotated[
-        bool,
-        opt(
-            "Ask you before risky edits, on a deadlock, after failed rounds.",
-            "--human",
-            panel=RUN,
-        ),
-    ] = False,
-    max_rounds: Annotated[
-        int, opt("Turns of the generator.", min=1, max=50, panel=RUN)
-    ] = 3,
-    chat: Annotated[
-        bool, opt("Go on with further requests.", "--chat", panel=RUN)
-    ] = False,
-    save: Annotated[
-        Path | None,
-        opt(
-            "Folder that the changed files are written to.",
-            metavar="FOLDER",
-            panel=OUTPUT,
-        ),
-    ] = None,
-    price_in: Annotated[
-        float | None, opt("$ per million prompt tokens.", min=0, panel=OUTPUT)
-    ] = None,
-    price_out: Annotated[
-        float | None, opt("$ per million response tokens.", min=0, panel=OUTPUT)
-    ] = None,
+    team: str = typer.Argument("coding", help="The team that works: coding."),
+    problem: str | None = option("The task of the code.", metavar="TEXT", panel=RUN),
+    file: list[Path] | None = option(
+        "A file of the project, code or tests. Can be given again.",
+        metavar="FILE",
+        panel=RUN,
+    ),
+    language: str = option(
+        "Language of new files.",
+        default="python",
+        metavar="python|javascript|go|rust",
+        panel=RUN,
+    ),
+    model: str | None = option(
+        "openai:NAME, anthropic:NAME, http://host/v1#NAME, a folder or nano, for "
+        "all roles.",
+        metavar="MODEL",
+        panel=MODEL,
+    ),
+    models: str | None = option(
+        "By role: generator=openai:NAME,reviewer=anthropic:NAME.",
+        metavar="ROLE=MODEL,…",
+        panel=MODEL,
+    ),
+    fallback: str | None = option(
+        "A model for a role whose own has failed twice.", metavar="MODEL", panel=MODEL
+    ),
+    agent: str | None = option(
+        "A trained agent, for the roles that --models leaves out.",
+        metavar="NAME",
+        panel=AGENT,
+    ),
+    human: bool = option(
+        "Ask you before risky edits, on a deadlock, after failed rounds.",
+        "--human",
+        default=False,
+        panel=RUN,
+    ),
+    max_rounds: int = option(
+        "Turns of the generator.", default=3, min=1, max=50, panel=RUN
+    ),
+    chat: bool = option(
+        "Go on with further requests.", "--chat", default=False, panel=RUN
+    ),
+    save: Path | None = option(
+        "Folder that the changed files are written to.", metavar="FOLDER", panel=OUTPUT
+    ),
+    price_in: float | None = option(
+        "$ per million prompt tokens.", min=0, panel=OUTPUT
+    ),
+    price_out: float | None = option(
+        "$ per million response tokens.", min=0, panel=OUTPUT
+    ),
     unsafe_local_exec: UnsafeLocalExec = False,
     as_json: AsJson = False,
 ) -> None:
