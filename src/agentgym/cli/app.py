@@ -23,7 +23,7 @@ from agentgym.cli import (
 )
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
 from agentgym.cli.ladder import improve
-from agentgym.cli.options import EPILOG, PanelCommand
+from agentgym.cli.options import EPILOG, PanelCommand, flag, option
 from agentgym.cli.output import (
     discard_output,
     only_results,
@@ -162,17 +162,14 @@ def _is_long_name(error: Exception) -> TypeGuard[OSError]:
 
 
 def _options(
-    version: bool = typer.Option(False, "--version", help="Print the version."),
-    log_level: str = typer.Option(
-        "",
-        "--log-level",
+    version: bool = flag("Print the version.", "--version"),
+    log_level: str = option(
+        "With any command: write the log to standard error.",
+        default="",
         metavar="debug|info|warning|error",
-        help="With any command: write the log to standard error.",
     ),
-    debug: bool = typer.Option(
-        False,
-        "--debug",
-        help="With any command: show the log, and where an error was raised.",
+    debug: bool = flag(
+        "With any command: show the log, and where an error was raised.", "--debug"
     ),
 ) -> None:
     # --log-level and --debug may be anywhere, so `run` removes them before typer parses

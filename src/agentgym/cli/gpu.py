@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from agentgym.cli.options import AsJson, Runs, option
+from agentgym.cli.options import AsJson, Runs, flag, option
 from agentgym.cli.output import print_json, progress_console
 from agentgym.errors import ComputeError, UsageError
 
@@ -45,9 +45,7 @@ def prices(
     ),
     model: str | None = option("Only machines that can train this model."),
     lora_rank: int | None = option("Rank of its adapter; 0 trains all weights."),
-    spot: bool = option(
-        "Of machines that may be taken away, for less.", "--spot", default=False
-    ),
+    spot: bool = flag("Of machines that may be taken away, for less.", "--spot"),
     as_json: AsJson = False,
 ) -> None:
     """Show the prices of machines per hour now, the cheapest first. Rents nothing."""
@@ -126,10 +124,8 @@ def _configured(asked: "list[Provider]") -> "list[Provider]":
 def reap(
     run: str | None = option("Only the machine of this run."),
     output: Runs = Path("runs"),
-    every: bool = option(
-        "Also those that were not rented from this folder.", "--all", default=False
-    ),
-    yes: bool = option("End them without a question.", "--yes", default=False),
+    every: bool = flag("Also those that were not rented from this folder.", "--all"),
+    yes: bool = flag("End them without a question.", "--yes"),
     as_json: AsJson = False,
 ) -> None:
     """End rented machines that no run uses any more.

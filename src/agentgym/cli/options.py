@@ -65,6 +65,11 @@ def option(text: str, *names: str, default: Any = None, **more: Any) -> Any:
     return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
 
 
+def flag(text: str, name: str, panel: str | None = None) -> Any:
+    """Return a typer option that is off by default, and has no negation."""
+    return option(text, name, default=False, panel=panel)
+
+
 AsJson = Annotated[bool, opt("Print JSON on stdout.", "--json", panel=OUTPUT)]
 Runs = Annotated[Path, opt("Folder of runs.", "--output")]
 Host = Annotated[str, opt("Address to listen on; another than 127.0.0.1 needs a key.")]

@@ -14,6 +14,7 @@ from agentgym.cli.options import (
     Host,
     Port,
     Runs,
+    flag,
     opt,
     option,
     require_place,
@@ -65,9 +66,7 @@ def show(
 @agents.command()
 def use(
     name: Annotated[str, typer.Argument(help="NAME@N: a version of a saved agent.")],
-    auto: bool = option(
-        "Let better runs of NAME become its default again.", "--auto", default=False
-    ),
+    auto: bool = flag("Let better runs of NAME become its default again.", "--auto"),
 ) -> None:
     """Choose the default: the version that an agent's name alone means.
 

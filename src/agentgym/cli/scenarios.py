@@ -14,6 +14,7 @@ from agentgym.cli.options import (
     CheckFunction,
     ToolAnswers,
     ToolsFrom,
+    flag,
     opt,
     option,
     tools_reference,
@@ -312,7 +313,7 @@ def record(
     tools_from: Tools = None,
     agent: AgentTools = None,
     allow_tool: AllowTool = None,
-    yes: bool = option("Do not ask.", "--yes", default=False),
+    yes: bool = flag("Do not ask.", "--yes"),
 ) -> None:
     """Call your tools once, and keep their answers next to the tasks file.
 

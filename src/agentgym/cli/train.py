@@ -39,6 +39,7 @@ from agentgym.cli.options import (
     ToolFormat,
     ToolsFrom,
     UnsafeLocalExec,
+    flag,
     given_settings,
     option,
     use_tool_options,
@@ -96,10 +97,9 @@ def train(
         metavar="NAME,NAME",
         panel=AGENT,
     ),
-    role_adapters: bool = option(
+    role_adapters: bool = flag(
         "With --train-roles: a LoRA adapter for each of these roles.",
         "--role-adapters",
-        default=False,
         panel=AGENT,
     ),
     tasks: Path | None = option(
@@ -144,20 +144,16 @@ def train(
     ),
     algorithm: Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++", "ppo"]
     | None = option("How attempts are compared.", panel=TRAINING),
-    warm_start: bool = option(
+    warm_start: bool = flag(
         "Imitate the calls that tasks need first (supervised fine-tuning).",
         "--warm-start",
-        default=False,
         panel=TRAINING,
     ),
     seed: int | None = option(
         "Seed of tasks, sampling and initialisation.", metavar="N", panel=TRAINING
     ),
-    deterministic: bool = option(
-        "Same seed, same weights; slower.",
-        "--deterministic",
-        default=False,
-        panel=TRAINING,
+    deterministic: bool = flag(
+        "Same seed, same weights; slower.", "--deterministic", panel=TRAINING
     ),
     assigned: list[str] | None = option(
         "Any other setting, as in learning_rate=1e-4. Can be given again.",
@@ -202,15 +198,12 @@ def train(
         "Where curves are written.", panel=RUN
     ),
     unsafe_local_exec: UnsafeLocalExec = False,
-    yes: bool = option(
+    yes: bool = flag(
         "Rent without a question; train where the baseline gives no hope.",
         "--yes",
-        default=False,
         panel=RUN,
     ),
-    dry_run: bool = option(
-        "Check everything, train nothing.", "--dry-run", default=False, panel=RUN
-    ),
+    dry_run: bool = flag("Check everything, train nothing.", "--dry-run", panel=RUN),
     as_json: AsJson = False,
 ) -> None:
     """Train an agent's model until its tool calls are reliable.

@@ -23,6 +23,7 @@ from agentgym.cli.options import (
     ToolAnswers,
     ToolsFrom,
     UnsafeLocalExec,
+    flag,
     given_settings,
     opt,
     option,
@@ -107,9 +108,7 @@ def improve(
     max_cost: float = option(
         "Most $ in all; by default none is spent.", default=0.0, min=0.0, panel=GOAL
     ),
-    yes: bool = option(
-        "Spend up to --max-cost without a question.", "--yes", default=False, panel=GOAL
-    ),
+    yes: bool = flag("Spend up to --max-cost without a question.", "--yes", panel=GOAL),
     output: Path | None = option("Folder of runs; ./runs by default.", panel=RUN),
     unsafe_local_exec: UnsafeLocalExec = False,
     as_json: AsJson = False,

@@ -16,6 +16,7 @@ from agentgym.cli.options import (
     RUN,
     AsJson,
     UnsafeLocalExec,
+    flag,
     option,
     token_prices,
 )
@@ -65,18 +66,15 @@ def solve(
         metavar="NAME",
         panel=AGENT,
     ),
-    human: bool = option(
+    human: bool = flag(
         "Ask you before risky edits, on a deadlock, after failed rounds.",
         "--human",
-        default=False,
         panel=RUN,
     ),
     max_rounds: int = option(
         "Turns of the generator.", default=3, min=1, max=50, panel=RUN
     ),
-    chat: bool = option(
-        "Go on with further requests.", "--chat", default=False, panel=RUN
-    ),
+    chat: bool = flag("Go on with further requests.", "--chat", panel=RUN),
     save: Path | None = option(
         "Folder that the changed files are written to.", metavar="FOLDER", panel=OUTPUT
     ),

@@ -49,10 +49,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def stream(self, completion: dict[str, Any], body: Mapping[str, Any]) -> bytes:
-        """Convert a chat completion to this API's answer as server-sent events.
-
-        ``body`` is the request of this API that is answered.
-        """
+        """Convert a chat completion to this API's answer as server-sent events."""
 
     def error(self, error: ApiError) -> dict[str, Any]:
         """Return the response body for an error, in this API's format."""
