@@ -186,16 +186,6 @@ Configurable = Annotated[
 ]
 
 
-Time = Annotated[
-    str | None,
-    opt(
-        "End within this time, measurements included: 30m, 1h30m.",
-        metavar="TIME",
-        panel=TRAINING,
-    ),
-]
-
-
 def named_model(name: str) -> "TrainedAgent | str":
     """Load the saved agent with this name; return a name that is a model's."""
     from agentgym.models import hub

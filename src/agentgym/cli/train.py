@@ -34,7 +34,6 @@ from agentgym.cli.options import (
     JudgeRubric,
     Prompts,
     Thinking,
-    Time,
     ToolAnswers,
     ToolFormat,
     ToolsFrom,
@@ -138,7 +137,11 @@ def train(
     nodes: int | None = option(
         "Machines, with --engine verl.", metavar="N", panel=MODEL
     ),
-    time: Time = None,
+    time: str | None = option(
+        "End within this time, measurements included: 30m, 1h30m.",
+        metavar="TIME",
+        panel=TRAINING,
+    ),
     episodes: int | None = option(
         "Most training rollouts.", metavar="N", panel=TRAINING
     ),

@@ -88,8 +88,7 @@ def diagnose(run: Evidence) -> list[Obstacle]:
     """
     checks = (
         *(_broken, _lost, _losing, _base, _watched, _signal, _far_off, _gap, _cut),
-        _updates,
-        *(_outcome, _regressions),
+        *(_updates, _outcome, _regressions),
     )
     found = [finding for check in checks for finding in check(run)]
     ranks = ("critical", "warning", "info")

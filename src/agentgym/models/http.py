@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from types import TracebackType
 from typing import Self
 
 import aiohttp
@@ -89,7 +88,6 @@ class ModelClient:
             timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_S),
             headers={"Content-Type": "application/json"},
         )
-
         self.links = Links(timeout_s, _CONNECT_S)
 
     async def close(self) -> None:
@@ -204,10 +202,7 @@ class ServerAttempts:
         return self._server
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        _: TracebackType | None,
+        self, _: object, error: BaseException | None, *__: object
     ) -> bool:
         self._server.in_flight -= 1
         if error is None:

@@ -41,8 +41,6 @@ EQUAL = (
 LISTED = ("rules", "roles")
 """Columns with several values in a row; a filter keeps the rows with a given one."""
 FACETS = ("phase", "split", "held_out", "step", "family", "level", "outcome", "reason")
-_HAS_WORDS = "has_words(number)"
-_WRONG_ARGUMENT = "right_tool > right_arguments"
 _RATIOS = {
     "success": ("sum(outcome = 'succeeded')", "count(*)"),
     "tool_reliability": ("sum(tool_calls - errors)", "sum(tool_calls)"),
@@ -345,10 +343,10 @@ class RolloutIndex:
                 values.append(f"\n{given}\n")
             elif name == "text":
                 if given.split():
-                    parts.append(_HAS_WORDS)
+                    parts.append("has_words(number)")
                     self._find_words(given)
             elif name == "wrong_argument":
-                parts.append(_WRONG_ARGUMENT)
+                parts.append("right_tool > right_arguments")
             else:
                 raise UsageError(f"Rollouts cannot be filtered by {name!r}.")
         return f"WHERE {' AND '.join(parts)}" if parts else "", values
