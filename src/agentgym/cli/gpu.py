@@ -75,10 +75,6 @@ def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
     """Return the offers of providers, and the errors of those that did not answer.
 
     Without ``named``, all providers are asked. The machines are spot machines or not.
-
-    Raises:
-        ComputeError: No provider can be asked, e.g. because a key is missing.
-        UnsupportedError: ``spot`` is true, but these providers have no spot machines.
     """
     from agentgym.compute.registry import (
         PROVIDERS,

@@ -83,7 +83,6 @@ UnsafeLocalExec = Annotated[
     opt("Run model-written code without a sandbox.", "--unsafe-local-exec", panel=RUN),
 ]
 REFERENCE = "MODULE:NAME"
-"""Placeholder in help texts for a reference to a Python object."""
 
 
 def _frameworks(context: typer.Context, words: list[str], begun: str) -> list[str]:

@@ -21,7 +21,6 @@ _RESULTS: ContextVar[int] = ContextVar("agentgym_results", default=1)
 """File descriptor for results: 1, or a copy of it inside :func:`only_results`."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SERVERS = "agentgym.rollout.gateway"
-"""Name of the logger to which servers report their failures."""
 _OPTION = "--log-level"
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -51,8 +50,7 @@ def only_results() -> Iterator[None]:
 def progress_console(as_json: bool = False) -> "Console":
     """Return a console for messages, on stdout; with ``as_json``, on stderr.
 
-    Printing raises :class:`~agentgym.errors.OutputClosed` if the output is a pipe and
-    its reader has closed it.
+    Printing raises OutputClosed if the reader of the output has closed the pipe.
     """
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
@@ -74,11 +72,7 @@ def progress_console(as_json: bool = False) -> "Console":
 
 
 def visible(text: str) -> str:
-    """Replace control characters in a text, so that a terminal does not obey them.
-
-    Prompts, tool calls and files from other people may contain control characters that
-    falsify the display.
-    """
+    """Replace control characters of other people's texts, which terminals would obey."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

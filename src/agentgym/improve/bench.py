@@ -1,8 +1,8 @@
 """Bench: run one agent with one model on held-out or other tasks."""
 
-from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
@@ -26,46 +26,43 @@ from agentgym.security.audit import default_log
 _IN_FLIGHT = 8
 
 
-class Bench:
-    """Runs rollouts of one agent with one model, within a ``with`` block.
+@contextmanager
+def open_bench(
+    config: TrainingConfig, meter: Meter, progress: Progress
+) -> Iterator["Bench"]:
+    """Yield a Bench for an agent's settings, whose paths are absolute.
 
-    The paths in ``config`` are absolute. ``meter`` limits and counts the tokens and the
-    cost of a model on a provider's server; a model on this machine does not use it.
+    ``meter`` limits and counts the tokens and the cost of a model on a provider's
+    server; a model on this machine does not use it.
     """
+    scenario, own = get_scenario(config.scenario), config
+    policy: Policy | ServedPolicy | RegisteredPolicy | MeteredEndpoint
+    with ExitStack() as stack:
+        if is_remote(config.model):
+            config = paced(config, in_flight=_IN_FLIGHT)
+            meter.most_tokens = config.answer_tokens
+            policy = MeteredEndpoint.of(resolve_model(config.model), meter)
+        else:
+            config = paced_settings(config)
+            engine = create_engine(config)
+            stack.callback(engine.close)
+            stack.enter_context(engine.sampling())
+            policy = engine.policy
+        folder = stack.enter_context(scratch_folder("improve"))
+        session = RolloutSession(
+            config, policy, folder, worker_count(config), audit=default_log()
+        )
+        yield Bench(own, scenario, stack.enter_context(session), progress)
 
-    def __init__(
-        self, config: TrainingConfig, meter: Meter, progress: Progress
-    ) -> None:
-        self._config = config
-        self._meter = meter
-        self._progress = progress
-        self._stack = ExitStack()
-        self.scenario: Scenario = get_scenario(config.scenario)
 
-    def __enter__(self) -> Self:
-        config = self._config
-        policy: Policy | ServedPolicy | RegisteredPolicy | MeteredEndpoint
-        with ExitStack() as stack:
-            if is_remote(config.model):
-                config = paced(config, in_flight=_IN_FLIGHT)
-                self._meter.most_tokens = config.answer_tokens
-                policy = MeteredEndpoint.of(resolve_model(config.model), self._meter)
-            else:
-                config = paced_settings(config)
-                engine = create_engine(config)
-                stack.callback(engine.close)
-                stack.enter_context(engine.sampling())
-                policy = engine.policy
-            folder = stack.enter_context(scratch_folder("improve"))
-            session = RolloutSession(
-                config, policy, folder, worker_count(config), audit=default_log()
-            )
-            self._session = stack.enter_context(session)
-            self._stack = stack.pop_all()
-        return self
+@dataclass(frozen=True)
+class Bench:
+    """Runs rollouts of one agent with one model."""
 
-    def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
+    config: TrainingConfig
+    scenario: Scenario
+    session: RolloutSession
+    progress: Progress
 
     def held_out(
         self, wording: Wording, prices: Prices
@@ -76,7 +73,7 @@ class Bench:
         prompts and tool descriptions to send instead of the agent's own. Raises the
         errors of :meth:`attempt`.
         """
-        config = self._config
+        config = self.config
         sets = held_out_sets(self.scenario, config.seed, config.test_tasks)
         name, tasks = next(iter(sets.items()))
         k = config.eval_samples
@@ -104,12 +101,12 @@ class Bench:
                 limit is reached.
             RolloutError: No rollout could be scored.
         """
-        self._session.reword(wording)
-        self._progress.phase(phase, len(tasks) * samples)
+        self.session.reword(wording)
+        self.progress.phase(phase, len(tasks) * samples)
         done = attempt(
-            self._session,
+            self.session,
             {name: tasks},
             samples,
-            lambda _: self._progress.rollout_done(),
+            lambda _: self.progress.rollout_done(),
         )
         return done[name]

@@ -15,7 +15,7 @@ from agentgym.errors import (
 from agentgym.evaluate.criteria import CRITERIA
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import duration, percent, plural
-from agentgym.improve.bench import Bench
+from agentgym.improve.bench import open_bench
 from agentgym.improve.bill import PROMPTS_FILE
 from agentgym.improve.ladder import Climb, LadderRung, Outcome, Price
 from agentgym.improve.search import MOST_ANSWER, Parts, Reflector, search
@@ -129,10 +129,10 @@ class BetterPrompts(LadderRung):
         reflector = Reflector(MeteredEndpoint.of(asked, meter))
         tasks = _tasks(climb)
         paid = before.cost.value * before.rollouts if before and before.cost.n else 0.0
-        bench = Bench(config, _meter(climb), climb.progress)
-        with climb.purse.kept_back(_KEPT_BACK * paid), bench:
+        bench = open_bench(config, _meter(climb), climb.progress)
+        with climb.purse.kept_back(_KEPT_BACK * paid), bench as opened:
             found = search(
-                bench,
+                opened,
                 parts,
                 tasks,
                 reflector,
@@ -308,7 +308,7 @@ def _meter(climb: Climb) -> Meter:
 def _measured(climb: Climb, wording: Wording) -> tuple[Metrics, Parts]:
     """Measure the held-out tasks; return metrics, and the agent's replaceable texts."""
     prices = prices_of(climb.config.model, climb.terms.prices)
-    with Bench(climb.config, _meter(climb), climb.progress) as bench:
+    with open_bench(climb.config, _meter(climb), climb.progress) as bench:
         found, made = bench.held_out(wording, prices)
     return found, Parts(made)
 
@@ -321,7 +321,7 @@ def _tasks(climb: Climb) -> list[Task]:
 
 def _shown(climb: Climb) -> Parts:
     """Attempt three training tasks, to find the agent's prompts and descriptions."""
-    with Bench(climb.config, _meter(climb), climb.progress) as bench:
+    with open_bench(climb.config, _meter(climb), climb.progress) as bench:
         return Parts(bench.attempt("shown", _tasks(climb)[:3], Wording()))
 
 

@@ -66,12 +66,7 @@ class Reflector:
         self.asked = 0
 
     def __call__(self, prompt: str | list[dict[str, Any]]) -> str:
-        """Return the model's answer to a prompt.
-
-        Raises:
-            AgentGymError: The model failed, now or in an earlier call, or the request
-                may exceed the cost limit.
-        """
+        """Return the model's answer; raise AgentGymError once the model has failed."""
         if self.problem:  # GEPA asks again after a failed answer
             raise ProviderError(self.problem)
         messages = prompt

@@ -33,7 +33,6 @@ CREATE INDEX IF NOT EXISTS answers_by_use ON answers (used);
 _BUSY_S = 5.0
 _SPARE, _AT_ONCE = 0.1, 16
 _SAME_ANSWER = frozenset({"seed", "user"})
-"""Request fields that do not change the answer at temperature 0."""
 
 
 class AnswerCache:

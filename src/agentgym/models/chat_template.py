@@ -81,10 +81,8 @@ class FolderTemplate:
 class ChatTemplate:
     """Renders messages to text with a model's chat template.
 
-    Attributes:
-        form: The template's tool-call format.
-        variables: Values of the template's other variables, besides messages and tools.
-        constrains: Whether sampled tool calls are restricted to the tools' schemas.
+    ``variables`` are values of the template's variables besides messages and tools. If
+    ``constrains`` is true, sampled tool calls are restricted to the tools' schemas.
     """
 
     def __init__(
@@ -353,9 +351,6 @@ def form_of(model: str, given: TemplateSettings) -> FormReport:
 
     Neither weights nor tokenizer are loaded. Nothing is downloaded: for a hub model
     whose files are not on this machine, ``name`` is empty.
-
-    Raises:
-        ModelError: The template cannot be used; see :class:`ChatTemplate`.
     """
     if model == NANO and given == TemplateSettings():
         return FormReport(_NANO_FORM)

@@ -21,11 +21,10 @@ def checksums(folder: Path) -> dict[str, str]:
 
 
 def verify(folder: Path, expected: Mapping[str, str]) -> None:
-    """Verify a model's files against their checksums.
+    """Raise CorruptModelError if a model's files do not match their checksums.
 
-    Raises:
-        CorruptModelError: A file is missing, truncated, altered, or outside of the
-            folder; the message has the file's name.
+    The message has the name of a file that is missing, altered, or outside of the
+    folder.
     """
     for name, checksum in expected.items():
         path = folder / name

@@ -72,11 +72,7 @@ def new_rank(model: str, lora_rank: int | None) -> int:
 
 
 def held_rank(folder: Path) -> int:
-    """Return the rank of the adapter in a model's folder; 0 if there is none.
-
-    Raises:
-        ModelError: The adapter's settings cannot be read, or have no rank.
-    """
+    """Return the rank of the adapter in a model's folder; 0 if there is none."""
     held = held_adapter(folder)
     if held is None:
         return 0
@@ -171,9 +167,6 @@ def count_parameters(folder: Path) -> int:
     """Return a model's number of parameters, from its safetensors files or their index.
 
     The number is 0 if the folder has neither.
-
-    Raises:
-        ModelError: The weights are damaged.
     """
     files = sorted(folder.glob("*.safetensors"))
     index = folder / "model.safetensors.index.json"
@@ -201,11 +194,7 @@ def is_small(model: str) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file of a model's settings.
-
-    Raises:
-        ModelError: The file cannot be read, or is not a JSON object.
-    """
+    """Read a JSON object from a settings file; raise ModelError if it has none."""
     try:
         found = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

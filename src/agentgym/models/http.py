@@ -35,7 +35,6 @@ _AT_ONCE = 2
 """Most servers that get a request in one attempt, without a wait between them."""
 _PROBE_S = 5.0
 _MOST_LISTED = 2**24
-"""Most bytes of a server's list of models."""
 _SILENT_S = 30.0
 """A call cancelled after so many seconds without an answer counts as failed."""
 _SHOWN = 300

@@ -22,7 +22,6 @@ KEY_OF_ADDRESS = "AGENTGYM_API_KEY"
 """Environment variable with the key for servers that are given by their address."""
 
 CERTIFICATE_HINT = "; SSL_CERT_FILE names the file of authorities to trust"
-"""Hint for error messages about a certificate of an unknown authority."""
 
 _TIMEOUT_S = 15.0
 _BY_ADDRESS = (
@@ -94,11 +93,7 @@ def is_on_loopback(spec: str) -> bool:
 
 
 def provider_url(provider: str) -> str:
-    """Return a provider's base URL, which e.g. ``OPENAI_BASE_URL`` can override.
-
-    Raises:
-        UsageError: The environment variable's value is not an address.
-    """
+    """Return a provider's base URL, which e.g. ``OPENAI_BASE_URL`` can override."""
     variable = f"{provider.upper()}_BASE_URL"
     address = os.environ.get(variable, "").strip()
     if not address:

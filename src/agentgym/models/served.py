@@ -14,9 +14,6 @@ def served_name(address: str, key: str | None, wanted: str) -> str:
     If the server lists models, but not ``wanted``, it may have been started without
     this name. Then the only listed model or the only listed adapter is returned. In all
     other cases, ``wanted`` is returned.
-
-    Raises:
-        UsageError: ``address`` is not a server's address.
     """
     url = base_url(address)
     cards = listed_models(url, key, _ANSWERS_S)

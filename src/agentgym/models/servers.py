@@ -52,8 +52,6 @@ class Server:
     """The state of a server.
 
     Attributes:
-        url: The server's base URL.
-        in_flight: Number of calls that the server is answering.
         out: Why the server gets no calls; empty if it gets calls.
         was_out: The last text in ``out``; empty if the server always got calls.
         is_barred: Whether the server gets no calls until :meth:`ServerPool.renew`.

@@ -19,9 +19,6 @@ def template_text(given: str) -> str:
 
     It is a file, ``hermes`` for the built-in template, or the template's text, which
     contains ``{``; empty for no template.
-
-    Raises:
-        UsageError: The file does not exist, or is not a template.
     """
     if not given or "{" in given:
         return given

@@ -143,9 +143,8 @@ def family_rows(
 def _tells(measure: _Measure, k: int, *shown: Metrics | None) -> bool:
     """Return whether a metric can differ from ``pass_1``, and so is worth a row.
 
-    ``pass_1_of_all`` can differ only if rollouts were dropped. ``pass_k`` and
-    ``pass_at_k`` can differ only for more than one attempt per task (``k``). For all
-    other metrics, return True.
+    ``pass_1_of_all`` can only if rollouts were dropped, ``pass_k`` and ``pass_at_k``
+    only for more than one attempt per task (``k``).
     """
     if measure.name == "pass_1_of_all":
         return any(each is not None and each.dropped for each in shown)

@@ -13,11 +13,7 @@ _STYLES = {"met": "bold green", "skipped": "dim", "quoted": "dim"}
 
 
 def bill_view(bill: Bill) -> RenderableType:
-    """Return a view of all that ``agentgym improve`` tried, with results and costs.
-
-    Each way to improve the agent (rung), such as better prompts, is a row. Below the
-    rows are the total cost, and the reason why the command ended.
-    """
+    """Return a view of all ways to improve the agent that were tried, with costs."""
     table = headed(2)
     table.add_column("rung", no_wrap=True)
     for name in ("pass^1 before", "after", "$", "tokens", "time"):

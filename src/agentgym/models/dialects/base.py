@@ -19,11 +19,7 @@ def frame(chunk: Mapping[str, Any], event: str = "") -> bytes:
 
 
 class Dialect(ABC):
-    """Converts between one chat API and OpenAI's chat completions.
-
-    Attributes:
-        path: Path of the API's endpoint, below the clients' base URL.
-    """
+    """Converts between one chat API and chat completions; ``path`` is its endpoint."""
 
     path: ClassVar[str]
 

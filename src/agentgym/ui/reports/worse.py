@@ -1,8 +1,4 @@
-"""Report results that got worse in training.
-
-These are families (kinds) of tasks with less success, and out-of-vocabulary tasks with
-fewer right calls. Out-of-vocabulary tasks use words that training tasks do not use.
-"""
+"""Report families (kinds) of tasks, and unusual wordings, that got worse in training."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
