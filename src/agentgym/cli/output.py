@@ -72,7 +72,7 @@ def progress_console(as_json: bool = False) -> "Console":
 
 
 def visible(text: str) -> str:
-    """Replace control characters of other people's texts, which terminals would obey."""
+    """Replace control characters in other people's texts: terminals obey them."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

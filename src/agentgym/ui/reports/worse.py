@@ -1,4 +1,4 @@
-"""Report families (kinds) of tasks, and unusual wordings, that got worse in training."""
+"""Report families (kinds) of tasks and unusual wordings that got worse."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
