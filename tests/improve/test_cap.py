@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from agentgym.errors import AgentGymError, ProviderError
-from agentgym.improve.ladder import Climb, Ladder, Outcome, Price
+from agentgym.improve.ladder import Climb, Outcome, Price, try_rungs
 from agentgym.improve.search import Reflector
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.gateway import Gateway
@@ -140,7 +140,7 @@ def test_no_ladder_ever_costs_more_than_its_cap(tmp_path: Path) -> None:
                 )
             ]
             climb = climb_in(tmp_path / str(n), cap=cap, yes=True)
-            bill = Ladder(rungs, climb).climb()
+            bill = try_rungs(rungs, climb)
             assert provider.owed <= bill.dollars + 1e-9, "the bill leaves nothing out"
             assert bill.dollars <= cap + 1e-9
             assert abs(bill.dollars - climb.purse.spent) < 1e-9

@@ -7,7 +7,7 @@ import pytest
 
 from agentgym.errors import Interrupted, ProviderError, UsageError
 from agentgym.evaluate.progress import Progress
-from agentgym.improve.ladder import Climb, Ladder, Outcome, Price
+from agentgym.improve.ladder import Climb, Outcome, Price, try_rungs
 from tests.improve.scripts import Scripted, climb_in, reaches
 
 PAID = Price("100 rollouts, about $2.00.", 2.0, is_free=False)
@@ -33,7 +33,7 @@ def test_it_stops_at_the_first_rung_that_meets_the_goal(tmp_path: Path) -> None:
         Scripted("left out", reaches(9), skipped="Left out."),
         Scripted("training", reaches(10), price=PAID),
     ]
-    bill = Ladder(rungs, climb_in(tmp_path)).climb()
+    bill = try_rungs(rungs, climb_in(tmp_path))
     assert [rung.ran for rung in rungs] == [1, 0, 1, 0, 0]
     assert [rung.status for rung in bill.rungs] == ["missed", "skipped", "met"]
     assert bill.is_met
@@ -49,7 +49,7 @@ def test_it_stops_at_the_first_rung_that_meets_the_goal(tmp_path: Path) -> None:
 
 def test_a_goal_that_is_met_already_is_said(tmp_path: Path) -> None:
     rungs = [Scripted("as it is", reaches(10)), Scripted("training", reaches(10))]
-    bill = Ladder(rungs, climb_in(tmp_path, goal=0.5)).climb()
+    bill = try_rungs(rungs, climb_in(tmp_path, goal=0.5))
     assert "It was met before anything was changed." in bill.ended
     assert "interval reaches below" not in bill.ended
     assert rungs[1].ran == 0
@@ -72,7 +72,7 @@ def test_nothing_is_spent_without_a_yes_or_above_the_cap(
     rungs = [Scripted("as it is", reaches(2)), Scripted("p", reaches(9), price=PAID)]
     asked = Asked(answer)
     climb = climb_in(tmp_path, cap=cap, yes=yes, progress=asked)
-    bill = Ladder(rungs, climb).climb()
+    bill = try_rungs(rungs, climb)
     assert rungs[1].ran == (not says)
     if says:
         assert says in bill.ended
@@ -85,7 +85,7 @@ def test_what_fails_is_on_the_bill_and_the_next_rung_is_tried(tmp_path: Path) ->
         raise UsageError("the model cannot be read.")
 
     rungs = [Scripted("a", reaches(1)), Scripted("b", fails), Scripted("c", reaches(9))]
-    bill = Ladder(rungs, climb_in(tmp_path)).climb()
+    bill = try_rungs(rungs, climb_in(tmp_path))
     assert [rung.status for rung in bill.rungs] == ["missed", "ended", "met"]
     assert "the model cannot be read." in bill.rungs[1].words
 
@@ -101,7 +101,7 @@ def test_the_cap_ends_the_ladder(tmp_path: Path) -> None:
     climb = climb_in(tmp_path, cap=3.0, yes=True)
     climb.purse.cap = 1.0  # the estimate was wrong
     rungs[0]._price = Price("unknown.", None, is_free=False)
-    bill = Ladder(rungs, climb).climb()
+    bill = try_rungs(rungs, climb)
     assert "The cap of $1.00 is reached" in bill.ended
     assert rungs[1].ran == 0
     assert bill.dollars == climb.purse.spent <= 1.0
@@ -116,11 +116,11 @@ def test_finished_rungs_are_kept_when_it_is_interrupted(tmp_path: Path) -> None:
 
     rungs = [Scripted("a", reaches(1)), Scripted("b", interrupted, price=PAID)]
     with pytest.raises(Interrupted, match=r"finished: a\. The same command goes on"):
-        Ladder(rungs, climb_in(tmp_path, cap=4.0, yes=True)).climb()
+        try_rungs(rungs, climb_in(tmp_path, cap=4.0, yes=True))
     again = [Scripted("a", reaches(1)), Scripted("b", reaches(9), price=PAID)]
     climb = climb_in(tmp_path, cap=4.0, yes=True)
     assert climb.purse.spent == 0.25
-    bill = Ladder(again, climb).climb()
+    bill = try_rungs(again, climb)
     assert [rung.ran for rung in again] == [0, 1]
     assert again[0].restored == 1
     assert bill.dollars == 0.25
@@ -129,9 +129,9 @@ def test_finished_rungs_are_kept_when_it_is_interrupted(tmp_path: Path) -> None:
 
 def test_a_higher_goal_goes_on_where_a_lower_one_was_met(tmp_path: Path) -> None:
     rungs = [Scripted("a", reaches(1)), Scripted("b", reaches(8))]
-    assert Ladder(rungs, climb_in(tmp_path, goal=0.8)).climb().is_met
+    assert try_rungs(rungs, climb_in(tmp_path, goal=0.8)).is_met
     higher = [*rungs, Scripted("c", reaches(9))]
-    bill = Ladder(higher, climb_in(tmp_path, goal=0.9)).climb()
+    bill = try_rungs(higher, climb_in(tmp_path, goal=0.9))
     assert [rung.ran for rung in higher] == [1, 1, 1]
     assert [rung.status for rung in bill.rungs] == ["missed", "missed", "met"]
 
@@ -141,9 +141,9 @@ def test_a_rung_that_comes_late_is_climbed_before_those_above_it(
 ) -> None:
     left_out = Scripted("b", reaches(3), skipped="Left out.")
     rungs = [Scripted("a", reaches(1)), left_out, Scripted("c", reaches(5))]
-    Ladder(rungs, climb_in(tmp_path)).climb()
+    try_rungs(rungs, climb_in(tmp_path))
     left_out._skipped = ""
-    bill = Ladder(rungs, climb_in(tmp_path)).climb()
+    bill = try_rungs(rungs, climb_in(tmp_path))
     assert [rung.ran for rung in rungs] == [1, 1, 2]
     assert [rung.name for rung in bill.rungs] == ["a", "b", "c"]
     late = bill.rungs[1].before
@@ -167,10 +167,10 @@ def test_money_stays_on_the_bill_of_a_rung_that_is_climbed_again(
     first = [Scripted("a", fails), Scripted("b", spends, price=costly)]
     climb = climb_in(tmp_path, cap=5.0, yes=True)
     climb.bill.agent, climb.bill.run = "desk@1", "runs/x"
-    assert Ladder(first, climb).climb().dollars == 3.0
+    assert try_rungs(first, climb).dollars == 3.0
     again = [Scripted("a", reaches(1)), Scripted("b", spends, price=costly)]
     climb = climb_in(tmp_path, cap=5.0, yes=True)
-    bill = Ladder(again, climb).climb()
+    bill = try_rungs(again, climb)
     assert [rung.ran for rung in again] == [1, 0], "3 of 5 dollars are gone"
     assert "there are $2.00 left" in bill.ended
     assert (bill.run, bill.agent) == ("", "")

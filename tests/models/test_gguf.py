@@ -26,7 +26,8 @@ from tests.models.gguf_files import write_gguf
 _CONVERTING = """
 import os, signal, sys, time
 from pathlib import Path
-from agentgym.models.gguf import conversion, converted_folder
+from agentgym.models.gguf import conversion
+from agentgym.models.gguf.cache import converted_folder
 
 def convert(file, folder, template):
     with open(sys.argv[2], "a") as log:

@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Ledger
+from agentgym.evaluate import numbers
 from agentgym.evaluate.compare import measure_effect
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.lines import step_words
@@ -192,7 +193,7 @@ def test_report_is_markdown_with_everything() -> None:
     [(0.0, "0 %"), (0.934, "93 %"), (0.9971, "99.7 %"), (1.0, "100 %")],
 )
 def test_percent_claims_no_perfection(share: float, text: str) -> None:
-    assert words.percent(share) == text
+    assert numbers.percent(share) == text
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_percent_claims_no_perfection(share: float, text: str) -> None:
     [(-3, "0 s"), (45, "45 s"), (250, "4 min 10 s"), (7500, "2 h 5 min")],
 )
 def test_duration(seconds: float, text: str) -> None:
-    assert words.duration(seconds) == text
+    assert numbers.duration(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_duration(seconds: float, text: str) -> None:
     ],
 )
 def test_rough_range(least: float, most: float, text: str) -> None:
-    assert words.rough_range(least, most) == text
+    assert numbers.rough_range(least, most) == text
 
 
 def test_sparkline_rises_with_its_values() -> None:

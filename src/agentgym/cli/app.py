@@ -23,9 +23,8 @@ from agentgym.cli import (
 )
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
 from agentgym.cli.ladder import improve
-from agentgym.cli.options import EPILOG, PanelCommand
+from agentgym.cli.options import EPILOG, PanelCommand, flag, option
 from agentgym.cli.output import (
-    counted_from,
     discard_output,
     only_results,
     show_log,
@@ -71,9 +70,10 @@ def build() -> typer.Typer:
         ("doctor", doctor.doctor),
     ):
         app.command(name, cls=PanelCommand, epilog=EPILOG)(function)
-    for group in (scenarios.app, scenarios.task_files, saved.runs, saved.agents):
-        app.add_typer(group)
-    for group in (doctor.engines, gpu.app):
+    for group in (
+        *(scenarios.app, scenarios.task_files, saved.runs, saved.agents),
+        *(doctor.engines, gpu.app),
+    ):
         app.add_typer(group)
     return app
 
@@ -81,13 +81,10 @@ def build() -> typer.Typer:
 def run(words: list[str], began: float, *, owns_process: bool = False) -> int:
     """Run one command line, and return its exit code.
 
-    Every :class:`AgentGymError` becomes one paragraph on standard error.
-
-    Args:
-        words: The words after the program's name.
-        began: Start of the command, in ``time.monotonic()``.
-        owns_process: Whether Ctrl-C ends this process within five seconds, even if
-            something hangs.
+    Every :class:`AgentGymError` becomes one paragraph on standard error. ``words`` are
+    those after the program's name, ``began`` is the command's start in
+    ``time.monotonic()``. With ``owns_process``, Ctrl-C ends this process within five
+    seconds, even if something hangs.
     """
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
@@ -100,19 +97,19 @@ def run(words: list[str], began: float, *, owns_process: bool = False) -> int:
         level = logging.INFO
     show_log(level)
     with (
-        counted_from(began),
         redacted_output(),
         audited(AuditLog(default_log())),
         Interrupts(hard=owns_process) as interrupts,
     ):
-        return interrupts.exit_code(_run(words, debug=debug))
+        return interrupts.exit_code(_run(words, began, debug=debug))
 
 
-def _run(words: list[str], *, debug: bool) -> int:
+def _run(words: list[str], began: float, *, debug: bool) -> int:
     as_json = "--json" in words and not {"--help", "-h"} & set(words)
     try:
         with only_results() if as_json else nullcontext():
-            build()(args=words, prog_name="agentgym", standalone_mode=True)
+            app = build()
+            app(args=words, prog_name="agentgym", standalone_mode=True, obj=began)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(bool(end.code))
         if code == INTERRUPTED:  # a KeyboardInterrupt, converted by typer
@@ -165,17 +162,14 @@ def _is_long_name(error: Exception) -> TypeGuard[OSError]:
 
 
 def _options(
-    version: bool = typer.Option(False, "--version", help="Print the version."),
-    log_level: str = typer.Option(
-        "",
-        "--log-level",
+    version: bool = flag("Print the version.", "--version"),
+    log_level: str = option(
+        "With any command: write the log to standard error.",
+        default="",
         metavar="debug|info|warning|error",
-        help="With any command: write the log to standard error.",
     ),
-    debug: bool = typer.Option(
-        False,
-        "--debug",
-        help="With any command: show the log, and where an error was raised.",
+    debug: bool = flag(
+        "With any command: show the log, and where an error was raised.", "--debug"
     ),
 ) -> None:
     # --log-level and --debug may be anywhere, so `run` removes them before typer parses

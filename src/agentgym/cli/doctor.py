@@ -7,6 +7,8 @@ import typer
 
 from agentgym.cli.options import AsJson, Runs
 from agentgym.cli.output import print_json, progress_console
+from agentgym.doctor.status import run_status
+from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
     from agentgym.engines.base import EngineFactory
@@ -24,9 +26,9 @@ Named = Annotated[
 
 
 def doctor(
-    run: Annotated[
-        str | None, typer.Argument(help="A run's folder or name; none: this machine.")
-    ] = None,
+    run: str | None = typer.Argument(
+        None, help="A run's folder or name; none: this machine."
+    ),
     output: Runs = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
@@ -37,13 +39,12 @@ def doctor(
     from agentgym.doctor.evidence import read_evidence
     from agentgym.doctor.machine import check_machine
     from agentgym.doctor.run import diagnose
-    from agentgym.doctor.status import run_status
     from agentgym.train.run_folder import RunFolder
     from agentgym.ui.health import checks_view, findings_view
 
     body: Any
     if run is None:
-        body = checks = check_machine()
+        body = checks = list(check_machine())
         view = checks_view(checks)
         broken = any(check.state == "broken" for check in checks)
     else:
@@ -97,7 +98,6 @@ def check(engine: Named, as_json: AsJson = False) -> None:
 
 def _environment(engine: str) -> "tuple[EngineFactory, EngineEnvironment]":
     from agentgym.engines.registry import ENGINES
-    from agentgym.errors import UsageError
 
     factory = ENGINES.get(engine)
     if factory.environment is None:

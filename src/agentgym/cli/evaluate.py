@@ -8,6 +8,7 @@ import typer
 from agentgym.cli.options import (
     AllowTool,
     AsJson,
+    CacheRequests,
     Categories,
     ChatTemplate,
     CheckCommand,
@@ -32,14 +33,15 @@ from agentgym.cli.options import (
     UnsafeLocalExec,
     given_settings,
     named_model,
-    opt,
-    own_tools,
+    option,
     require_place,
+    token_prices,
+    use_tool_options,
     with_command,
     with_data,
-    with_tools,
 )
 from agentgym.cli.output import print_json, progress_console
+from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -53,76 +55,54 @@ if TYPE_CHECKING:
 def evaluate(
     command: typer.Context,
     scenario: Annotated[str, typer.Argument(help="What to measure on.")],
-    trained: Annotated[
-        str | None,
-        opt(
-            "A trained agent: NAME, NAME@N or its folder; or module:name of your own, "
-            "on the model of --model.",
-            "--agent",
-        ),
-    ] = None,
+    trained: str | None = option(
+        "A trained agent: NAME, NAME@N or its folder; or module:name of your own, "
+        "on the model of --model.",
+        "--agent",
+    ),
     program: Command = None,
     context: Context = None,
     inputs: Inputs = None,
     configurable: Configurable = None,
     prompts: Prompts = None,
-    model: Annotated[
-        str | None,
-        opt(
-            "A model instead: nano, a folder, an id, PROVIDER:MODEL (e.g. "
-            "openai:gpt-4.1-mini), or an address, http://host:8000/v1#MODEL; several "
-            "with commas between them share the load."
-        ),
-    ] = None,
+    model: str | None = option(
+        "A model instead: nano, a folder, an id, PROVIDER:MODEL (e.g. "
+        "openai:gpt-4.1-mini), or an address, http://host:8000/v1#MODEL; several "
+        "with commas between them share the load."
+    ),
     tool_format: ToolFormat = None,
     chat_template: ChatTemplate = None,
     thinking: Thinking = None,
     constrain: Constrain = None,
-    compare: Annotated[
-        tuple[str, str] | None,
-        opt(
-            "Measure two on the same tasks: agents, models, or saved evaluations.",
-            metavar="A B",
-        ),
-    ] = None,
+    compare: tuple[str, str] | None = option(
+        "Measure two on the same tasks: agents, models, or saved evaluations.",
+        metavar="A B",
+    ),
     framework: Framework = None,
-    gpu: Annotated[str | None, opt("auto, local or none.")] = None,
-    split: Annotated[
-        str | None,
-        opt("test, validation, out_of_vocabulary, or all.", show_default="test"),
-    ] = None,
-    tasks: Annotated[int | None, opt("How many tasks.")] = None,
-    task: Annotated[str | None, opt("Only the task with this id.")] = None,
-    samples: Annotated[int | None, opt("Attempts per task, the k of pass^k.")] = None,
-    seed: Annotated[int | None, opt("Seed of tasks and sampling.")] = None,
-    concurrency: Annotated[
-        int | None, opt("Episodes in flight per worker; 8 for a provider's model.")
-    ] = None,
-    eval_temperature: Annotated[
-        float | None,
-        opt(
-            "Sampling temperature; 0.5 keeps a provider's own default.",
-            "--temperature",
-            show_default="0.5",
-        ),
-    ] = None,
-    cache_requests: Annotated[
-        Path | None,
-        opt("File of a server's answers, for the same requests at temperature 0."),
-    ] = None,
-    price_in: Annotated[
-        float | None, opt("$ per million prompt tokens.", min=0.0)
-    ] = None,
-    price_out: Annotated[
-        float | None, opt("$ per million sampled tokens.", min=0.0)
-    ] = None,
-    baselines: Annotated[
-        bool,
-        opt(
-            "Also measure a do-nothing and a call-everything agent.",
-            "--baselines/--no-baselines",
-        ),
-    ] = True,
+    gpu: str | None = option("auto, local or none."),
+    split: str | None = option(
+        "test, validation, out_of_vocabulary, or all.", show_default="test"
+    ),
+    tasks: int | None = option("How many tasks."),
+    task: str | None = option("Only the task with this id."),
+    samples: int | None = option("Attempts per task, the k of pass^k."),
+    seed: int | None = option("Seed of tasks and sampling."),
+    concurrency: int | None = option(
+        "Episodes in flight per worker; 8 for a provider's model."
+    ),
+    eval_temperature: float | None = option(
+        "Sampling temperature; 0.5 keeps a provider's own default.",
+        "--temperature",
+        show_default="0.5",
+    ),
+    cache_requests: CacheRequests = None,
+    price_in: float | None = option("$ per million prompt tokens.", min=0.0),
+    price_out: float | None = option("$ per million sampled tokens.", min=0.0),
+    baselines: bool = option(
+        "Also measure a do-nothing and a call-everything agent.",
+        "--baselines/--no-baselines",
+        default=True,
+    ),
     data: Data = None,
     categories: Categories = None,
     tools_from: ToolsFrom = None,
@@ -136,34 +116,26 @@ def evaluate(
     judge_price_out: JudgePriceOut = None,
     judge_max_cost: JudgeMaxCost = None,
     unsafe_local_exec: UnsafeLocalExec = False,
-    fail_under: Annotated[
-        list[str] | None,
-        opt(
-            "Exit with 1 if tool reliability (0.95) or another share (pass_1=0.9) is "
-            "lower. With --compare, of B. Can be given again."
-        ),
-    ] = None,
-    fail_under_low: Annotated[
-        list[str] | None, opt("The same for the lower end of the interval.")
-    ] = None,
-    save: Annotated[
-        Path | None, opt("Write the evaluation to a file for --compare.")
-    ] = None,
-    markdown: Annotated[Path | None, opt("Write a Markdown report.")] = None,
-    html: Annotated[
-        Path | None, opt("Write the report as one HTML file, which needs no other.")
-    ] = None,
+    fail_under: list[str] | None = option(
+        "Exit with 1 if tool reliability (0.95) or another share (pass_1=0.9) is "
+        "lower. With --compare, of B. Can be given again."
+    ),
+    fail_under_low: list[str] | None = option(
+        "The same for the lower end of the interval."
+    ),
+    save: Path | None = option("Write the evaluation to a file for --compare."),
+    markdown: Path | None = option("Write a Markdown report."),
+    html: Path | None = option(
+        "Write the report as one HTML file, which needs no other."
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Measure an agent on held-out tasks, or compare two; no training."""
     from agentgym.core.config import TrainingConfig
     from agentgym.core.task import EVERY_SPLIT, Split
-    from agentgym.errors import UsageError
     from agentgym.evaluate.criteria import Gate
-    from agentgym.evaluate.metrics import Prices
     from agentgym.evaluate.result import write_text
     from agentgym.integrations.agent_import import is_reference
-    from agentgym.scenarios.packs import is_tasks_file
     from agentgym.train.trainer import Trainer
     from agentgym.ui.reports.html import html_page
     from agentgym.ui.terminal_progress import TerminalProgress
@@ -186,24 +158,16 @@ def evaluate(
         )
     if compare is not None and (trained, model, save, task) != (None,) * 4:
         raise UsageError("--compare names both sides; leave out the other options.")
-    if (price_in is None) != (price_out is None):
-        raise UsageError("Give both --price-in and --price-out, or neither.")
-    prices = None
-    if price_in is not None and price_out is not None:
-        prices = Prices(prompt=price_in, response=price_out)
+    prices = token_prices("price", price_in, price_out)
     for path in filter(None, (save, markdown, html, cache_requests)):
         require_place(path)
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
-    scenario = with_data(scenario, data, categories)
     chosen = given_settings(command, TrainingConfig)
+    chosen["scenario"] = with_data(scenario, data, categories)
     if own is not None:
         chosen["agent"] = own
-        if not is_tasks_file(scenario):
-            chosen |= own_tools(tools, allow_tool)
-            tools = allow_tool = None
-    options = (tools_from, tools, allow_tool, check, check_command)
-    chosen["scenario"] = with_tools(scenario, *options)
+    use_tool_options(command, chosen)
     settings = TrainingConfig.create(**chosen)
     given: dict[str, Any] = {"split": split or "test", "prices": prices}
     given |= {"tasks": tasks, "samples": samples}
@@ -263,15 +227,8 @@ def _both(
 
     A subject is an agent, a model or a saved evaluation. If one is a saved evaluation,
     only the other is evaluated, with the seed, split, number of tasks and number of
-    samples of the saved evaluation.
-
-    Args:
-        names: Names of the two subjects, see :func:`_subject`.
-        settings: The settings for both.
-        given: Arguments for ``Trainer.evaluate``; may be changed.
-        progress: Shows the progress.
+    samples of the saved evaluation, which replace those in ``given``.
     """
-    from agentgym.errors import UsageError
     from agentgym.evaluate.result import Evaluation
     from agentgym.train.trainer import Trainer
 

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,17 +14,19 @@ from agentgym.cli.options import (
     Command,
     Context,
     Framework,
+    Host,
     Inputs,
+    Port,
     ToolAnswers,
     ToolsFrom,
     UnsafeLocalExec,
     given_settings,
     opt,
-    own_tools,
-    with_command,
-    with_tools,
+    option,
+    use_tool_options,
 )
 from agentgym.cli.output import failures_shown, progress_console
+from agentgym.errors import Interrupted, RolloutError, UsageError
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
@@ -43,41 +45,28 @@ Config = Annotated[Path | None, opt("YAML file of settings; options win over it.
 
 def gateway(
     command: typer.Context,
-    scenario: Annotated[
-        str | None,
-        typer.Argument(
-            help="Scenario that workers run; without one, a controller runs agents."
-        ),
-    ] = None,
-    model_name: Annotated[
-        str | None,
-        opt(
-            "Name under which the trainer registers its servers; verl: "
-            "actor_rollout_ref.model.path.",
-            show_default="required",
-        ),
-    ] = None,
-    upstream: Annotated[
-        list[str] | None,
-        opt(
-            "Address of a server of the model, http://host:8000/v1, where no trainer "
-            "registers any; its key is in AGENTGYM_API_KEY. Can be given again."
-        ),
-    ] = None,
-    host: Annotated[
-        str, opt("Address to listen on; another than 127.0.0.1 needs a key.")
-    ] = "127.0.0.1",
-    port: Annotated[int, opt("Port to listen on; 0 takes a free one.")] = 8080,
-    api_key: Annotated[
-        str | None, opt("Key that requests must have.", envvar=_KEY)
-    ] = None,
-    data: Annotated[
-        Path, opt("Folder of the records; a rollout found in it is continued.")
-    ] = Path("gateway"),
-    store: Annotated[
-        Path | None,
-        opt("SQLite file of the records.", show_default="rollouts.db in --data"),
-    ] = None,
+    scenario: str | None = typer.Argument(
+        None, help="Scenario that workers run; without one, a controller runs agents."
+    ),
+    model_name: str | None = option(
+        "Name under which the trainer registers its servers; verl: "
+        "actor_rollout_ref.model.path.",
+        show_default="required",
+    ),
+    upstream: list[str] | None = option(
+        "Address of a server of the model, http://host:8000/v1, where no trainer "
+        "registers any; its key is in AGENTGYM_API_KEY. Can be given again."
+    ),
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    api_key: str | None = option("Key that requests must have.", envvar=_KEY),
+    data: Path = option(
+        "Folder of the records; a rollout found in it is continued.",
+        default=Path("gateway"),
+    ),
+    store: Path | None = option(
+        "SQLite file of the records.", show_default="rollouts.db in --data"
+    ),
     framework: Framework = None,
     agent: Agent = None,
     program: Command = None,
@@ -88,17 +77,16 @@ def gateway(
     allow_tool: AllowTool = None,
     check: CheckFunction = None,
     check_command: CheckCommand = None,
-    workers: Annotated[int | None, opt("Worker processes.")] = None,
-    concurrency: Annotated[int | None, opt("Rollouts in flight of a worker.")] = None,
+    workers: int | None = option("Worker processes."),
+    concurrency: int | None = option("Rollouts in flight of a worker."),
     rollout_timeout_s: Timeout = None,
-    max_tokens: Annotated[int | None, opt("Most tokens of one response.")] = None,
-    temperature: Annotated[float | None, opt("Training's temperature.")] = None,
-    eval_temperature: Annotated[float | None, opt("Validation's temperature.")] = None,
-    seed: Annotated[int | None, opt("Seed of sampling.")] = None,
-    grace: Annotated[
-        float,
-        opt("Seconds that running calls have to end once it shuts down."),
-    ] = 20.0,
+    max_tokens: int | None = option("Most tokens of one response."),
+    temperature: float | None = option("Training's temperature."),
+    eval_temperature: float | None = option("Validation's temperature."),
+    seed: int | None = option("Seed of sampling."),
+    grace: float = option(
+        "Seconds that running calls have to end once it shuts down.", default=20.0
+    ),
     config: Config = None,
     unsafe_local_exec: UnsafeLocalExec = False,
 ) -> None:
@@ -107,7 +95,6 @@ def gateway(
     With a scenario, workers here run its agents; without one, a controller does, and
     each of its processes is `agentgym job`.
     """
-    from agentgym.errors import Interrupted, UsageError
     from agentgym.models.reference import KEY_OF_ADDRESS, base_url
     from agentgym.rollout.gateway.address import check_address
     from agentgym.rollout.located import located
@@ -127,13 +114,10 @@ def gateway(
             "model's name there."
         )
     servers = tuple(dict.fromkeys(base_url(url) for url in upstream or ()))
-    given = _named(
-        command, program, tools_from, tools, allow_tool, check, check_command
-    )
     if not 0 <= grace <= _DAY_S:
         raise UsageError(f"grace = {grace:g}: give seconds from 0 to {_DAY_S:,}.")
     check_address(host, port, api_key, how=f"with --api-key or {_KEY}")
-    chosen, count = _settings(config, given), 0
+    chosen, count = _settings(command, config), 0
     if chosen.cache_requests is not None:
         raise UsageError(
             f"cache_requests = {str(chosen.cache_requests)!r} is for `agentgym eval`: "
@@ -185,9 +169,9 @@ def gateway(
 
 def job(
     command: typer.Context,
-    scenario: Annotated[
-        str | None, typer.Argument(help="Scenario of the task; see `scenarios list`.")
-    ] = None,
+    scenario: str | None = typer.Argument(
+        None, help="Scenario of the task; see `scenarios list`."
+    ),
     framework: Framework = None,
     agent: Agent = None,
     program: Command = None,
@@ -209,58 +193,27 @@ def job(
     """
     from agentgym.rollout.workers.job import Assignment, run_job
 
-    given = _named(
-        command, program, tools_from, tools, allow_tool, check, check_command
-    )
     assignment = Assignment.read()
-    ended = run_job(_settings(config, given), assignment)
+    ended = run_job(_settings(command, config), assignment)
     typer.echo(
         f"Rollout {ended.rollout_id}: reward {ended.reward:g}, "
         f"{len(ended.model_calls)} model calls."
     )
 
 
-def _named(
-    command: typer.Context,
-    program: str | None,
-    tools_from: str | None,
-    tools: str | None,
-    allow_tool: list[str] | None,
-    check: str | None,
-    check_command: str | None,
-) -> dict[str, Any]:
-    """Return the settings that the command's options give, by name.
-
-    If the scenario is a tasks file, the options for its tools and its reward become
-    part of the setting ``scenario``.
-    """
-    from agentgym.core.config import TrainingConfig
-    from agentgym.scenarios.packs import is_tasks_file
-
-    given = given_settings(command, TrainingConfig)
-    if program is not None:
-        given["agent"] = with_command(given.get("agent"), program)
-    named = given.get("scenario", "")
-    if not is_tasks_file(named) and "agent" in given:
-        given |= own_tools(tools, allow_tool)
-        tools = allow_tool = None
-    options = (tools_from, tools, allow_tool, check, check_command)
-    if options != (None,) * 5:
-        given["scenario"] = with_tools(named, *options)
-    return given
-
-
-def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
+def _settings(command: typer.Context, config: Path | None) -> "TrainingConfig":
+    """Return the settings from the command's options, which win over the file."""
     from agentgym.core.config import TrainingConfig
     from agentgym.engines.lengths import paced_for_servers
 
+    given = given_settings(command, TrainingConfig)
+    use_tool_options(command, given)
     if config is not None:
         return paced_for_servers(TrainingConfig.from_yaml(config, **given))
     return paced_for_servers(TrainingConfig.create(**given))
 
 
 def _make_folder(data: Path) -> None:
-    from agentgym.errors import UsageError
     from agentgym.security.private import make_private_folder
 
     try:
@@ -283,13 +236,7 @@ def _tell_of_calls(service: "GatewayService", grace: float) -> None:
 
 
 def _wait(service: "GatewayService", stop: "InterruptFlag") -> None:
-    """Wait for Ctrl-C or SIGTERM, and print new problems of the service meanwhile.
-
-    Raises:
-        RolloutError: The service has failed, so that rollouts can no longer run.
-    """
-    from agentgym.errors import RolloutError
-
+    """Wait for Ctrl-C or SIGTERM; print problems, and raise if the service fails."""
     known: list[str] = []
     while not stop.wait(_LOOK_S):
         troubles = service.troubles

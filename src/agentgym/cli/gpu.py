@@ -1,12 +1,14 @@
 """``agentgym gpu``: list providers, prices and rented machines, and end machines."""
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from agentgym.cli.options import AsJson, Runs, opt
+from agentgym.cli.options import AsJson, Runs, flag, option
 from agentgym.cli.output import print_json, progress_console
+from agentgym.errors import ComputeError, UsageError
 
 if TYPE_CHECKING:
     from agentgym.compute.base import Offer, Provider
@@ -38,26 +40,18 @@ def list_providers(as_json: AsJson = False) -> None:
 
 @app.command()
 def prices(
-    provider: Annotated[
-        str | None,
-        opt("Only this provider.", show_default="all with a key; sky if named"),
-    ] = None,
-    model: Annotated[
-        str | None, opt("Only machines that can train this model.")
-    ] = None,
-    lora_rank: Annotated[
-        int | None, opt("Rank of its adapter; 0 trains all weights.")
-    ] = None,
-    spot: Annotated[
-        bool, opt("Of machines that may be taken away, for less.", "--spot")
-    ] = False,
+    provider: str | None = option(
+        "Only this provider.", show_default="all with a key; sky if named"
+    ),
+    model: str | None = option("Only machines that can train this model."),
+    lora_rank: int | None = option("Rank of its adapter; 0 trains all weights."),
+    spot: bool = flag("Of machines that may be taken away, for less.", "--spot"),
     as_json: AsJson = False,
 ) -> None:
     """Show the prices of machines per hour now, the cheapest first. Rents nothing."""
     from agentgym.compute.quote import fits
     from agentgym.compute.sizes import need_of
     from agentgym.core.config import TrainingConfig
-    from agentgym.errors import ComputeError
     from agentgym.ui.machines import offers_view
 
     config = TrainingConfig.create(model=model, lora_rank=lora_rank)
@@ -80,13 +74,7 @@ def prices(
 def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
     """Return the offers of providers, and the errors of those that did not answer.
 
-    Args:
-        named: The only provider to ask; None asks all of them.
-        spot: Whether to return offers of spot machines, and no others.
-
-    Raises:
-        ComputeError: No provider can be asked, e.g. because a key is missing.
-        UnsupportedError: ``spot`` is true, but these providers have no spot machines.
+    Without ``named``, all providers are asked. The machines are spot machines or not.
     """
     from agentgym.compute.registry import (
         PROVIDERS,
@@ -94,7 +82,6 @@ def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
         rented,
         require_spot,
     )
-    from agentgym.errors import ComputeError
 
     if named is None and not spot:
         asked = _configured(asked_unnamed())
@@ -117,13 +104,8 @@ def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
 
 
 def _configured(asked: "list[Provider]") -> "list[Provider]":
-    """Return ``asked``, the providers that have a key; raise if the list is empty.
-
-    Raises:
-        ComputeError: No provider has a key; the message says how to set one.
-    """
+    """Return ``asked``, the providers that have a key; raise if the list is empty."""
     from agentgym.compute.registry import rented
-    from agentgym.errors import ComputeError
 
     if not asked:
         keys = " or ".join(each.key for each in rented() if each.key)
@@ -136,12 +118,10 @@ def _configured(asked: "list[Provider]") -> "list[Provider]":
 
 @app.command()
 def reap(
-    run: Annotated[str | None, opt("Only the machine of this run.")] = None,
+    run: str | None = option("Only the machine of this run."),
     output: Runs = Path("runs"),
-    every: Annotated[
-        bool, opt("Also those that were not rented from this folder.", "--all")
-    ] = False,
-    yes: Annotated[bool, opt("End them without a question.", "--yes")] = False,
+    every: bool = flag("Also those that were not rented from this folder.", "--all"),
+    yes: bool = flag("End them without a question.", "--yes"),
     as_json: AsJson = False,
 ) -> None:
     """End rented machines that no run uses any more.
@@ -155,7 +135,6 @@ def reap(
     from agentgym.compute.reap import look, settle
     from agentgym.compute.registry import problem, rented
     from agentgym.compute.rented import Rented
-    from agentgym.errors import ComputeError, UsageError
     from agentgym.ui.machines import machines_view
 
     name = None if run is None else _machine_of(run, output)
@@ -199,13 +178,8 @@ def reap(
 
 
 def _machine_of(run: str, output: Path) -> str:
-    """Return the name of the machine that was rented for a run.
-
-    Raises:
-        UsageError: No machine was rented for the run.
-    """
+    """Return the name of the machine that was rented for a run."""
     from agentgym.compute.record import MachineRecord
-    from agentgym.errors import UsageError
     from agentgym.train.run_folder import RunFolder
 
     folder = RunFolder.open(run, output)
@@ -217,8 +191,6 @@ def _machine_of(run: str, output: Path) -> str:
 
 def _agreed(count: int) -> bool:
     """Ask whether to end ``count`` machines; return False without a terminal."""
-    import sys
-
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     return typer.confirm(f"End {count}?", err=True)
@@ -228,7 +200,6 @@ def _end(found: "Found", providers: "dict[str, Provider]") -> str:
     """End a rented machine; return the error message, or "" if it was ended."""
     from agentgym.compute.reap import reap
     from agentgym.compute.rented import Rented
-    from agentgym.errors import ComputeError
 
     try:
         reap(found, providers[found.machine.provider], Rented.waits)

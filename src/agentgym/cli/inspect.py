@@ -1,7 +1,8 @@
 """``agentgym inspect``: describe an agent, and check whether it can be trained."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import typer
 
@@ -15,42 +16,34 @@ from agentgym.cli.options import (
     Inputs,
     ToolAnswers,
     ToolsFrom,
-    opt,
+    option,
     own_tools,
     project_agent,
     with_command,
     with_tools,
 )
 from agentgym.cli.output import print_json, print_result, progress_console
-
-if TYPE_CHECKING:
-    from agentgym.core.config import TrainingConfig
+from agentgym.errors import UsageError
 
 
 def inspect(
-    agent: Annotated[
-        str | None,
-        typer.Argument(
-            help="module:name of the agent, or of its factory; or a graph's name in "
-            "langgraph.json. Without it, the agents that the project's files name.",
-            show_default=False,
-            callback=project_agent,
-        ),
-    ] = None,
-    scenario: Annotated[
-        str | None, typer.Argument(help="What to try it on; by default its own tools.")
-    ] = None,
-    tasks: Annotated[
-        Path | None, opt("Try it on this tasks file, as `train --tasks` does.")
-    ] = None,
+    agent: str | None = typer.Argument(
+        None,
+        help="module:name of the agent, or of its factory; or a graph's name in "
+        "langgraph.json. Without it, the agents that the project's files name.",
+        show_default=False,
+        callback=project_agent,
+    ),
+    scenario: str | None = typer.Argument(
+        None, help="What to try it on; by default its own tools."
+    ),
+    tasks: Path | None = option("Try it on this tasks file, as `train --tasks` does."),
     program: Command = None,
     check_command: CheckCommand = None,
-    framework: Annotated[
-        str | None, opt("Framework of the agent, if it cannot be detected.")
-    ] = None,
-    model: Annotated[
-        str | None, opt("The model that it would be trained with; nano by default.")
-    ] = None,
+    framework: str | None = option("Framework of the agent, if it cannot be detected."),
+    model: str | None = option(
+        "The model that it would be trained with; nano by default."
+    ),
     context: Context = None,
     inputs: Inputs = None,
     configurable: Configurable = None,
@@ -65,6 +58,7 @@ def inspect(
     that will not work and why. Nothing is trained, no tool really runs, no provider is
     asked. Exits with 1 if it cannot be trained as it is.
     """
+    from agentgym.core.config import TrainingConfig
     from agentgym.rollout.located import located
     from agentgym.rollout.probe import probed
     from agentgym.ui.agents import agent_view
@@ -82,7 +76,7 @@ def inspect(
     else:
         scenario = with_tools(scenario, tools_from, check_command=check_command)
         given |= {"scenario": scenario, **own_tools(tools, allow_tool)}
-        report = probed(located(_settings(given)))
+        report = probed(located(TrainingConfig.create(**given)))
     if as_json:
         print_json(report)
     else:
@@ -95,12 +89,7 @@ def _list_agents(as_json: bool) -> None:
     """Print the agents in this folder's project files, and how to inspect each.
 
     Project files are ``langgraph.json`` and the ``pyproject.toml`` of a CrewAI project.
-
-    Raises:
-        UsageError: The files name no agent. With ``as_json``, an empty list is printed
-            instead.
     """
-    from agentgym.errors import UsageError
     from agentgym.integrations.projects import project_agents
 
     found = project_agents()
@@ -130,13 +119,6 @@ def _list_agents(as_json: bool) -> None:
         print_result("".join(lines))
 
 
-def _settings(given: dict[str, Any]) -> "TrainingConfig":
-    from agentgym.core.config import TrainingConfig
-
-    known = {name: value for name, value in given.items() if value is not None}
-    return TrainingConfig.create(**known)
-
-
 def _on_tasks(
     given: dict[str, Any],
     tasks: Path | None,
@@ -144,14 +126,10 @@ def _on_tasks(
 ) -> Any:
     """Try an agent on a tasks file, and return a report about the agent.
 
-    Args:
-        given: Settings by name.
-        tasks: The tasks file. If None, tasks are generated from the agent's tools.
-        options: Values of the options for tools and checks, as :func:`with_tools` takes
-            them.
+    Without ``tasks``, they are generated from the agent's tools. ``options`` are values
+    of the options for tools and checks, as :func:`with_tools` takes them.
     """
-    from tempfile import TemporaryDirectory
-
+    from agentgym.core.config import TrainingConfig
     from agentgym.rollout.located import located
     from agentgym.rollout.probe import probed
     from agentgym.scenarios.tool_tasks.scenario import load_tools
@@ -163,4 +141,5 @@ def _on_tasks(
             known = load_tools(options[0] or f"@{given['agent']}")
             tasks.write_text(starter(known), encoding="utf-8")
         scenario = with_tools(str(tasks), *options)
-        return probed(located(_settings({**given, "scenario": scenario})))
+        config = TrainingConfig.create(**given, scenario=scenario)
+        return probed(located(config))

@@ -21,12 +21,9 @@ _MESSAGE = "Interrupted. `agentgym runs list` lists the runs that can continue.\
 class Interrupts:
     """Makes SIGTERM and SIGHUP act like Ctrl-C inside the block.
 
-    A signal that is ignored, as with ``nohup``, stays ignored.
-
-    Args:
-        hard: Whether to kill the process some seconds after a signal, even if a thread
-            hangs in a system call or a library catches the exception. Set it only in
-            the ``agentgym`` program, not if another program calls AgentGym.
+    A signal that is ignored, as with ``nohup``, stays ignored. With ``hard``, which is
+    for the ``agentgym`` program alone, the process is killed some seconds after a
+    signal, even if a thread hangs in a system call or a library catches the exception.
     """
 
     def __init__(self, *, hard: bool) -> None:

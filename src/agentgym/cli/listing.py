@@ -4,6 +4,7 @@ Each function returns the text to print: aligned columns, or JSON.
 """
 
 import os
+import shutil
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -50,33 +51,6 @@ def runs(output: "Path | str" = "runs", *, as_json: bool = False) -> str:
     return _render(rows, as_json, empty, below=below)
 
 
-def machine_of(run: "Path") -> Row | None:
-    """Return a run's rented machine: name, provider, cost; None if none was rented.
-
-    The dict's key ``open`` is true if the machine may still run and cost money.
-    ``taken_away`` is the number of spot machines that the provider took away.
-    """
-    if not (run / "machine.json").exists():  # most runs; saves an import
-        return None
-    from agentgym.compute.record import MachineRecord
-    from agentgym.errors import ComputeError
-
-    try:
-        record = MachineRecord.read(run)
-    except ComputeError:
-        unknown = dict.fromkeys(("name", "provider", "cost", "taken_away"))
-        return {**unknown, "open": True}
-    if record is None:
-        return None
-    return {
-        "name": record.name,
-        "provider": record.provider,
-        "cost": round(record.total, 2),
-        "open": record.is_open,
-        "taken_away": record.times_taken,
-    }
-
-
 def _bill(machine: Row | None) -> str:
     if machine is None:
         return ""
@@ -87,7 +61,7 @@ def _bill(machine: Row | None) -> str:
 
 
 def _run_row(path: "Path") -> Row:
-    from agentgym.doctor.status import run_status
+    from agentgym.doctor.status import machine_of, run_status
     from agentgym.scenarios.packs import pack_name
 
     data, result = _read(path), _read(path.with_name("result.json"))
@@ -185,11 +159,8 @@ def _render(
 ) -> str:
     """Format rows as columns, or as a JSON array of objects.
 
-    Args:
-        rows: The rows; all have the same keys.
-        as_json: Whether to return JSON.
-        empty: The text for a list without rows (not with ``as_json``).
-        below: Columns to show in a second line of each row if the terminal is narrow.
+    ``empty`` is the text for a list without rows. If the terminal is narrow, the
+    columns ``below`` are shown in a second line of each row.
     """
     if as_json:
         import json
@@ -198,7 +169,7 @@ def _render(
     if not rows:
         return empty + "\n"
     lines = _columns(rows)
-    width = _terminal_width()
+    width = shutil.get_terminal_size((0, 0)).columns  # 0 for a file or a pipe
     if not below or not width or max(map(len, lines)) <= width:
         return "".join(f"{line}\n" for line in lines)
     lines = _columns([_without(row, below) for row in rows])
@@ -220,13 +191,6 @@ def _columns(rows: list[Row]) -> list[str]:
 
 def _without(row: Row, names: "Collection[str]") -> Row:
     return {name: value for name, value in row.items() if name not in names}
-
-
-def _terminal_width() -> int:
-    """Return the terminal's width in columns; 0 if the output is a file or a pipe."""
-    from shutil import get_terminal_size
-
-    return get_terminal_size((0, 0)).columns
 
 
 def _cell(value: str | bool | dict[str, float] | None) -> str:

@@ -16,13 +16,9 @@ from agentgym.version import __version__
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run one command, by default that of ``sys.argv``; return its exit code.
 
-    Args:
-        arguments: Words after the program's name; if None, those of ``sys.argv``.
-
-    Returns:
-        The exit code: 0, 1 for a failure, 2 for wrong usage, 130 if interrupted.
+    The code is 0, 1 for a failure, 2 for wrong usage, or 130 if interrupted.
     """
     began = time.monotonic()
     words = list(sys.argv[1:] if arguments is None else arguments)

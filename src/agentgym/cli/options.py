@@ -1,21 +1,27 @@
 """Define options that commands share, and convert them to settings."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
 
+from agentgym.errors import NotFoundError, UsageError
+from agentgym.scenarios.options import has_options, with_options
+from agentgym.scenarios.packs import is_tasks_file
+
 if TYPE_CHECKING:
     from agentgym.core.settings import Settings
+    from agentgym.evaluate.metrics import Prices
     from agentgym.train.trained_agent import TrainedAgent
 
 AGENT = "Agent"
 TASKS = "Tasks"
 MODEL = "Model and engine"
 TRAINING = "Training"
-MEASURING = "Measuring"
 MACHINE = "Machine"
 RUN = "Run"
 OUTPUT = "Output"
@@ -48,23 +54,35 @@ class PanelCommand(TyperCommand):
                     formatter.write_dl(records)
 
 
-def opt(text: str, *names: str, **more: Any) -> Any:
-    """Return a typer option; without ``names``, it has the name of its parameter."""
-    return typer.Option(*names, help=text, **more)
+def opt(text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """Return a typer option for ``Annotated``, by default named as its parameter."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
 
 
-AsJson = Annotated[bool, opt("Print JSON on stdout.", "--json", rich_help_panel=OUTPUT)]
+def option(text: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """Return a typer option as a parameter's default, by default named like it."""
+    panel = more.pop("panel", None)
+    return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
+
+
+def flag(text: str, name: str, panel: str | None = None) -> Any:
+    """Return a typer option that is off by default, and has no negation."""
+    return option(text, name, default=False, panel=panel)
+
+
+AsJson = Annotated[bool, opt("Print JSON on stdout.", "--json", panel=OUTPUT)]
 Runs = Annotated[Path, opt("Folder of runs.", "--output")]
+Host = Annotated[str, opt("Address to listen on; another than 127.0.0.1 needs a key.")]
+Port = Annotated[int, opt("Port to listen on; 0 takes a free one.")]
+CacheRequests = Annotated[
+    Path | None,
+    opt("File of a server's answers, for the same requests at temperature 0."),
+]
 UnsafeLocalExec = Annotated[
     bool,
-    opt(
-        "Run model-written code without a sandbox.",
-        "--unsafe-local-exec",
-        rich_help_panel=RUN,
-    ),
+    opt("Run model-written code without a sandbox.", "--unsafe-local-exec", panel=RUN),
 ]
 REFERENCE = "MODULE:NAME"
-"""Placeholder in help texts for a reference to a Python object."""
 
 
 def _frameworks(context: typer.Context, words: list[str], begun: str) -> list[str]:
@@ -81,7 +99,7 @@ Framework = Annotated[
         "native (a plain loop), or another installed package's framework.",
         metavar="langchain|autogen|crewai|...",
         autocompletion=_frameworks,
-        rich_help_panel=AGENT,
+        panel=AGENT,
     ),
 ]
 
@@ -101,7 +119,7 @@ Agent = Annotated[
         "Your agent, or its factory; or a graph's name in langgraph.json.",
         metavar=REFERENCE,
         callback=project_agent,
-        rich_help_panel=AGENT,
+        panel=AGENT,
     ),
 ]
 Context = Annotated[
@@ -109,7 +127,7 @@ Context = Annotated[
     opt(
         "A function of the task: a graph's runtime context.",
         metavar=REFERENCE,
-        rich_help_panel=AGENT,
+        panel=AGENT,
     ),
 ]
 Inputs = Annotated[
@@ -117,7 +135,7 @@ Inputs = Annotated[
     opt(
         "A function of the task: more keys of a graph's state.",
         metavar=REFERENCE,
-        rich_help_panel=AGENT,
+        panel=AGENT,
     ),
 ]
 ToolFormat = Annotated[
@@ -125,7 +143,7 @@ ToolFormat = Annotated[
     opt(
         "The form of the model's tool calls, instead of its template's.",
         metavar="auto|hermes|xml|json|harmony|gemma|mistral|pythonic",
-        rich_help_panel=MODEL,
+        panel=MODEL,
     ),
 ]
 ChatTemplate = Annotated[
@@ -133,19 +151,19 @@ ChatTemplate = Annotated[
     opt(
         "A Jinja chat template to use instead of the model's own.",
         metavar="FILE|hermes",
-        rich_help_panel=MODEL,
+        panel=MODEL,
     ),
 ]
 Thinking = Annotated[
     Literal["auto", "on", "off"] | None,
-    opt("Whether the model reasons before it answers.", rich_help_panel=MODEL),
+    opt("Whether the model reasons before it answers.", panel=MODEL),
 ]
 Constrain = Annotated[
     Literal["auto", "none", "calls"] | None,
     opt(
         "calls: restrict tool calls to the tools' schemas; auto: as the model was "
         "trained.",
-        rich_help_panel=MODEL,
+        panel=MODEL,
     ),
 ]
 Prompts = Annotated[
@@ -153,7 +171,7 @@ Prompts = Annotated[
     opt(
         "System prompts and tool descriptions to send instead, of `agentgym improve`.",
         metavar="FILE",
-        rich_help_panel=AGENT,
+        panel=AGENT,
     ),
 ]
 Configurable = Annotated[
@@ -162,36 +180,20 @@ Configurable = Annotated[
         "key=value of a graph's config[\"configurable\"]; a task's own wins. Can be "
         "given again.",
         metavar="KEY=VALUE",
-        rich_help_panel=AGENT,
-    ),
-]
-
-
-Time = Annotated[
-    str | None,
-    opt(
-        "End within this time, measurements included: 30m, 1h30m.",
-        metavar="TIME",
-        rich_help_panel=TRAINING,
+        panel=AGENT,
     ),
 ]
 
 
 def named_model(name: str) -> "TrainedAgent | str":
-    """Load the saved agent with this name; if the name is a model's, return the name.
-
-    Raises:
-        NotFoundError: The name is unknown; the message suggests a saved agent.
-    """
-    from agentgym.errors import NotFoundError
+    """Load the saved agent with this name; return a name that is a model's."""
     from agentgym.models import hub
-    from agentgym.models.gguf import SMOLLM2
+    from agentgym.models.gguf.cache import SMOLLM2
     from agentgym.models.reference import is_local, is_remote
     from agentgym.train.trained_agent import TrainedAgent
 
-    if is_remote(name) or name in ("nano", SMOLLM2):
-        return name
-    if hub.is_id(name) and not os.path.exists(name):
+    is_hub_id = hub.is_id(name) and not os.path.exists(name)
+    if is_remote(name) or name in ("nano", SMOLLM2) or is_hub_id:
         return name
     try:
         return TrainedAgent.load(name)
@@ -207,7 +209,7 @@ Data = Annotated[
         "A benchmark's data file; for bfcl a wheel or folder of bfcl-eval, instead of "
         "the one fetched.",
         metavar="PATH",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 Categories = Annotated[
@@ -215,7 +217,7 @@ Categories = Annotated[
     opt(
         "With bfcl: categories or groups, e.g. simple_python,multiple or live.",
         metavar="NAME,NAME",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 ToolsFrom = Annotated[
@@ -223,7 +225,7 @@ ToolsFrom = Annotated[
     opt(
         "The tools of a tasks file: a list of functions.",
         metavar=REFERENCE,
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 ToolAnswers = Annotated[
@@ -233,7 +235,7 @@ ToolAnswers = Annotated[
         "(made-up values), or live (the tools themselves).",
         "--tools",
         show_default="recorded",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 AllowTool = Annotated[
@@ -241,7 +243,7 @@ AllowTool = Annotated[
     opt(
         "A tool that --tools live may call. Can be given again.",
         metavar="NAME",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 CheckFunction = Annotated[
@@ -251,7 +253,7 @@ CheckFunction = Annotated[
         "program posts; `none`: --judge alone ranks attempts.",
         "--check",
         metavar=REFERENCE,
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 CheckCommand = Annotated[
@@ -260,7 +262,7 @@ CheckCommand = Annotated[
         "A command that judges a program's folder: exit code 0 or 1, or JSON, "
         '{"reward": 0.5}, on its last line.',
         metavar="COMMAND",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 Command = Annotated[
@@ -271,20 +273,15 @@ Command = Annotated[
         "many.",
         "--command",
         metavar="COMMAND",
-        rich_help_panel=AGENT,
+        panel=AGENT,
     ),
 ]
 
 
 def with_command(agent: str | None, command: str | None) -> str | None:
-    """Return the setting ``agent``, from ``--agent`` or ``--command``, if given.
-
-    Raises:
-        UsageError: Both options are given, or the command is invalid.
-    """
+    """Return the setting ``agent``, from ``--agent`` or ``--command``, if given."""
     if command is None:
         return agent
-    from agentgym.errors import UsageError
     from agentgym.programs.program import ProgramCommand
 
     if agent is not None:
@@ -301,7 +298,7 @@ Judge = Annotated[
         "It is sent the attempts.",
         "--judge",
         metavar="PROVIDER:MODEL|ADDRESS",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 JudgeRubric = Annotated[
@@ -310,7 +307,7 @@ JudgeRubric = Annotated[
         "File of criteria for --judge, in plain sentences; else a built-in one.",
         "--judge-rubric",
         metavar="FILE",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 JudgePriceIn = Annotated[
@@ -319,7 +316,7 @@ JudgePriceIn = Annotated[
         "$ per million tokens that --judge reads.",
         "--judge-price-in",
         metavar="$",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 JudgePriceOut = Annotated[
@@ -328,7 +325,7 @@ JudgePriceOut = Annotated[
         "$ per million tokens that --judge writes.",
         "--judge-price-out",
         metavar="$",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 JudgeMaxCost = Annotated[
@@ -337,7 +334,7 @@ JudgeMaxCost = Annotated[
         "Most $ of --judge, after which the run goes on without it.",
         "--judge-max-cost",
         metavar="$",
-        rich_help_panel=TASKS,
+        panel=TASKS,
     ),
 ]
 AgentTools = Annotated[
@@ -352,13 +349,7 @@ AgentTools = Annotated[
 
 
 def tools_reference(tools_from: str | None, agent: str | None) -> str | None:
-    """Return ``module:name`` of tools, ``@module:name`` of an agent, or None.
-
-    Raises:
-        UsageError: Both ``--tools-from`` and ``--agent`` are given.
-    """
-    from agentgym.errors import UsageError
-
+    """Return ``module:name`` of tools, ``@module:name`` of an agent, or None."""
     if tools_from is not None and agent is not None:
         raise UsageError(
             f"Whose tools? Give --tools-from {tools_from} or --agent {agent}, not both."
@@ -376,15 +367,10 @@ def with_tools(
 ) -> str:
     """Return the setting ``scenario`` for a tasks file, with the values of options.
 
-    The other arguments are these values. A scenario that is not a tasks file is
-    returned unchanged. Print a warning with the names of tools that will really run.
-
-    Raises:
-        UsageError: One of these options is given, but ``scenario`` is not a tasks file.
+    A scenario that is not a tasks file is returned unchanged, without such options.
+    Print a warning with the names of tools that will really run.
     """
     from agentgym.core.task import TaskSource
-    from agentgym.errors import UsageError
-    from agentgym.scenarios.packs import is_tasks_file
 
     given = {
         "--tools-from": tools_from,
@@ -394,44 +380,40 @@ def with_tools(
         "--check-command": check_command,
     }
     if not is_tasks_file(scenario):
-        for option, value in given.items():
-            if value and not scenario:
-                raise UsageError(f"{option} is for a tasks file: give --tasks FILE.")
-            if value:
-                raise UsageError(
-                    f"{option} is for a tasks file, which ends in .jsonl; "
-                    f"{scenario!r} brings its own tools and reward."
-                )
-        return scenario
+        option = next((option for option, value in given.items() if value), None)
+        if option is None:
+            return scenario
+        if not scenario:
+            raise UsageError(f"{option} is for a tasks file: give --tasks FILE.")
+        raise UsageError(
+            f"{option} is for a tasks file, which ends in .jsonl; {scenario!r} brings "
+            "its own tools and reward."
+        )
     source = TaskSource.parse(scenario)
-    chosen = TaskSource(
-        path=source.path,
+    chosen = replace(
+        source,
         tools=(tools_from,) if tools_from else source.tools,
         answers=TaskSource.answering(tools) if tools else source.answers,
         allow=tuple(allow_tool) if allow_tool else source.allow,
         check=check or source.check,
-        folder=source.folder,
-        given_name=source.given_name,
         check_command=check_command or source.check_command,
     )
-    if chosen.answers == "live" and chosen.allow:
-        typer.echo(
-            f"Warning: {', '.join(chosen.allow)} will really be called, again and "
-            "again, with whatever arguments the model writes.",
-            err=True,
-        )
+    if chosen.answers == "live":
+        _warn_of_calls(chosen.allow)
     return str(chosen)
 
 
+def _warn_of_calls(names: Sequence[str]) -> None:
+    if names:
+        typer.echo(
+            f"Warning: {', '.join(names)} will really be called, again and again, with "
+            "whatever arguments the model writes.",
+            err=True,
+        )
+
+
 def with_data(scenario: str, data: str | None, categories: str | None) -> str:
-    """Return the setting ``scenario`` for a benchmark with these options, if given.
-
-    Raises:
-        UsageError: An option is given, but the scenario is not a benchmark.
-    """
-    from agentgym.errors import UsageError
-    from agentgym.scenarios.options import has_options, with_options
-
+    """Return the setting ``scenario`` for a benchmark with these options, if given."""
     given = {"data": data or "", "categories": categories or ""}
     if not any(given.values()):
         return scenario
@@ -445,23 +427,13 @@ def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]
     """Return the settings for tools that an agent has, but the scenario does not have.
 
     Print a warning with the names of tools that will really be called.
-
-    Raises:
-        UsageError: The value of ``--tools`` is only possible with a tasks file.
     """
-    from agentgym.errors import UsageError
-
     if tools not in (None, "stub"):
         raise UsageError(
             f"--tools {tools} is for a tasks file. Next to a scenario's own tools an "
             "agent's can be answered with --tools stub, or run with --allow-tool NAME."
         )
-    if allow_tool:
-        typer.echo(
-            f"Warning: {', '.join(allow_tool)} will really be called, again and again, "
-            "with whatever arguments the model writes.",
-            err=True,
-        )
+    _warn_of_calls(allow_tool or ())
     given = {"own_tools": tools, "allow_tools": allow_tool}
     return {name: value for name, value in given.items() if value}
 
@@ -474,6 +446,7 @@ def given_settings(
     An option with the value None, False or an empty list counts as not given.
     """
     given = {name: context.params.get(name) for name in settings.names()}
+    given["agent"] = with_command(given.get("agent"), context.params.get("program"))
     return {
         k: v
         for k, v in given.items()
@@ -481,14 +454,40 @@ def given_settings(
     }
 
 
-def require_place(path: Path) -> None:
-    """Check that a file can be written at this path, without writing it.
+def use_tool_options(context: typer.Context, given: dict[str, Any]) -> None:
+    """Move the values of the options for tools and rewards into the settings ``given``.
 
-    Raises:
-        UsageError: The file cannot be written; the message says why.
+    For a tasks file, they become parts of the setting ``scenario``. For the user's own
+    agent and another scenario, those for tools become settings of the agent.
     """
-    from agentgym.errors import UsageError
+    names = ("tools_from", "tools", "allow_tool", "check", "check_command")
+    options = {name: context.params.get(name) for name in names}
+    scenario = given.get("scenario", "")
+    if "agent" in given and not is_tasks_file(scenario):
+        given |= own_tools(options.pop("tools"), options.pop("allow_tool"))
+    if is_tasks_file(scenario) or any(options.values()):
+        given["scenario"] = with_tools(scenario, **options)
 
+
+def token_prices(
+    option: str, read: float | None, written: float | None
+) -> "Prices | None":
+    """Return the prices of a model's tokens; None if no price is given.
+
+    ``option`` is the beginning of the options' names, such as ``price`` of
+    ``--price-in``.
+    """
+    from agentgym.evaluate.metrics import Prices
+
+    if read is None and written is None:
+        return None
+    if read is None or written is None:
+        raise UsageError(f"Give both --{option}-in and --{option}-out, or neither.")
+    return Prices(prompt=read, response=written)
+
+
+def require_place(path: Path) -> None:
+    """Raise UsageError if a file cannot be written at this path; do not write it."""
     if path.is_dir():
         problem = "it is a folder"
     elif not path.parent.is_dir():

@@ -19,29 +19,11 @@ if TYPE_CHECKING:
 
 _RESULTS: ContextVar[int] = ContextVar("agentgym_results", default=1)
 """File descriptor for results: 1, or a copy of it inside :func:`only_results`."""
-_BEGAN: ContextVar[float | None] = ContextVar("agentgym_began", default=None)
-"""Start of the running command, in ``time.monotonic()``."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SERVERS = "agentgym.rollout.gateway"
-"""Name of the logger to which servers report their failures."""
 _OPTION = "--log-level"
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
-
-@contextmanager
-def counted_from(began: float) -> Iterator[None]:
-    """Set the start time that :func:`began` returns inside the block."""
-    token = _BEGAN.set(began)
-    try:
-        yield
-    finally:
-        _BEGAN.reset(token)
-
-
-def began() -> float | None:
-    """Return the command's start in ``time.monotonic()``; None if no command runs."""
-    return _BEGAN.get()
 
 
 @contextmanager
@@ -68,8 +50,7 @@ def only_results() -> Iterator[None]:
 def progress_console(as_json: bool = False) -> "Console":
     """Return a console for messages, on stdout; with ``as_json``, on stderr.
 
-    Printing raises :class:`~agentgym.errors.OutputClosed` if the output is a pipe and
-    its reader has closed it.
+    Printing raises OutputClosed if the reader of the output has closed the pipe.
     """
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
@@ -91,11 +72,7 @@ def progress_console(as_json: bool = False) -> "Console":
 
 
 def visible(text: str) -> str:
-    """Replace control characters in a text, so that a terminal does not obey them.
-
-    Prompts, tool calls and files from other people may contain control characters that
-    falsify the display.
-    """
+    """Replace control characters in other people's texts: terminals obey them."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -149,10 +126,9 @@ def print_result(text: str) -> None:
 
 
 def split_log_level(words: list[str]) -> tuple[list[str], int | None]:
-    """Remove ``--log-level LEVEL`` from any place in a command line.
+    """Remove ``--log-level LEVEL`` from any place in a command line; return its number.
 
-    Returns:
-        The other words, and the level as a number; None if no level was given.
+    The number is None if no level was given.
 
     Raises:
         UsageError: The level is missing or unknown.

@@ -1,23 +1,25 @@
 """``agentgym rollout``: let an agent attempt tasks, and show the results."""
 
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from agentgym.cli.options import (
     AsJson,
+    CacheRequests,
     CheckCommand,
     Command,
     UnsafeLocalExec,
     given_settings,
     named_model,
-    opt,
+    option,
     require_place,
-    with_command,
     with_tools,
 )
 from agentgym.cli.output import print_json, progress_console
+from agentgym.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     from agentgym.core.task import Task
@@ -27,68 +29,47 @@ if TYPE_CHECKING:
 
 def rollout(
     context: typer.Context,
-    tasks: Annotated[
-        str | None, typer.Argument(help="A JSON Lines file of tasks, or a scenario.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        opt(
-            "nano, a saved agent, a folder, openai:NAME, anthropic:NAME, …, or "
-            "http://host/v1#NAME."
-        ),
-    ] = None,
-    agent: Annotated[str | None, opt("tool, react, coding, or module:Class.")] = None,
+    tasks: str | None = typer.Argument(
+        None, help="A JSON Lines file of tasks, or a scenario."
+    ),
+    model: str | None = option(
+        "nano, a saved agent, a folder, openai:NAME, anthropic:NAME, …, or "
+        "http://host/v1#NAME."
+    ),
+    agent: str | None = option("tool, react, coding, or module:Class."),
     program: Command = None,
-    tasks_file: Annotated[
-        Path | None,
-        opt("Instead of TASKS: a tasks file with expected calls.", "--tasks"),
-    ] = None,
+    tasks_file: Path | None = option(
+        "Instead of TASKS: a tasks file with expected calls.", "--tasks"
+    ),
     check_command: CheckCommand = None,
-    tool_names: Annotated[
-        str | None,
-        opt(
-            "calculator, bash, file_editor, search, or module:function; commas "
-            "between them.",
-            "--tools",
-        ),
-    ] = None,
-    reward: Annotated[
-        str | None, opt("module:function (task, trajectory) -> float.")
-    ] = None,
-    concurrency: Annotated[int | None, opt("Rollouts in flight.")] = None,
-    max_steps: Annotated[int | None, opt("Model calls of a rollout.")] = None,
-    max_tokens_per_step: Annotated[
-        int | None, opt("Tokens of one response.", "--max-tokens")
-    ] = None,
-    temperature: Annotated[float | None, opt("Sampling temperature.")] = None,
-    cache_requests: Annotated[
-        Path | None,
-        opt("File of a server's answers, for the same requests at temperature 0."),
-    ] = None,
-    timeout_s: Annotated[
-        float | None,
-        opt("Seconds after which a rollout is dropped; else 600.", "--timeout"),
-    ] = None,
-    save: Annotated[
-        Path | None,
-        opt(
-            "JSON Lines file to append trajectories to; one that ends in .atif.json or "
-            ".openai.jsonl is for other tools."
-        ),
-    ] = None,
-    count: Annotated[int, opt("Tasks of a scenario.", min=1)] = 20,
-    split: Annotated[str, opt("A scenario's split.")] = "test",
-    seed: Annotated[int, opt("Seed of a scenario's tasks.")] = 0,
-    task: Annotated[
-        str | None, opt("Only the task with this id, of a scenario or a file.")
-    ] = None,
-    config: Annotated[Path | None, opt("YAML file of settings, tools' too.")] = None,
+    tool_names: str | None = option(
+        "calculator, bash, file_editor, search, or module:function; commas "
+        "between them.",
+        "--tools",
+    ),
+    reward: str | None = option("module:function (task, trajectory) -> float."),
+    concurrency: int | None = option("Rollouts in flight."),
+    max_steps: int | None = option("Model calls of a rollout."),
+    max_tokens_per_step: int | None = option("Tokens of one response.", "--max-tokens"),
+    temperature: float | None = option("Sampling temperature."),
+    cache_requests: CacheRequests = None,
+    timeout_s: float | None = option(
+        "Seconds after which a rollout is dropped; else 600.", "--timeout"
+    ),
+    save: Path | None = option(
+        "JSON Lines file to append trajectories to; one that ends in .atif.json or "
+        ".openai.jsonl is for other tools."
+    ),
+    count: int = option("Tasks of a scenario.", default=20, min=1),
+    split: str = option("A scenario's split.", default="test"),
+    seed: int = option("Seed of a scenario's tasks.", default=0),
+    task: str | None = option("Only the task with this id, of a scenario or a file."),
+    config: Path | None = option("YAML file of settings, tools' too."),
     unsafe_local_exec: UnsafeLocalExec = False,
-    show: Annotated[Path | None, opt("Only show trajectories that were saved.")] = None,
+    show: Path | None = option("Only show trajectories that were saved."),
     as_json: AsJson = False,
 ) -> None:
     """Let an agent attempt tasks with any model; nothing is trained."""
-    from agentgym.errors import Interrupted, UsageError
     from agentgym.rollout.solo.config import RolloutConfig
     from agentgym.scenarios.task_lists import MOST_SEARCHED, with_id
     from agentgym.scenarios.tool_tasks.scenario import with_own_tools
@@ -108,8 +89,7 @@ def rollout(
             f"Give {missing}: agentgym rollout TASKS.jsonl --model openai:NAME"
         )
     given = given_settings(context, RolloutConfig)
-    if program is not None:
-        given["agent"] = agent = with_command(agent, program)
+    agent = given.get("agent")
     chosen = RolloutConfig.create(**given)
     if config is not None:
         chosen = RolloutConfig.from_yaml(config, **given)
@@ -153,19 +133,11 @@ def _tasks(
     """Return the tasks of a file or a scenario, and how their rollouts are scored.
 
     Rollouts are scored by a reward function, or by the scenario with the returned name.
-    None means that they get no reward.
-
-    Args:
-        source: A tasks file, or a scenario.
-        reward: ``module:function`` of a reward, for a tasks file.
-        split: The split of the scenario that the tasks come from.
-        seed: Seed of the scenario's tasks.
-        count: Maximum number of the scenario's tasks.
-        is_scored: Whether ``source`` is a tasks file with expected calls or a check, so
-            that it is used as a scenario, with the tasks of all splits.
+    None means that they get no reward. With ``is_scored``, ``source`` is a tasks file
+    with expected calls or a check, so that it is used as a scenario, with the tasks of
+    all splits.
     """
     from agentgym.core.task import EVERY_SPLIT, Split
-    from agentgym.errors import UsageError
     from agentgym.integrations.registry import load_factory
     from agentgym.rollout.solo.tasks import read_tasks
     from agentgym.scenarios.registry import get_scenario
@@ -180,12 +152,9 @@ def _tasks(
         raise UsageError(f"The scenario {source!r} has its own reward: drop --reward.")
     if split not in set(Split):
         raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
-    scenario = get_scenario(source)
-    try:
-        measured = EVERY_SPLIT if is_scored else split
+    measured = EVERY_SPLIT if is_scored else split
+    with closing(get_scenario(source)) as scenario:
         return tasks_to_measure(scenario, measured, seed, count), source
-    finally:
-        scenario.close()
 
 
 def _run(
@@ -227,7 +196,6 @@ def _report(batch: "RolloutBatch", as_json: bool) -> None:
 
 
 def _show(path: Path, as_json: bool) -> None:
-    from agentgym.errors import UsageError
     from agentgym.rollout.interchange import form_of
     from agentgym.rollout.solo.continuity import check_continuity
     from agentgym.rollout.solo.trajectory_file import scan_jsonl

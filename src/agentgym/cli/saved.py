@@ -8,13 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.options import AsJson, Constrain, Runs, opt, require_place
+from agentgym.cli.options import (
+    AsJson,
+    Constrain,
+    Host,
+    Port,
+    Runs,
+    flag,
+    opt,
+    option,
+    require_place,
+)
 from agentgym.cli.output import (
     failures_shown,
     print_json,
     print_result,
     progress_console,
 )
+from agentgym.doctor.status import machine_of, run_status
+from agentgym.errors import Interrupted, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,15 +66,12 @@ def show(
 @agents.command()
 def use(
     name: Annotated[str, typer.Argument(help="NAME@N: a version of a saved agent.")],
-    auto: Annotated[
-        bool, opt("Let better runs of NAME become its default again.", "--auto")
-    ] = False,
+    auto: bool = flag("Let better runs of NAME become its default again.", "--auto"),
 ) -> None:
     """Choose the default: the version that an agent's name alone means.
 
     Later runs do not change it, until --auto.
     """
-    from agentgym.errors import UsageError
     from agentgym.train.trained_agent import TrainedAgent
     from agentgym.train.versions import Versions, find
 
@@ -94,9 +103,9 @@ def export(
         str, typer.Argument(help="NAME, NAME@N, a folder, or a Hugging Face id.")
     ],
     output: Annotated[Path, opt("Folder to write; it must not exist yet.")],
-    form: Annotated[
-        str, opt("hf: as it was trained; merged: adapters merged.", "--format")
-    ] = "merged",
+    form: str = option(
+        "hf: as it was trained; merged: adapters merged.", "--format", default="merged"
+    ),
 ) -> None:
     """Write an agent's weights as transformers, peft and vLLM load them.
 
@@ -122,21 +131,18 @@ def list_runs(output: Runs = Path("runs"), as_json: AsJson = False) -> None:
 def export_run(
     run: Annotated[str, typer.Argument(help="Its folder or its name.")],
     file: Annotated[Path, typer.Argument(help="File to write; it must not exist.")],
-    form: Annotated[
-        Literal["atif", "openai", "jsonl"],
-        opt(
-            "atif: Agent Trajectory Interchange Format; openai: chat messages; jsonl: "
-            "for agentgym rollout --show.",
-            "--format",
-        ),
-    ] = "atif",
-    only: Annotated[
-        str, opt("Rollouts whose id has this part: after, s00012, …", metavar="TEXT")
-    ] = "",
+    form: Literal["atif", "openai", "jsonl"] = option(
+        "atif: Agent Trajectory Interchange Format; openai: chat messages; jsonl: "
+        "for agentgym rollout --show.",
+        "--format",
+        default="atif",
+    ),
+    only: str = option(
+        "Rollouts whose id has this part: after, s00012, …", default="", metavar="TEXT"
+    ),
     output: Runs = Path("runs"),
 ) -> None:
     """Write a run's ended rollouts in a format of other tools, one a line."""
-    from agentgym.errors import UsageError
     from agentgym.rollout.record import stored_trajectories
     from agentgym.rollout.session import DATABASE_FILE
     from agentgym.rollout.solo.trajectory_file import TrajectoryWriter
@@ -162,15 +168,14 @@ def export_run(
 @runs.command("show")
 def show_run(
     run: Annotated[str, typer.Argument(help="Its folder or its name.")],
-    html: Annotated[
-        Path | None, opt("Write the run's report as one HTML file, with its curves.")
-    ] = None,
+    html: Path | None = option(
+        "Write the run's report as one HTML file, with its curves."
+    ),
     output: Runs = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
     """Show a run: its settings, its steps, and its result once there is one."""
     from agentgym.compute.record import bill
-    from agentgym.doctor.status import run_status
     from agentgym.train.result import TrainingResult
     from agentgym.train.run_folder import RunFolder
 
@@ -185,7 +190,7 @@ def show_run(
         write_text(html, run_html(folder, record["status"]))
         progress_console(as_json).print(f"The report is {html}", soft_wrap=True)
     if as_json:
-        machine = listing.machine_of(folder.path)
+        machine = machine_of(folder.path)
         more = {"steps": folder.metrics(), "machine": machine, "result": result}
         print_json({**record, **more})
     else:
@@ -197,20 +202,17 @@ def show_run(
 
 @runs.command("audit")
 def show_audit(
-    run: Annotated[
-        str | None,
-        typer.Argument(
-            help="Its folder or name, or the folder of a gateway; without one, "
-            "the commands outside of runs.",
-            show_default=False,
-        ),
-    ] = None,
-    rollout: Annotated[str | None, opt("Only entries of this rollout.")] = None,
-    what: Annotated[
-        str | None,
-        opt("Only this: executed, tool, gateway, refused key, machine, began."),
-    ] = None,
-    last: Annotated[int, opt("How many entries, the newest; 0 for all.")] = 50,
+    run: str | None = typer.Argument(
+        None,
+        help="Its folder or name, or the folder of a gateway; without one, "
+        "the commands outside of runs.",
+        show_default=False,
+    ),
+    rollout: str | None = option("Only entries of this rollout."),
+    what: str | None = option(
+        "Only this: executed, tool, gateway, refused key, machine, began."
+    ),
+    last: int = option("How many entries, the newest; 0 for all.", default=50),
     output: Runs = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
@@ -218,7 +220,6 @@ def show_audit(
 
     Without a run: of `eval`, `rollout`, `job` and `scenarios check`.
     """
-    from agentgym.errors import NotFoundError, UsageError
     from agentgym.security import audit
     from agentgym.train.run_folder import list_runs
     from agentgym.ui.audit import audit_lines
@@ -247,13 +248,9 @@ def serve(
     name: Annotated[
         str, typer.Argument(help="NAME, NAME@N, a folder, or a Hugging Face id.")
     ],
-    host: Annotated[
-        str, opt("Address to listen on; another than 127.0.0.1 needs a key.")
-    ] = "127.0.0.1",
-    port: Annotated[int, opt("Port to listen on; 0 takes a free one.")] = 8000,
-    api_key: Annotated[
-        str | None, opt("Key that requests must have.", envvar=_KEY)
-    ] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    api_key: str | None = option("Key that requests must have.", envvar=_KEY),
     constrain: Constrain = None,
 ) -> None:
     """Answer OpenAI's chat completions with a trained agent, until Ctrl-C.
@@ -261,7 +258,6 @@ def serve(
     Streaming and tool calls work as with OpenAI. Answers under way are finished
     first when it is ended; a second Ctrl-C cuts them off.
     """
-    from agentgym.errors import Interrupted
     from agentgym.serving.server import AgentServer
     from agentgym.train.process import InterruptFlag
     from agentgym.train.trained_agent import TrainedAgent
@@ -288,16 +284,14 @@ def serve(
 
 
 def view(
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RUN]...",
-            help="Folders or names of runs; without any, all of the folder of runs.",
-            show_default=False,
-        ),
-    ] = None,
-    port: Annotated[int, opt("Port to listen on; 0 takes a free one.")] = 0,
-    no_open: Annotated[bool, opt("Print the address; open no browser.")] = False,
+    runs: list[str] | None = typer.Argument(
+        None,
+        metavar="[RUN]...",
+        help="Folders or names of runs; without any, all of the folder of runs.",
+        show_default=False,
+    ),
+    port: Port = 0,
+    no_open: bool = option("Print the address; open no browser.", default=False),
     output: Runs = Path("runs"),
 ) -> None:
     """Look at runs and their rollouts in a browser, until Ctrl-C.
@@ -307,7 +301,6 @@ def view(
     """
     import webbrowser
 
-    from agentgym.errors import Interrupted
     from agentgym.train.process import InterruptFlag
     from agentgym.view.server import ViewServer
 
@@ -337,15 +330,7 @@ def view(
 
 
 def _finder(names: list[str], output: Path) -> "Callable[[], Sequence[RunFolder]]":
-    """Return a function that lists the runs to show.
-
-    These are the runs with ``names``; without names, all runs in ``output``.
-
-    Raises:
-        NotFoundError: A run is unknown.
-        UsageError: Two of the named runs have the same folder name.
-    """
-    from agentgym.errors import UsageError
+    """Return a function that lists the runs to show: those with ``names``, else all."""
     from agentgym.train.run_folder import RunFolder, list_runs
 
     if not names:

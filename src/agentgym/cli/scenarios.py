@@ -1,5 +1,6 @@
 """``agentgym scenarios`` and ``tasks``: list, show, make and check them."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,11 +14,15 @@ from agentgym.cli.options import (
     CheckFunction,
     ToolAnswers,
     ToolsFrom,
+    flag,
     opt,
+    option,
     tools_reference,
     with_tools,
 )
 from agentgym.cli.output import print_json, print_result, progress_console
+from agentgym.errors import NotFoundError, UnsupportedError, UsageError
+from agentgym.security.redaction import redacted
 
 if TYPE_CHECKING:
     from agentgym.core.tools import Tool
@@ -57,16 +62,14 @@ def show(
     """Show a scenario: its tools, rules, goal and an example of its tasks."""
     from agentgym.scenarios.registry import get_scenario
 
-    scenario = get_scenario(with_tools(name, tools_reference(tools_from, agent)))
-    try:
+    reference = with_tools(name, tools_reference(tools_from, agent))
+    with closing(get_scenario(reference)) as scenario:
         if as_json:
             print_json(scenario.card())
         else:
             from agentgym.ui.cards import scenario_view
 
             progress_console().print(scenario_view(scenario))
-    finally:
-        scenario.close()
 
 
 @app.command()
@@ -75,7 +78,6 @@ def fetch(name: Annotated[str, typer.Argument(help="A benchmark: bfcl.")]) -> No
 
     They go into AGENTGYM_HOME, not into this environment.
     """
-    from agentgym.errors import NotFoundError
     from agentgym.scenarios.bfcl import package
 
     if name != "bfcl":
@@ -96,8 +98,8 @@ def fetch(name: Annotated[str, typer.Argument(help="A benchmark: bfcl.")]) -> No
 @app.command()
 def check(
     name: Reference,
-    tasks: Annotated[int, opt("Training tasks that each agent plays.", min=1)] = 60,
-    seed: Annotated[int, opt("Seed of the tasks.", min=0)] = 0,
+    tasks: int = option("Training tasks that each agent plays.", default=60, min=1),
+    seed: int = option("Seed of the tasks.", default=0, min=0),
     tools_from: ToolsFrom = None,
     agent: AgentTools = None,
     tools: ToolAnswers = None,
@@ -127,9 +129,9 @@ def check(
 @app.command()
 def tasks(
     name: Reference,
-    split: Annotated[str, opt("train, validation or test.")] = "train",
-    count: Annotated[int, opt("Tasks, at most.", min=1)] = 100,
-    seed: Annotated[int, opt("Seed of the tasks.", min=0)] = 0,
+    split: str = option("train, validation or test.", default="train"),
+    count: int = option("Tasks, at most.", default=100, min=1),
+    seed: int = option("Seed of the tasks.", default=0, min=0),
     tools_from: ToolsFrom = None,
     agent: AgentTools = None,
     output: Output = None,
@@ -141,33 +143,27 @@ def tasks(
     import json
 
     from agentgym.core.task import Split
-    from agentgym.errors import UsageError
     from agentgym.rollout.task_input import as_row
     from agentgym.scenarios.registry import get_scenario
     from agentgym.scenarios.task_lists import make_tasks
 
     if split not in set(Split):
         raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
-    if output is not None:
-        _refuse_existing(output)
-    scenario = get_scenario(with_tools(name, tools_reference(tools_from, agent)))
-    try:
+    _refuse_existing(output)
+    reference = with_tools(name, tools_reference(tools_from, agent))
+    with closing(get_scenario(reference)) as scenario:
         made = make_tasks(scenario, Split(split), seed, count)
-    finally:
-        scenario.close()
     _write("".join(f"{json.dumps(as_row(task))}\n" for task in made), output)
 
 
 @app.command()
 def new(
     name: Annotated[str, typer.Argument(help="Small letters, digits and _.")],
-    template: Annotated[
-        str,
-        opt(
-            "The template: heating (tools that change a state) or repair "
-            "(files, a sandbox, hidden tests)."
-        ),
-    ] = "heating",
+    template: str = option(
+        "The template: heating (tools that change a state) or repair "
+        "(files, a sandbox, hidden tests).",
+        default="heating",
+    ),
 ) -> None:
     """Write a scenario pack that works into ./scenarios/NAME, to be changed."""
     from agentgym.scenarios.new_pack import write_pack
@@ -187,14 +183,11 @@ def new(
 def starter(
     tools_from: Tools = None,
     agent: AgentTools = None,
-    model: Annotated[
-        str | None,
-        opt(
-            "Let a model write the requests: openai:MODEL, or the address of a server. "
-            "By default they are made without one.",
-            "--model-for-tasks",
-        ),
-    ] = None,
+    model: str | None = option(
+        "Let a model write the requests: openai:MODEL, or the address of a server. "
+        "By default they are made without one.",
+        "--model-for-tasks",
+    ),
     output: Output = None,
 ) -> None:
     """Print a tasks file made from the schemas of your tools, to be rewritten.
@@ -204,8 +197,7 @@ def starter(
     """
     from agentgym.scenarios.tool_tasks.starter import starter as make
 
-    if output is not None:
-        _refuse_existing(output)
+    _refuse_existing(output)
     if model is None:
         _write(make(_needed_tools(tools_from, agent)), output)
         return
@@ -253,15 +245,7 @@ def from_logs(
 
     With tools, or an agent, calls that these do not take are left out.
     """
-    from agentgym.scenarios.tool_tasks.logs import from_logs as make
-    from agentgym.scenarios.tool_tasks.scenario import load_tools
-
-    if output is not None:
-        _refuse_existing(output)
-    whose = tools_reference(tools_from, agent)
-    found = make(file, None if whose is None else load_tools(whose))
-    _write(found.text, output)
-    _report_left_out(found)
+    found = _from_logs(file, tools_from, agent, output)
     calls = "no calls" if not found.answers else f"{found.answers} calls"
     typer.echo(
         f"{found.tasks} tasks from {' and '.join(found.kinds)}; {calls} with "
@@ -288,20 +272,28 @@ def from_reviews(
     An approved call is expected, an edited one as it was edited, and a tool of which
     all calls were rejected must not be called.
     """
-    from agentgym.scenarios.tool_tasks.logs import from_logs as make
-    from agentgym.scenarios.tool_tasks.scenario import load_tools
-
-    if output is not None:
-        _refuse_existing(output)
-    whose = tools_reference(tools_from, agent)
-    found = make(file, None if whose is None else load_tools(whose), reviewed=True)
-    _write(found.text, output)
-    _report_left_out(found)
+    found = _from_logs(file, tools_from, agent, output, reviewed=True)
     made = ", ".join(f"{kind} {n:,}" for kind, n in sorted(found.decisions.items()))
     typer.echo(f"{found.tasks} tasks from reviewers' decisions: {made}.", err=True)
 
 
-def _report_left_out(found: "FromLogs") -> None:
+def _from_logs(
+    file: Path,
+    tools_from: str | None,
+    agent: str | None,
+    output: Path | None,
+    *,
+    reviewed: bool = False,
+) -> "FromLogs":
+    """Write a tasks file from logs or reviews, and report calls that were left out."""
+    from agentgym.scenarios.tool_tasks.logs import from_logs as make
+    from agentgym.scenarios.tool_tasks.scenario import load_tools
+
+    _refuse_existing(output)
+    whose = tools_reference(tools_from, agent)
+    tools = None if whose is None else load_tools(whose)
+    found = make(file, tools, reviewed=reviewed)
+    _write(found.text, output)
     for why, count in found.skipped.items():
         typer.echo(f"Left out {count}: {why}.", err=True)
     for why, count in found.calls.items():
@@ -311,6 +303,7 @@ def _report_left_out(found: "FromLogs") -> None:
             f"Replaced {found.secrets} keys or tokens, as SECRET-1; look for others.",
             err=True,
         )
+    return found
 
 
 @task_files.command()
@@ -320,13 +313,12 @@ def record(
     tools_from: Tools = None,
     agent: AgentTools = None,
     allow_tool: AllowTool = None,
-    yes: Annotated[bool, opt("Do not ask.", "--yes")] = False,
+    yes: bool = flag("Do not ask.", "--yes"),
 ) -> None:
     """Call your tools once, and keep their answers next to the tasks file.
 
     Makes the expected calls that have no answer yet; says which, and asks first.
     """
-    from agentgym.errors import UsageError
     from agentgym.scenarios.tool_tasks.recording import Recording
 
     tools = _needed_tools(tools_from, agent)
@@ -353,7 +345,6 @@ def record(
 
 
 def _needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
-    from agentgym.errors import UsageError
     from agentgym.scenarios.tool_tasks.scenario import load_tools
 
     whose = tools_reference(tools_from, agent)
@@ -367,7 +358,6 @@ def _needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
 
 def _prompts(reference: str) -> list[str]:
     """Return the system prompts of an agent's roles; [] if they cannot be read."""
-    from agentgym.errors import UnsupportedError
     from agentgym.integrations import agent_import
     from agentgym.integrations.registry import FRAMEWORKS
 
@@ -383,22 +373,13 @@ def _prompts(reference: str) -> list[str]:
     return [role.system_prompt for role in roles if role.system_prompt]
 
 
-def _refuse_existing(output: Path) -> None:
-    from agentgym.errors import UsageError
-
-    if output.exists():
+def _refuse_existing(output: Path | None) -> None:
+    if output is not None and output.exists():
         raise UsageError(f"{output} exists; choose another --output.")
 
 
 def _write(text: str, output: Path | None) -> None:
-    """Write the text of a tasks file, without secrets; print it if no file is given.
-
-    Raises:
-        UsageError: The file exists already or cannot be written.
-    """
-    from agentgym.errors import UsageError
-    from agentgym.security.redaction import redacted
-
+    """Write the text of a tasks file, without secrets; print it if no file is given."""
     if output is None:
         print_result(text)
         return

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -34,19 +34,19 @@ from agentgym.cli.options import (
     JudgeRubric,
     Prompts,
     Thinking,
-    Time,
     ToolAnswers,
     ToolFormat,
     ToolsFrom,
     UnsafeLocalExec,
+    flag,
     given_settings,
-    opt,
-    own_tools,
-    with_command,
+    option,
+    use_tool_options,
     with_data,
-    with_tools,
 )
-from agentgym.cli.output import began, print_json, progress_console
+from agentgym.cli.output import print_json, progress_console
+from agentgym.core.machines import HERE, RENTED, is_elsewhere
+from agentgym.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
@@ -68,28 +68,22 @@ def _scenarios(context: typer.Context, words: list[str], begun: str) -> list[str
 
 def _places(context: typer.Context, words: list[str], begun: str) -> list[str]:
     """Return the values of --gpu for shell completion."""
-    from agentgym.core.machines import HERE, RENTED
-
     return [*HERE, *RENTED]
 
 
 def train(
     command: typer.Context,
-    scenario: Annotated[
-        str | None,
-        typer.Argument(
-            help="What to train on; see `agentgym scenarios list`.",
-            autocompletion=_scenarios,
-        ),
-    ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[vllm.KEY=VALUE]...",
-            help="Any flag of vLLM's, as in vllm.max_num_seqs=64; of verl's verl.KEY.",
-            show_default=False,
-        ),
-    ] = None,
+    scenario: str | None = typer.Argument(
+        None,
+        help="What to train on; see `agentgym scenarios list`.",
+        autocompletion=_scenarios,
+    ),
+    overrides: list[str] | None = typer.Argument(
+        None,
+        metavar="[vllm.KEY=VALUE]...",
+        help="Any flag of vLLM's, as in vllm.max_num_seqs=64; of verl's verl.KEY.",
+        show_default=False,
+    ),
     agent: Agent = None,
     program: Command = None,
     framework: Framework = None,
@@ -97,30 +91,21 @@ def train(
     inputs: Inputs = None,
     configurable: Configurable = None,
     prompts: Prompts = None,
-    train_roles: Annotated[
-        str | None,
-        opt(
-            "With a team: the roles to train. The others are not.",
-            metavar="NAME,NAME",
-            rich_help_panel=AGENT,
-        ),
-    ] = None,
-    role_adapters: Annotated[
-        bool,
-        opt(
-            "With --train-roles: a LoRA adapter for each of these roles.",
-            "--role-adapters",
-            rich_help_panel=AGENT,
-        ),
-    ] = False,
-    tasks: Annotated[
-        Path | None,
-        opt(
-            "Instead of a scenario: a JSON Lines file of requests and expected calls.",
-            metavar="FILE",
-            rich_help_panel=TASKS,
-        ),
-    ] = None,
+    train_roles: str | None = option(
+        "With a team: the roles to train. The others are not.",
+        metavar="NAME,NAME",
+        panel=AGENT,
+    ),
+    role_adapters: bool = flag(
+        "With --train-roles: a LoRA adapter for each of these roles.",
+        "--role-adapters",
+        panel=AGENT,
+    ),
+    tasks: Path | None = option(
+        "Instead of a scenario: a JSON Lines file of requests and expected calls.",
+        metavar="FILE",
+        panel=TASKS,
+    ),
     data: Data = None,
     categories: Categories = None,
     tools_from: ToolsFrom = None,
@@ -133,157 +118,95 @@ def train(
     judge_price_in: JudgePriceIn = None,
     judge_price_out: JudgePriceOut = None,
     judge_max_cost: JudgeMaxCost = None,
-    model: Annotated[
-        str | None,
-        opt(
-            "The model to train.",
-            metavar="nano|FOLDER|OWNER/NAME",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
+    model: str | None = option(
+        "The model to train.", metavar="nano|FOLDER|OWNER/NAME", panel=MODEL
+    ),
     tool_format: ToolFormat = None,
     chat_template: ChatTemplate = None,
     thinking: Thinking = None,
     constrain: Constrain = None,
-    engine: Annotated[
-        str | None,
-        opt(
-            "The engine that updates the model; also an installed package's.",
-            metavar="auto|local|vllm|verl|lightning",
-            autocompletion=_engines,
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
-    gpus_per_node: Annotated[
-        int | None,
-        opt(
-            "GPUs on each machine, with all engines but local.",
-            metavar="N",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
-    nodes: Annotated[
-        int | None,
-        opt("Machines, with --engine verl.", metavar="N", rich_help_panel=MODEL),
-    ] = None,
-    time: Time = None,
-    episodes: Annotated[
-        int | None,
-        opt("Most training rollouts.", metavar="N", rich_help_panel=TRAINING),
-    ] = None,
-    algorithm: Annotated[
-        Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++", "ppo"] | None,
-        opt("How attempts are compared.", rich_help_panel=TRAINING),
-    ] = None,
-    warm_start: Annotated[
-        bool,
-        opt(
-            "Imitate the calls that tasks need first (supervised fine-tuning).",
-            "--warm-start",
-            rich_help_panel=TRAINING,
-        ),
-    ] = False,
-    seed: Annotated[
-        int | None,
-        opt(
-            "Seed of tasks, sampling and initialisation.",
-            metavar="N",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    deterministic: Annotated[
-        bool,
-        opt(
-            "Same seed, same weights; slower.",
-            "--deterministic",
-            rich_help_panel=TRAINING,
-        ),
-    ] = False,
-    assigned: Annotated[
-        list[str] | None,
-        opt(
-            "Any other setting, as in learning_rate=1e-4. Can be given again.",
-            "--set",
-            metavar="KEY=VALUE",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    gpu: Annotated[
-        str | None,
-        opt(
-            "Where to train: on this machine, or on a rented or your own other one.",
-            metavar="auto|local|none|runpod|lambda|sky|ssh:USER@HOST",
-            autocompletion=_places,
-            rich_help_panel=MACHINE,
-        ),
-    ] = None,
-    spot: Annotated[
-        bool | None,
-        opt(
-            "Rent a machine that may be taken away, for less.",
-            "--spot/--no-spot",
-            rich_help_panel=MACHINE,
-        ),
-    ] = None,
-    max_hourly: Annotated[
-        float | None,
-        opt("A rented machine's most $ an hour.", metavar="$", rich_help_panel=MACHINE),
-    ] = None,
-    max_cost: Annotated[
-        float | None,
-        opt(
-            "A rented machine's most $ in all; then the run ends.",
-            metavar="$",
-            rich_help_panel=MACHINE,
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        opt(
-            "YAML file of settings; options win over it.",
-            metavar="FILE",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    resume: Annotated[
-        str | None,
-        opt(
-            "Continue this run: its folder or its name.",
-            metavar="RUN",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    name: Annotated[
-        str | None,
-        opt(
-            "Name of the saved agent and the run; by default the agent's own.",
-            metavar="NAME",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        opt(
-            "Folder of runs; ./runs by default.", metavar="FOLDER", rich_help_panel=RUN
-        ),
-    ] = None,
-    tracker: Annotated[
-        Literal["tensorboard", "wandb", "none"] | None,
-        opt("Where curves are written.", rich_help_panel=RUN),
-    ] = None,
+    engine: str | None = option(
+        "The engine that updates the model; also an installed package's.",
+        metavar="auto|local|vllm|verl|lightning",
+        autocompletion=_engines,
+        panel=MODEL,
+    ),
+    gpus_per_node: int | None = option(
+        "GPUs on each machine, with all engines but local.", metavar="N", panel=MODEL
+    ),
+    nodes: int | None = option(
+        "Machines, with --engine verl.", metavar="N", panel=MODEL
+    ),
+    time: str | None = option(
+        "End within this time, measurements included: 30m, 1h30m.",
+        metavar="TIME",
+        panel=TRAINING,
+    ),
+    episodes: int | None = option(
+        "Most training rollouts.", metavar="N", panel=TRAINING
+    ),
+    algorithm: Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++", "ppo"]
+    | None = option("How attempts are compared.", panel=TRAINING),
+    warm_start: bool = flag(
+        "Imitate the calls that tasks need first (supervised fine-tuning).",
+        "--warm-start",
+        panel=TRAINING,
+    ),
+    seed: int | None = option(
+        "Seed of tasks, sampling and initialisation.", metavar="N", panel=TRAINING
+    ),
+    deterministic: bool = flag(
+        "Same seed, same weights; slower.", "--deterministic", panel=TRAINING
+    ),
+    assigned: list[str] | None = option(
+        "Any other setting, as in learning_rate=1e-4. Can be given again.",
+        "--set",
+        metavar="KEY=VALUE",
+        panel=TRAINING,
+    ),
+    gpu: str | None = option(
+        "Where to train: on this machine, or on a rented or your own other one.",
+        metavar="auto|local|none|runpod|lambda|sky|ssh:USER@HOST",
+        autocompletion=_places,
+        panel=MACHINE,
+    ),
+    spot: bool | None = option(
+        "Rent a machine that may be taken away, for less.",
+        "--spot/--no-spot",
+        panel=MACHINE,
+    ),
+    max_hourly: float | None = option(
+        "A rented machine's most $ an hour.", metavar="$", panel=MACHINE
+    ),
+    max_cost: float | None = option(
+        "A rented machine's most $ in all; then the run ends.",
+        metavar="$",
+        panel=MACHINE,
+    ),
+    config: Path | None = option(
+        "YAML file of settings; options win over it.", metavar="FILE", panel=RUN
+    ),
+    resume: str | None = option(
+        "Continue this run: its folder or its name.", metavar="RUN", panel=RUN
+    ),
+    name: str | None = option(
+        "Name of the saved agent and the run; by default the agent's own.",
+        metavar="NAME",
+        panel=RUN,
+    ),
+    output: Path | None = option(
+        "Folder of runs; ./runs by default.", metavar="FOLDER", panel=RUN
+    ),
+    tracker: Literal["tensorboard", "wandb", "none"] | None = option(
+        "Where curves are written.", panel=RUN
+    ),
     unsafe_local_exec: UnsafeLocalExec = False,
-    yes: Annotated[
-        bool,
-        opt(
-            "Rent without a question; train where the baseline gives no hope.",
-            "--yes",
-            rich_help_panel=RUN,
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        opt("Check everything, train nothing.", "--dry-run", rich_help_panel=RUN),
-    ] = False,
+    yes: bool = flag(
+        "Rent without a question; train where the baseline gives no hope.",
+        "--yes",
+        panel=RUN,
+    ),
+    dry_run: bool = flag("Check everything, train nothing.", "--dry-run", panel=RUN),
     as_json: AsJson = False,
 ) -> None:
     """Train an agent's model until its tool calls are reliable.
@@ -292,32 +215,27 @@ def train(
     after training. Ctrl-C ends the run cleanly; --resume continues it.
     """
     from agentgym.core.config import TrainingConfig
+    from agentgym.core.settings import variable_of
+    from agentgym.engines.settings import overrides as overrides_of
 
     given = given_settings(command, TrainingConfig)
-    if (agent := with_command(agent, program)) is not None:
-        given["agent"] = agent
+    agent = given.get("agent")
     words = list(overrides or ())
     if scenario is not None and scenario.startswith(("verl.", "vllm.")):
         words, scenario = [scenario, *words], None
         del given["scenario"]
     given |= _assigned(assigned or [], given)
-    given |= _overrides(words)
-    if agent is not None and not _says_what(given, tasks, config, resume):
+    given |= overrides_of(words)
+    named = "scenario" in given or variable_of("scenario") in os.environ
+    if agent is not None and not named and (tasks, config, resume) == (None,) * 3:
         from agentgym.scenarios.tool_tasks.starter import starter_of
 
         raise starter_of(agent, tools_from, write=not dry_run)
     if tasks is not None:
         given["scenario"] = _tasks_file(tasks, scenario)
     if data is not None or categories is not None:
-        named = given.get("scenario", "")
-        given["scenario"] = with_data(named, data, categories)
-    named = given.get("scenario", "")
-    if agent is not None and not named.endswith(".jsonl"):
-        given |= own_tools(tools, allow_tool)
-        tools = allow_tool = None
-    options = (tools_from, tools, allow_tool, check, check_command)
-    if options != (None,) * 5 or tasks is not None:
-        given["scenario"] = with_tools(named, *options)
+        given["scenario"] = with_data(given.get("scenario", ""), data, categories)
+    use_tool_options(command, given)
     if resume is not None:
         settings = _resumed(given, clean=config is None and not dry_run)
     else:
@@ -331,28 +249,13 @@ def train(
         may_change |= {"judge_max_cost": judge_max_cost}
         if resume is not None:
             may_change |= _machine_settings(given)
-        _train(settings, resume, may_change, as_json)
-
-
-def _says_what(
-    given: dict[str, Any], tasks: Path | None, config: Path | None, resume: str | None
-) -> bool:
-    """Return whether a scenario, tasks, a config file or a run to resume is given."""
-    from agentgym.core.settings import variable_of
-
-    named = "scenario" in given or variable_of("scenario") in os.environ
-    return named or (tasks, config, resume) != (None,) * 3
+        _train(settings, resume, may_change, command.obj, as_json)
 
 
 def _assigned(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that ``--set KEY=VALUE`` options give, by name.
-
-    Raises:
-        ConfigError: A setting is unknown, malformed, or also given as an option.
-    """
+    """Return the settings that ``--set KEY=VALUE`` options give, by name."""
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import read_assignments
-    from agentgym.errors import ConfigError
 
     found = TrainingConfig.flat(read_assignments(words, TrainingConfig.names()))
     by_option = TrainingConfig.flat(given)
@@ -364,15 +267,7 @@ def _assigned(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _overrides(words: list[str]) -> dict[str, dict[str, Any]]:
-    from agentgym.engines.settings import overrides
-
-    return overrides(words)
-
-
 def _tasks_file(tasks: Path, scenario: str | None) -> str:
-    from agentgym.errors import UsageError
-
     if scenario is not None:
         raise UsageError(
             f"--tasks {tasks} is a scenario of its own; leave {scenario!r} out."
@@ -388,13 +283,9 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
     """Check the options of a resumed run; return settings to find the run with.
 
     ``clean`` is false if ``--config`` or ``--dry-run`` is given, which are refused.
-
-    Raises:
-        UsageError: An option is given that a resumed run cannot change.
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.engines.resuming import MACHINE, refused_changes
-    from agentgym.errors import UsageError
 
     own = "--resume continues a run with its own settings; leave"
     if not clean:
@@ -424,7 +315,6 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import variable_of
     from agentgym.engines.resuming import LIBRARIES, merged_changes
-    from agentgym.errors import UsageError
     from agentgym.scenarios.registry import scenario_names
 
     if config is not None:
@@ -441,7 +331,6 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
 
 
 def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
-    from agentgym.core.machines import is_elsewhere
     from agentgym.engines.registry import chosen_engine, composed_settings
     from agentgym.train.places import choose_machine
     from agentgym.train.trainer import Trainer
@@ -486,16 +375,20 @@ def _train(
     settings: "TrainingConfig",
     resume: str | None,
     may_change: dict[str, Any],
+    began: float | None,
     as_json: bool,
 ) -> None:
-    """Train, and print the result; ``may_change`` are new settings of a resumed run."""
+    """Train, and print the result; ``may_change`` are new settings of a resumed run.
+
+    ``began`` is the command's start in ``time.monotonic()``.
+    """
     from agentgym.train.trainer import Trainer
     from agentgym.ui.tables import result_view
     from agentgym.ui.terminal_progress import TerminalProgress
 
     console = progress_console(as_json)
     with TerminalProgress(console) as progress:
-        trainer = Trainer(settings, progress=progress, began=began())
+        trainer = Trainer(settings, progress=progress, began=began)
         result = trainer.train(resume=resume, **may_change)
     console.print(result_view(result))
     if as_json:

@@ -55,11 +55,7 @@ class Evidence:
 
 
 def read_evidence(run: RunFolder) -> Evidence:
-    """Read the records of a run.
-
-    Raises:
-        RunFolderError: The run's ``run.json`` is missing or corrupt.
-    """
+    """Read the records of a run."""
     record = run.record()
     state, problem = RunState(), ""
     try:

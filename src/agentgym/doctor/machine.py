@@ -43,12 +43,8 @@ class Check:
     detail: str
 
 
-def check_machine() -> list[Check]:
+def check_machine() -> Iterator[Check]:
     """Check all that training needs on this machine, without loading torch."""
-    return list(_looked_at())
-
-
-def _looked_at() -> Iterator[Check]:
     from agentgym.sandbox.commands import SandboxConfig
     from agentgym.sandbox.ladder import choose_rung, described
 

@@ -50,13 +50,6 @@ class Obstacle:
     advice: str
 
 
-_REMARKS = {
-    "stalled": "success has stopped rising",
-    "right_tool": "the right tool is called less often than before",
-    "one_tool": "one tool takes over",
-    "no_end": "the agent does not stop calling tools",
-    "unsolved": "families of tasks are never solved",
-}
 _SETTLED = (
     "Where hardly any attempt succeeds, training reinforces calls that cannot fail: "
     "a stronger --model, easier tasks first, or a reward with partial credit; and let "
@@ -74,14 +67,14 @@ _STALLED = (
     "The best validated weights are kept. Try a lower learning_rate, a stronger "
     "--model, or easier tasks first."
 )
-_ADVICE = {
-    "stalled": _STALLED,
-    "right_tool": _SETTLED,
-    "one_tool": _SETTLED,
-    "no_end": _ENDLESS,
-    "unsolved": _HARD,
+_REMARKS = {
+    "stalled": ("success has stopped rising", _STALLED),
+    "right_tool": ("the right tool is called less often than before", _SETTLED),
+    "one_tool": ("one tool takes over", _SETTLED),
+    "no_end": ("the agent does not stop calling tools", _ENDLESS),
+    "unsolved": ("families of tasks are never solved", _HARD),
 }
-
+"""For each kind of warning of a validation, a title and advice."""
 
 _critical = partial(Obstacle, "critical")
 _warning = partial(Obstacle, "warning")
@@ -95,8 +88,7 @@ def diagnose(run: Evidence) -> list[Obstacle]:
     """
     checks = (
         *(_broken, _lost, _losing, _base, _watched, _signal, _far_off, _gap, _cut),
-        _updates,
-        *(_outcome, _regressions),
+        *(_updates, _outcome, _regressions),
     )
     found = [finding for check in checks for finding in check(run)]
     ranks = ("critical", "warning", "info")
@@ -196,8 +188,8 @@ def _watched(run: Evidence) -> Iterator[Obstacle]:
     for remark in run.remarks:
         severity: Severity = "info" if remark.kind == "unsolved" else "warning"
         evidence = f"{remark.text[:1].upper()}{remark.text[1:]}."
-        title = _REMARKS[remark.kind]
-        yield Obstacle(severity, title, evidence, _ADVICE[remark.kind])
+        title, advice = _REMARKS[remark.kind]
+        yield Obstacle(severity, title, evidence, advice)
 
 
 def _signal(run: Evidence) -> Iterator[Obstacle]:

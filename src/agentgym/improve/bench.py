@@ -1,9 +1,8 @@
 """Bench: run one agent with one model on held-out or other tasks."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
@@ -27,87 +26,61 @@ from agentgym.security.audit import default_log
 _IN_FLIGHT = 8
 
 
-class Bench:
-    """Runs rollouts of one agent with one model, within a ``with`` block.
+@contextmanager
+def open_bench(
+    config: TrainingConfig, meter: Meter, progress: Progress
+) -> Iterator["Bench"]:
+    """Yield a Bench for an agent's settings, whose paths are absolute.
 
-    Args:
-        config: The agent's settings, with absolute paths. The model may run on a
-            provider's server.
-        meter: Counts the model's tokens and their cost, up to the cost limit; unused if
-            the model runs on this machine.
-        progress: Observer that receives events, e.g. the start of a measurement.
+    ``meter`` limits and counts the tokens and the cost of a model on a provider's
+    server; a model on this machine does not use it.
     """
+    scenario, own = get_scenario(config.scenario), config
+    policy: Policy | ServedPolicy | RegisteredPolicy | MeteredEndpoint
+    with ExitStack() as stack:
+        if is_remote(config.model):
+            config = paced(config, in_flight=_IN_FLIGHT)
+            meter.most_tokens = config.answer_tokens
+            policy = MeteredEndpoint.of(resolve_model(config.model), meter)
+        else:
+            config = paced_settings(config)
+            engine = create_engine(config)
+            stack.callback(engine.close)
+            stack.enter_context(engine.sampling())
+            policy = engine.policy
+        folder = stack.enter_context(scratch_folder("improve"))
+        session = RolloutSession(
+            config, policy, folder, worker_count(config), audit=default_log()
+        )
+        yield Bench(own, scenario, stack.enter_context(session), progress)
 
-    def __init__(
-        self, config: TrainingConfig, meter: Meter, progress: Progress
-    ) -> None:
-        self._config = config
-        self._meter = meter
-        self._progress = progress
-        self._stack = ExitStack()
-        self.scenario: Scenario = get_scenario(config.scenario)
 
-    def __enter__(self) -> Self:
-        config = self._config
-        policy: Policy | ServedPolicy | RegisteredPolicy | MeteredEndpoint
-        with ExitStack() as stack:
-            if is_remote(config.model):
-                config = paced(config, in_flight=_IN_FLIGHT)
-                self._meter.most_tokens = config.answer_tokens
-                policy = MeteredEndpoint.of(resolve_model(config.model), self._meter)
-            else:
-                config = paced_settings(config)
-                engine = create_engine(config)
-                stack.callback(engine.close)
-                stack.enter_context(engine.sampling())
-                policy = engine.policy
-            folder = stack.enter_context(scratch_folder("improve"))
-            session = RolloutSession(
-                config, policy, folder, worker_count(config), audit=default_log()
-            )
-            self._session = stack.enter_context(session)
-            self._stack = stack.pop_all()
-        return self
+@dataclass(frozen=True)
+class Bench:
+    """Runs rollouts of one agent with one model."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    config: TrainingConfig
+    scenario: Scenario
+    session: RolloutSession
+    progress: Progress
 
     def held_out(
         self, wording: Wording, prices: Prices
     ) -> tuple[Metrics, list[Trajectory]]:
-        """Measure the agent on the main set of held-out tasks, as training does.
+        """Measure the agent on the main held-out tasks; return the rollouts, too.
 
-        Other held-out sets, e.g. of harder tasks, are not measured.
-
-        Args:
-            wording: Prompts and tool descriptions to send instead of the agent's own.
-            prices: Prices of the model's tokens, for the cost.
-
-        Returns:
-            The metrics, and the rollouts that they were computed from.
-
-        Raises:
-            ProviderError: The model's server permanently refuses to answer, or the cost
-                limit is reached.
-            RolloutError: No rollout could be scored.
+        Other held-out sets, e.g. of harder tasks, are not measured. ``wording`` has
+        prompts and tool descriptions to send instead of the agent's own. Raises the
+        errors of :meth:`attempt`.
         """
-        config = self._config
+        config = self.config
         sets = held_out_sets(self.scenario, config.seed, config.test_tasks)
         name, tasks = next(iter(sets.items()))
+        k = config.eval_samples
         made = self.attempt(
-            f"before {name}",
-            tasks,
-            wording,
-            samples=config.eval_samples,
-            phase="evaluation",
+            f"before {name}", tasks, wording, samples=k, phase="evaluation"
         )
         needs = needs_of(self.scenario, tasks)
-        k = config.eval_samples
         return Metrics.of(made, k=k, prices=prices, needs=needs), made
 
     def attempt(
@@ -119,24 +92,21 @@ class Bench:
         samples: int = 1,
         phase: str = "search",
     ) -> list[Trajectory]:
-        """Attempt each task ``samples`` times.
+        """Attempt each task ``samples`` times, with the texts of ``wording``.
 
-        Args:
-            name: Name of the measurement, part of the rollout ids.
-            tasks: The tasks.
-            wording: Prompts and tool descriptions to send instead of the agent's own.
-            samples: Attempts per task.
-            phase: Name of the phase for ``progress``.
+        The rollout ids contain ``name``.
 
         Raises:
             ProviderError: The model's server permanently refuses to answer, or the cost
                 limit is reached.
             RolloutError: No rollout could be scored.
         """
-        self._session.reword(wording)
-        self._progress.phase(phase, len(tasks) * samples)
-        sets: Mapping[str, Sequence[Task]] = {name: tasks}
+        self.session.reword(wording)
+        self.progress.phase(phase, len(tasks) * samples)
         done = attempt(
-            self._session, sets, samples, lambda _: self._progress.rollout_done()
+            self.session,
+            {name: tasks},
+            samples,
+            lambda _: self.progress.rollout_done(),
         )
         return done[name]

@@ -21,8 +21,6 @@ PROMPTS_FILE = "prompts.json"
 _NOT_TASKS = {"yes", "rent.max_cost", "output", "name", "episodes", "time", "gpu"}
 _NOT_TASKS |= {"workers", "concurrency"}
 
-_KEPT_FIELDS = ("rungs", "run", "agent")
-
 Status = Literal["met", "missed", "skipped", "ended", "quoted"]
 
 
@@ -104,11 +102,7 @@ class Bill(BaseModel, extra="forbid"):
         return path if path.is_file() else None
 
     def take_back(self, results: Sequence[RungResult]) -> None:
-        """Discard finished results and the trained agent, but keep the costs.
-
-        Args:
-            results: The results of rungs that will run again.
-        """
+        """Discard results of rungs that will run again, and the agent; keep costs."""
         for each in results:
             if each.dollars:
                 each.after, each.status = None, "ended"
@@ -132,15 +126,12 @@ class Bill(BaseModel, extra="forbid"):
             RunFolderError: The folder has a bill that cannot be read.
         """
         path = folder / BILL_FILE
-        new = cls(goal=goal, max_cost=max_cost, model=model, folder=folder)
-        if not path.is_file():
-            return new
+        given = {"goal": goal, "max_cost": max_cost, "model": model, "folder": folder}
         try:
-            kept = parse_json(path.read_text(encoding="utf-8"))
-            found = cls.model_validate({**kept, "folder": folder})
-            return new.model_copy(
-                update={name: getattr(found, name) for name in _KEPT_FIELDS}
+            kept = (
+                parse_json(path.read_text(encoding="utf-8")) if path.is_file() else {}
             )
+            return cls.model_validate({**kept, **given, "ended": ""})
         except (OSError, ValueError, TypeError) as error:
             raise RunFolderError(
                 f"{path} cannot be read ({error}). Move it away to start again."
@@ -150,11 +141,8 @@ class Bill(BaseModel, extra="forbid"):
 def folder_of(config: TrainingConfig) -> Path:
     """Return the folder in which ``improve`` keeps the bill and the new prompts.
 
-    Its name has a hash of the tasks and the settings. The hash leaves out settings that
-    only limit or name the work, e.g. ``episodes``.
-
-    Args:
-        config: The agent's settings, with absolute paths.
+    Its name has a hash of the tasks and the settings, whose paths must be absolute. The
+    hash leaves out settings that only limit or name the work, e.g. ``episodes``.
     """
     settings = config.flat(config.model_dump(mode="json"))
     chosen = {key: settings[key] for key in settings if key not in _NOT_TASKS}

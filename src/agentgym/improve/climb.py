@@ -6,7 +6,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.errors import RunFolderError, UsageError
 from agentgym.evaluate.progress import Progress
 from agentgym.improve.bill import Bill, folder_of
-from agentgym.improve.ladder import Climb, Ladder
+from agentgym.improve.ladder import Climb, try_rungs
 from agentgym.improve.rungs import rungs
 from agentgym.improve.terms import Terms, check_terms, own_model
 from agentgym.rollout.gateway.metered import Purse
@@ -73,4 +73,4 @@ def improve(
             ) from None
         bill = Bill.open(folder, goal, terms.max_cost, config.model)
         purse = Purse(terms.max_cost, bill.dollars)
-        return Ladder(rungs(), Climb(config, terms, purse, bill, progress)).climb()
+        return try_rungs(rungs(), Climb(config, terms, purse, bill, progress))

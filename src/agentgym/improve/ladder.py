@@ -22,10 +22,6 @@ class Climb:
     Attributes:
         config: The agent's settings, with absolute paths. A rung may change them for
             later rungs, e.g. the prompts.
-        terms: The goal, the cost limit and the user's other choices.
-        purse: The money for all rungs, up to the cost limit.
-        bill: Results and costs of the rungs so far.
-        progress: Observer that receives events, e.g. the start of a rung.
         meters: Counters of tokens and dollars, one per model that the running rung
             uses.
     """
@@ -40,9 +36,7 @@ class Climb:
     def meter(self, read: float, written: float) -> Meter:
         """Return a new counter of tokens and dollars for a model of the running rung.
 
-        Args:
-            read: US dollars per million prompt tokens.
-            written: US dollars per million response tokens.
+        ``read`` and ``written`` are US dollars per million prompt and response tokens.
         """
         self.meters.append(Meter(self.purse, read, written))
         return self.meters[-1]
@@ -50,12 +44,9 @@ class Climb:
 
 @dataclass(frozen=True)
 class Price:
-    """The estimated price of a rung (a remedy that ``improve`` tries).
+    """The estimated price of a rung, with money and time in words for the user.
 
-    Attributes:
-        words: Money and time, as a sentence for the user.
-        dollars: Estimated US dollars; None if they cannot be estimated.
-        is_free: Whether the rung certainly costs nothing.
+    ``dollars`` is None if they cannot be estimated.
     """
 
     words: str
@@ -65,13 +56,9 @@ class Price:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a rung (a remedy that ``improve`` tried).
+    """The result of a rung, with sentences for the user.
 
-    Attributes:
-        words: Sentences for the user.
-        after: Metrics of the held-out tasks after the rung; None if not measured.
-        status: ``ended``, ``quoted`` (the rung only asked GPU providers for prices) or
-            ``skipped``; only used if ``after`` is None.
+    The ``status`` is only used if the held-out tasks were not measured (``after``).
     """
 
     words: str
@@ -80,11 +67,7 @@ class Outcome:
 
 
 class LadderRung(ABC):
-    """A rung: one remedy that ``improve`` tries, such as better prompts or training.
-
-    Attributes:
-        name: The rung's name, as the bill and messages show it.
-    """
+    """One remedy, called rung, that ``improve`` tries, such as better prompts."""
 
     name: str
 
@@ -112,181 +95,165 @@ class LadderRung(ABC):
         """Apply this remedy's result from an earlier process to ``climb.config``."""
 
 
-class Ladder:
-    """Tries rungs (remedies) until the goal is met on held-out tasks.
+def try_rungs(rungs: Sequence[LadderRung], climb: Climb) -> Bill:
+    """Try rungs, the cheapest first, until held-out tasks meet the goal.
 
-    Args:
-        rungs: The remedies in order, the cheapest first.
-        climb: The state that the remedies share. Its bill may have results of an
-            earlier process.
+    Those that an earlier process has finished are not tried again. Returns all results
+    and costs.
+
+    Raises:
+        Interrupted: Ctrl-C or SIGTERM; results of finished rungs are kept.
     """
+    bill = climb.bill
+    for each in bill.rungs:  # from an earlier process, maybe with another goal
+        if each.after is not None:
+            each.status = _status(climb, each.after)
+    done = {each.name: each for each in bill.rungs if each.after is not None}
+    bill.rungs = [each for each in bill.rungs if each.dollars or each.name in done]
+    for place, rung in enumerate(rungs):
+        found = done.get(rung.name)
+        if found is not None:
+            rung.restore(climb)
+        else:
+            found = _tried(climb, rung, rungs[place + 1 :], done)
+        if found is None:
+            break
+        if found.after is not None and found.status == "met":
+            bill.ended = _met_words(climb, rungs, place, found.after)
+            break
+    bill.ended = bill.ended or "No rung has met the goal."
+    order = [rung.name for rung in rungs]
+    bill.rungs.sort(key=lambda each: order.index(each.name))
+    bill.save()
+    return bill
 
-    def __init__(self, rungs: Sequence[LadderRung], climb: Climb) -> None:
-        self._rungs = rungs
-        self._climb = climb
 
-    def climb(self) -> Bill:
-        """Try the remedies that are not finished yet; return all results and costs.
+def _tried(
+    climb: Climb,
+    rung: LadderRung,
+    later: Sequence[LadderRung],
+    done: dict[str, RungResult],
+) -> RungResult | None:
+    """Try a remedy if it can be used and its cost is allowed; return the result.
 
-        Raises:
-            Interrupted: Ctrl-C or SIGTERM; results of finished remedies are kept.
-        """
-        bill = self._climb.bill
-        for each in bill.rungs:  # from an earlier process, maybe with another goal
-            if each.after is not None:
-                each.status = self._status(each.after)
-        done = {each.name: each for each in bill.rungs if each.after is not None}
-        bill.rungs = [each for each in bill.rungs if each.dollars or each.name in done]
-        for place, rung in enumerate(self._rungs):
-            found = done.get(rung.name)
-            if found is not None:
-                rung.restore(self._climb)
-            else:
-                found = self._tried(rung, self._rungs[place + 1 :], done)
-            if found is None:
-                break
-            if found.after is not None and found.status == "met":
-                bill.ended = self._met_words(place, found.after)
-                break
-        bill.ended = bill.ended or "No rung has met the goal."
-        order = [rung.name for rung in self._rungs]
-        bill.rungs.sort(key=lambda each: order.index(each.name))
-        bill.save()
-        return bill
-
-    def _tried(
-        self, rung: LadderRung, later: Sequence[LadderRung], done: dict[str, RungResult]
-    ) -> RungResult | None:
-        """Try a remedy if it can be used and its cost is allowed; return the result.
-
-        Returns None if no further remedy may be tried.
-
-        Args:
-            rung: The remedy.
-            later: The remedies after it. Their results are removed from ``done``, so
-                that they are tried again: they did not build on this remedy's result.
-            done: Results from an earlier process, by the remedy's name.
-        """
-        climb = self._climb
-        if why := rung.skipped(climb):
-            return self._add(rung, Outcome(why, status="skipped"))
-        price = rung.price(climb)
-        climb.progress.starting(f"{rung.name}: {price.words}")
-        if refusal := self._refusal(rung, price):
-            climb.bill.ended = refusal
-            return None
-        undone = [done.pop(each.name) for each in later if each.name in done]
-        if undone:
-            climb.bill.take_back(undone)
-        climb.meters.clear()
-        began = time.monotonic()
-        try:
-            outcome = rung.run(climb)
-        except (KeyboardInterrupt, Interrupted) as error:
-            self._add(rung, Outcome("It was interrupted."), began)
-            raise Interrupted(
-                f"Interrupted in the rung {rung.name!r}; {self._kept_words()} The same "
-                "command goes on."
-            ) from error
-        except UsageError as error:
-            outcome = Outcome(f"It could not be done: {error}")
-        except AgentGymError as error:
-            outcome = Outcome(f"It came to no end: {error}")
-            if any(meter.is_spent for meter in climb.meters):
-                climb.bill.ended = (
-                    f"The cap of ${climb.purse.cap:.2f} is reached. Raise --max-cost "
-                    "to go on."
-                )
-        found = self._add(rung, outcome, began)
-        return None if climb.bill.ended else found
-
-    def _refusal(self, rung: LadderRung, price: Price) -> str:
-        """Return why a remedy may not start because of its cost; empty if it may."""
-        climb = self._climb
-        if price.is_free:
-            return ""
-        left, what = climb.purse.left, f"The rung {rung.name!r} was not started"
-        if left <= 0 or (price.dollars is not None and price.dollars > left):
-            return (
-                f"{what}: {price.words} Of --max-cost ${climb.purse.cap:.2f} there are "
-                f"${left:.2f} left."
+    Returns None if no further remedy may be tried. ``done`` has results from an
+    earlier process, by the remedy's name. Those of ``later`` remedies are removed,
+    so that they are tried again: they did not build on this remedy's result.
+    """
+    if why := rung.skipped(climb):
+        return _add(climb, rung, Outcome(why, status="skipped"))
+    price = rung.price(climb)
+    climb.progress.starting(f"{rung.name}: {price.words}")
+    if refusal := _refusal(climb, rung, price):
+        climb.bill.ended = refusal
+        return None
+    undone = [done.pop(each.name) for each in later if each.name in done]
+    if undone:
+        climb.bill.take_back(undone)
+    climb.meters.clear()
+    began = time.monotonic()
+    try:
+        outcome = rung.run(climb)
+    except (KeyboardInterrupt, Interrupted) as error:
+        _add(climb, rung, Outcome("It was interrupted."), began)
+        raise Interrupted(
+            f"Interrupted in the rung {rung.name!r}; {_kept_words(climb.bill)} The "
+            "same command goes on."
+        ) from error
+    except UsageError as error:
+        outcome = Outcome(f"It could not be done: {error}")
+    except AgentGymError as error:
+        outcome = Outcome(f"It came to no end: {error}")
+        if any(meter.is_spent for meter in climb.meters):
+            climb.bill.ended = (
+                f"The cap of ${climb.purse.cap:.2f} is reached. Raise --max-cost "
+                "to go on."
             )
-        if climb.terms.yes:
-            return ""
-        terms = [price.words, f"Nothing is spent above ${left:.2f}, which is left."]
-        answer = climb.progress.may_spend(terms)
-        if answer is None:
-            return (
-                f"{what}, since this is not a terminal and the question cannot be "
-                f"asked: {price.words} Give --yes to spend up to --max-cost."
-            )
-        return "" if answer else f"{what}, as you did not want it: {price.words}"
+    found = _add(climb, rung, outcome, began)
+    return None if climb.bill.ended else found
 
-    def _add(
-        self, rung: LadderRung, outcome: Outcome, began: float | None = None
-    ) -> RungResult:
-        """Add a remedy's result to the bill, and report its sentences.
 
-        Args:
-            rung: The remedy.
-            outcome: Its result.
-            began: When it began, as a value of ``time.monotonic()``; None if it was
-                skipped.
-        """
-        climb = self._climb
-        status = outcome.status
-        if outcome.after is not None:
-            status = self._status(outcome.after)
-        meters = climb.meters if began is not None else []
-        result = RungResult(
-            name=rung.name,
-            status=status,
-            words=outcome.words,
-            before=None if status == "skipped" else climb.bill.latest,
-            after=outcome.after,
-            dollars=sum(meter.cost for meter in meters),
-            prompt_tokens=sum(meter.prompt_tokens for meter in meters),
-            response_tokens=sum(meter.response_tokens for meter in meters),
-            seconds=0.0 if began is None else time.monotonic() - began,
+def _refusal(climb: Climb, rung: LadderRung, price: Price) -> str:
+    """Return why a remedy may not start because of its cost; empty if it may."""
+    if price.is_free:
+        return ""
+    left, what = climb.purse.left, f"The rung {rung.name!r} was not started"
+    if left <= 0 or (price.dollars is not None and price.dollars > left):
+        return (
+            f"{what}: {price.words} Of --max-cost ${climb.purse.cap:.2f} there are "
+            f"${left:.2f} left."
         )
-        climb.bill.rungs.append(result)
-        climb.bill.save()
-        if outcome.words:
-            climb.progress.starting(f"{rung.name}: {outcome.words}")
-        return result
+    if climb.terms.yes:
+        return ""
+    terms = [price.words, f"Nothing is spent above ${left:.2f}, which is left."]
+    answer = climb.progress.may_spend(terms)
+    if answer is None:
+        return (
+            f"{what}, since this is not a terminal and the question cannot be "
+            f"asked: {price.words} Give --yes to spend up to --max-cost."
+        )
+    return "" if answer else f"{what}, as you did not want it: {price.words}"
 
-    def _status(self, found: Metrics | None) -> Status:
-        is_met = found is not None and self._climb.terms.goal.miss(found) is None
-        return "met" if is_met else "missed"
 
-    def _met_words(self, place: int, found: Metrics) -> str:
-        """Describe which remedy met the goal, how surely, and the next one's price.
+def _add(
+    climb: Climb, rung: LadderRung, outcome: Outcome, began: float | None = None
+) -> RungResult:
+    """Add a remedy's result to the bill, and report its sentences.
 
-        Args:
-            place: Index of the remedy that met the goal.
-            found: The metrics after it.
-        """
-        climb, goal = self._climb, self._climb.terms.goal
-        share = found[goal.metric]
-        name = self._rungs[place].name
+    ``began`` is a value of ``time.monotonic()``; None if the remedy was skipped.
+    """
+    status = outcome.status
+    if outcome.after is not None:
+        status = _status(climb, outcome.after)
+    meters = climb.meters if began is not None else []
+    result = RungResult(
+        name=rung.name,
+        status=status,
+        words=outcome.words,
+        before=None if status == "skipped" else climb.bill.latest,
+        after=outcome.after,
+        dollars=sum(meter.cost for meter in meters),
+        prompt_tokens=sum(meter.prompt_tokens for meter in meters),
+        response_tokens=sum(meter.response_tokens for meter in meters),
+        seconds=0.0 if began is None else time.monotonic() - began,
+    )
+    climb.bill.rungs.append(result)
+    climb.bill.save()
+    if outcome.words:
+        climb.progress.starting(f"{rung.name}: {outcome.words}")
+    return result
+
+
+def _status(climb: Climb, found: Metrics) -> Status:
+    return "met" if climb.terms.goal.miss(found) is None else "missed"
+
+
+def _met_words(
+    climb: Climb, rungs: Sequence[LadderRung], place: int, found: Metrics
+) -> str:
+    """Describe which remedy met the goal, how surely, and the next one's price."""
+    goal = climb.terms.goal
+    share = found[goal.metric]
+    name = rungs[place].name
+    text = (
+        f"The goal is met by {name!r}: {goal.metric} {percent(share.value)} of "
+        f"{found.tasks} held-out tasks, 95 % interval {percent(share.low)} to "
+        f"{percent(share.high)}."
+    )
+    if place == 0:
+        text = f"{text} It was met before anything was changed."
+    if replace(goal, by_low=True).miss(found) is not None:
         text = (
-            f"The goal is met by {name!r}: {goal.metric} {percent(share.value)} of "
-            f"{found.tasks} held-out tasks, 95 % interval {percent(share.low)} to "
-            f"{percent(share.high)}."
+            f"{text} The interval reaches below the goal: more held-out tasks, or "
+            "a higher goal, would make it surer."
         )
-        if place == 0:
-            text = f"{text} It was met before anything was changed."
-        if replace(goal, by_low=True).miss(found) is not None:
-            text = (
-                f"{text} The interval reaches below the goal: more held-out tasks, or "
-                "a higher goal, would make it surer."
-            )
-        for rung in self._rungs[place + 1 :]:
-            if not rung.skipped(climb):
-                price = rung.price(climb)
-                return f"{text} The next rung, {rung.name!r}, would be: {price.words}"
-        return text
+    for rung in rungs[place + 1 :]:
+        if not rung.skipped(climb):
+            price = rung.price(climb)
+            return f"{text} The next rung, {rung.name!r}, would be: {price.words}"
+    return text
 
-    def _kept_words(self) -> str:
-        done = [rung.name for rung in self._climb.bill.rungs if rung.after is not None]
-        return f"finished: {', '.join(done)}." if done else "no rung is finished."
+
+def _kept_words(bill: Bill) -> str:
+    done = [rung.name for rung in bill.rungs if rung.after is not None]
+    return f"finished: {', '.join(done)}." if done else "no rung is finished."

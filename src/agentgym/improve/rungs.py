@@ -15,7 +15,7 @@ from agentgym.errors import (
 from agentgym.evaluate.criteria import CRITERIA
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import duration, percent, plural
-from agentgym.improve.bench import Bench
+from agentgym.improve.bench import open_bench
 from agentgym.improve.bill import PROMPTS_FILE
 from agentgym.improve.ladder import Climb, LadderRung, Outcome, Price
 from agentgym.improve.search import MOST_ANSWER, Parts, Reflector, search
@@ -25,7 +25,6 @@ from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint
 from agentgym.rollout.wording import Wording
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
-from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trainer import Trainer
 from agentgym.train.warm_start.plans import can_imitate
@@ -113,10 +112,7 @@ class BetterPrompts(LadderRung):
         return Price(words, None if free or not is_known else dollars, free)
 
     def run(self, climb: Climb) -> Outcome:
-        """Search for texts on training tasks; drop them if held-out tasks are worse.
-
-        The texts are system prompts and tool descriptions.
-        """
+        """Search for texts on training tasks; drop them if held-out tasks are worse."""
         config, terms = climb.config, climb.terms
         path = climb.bill.folder / PROMPTS_FILE
         path.unlink(missing_ok=True)
@@ -133,10 +129,10 @@ class BetterPrompts(LadderRung):
         reflector = Reflector(MeteredEndpoint.of(asked, meter))
         tasks = _tasks(climb)
         paid = before.cost.value * before.rollouts if before and before.cost.n else 0.0
-        bench = Bench(config, _meter(climb), climb.progress)
-        with climb.purse.kept_back(_KEPT_BACK * paid), bench:
+        bench = open_bench(config, _meter(climb), climb.progress)
+        with climb.purse.kept_back(_KEPT_BACK * paid), bench as opened:
             found = search(
-                bench,
+                opened,
                 parts,
                 tasks,
                 reflector,
@@ -164,17 +160,19 @@ class BetterPrompts(LadderRung):
         return Outcome(words, after)
 
     def restore(self, climb: Climb) -> None:
-        """Put the better prompts, if a search found any, into the agent's settings.
-
-        Later rungs use these settings.
-        """
+        """Put the better prompts, if a search found any, into the agent's settings."""
         if (path := climb.bill.prompts) is not None:
             text = path.read_text(encoding="utf-8")
             climb.config = climb.config.replaced(prompts=text)
 
 
 class _Training(LadderRung):
-    """A remedy that trains the model's weights on this machine."""
+    """A remedy that trains the model's weights on this machine.
+
+    If ``imitates`` is true, the model only imitates known calls (a warm start).
+    """
+
+    imitates = False
 
     def skipped(self, climb: Climb) -> str:
         """Return why the model cannot be trained; empty if it can."""
@@ -189,7 +187,8 @@ class _Training(LadderRung):
         """Train in a new run, or continue the training run named in the bill."""
         bill = climb.bill
         trainer = Trainer(climb.config, progress=climb.progress)
-        episodes, yes = self._episodes(climb), self._goes_on(climb)
+        episodes = 0 if self.imitates else climb.config.episodes
+        yes = self.imitates or climb.terms.yes
         try:
             if bill.run and RunFolder(Path(bill.run)).can_go_on():
                 result = trainer.train(resume=bill.run, episodes=episodes, yes=yes)
@@ -204,26 +203,17 @@ class _Training(LadderRung):
             bill.run = error.run
             raise
         bill.run, bill.agent = str(result.artifacts.run), result.saved.name
-        return Outcome(self._words(result), result.metrics)
-
-    def _episodes(self, climb: Climb) -> int:
-        """Return how many training rollouts to run at most."""
-        return climb.config.episodes
-
-    def _goes_on(self, climb: Climb) -> bool:
-        """Return whether to train even if the untrained agent hardly ever succeeds."""
-        return climb.terms.yes
-
-    def _words(self, result: TrainingResult) -> str:
-        """Return a sentence on how training ended."""
-        steps = plural(result.steps, "step")
-        return f"{steps}; {result.stopped}; saved as {result.saved.name}."
+        done = f"{plural(result.steps, 'step')}; {result.stopped}; "
+        if self.imitates:
+            done = "" if result.imitated is None else f"{result.imitated.words()}; "
+        return Outcome(f"{done}saved as {result.saved.name}.", result.metrics)
 
 
 class WarmStartRung(_Training):
     """Trains the model to imitate the calls that training tasks need."""
 
     name = "warm start"
+    imitates = True
 
     def skipped(self, climb: Climb) -> str:
         """Return why the model cannot imitate calls; empty if it can."""
@@ -238,16 +228,6 @@ class WarmStartRung(_Training):
         rollouts = 2 * _held_out(climb) + climb.config.eval_tasks
         seconds = _START_S + rollouts * _seconds_each(climb)
         return Price(f"on this machine, $0.00; about {duration(seconds)}.")
-
-    def _episodes(self, climb: Climb) -> int:
-        return 0
-
-    def _goes_on(self, climb: Climb) -> bool:
-        return True
-
-    def _words(self, result: TrainingResult) -> str:
-        known = "" if result.imitated is None else f"{result.imitated.words()}; "
-        return f"{known}saved as {result.saved.name}."
 
 
 class OnPolicy(_Training):
@@ -326,14 +306,9 @@ def _meter(climb: Climb) -> Meter:
 
 
 def _measured(climb: Climb, wording: Wording) -> tuple[Metrics, Parts]:
-    """Measure the held-out tasks; return metrics, and the agent's replaceable texts.
-
-    Args:
-        climb: The state that all rungs share.
-        wording: Prompts and tool descriptions to send instead of the agent's own.
-    """
+    """Measure the held-out tasks; return metrics, and the agent's replaceable texts."""
     prices = prices_of(climb.config.model, climb.terms.prices)
-    with Bench(climb.config, _meter(climb), climb.progress) as bench:
+    with open_bench(climb.config, _meter(climb), climb.progress) as bench:
         found, made = bench.held_out(wording, prices)
     return found, Parts(made)
 
@@ -346,7 +321,7 @@ def _tasks(climb: Climb) -> list[Task]:
 
 def _shown(climb: Climb) -> Parts:
     """Attempt three training tasks, to find the agent's prompts and descriptions."""
-    with Bench(climb.config, _meter(climb), climb.progress) as bench:
+    with open_bench(climb.config, _meter(climb), climb.progress) as bench:
         return Parts(bench.attempt("shown", _tasks(climb)[:3], Wording()))
 
 

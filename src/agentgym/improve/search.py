@@ -8,7 +8,7 @@ it is measured on other training tasks. No validation or held-out task is used.
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -17,6 +17,7 @@ from agentgym.core.openai import Completion
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import AgentGymError, ModelCallError, ProviderError, RolloutError
+from agentgym.improve.bench import Bench
 from agentgym.models.endpoint import EndpointLlm
 from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint, tokens_of
 from agentgym.rollout.wording import NewText, Wording, system_text
@@ -54,12 +55,7 @@ _PARTIAL = 0.5
 class Reflector:
     """Sends requests to the reflection model (which writes new texts for an agent).
 
-    Args:
-        endpoint: The reflection model's endpoint, which counts the cost.
-
-    Attributes:
-        problem: Why no more requests are sent; empty while they are.
-        asked: Number of requests so far.
+    ``problem`` says why no more requests are sent; it is empty while they are.
     """
 
     def __init__(self, endpoint: MeteredEndpoint) -> None:
@@ -70,12 +66,7 @@ class Reflector:
         self.asked = 0
 
     def __call__(self, prompt: str | list[dict[str, Any]]) -> str:
-        """Return the model's answer to a prompt.
-
-        Raises:
-            AgentGymError: The model failed, now or in an earlier call, or the request
-                may exceed the cost limit.
-        """
+        """Return the model's answer; raise AgentGymError once the model has failed."""
         if self.problem:  # GEPA asks again after a failed answer
             raise ProviderError(self.problem)
         messages = prompt
@@ -130,11 +121,7 @@ def _only_refused(why: str) -> None:
 
 
 class Parts:
-    """An agent's system prompts and tool descriptions, as far as they can be replaced.
-
-    Args:
-        made: Attempts by the agent; their model requests have the texts.
-    """
+    """The system prompts and tool descriptions of attempts that can be replaced."""
 
     def __init__(self, made: Sequence[Trajectory]) -> None:
         self.prompts, self.tools = _prompts(made), _tools(made)
@@ -146,11 +133,7 @@ class Parts:
         return prompts | {f"{_TOOL}{name}": text for name, text in self.tools.items()}
 
     def wording(self, texts: Mapping[str, str]) -> Wording:
-        """Return the replacements of the agent's own texts by ``texts``.
-
-        Args:
-            texts: The new texts, by the same names as in :attr:`texts`.
-        """
+        """Return the replacements of own texts, by the names of :attr:`texts`."""
         own = self.texts
         new = {name: text for name, text in texts.items() if text != own.get(name)}
         return Wording(
@@ -196,28 +179,12 @@ def _tools(made: Sequence[Trajectory]) -> dict[str, str]:
     return {name: texts.pop() for name, texts in found.items() if len(texts) == 1}
 
 
-class Attempting(Protocol):
-    """Interface of an object that runs an agent on tasks, with replaced texts.
-
-    The texts are prompts and tool descriptions. :class:`.Bench` implements it.
-    """
-
-    @property
-    def scenario(self) -> Scenario:
-        """The scenario that the tasks belong to."""
-
-    def attempt(
-        self, name: str, tasks: Sequence[Task], wording: Wording
-    ) -> list[Trajectory]:
-        """Attempt each task once, with the texts of ``wording``."""
-
-
 class _Adapter:
     """GEPA's adapter: scores texts, and describes attempts to the reflection model."""
 
     propose_new_texts: Any = None
 
-    def __init__(self, bench: Attempting, parts: Parts, reflector: Reflector) -> None:
+    def __init__(self, bench: Bench, parts: Parts, reflector: Reflector) -> None:
         self._bench = bench
         self._parts = parts
         self._reflector = reflector
@@ -301,7 +268,7 @@ class _Log:
 
 
 def search(
-    bench: Attempting,
+    bench: Bench,
     parts: Parts,
     tasks: Sequence[Task],
     reflector: Reflector,
@@ -311,18 +278,10 @@ def search(
 ) -> Wording:
     """Search for the prompts and tool descriptions that do best on training tasks.
 
-    Returns the new texts; empty if no text did better than the agent's own. If the
-    reflector cannot go on, the search ends early and the best texts so far are
-    returned.
-
-    Args:
-        bench: Attempts tasks.
-        parts: The agent's own texts.
-        tasks: Tasks of the training split: one half to reflect on, the other half to
-            compare texts. A single task serves for both.
-        reflector: Writes new texts.
-        rollouts: Number of rollouts after which no further text is tried.
-        seed: GEPA's random seed.
+    One half of the tasks is for reflection, the other half to compare texts; a single
+    task serves for both. After ``rollouts`` rollouts no further text is tried. If the
+    reflector cannot go on, the search ends early. Returns the best texts so far; empty
+    if none did better than the agent's own.
     """
     from gepa.api import optimize
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.machines import HERE
 from agentgym.core.openai import NO_KEY
 from agentgym.core.task import Split
 from agentgym.errors import MissingExtraError, UsageError
@@ -24,7 +25,6 @@ from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 
 BIGGER = "Qwen/Qwen2.5-7B-Instruct"
-_HERE = ("auto", "local", "none")
 
 
 @dataclass(frozen=True)
@@ -96,17 +96,8 @@ def _model_of(words: str) -> str | None:
 
 
 def check_terms(terms: Terms, config: TrainingConfig, scenario: Scenario) -> None:
-    """Check the terms without cost: servers are only asked for a list of models.
-
-    Raises:
-        UsageError: A setting cannot work; the message says which, and the fix.
-        MissingExtraError: The package that searches for better prompts is not
-            installed.
-        ProviderError: A model's server refuses the key.
-        ModelError: A model's server does not answer.
-        ScenarioError: A split has no tasks.
-    """
-    if config.gpu not in _HERE:
+    """Check the terms without cost: servers are only asked for a list of models."""
+    if config.gpu not in HERE:
         raise UsageError(
             f"--gpu {config.gpu}: the ladder trains on this machine (auto, local, "
             "none), and only quotes rented ones. Train there with `agentgym train "

@@ -6,8 +6,8 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -33,7 +33,6 @@ CREATE INDEX IF NOT EXISTS answers_by_use ON answers (used);
 _BUSY_S = 5.0
 _SPARE, _AT_ONCE = 0.1, 16
 _SAME_ANSWER = frozenset({"seed", "user"})
-"""Request fields that do not change the answer at temperature 0."""
 
 
 class AnswerCache:
@@ -41,19 +40,9 @@ class AnswerCache:
 
     Only requests at temperature 0 are cached. Two requests are equal if they have the
     same servers, path and body (model, messages, tools, sampling); the fields ``seed``
-    and ``user`` may differ. The least recently used answers are removed first. Several
-    processes may share a file.
-
-    Args:
-        path: The file, created if missing.
-        weights: Text that identifies the servers and their weights. Answers stored
-            under another text are not used.
-        most_bytes: Most bytes of all answers, compressed.
-
-    Attributes:
-        requests: Number of requests so far.
-        found: Number of requests answered from the file.
-        others: Number of requests at another temperature, which are not cached.
+    and ``user`` may differ. Answers stored under another ``weights``, the text that
+    identifies the servers and their weights, are not used. The least recently used
+    answers are removed first. Several processes may share a file.
 
     Raises:
         UsageError: The file cannot be used.
@@ -101,12 +90,7 @@ class AnswerCache:
         return f"{text}."
 
     def key(self, path: str, body: Mapping[str, Any]) -> bytes | None:
-        """Count a request and return its cache key; None at another temperature than 0.
-
-        Args:
-            path: The request's path below the server's address.
-            body: The request's body.
-        """
+        """Count a request; return its cache key, or None unless temperature is 0."""
         self.requests += 1
         temperature = body.get("temperature")
         if temperature != 0 or isinstance(temperature, bool):
@@ -116,12 +100,9 @@ class AnswerCache:
         data = orjson.dumps([self._weights, path, asked | {"temperature": 0}])
         return hashlib.sha256(data).digest()
 
-    @asynccontextmanager
-    async def turn(self, key: bytes) -> AsyncIterator[None]:
-        """Wait while an equal request is running, so that its answer can be reused."""
-        lock = self._turns.setdefault(key, asyncio.Lock())
-        async with lock:
-            yield
+    def turn(self, key: bytes) -> asyncio.Lock:
+        """Return the lock of equal requests: the later ones reuse the first answer."""
+        return self._turns.setdefault(key, asyncio.Lock())
 
     def get(self, key: bytes) -> bytes | None:
         """Return the cached answer; None if there is none."""

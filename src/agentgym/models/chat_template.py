@@ -26,6 +26,7 @@ from agentgym.models.template import template_of
 _SWITCHES = "enable_thinking", "thinking"
 """Template variables that switch reasoning on or off, of Qwen and of Granite."""
 _SETTINGS = "tokenizer_config.json"
+_ASKED: list[Message] = [{"role": "user", "content": "u"}]
 _NANO_FORM = "hermes"
 _SHORT = 9
 """Length of a tool call's id, in letters and digits, in Mistral's templates."""
@@ -44,12 +45,7 @@ class FolderTemplate:
     """The chat template of a model's folder, rendered without a tokenizer."""
 
     def __init__(self, folder: Path, text: str = "") -> None:
-        """Read the chat template in a model's folder.
-
-        Args:
-            folder: Folder of a model with its tokenizer.
-            text: A template to use instead of the folder's.
-        """
+        """Read the chat template in a model's folder; a ``text`` replaces it."""
         settings: dict[str, Any] = {}
         if (folder / _SETTINGS).is_file():
             settings = read_json(folder / _SETTINGS)
@@ -85,10 +81,8 @@ class FolderTemplate:
 class ChatTemplate:
     """Renders messages to text with a model's chat template.
 
-    Attributes:
-        form: The template's tool-call format.
-        variables: Values of the template's other variables, besides messages and tools.
-        constrains: Whether sampled tool calls are restricted to the tools' schemas.
+    ``variables`` are values of the template's variables besides messages and tools. If
+    ``constrains`` is true, sampled tool calls are restricted to the tools' schemas.
     """
 
     def __init__(
@@ -99,14 +93,11 @@ class ChatTemplate:
     ) -> None:
         """Read a template, and detect its tool-call format.
 
-        Args:
-            model: The user's name of the model, for error messages.
-            tokenizer: The tokenizer with the template.
-            settings: How to use the template; None for the defaults.
+        ``model`` is the user's name of the model, for error messages.
 
         Raises:
-            ModelError: There is no template, it leaves tools out, its tool-call
-                format is unknown, or a setting has no effect.
+            ModelError: There is no template, it leaves tools out, its tool-call format
+                is unknown, or a setting has no effect.
         """
         settings = settings or TemplateSettings()
         self._tokenizer = tokenizer
@@ -162,8 +153,7 @@ class ChatTemplate:
         """
         if self.form.begins_reasoning:
             return True
-        said: list[Message] = [{"role": "user", "content": "u"}]
-        asked = self._render(said, [dict(PROBE_TOOL)], prompt=True)
+        asked = self._render(_ASKED, [dict(PROBE_TOOL)], prompt=True)
         for name in _SWITCHES:
             texts = self._switched(name)
             if len(set(texts)) == 2:
@@ -179,10 +169,8 @@ class ChatTemplate:
     ) -> str:
         """Render messages to text; convert them with :meth:`prepared_all` before.
 
-        Args:
-            messages: Results of :meth:`prepared_all` or :meth:`prepared`.
-            tools: Tools in OpenAI's format.
-            prompt: Whether to add the generation prompt, the beginning of an answer.
+        With ``prompt``, the text ends with the generation prompt, the beginning of an
+        answer.
 
         Raises:
             PromptError: The template fails for these messages.
@@ -199,9 +187,6 @@ class ChatTemplate:
 
         If the template takes only one tool call per answer, an answer with several is
         split into several answers, each followed by its call's result.
-
-        Raises:
-            PromptError: A message is not text.
         """
         if not self.form.one_call:
             return list(map(self.prepared, messages))
@@ -269,7 +254,7 @@ class ChatTemplate:
         function = {"name": "f", "parameters": {"type": "object", "properties": {}}}
         tools: list[Message] = [{"type": "function", "function": function}]
         try:
-            self._render([{"role": "user", "content": "u"}], tools, prompt=True)
+            self._render(_ASKED, tools, prompt=True)
         except Exception:  # noqa: BLE001 templates may raise anything
             return True
         return False
@@ -279,12 +264,11 @@ class ChatTemplate:
 
         Return both texts, or an empty list if the template fails.
         """
-        said: list[Message] = [{"role": "user", "content": "u"}]
         own, texts = self.variables, []
         try:
             for value in (True, False):
                 self.variables = {**own, name: value}
-                texts.append(self._render(said, [dict(PROBE_TOOL)], prompt=True))
+                texts.append(self._render(_ASKED, [dict(PROBE_TOOL)], prompt=True))
         except Exception:  # noqa: BLE001 templates may raise anything
             return []
         finally:
@@ -292,11 +276,7 @@ class ChatTemplate:
         return texts
 
     def _switch(self, model: str, *, on: bool) -> dict[str, bool]:
-        """Return the template's variable that switches reasoning, as ``{name: on}``.
-
-        Raises:
-            ModelError: The template has no such variable.
-        """
+        """Return the template's variable that switches reasoning, as ``{name: on}``."""
         for name in _SWITCHES:
             if len(set(self._switched(name))) == 2:
                 return {name: on}
@@ -354,14 +334,9 @@ def _short_id(call_id: Any) -> str:
 class FormReport(NamedTuple):
     """How a model writes tool calls and keeps reasoning.
 
-    Attributes:
-        name: Name of the tool-call format; empty while the model's files are not on
-            this machine.
-        drops_reasoning: Whether the template drops earlier reasoning after the next
-            user message.
-        variables: Values of the template's variables.
-        reasons: Whether answers begin with reasoning; see :attr:`ChatTemplate.reasons`.
-        constrains: Whether sampled tool calls are restricted to the tools' schemas.
+    ``name``, of the tool-call format, is empty while the model's files are not on this
+    machine. ``drops_reasoning`` is true if the template drops earlier reasoning after
+    the next user message. For ``reasons``, see :attr:`ChatTemplate.reasons`.
     """
 
     name: str
@@ -376,13 +351,6 @@ def form_of(model: str, given: TemplateSettings) -> FormReport:
 
     Neither weights nor tokenizer are loaded. Nothing is downloaded: for a hub model
     whose files are not on this machine, ``name`` is empty.
-
-    Args:
-        model: ``nano``, a folder, or a Hugging Face id.
-        given: The run's settings for the model's template.
-
-    Raises:
-        ModelError: The template cannot be used; see :class:`ChatTemplate`.
     """
     if model == NANO and given == TemplateSettings():
         return FormReport(_NANO_FORM)

@@ -21,11 +21,10 @@ def checksums(folder: Path) -> dict[str, str]:
 
 
 def verify(folder: Path, expected: Mapping[str, str]) -> None:
-    """Verify a model's files against their checksums.
+    """Raise CorruptModelError if a model's files do not match their checksums.
 
-    Raises:
-        CorruptModelError: A file is missing, truncated, altered, or outside of the
-            folder; the message has the file's name.
+    The message has the name of a file that is missing, altered, or outside of the
+    folder.
     """
     for name, checksum in expected.items():
         path = folder / name
@@ -52,18 +51,11 @@ def verify(folder: Path, expected: Mapping[str, str]) -> None:
 
 
 def refuse_links(folder: Path, known: Collection[str]) -> None:
-    """Raise if an agent's folder has links to files outside of the folder.
+    """Raise CorruptModelError if an agent's folder has links to files outside of it.
 
     Saving or exporting the agent would copy the linked files. A link is allowed if it
     points to a file in the folder or in the same Hugging Face cache, or if the link's
-    name is in ``known``.
-
-    Args:
-        folder: The agent's folder.
-        known: Relative paths of model files with a checksum.
-
-    Raises:
-        CorruptModelError: There is such a link; the message has the link's name.
+    name is in ``known``, the model files with a checksum.
     """
     root = folder.resolve()
     if root.parent.name == "snapshots":  # files are in a sibling folder
@@ -81,11 +73,7 @@ def refuse_links(folder: Path, known: Collection[str]) -> None:
 
 
 def refuse_pickles(folder: Path) -> None:
-    """Raise if a model has pickle files, which can run code when they are loaded.
-
-    Raises:
-        CorruptModelError: There is such a file; the message has the file's name.
-    """
+    """Raise CorruptModelError if a model has pickles, which can run code."""
     for path in _files(folder):
         if path.suffix.lower() in _PICKLES:
             raise CorruptModelError(

@@ -32,15 +32,10 @@ class EndpointLlm:
 
     Broken connections and statuses 408, 409, 429 and 5xx are retried a few times: at
     another server if there are several, else after growing waits or the server's
-    ``Retry-After``. Conversations with the same first two messages go to the same
-    server, unless it is much busier than another. A call has no timeout of its own; the
-    rollout limits its time.
-
-    Args:
-        endpoint: The servers, the key and the model.
-        cache: Cache of the servers' answers; None for no cache.
-        on_retry: Called with the reason before a request is sent again; may raise an
-            error to stop.
+    ``Retry-After``. ``on_retry`` gets the reason before a request is sent again, and
+    may raise an error to stop. Conversations with the same first two messages go to the
+    same server, unless it is much busier than another. A call has no timeout of its
+    own; the rollout limits its time.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentgym.core.files import is_below, parse_json, write_json
 from agentgym.errors import ModelError
-from agentgym.models.gguf import converted_folder, is_converted, source_of
+from agentgym.models.gguf.cache import converted_folder, is_converted, source_of
 from agentgym.models.nano import nano_path
 
 NANO = "nano"
@@ -72,11 +72,7 @@ def new_rank(model: str, lora_rank: int | None) -> int:
 
 
 def held_rank(folder: Path) -> int:
-    """Return the rank of the adapter in a model's folder; 0 if there is none.
-
-    Raises:
-        ModelError: The adapter's settings cannot be read, or have no rank.
-    """
+    """Return the rank of the adapter in a model's folder; 0 if there is none."""
     held = held_adapter(folder)
     if held is None:
         return 0
@@ -143,13 +139,8 @@ def name_base(folder: Path) -> None:
 def base_folder(source: str, *, fetch: bool = False) -> Path | None:
     """Return the folder with a model's ``config.json``; for an adapter, its base's.
 
-    Args:
-        source: The result of :func:`model_source`.
-        fetch: Whether to download ``config.json`` for a Hugging Face id; otherwise only
-            local files are used.
-
-    Returns:
-        The folder; None if ``config.json`` is not available.
+    ``source`` is the result of :func:`model_source`. The result is None if the file is
+    not on this machine; with ``fetch``, it is downloaded for a Hugging Face id.
     """
     adapter = held_adapter(Path(source))
     if adapter is not None:
@@ -176,9 +167,6 @@ def count_parameters(folder: Path) -> int:
     """Return a model's number of parameters, from its safetensors files or their index.
 
     The number is 0 if the folder has neither.
-
-    Raises:
-        ModelError: The weights are damaged.
     """
     files = sorted(folder.glob("*.safetensors"))
     index = folder / "model.safetensors.index.json"
@@ -206,11 +194,7 @@ def is_small(model: str) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file of a model's settings.
-
-    Raises:
-        ModelError: The file cannot be read, or is not a JSON object.
-    """
+    """Read a JSON object from a settings file; raise ModelError if it has none."""
     try:
         found = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -223,10 +207,8 @@ def read_json(path: Path) -> dict[str, Any]:
 def describe_model(model: str, rank: int, roles: Sequence[str] = ()) -> str:
     """Describe the policy, e.g. ``nano (1.1M parameters, full weights)``.
 
-    Args:
-        model: The setting ``config.model``.
-        rank: Rank of the model's adapters; 0 without adapters.
-        roles: The agents of a team that have their own adapters.
+    A ``rank`` of 0 means no adapters. ``roles`` are the agents of a team that have
+    their own adapters.
 
     Raises:
         ModelError: The model's folder is missing, or has no tokenizer.
@@ -254,11 +236,7 @@ def _check_tokenizer(folder: Path) -> None:
 
 
 def _parameters(path: Path) -> int:
-    """Return the number of parameters in a safetensors file, from its header.
-
-    Raises:
-        ModelError: The file is damaged.
-    """
+    """Return the number of parameters in a safetensors file, from its header."""
     again = "Save or download the model again."
     try:
         size = path.stat().st_size

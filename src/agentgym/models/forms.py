@@ -25,9 +25,8 @@ _DESCRIPTION = "Give the answer in this form."
 class Form(NamedTuple):
     """A tool through which a policy answers a request that has a JSON schema.
 
-    Attributes:
-        name: Name of the tool; empty in :data:`NO_FORM`, for requests without a schema.
-        is_strict: Whether the answer must follow every part of the schema.
+    ``name`` is empty in :data:`NO_FORM`. If ``is_strict`` is true, the answer must
+    follow every part of the schema.
     """
 
     name: str = ""
@@ -40,10 +39,8 @@ NO_FORM = Form()
 def form_as_tool(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
     """Replace a request's JSON schema by a tool that the model must call.
 
-    If the request has other tools, the model may call one of them instead.
-
-    Returns:
-        The changed request, and the new tool; :data:`NO_FORM` if there was no schema.
+    If the request has other tools, the model may call one of them instead. Returns the
+    changed request and the new tool; :data:`NO_FORM` if there was no schema.
 
     Raises:
         ValueError: The schema is malformed; the message says why.
@@ -139,12 +136,8 @@ def request_in_form(
 ) -> ChatRequest:
     """Build a policy's ChatRequest from the messages and options of a request.
 
-    Args:
-        messages: Messages in OpenAI's format.
-        options: ``tools``, ``tool_choice`` and ``parallel_tool_calls`` from
-            :func:`form_as_tool`.
-        form: The form from :func:`form_as_tool`.
-        **sampling: Other fields of ChatRequest.
+    ``options`` and ``form`` are results of :func:`form_as_tool`, ``sampling`` has other
+    fields of ChatRequest.
 
     Raises:
         ValueError: ``tool_choice`` is invalid, or names a tool that is not offered.

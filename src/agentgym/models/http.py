@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from types import TracebackType
 from typing import Self
 
 import aiohttp
@@ -36,7 +35,6 @@ _AT_ONCE = 2
 """Most servers that get a request in one attempt, without a wait between them."""
 _PROBE_S = 5.0
 _MOST_LISTED = 2**24
-"""Most bytes of a server's list of models."""
 _SILENT_S = 30.0
 """A call cancelled after so many seconds without an answer counts as failed."""
 _SHOWN = 300
@@ -89,7 +87,6 @@ class ModelClient:
             timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_S),
             headers={"Content-Type": "application/json"},
         )
-
         self.links = Links(timeout_s, _CONNECT_S)
 
     async def close(self) -> None:
@@ -142,16 +139,11 @@ class ServerAttempts:
 
     A request is sent again even if a server may have executed it, since a chat
     completion changes nothing on its server. It is not sent again after a part of the
-    answer was passed on.
+    answer was passed on: the code that does so must set ``has_begun``.
 
-    Args:
-        client: The client that sends.
-        session: Id of a conversation; its calls share a prefix and prefer one server.
-        on_retry: Called with the last error before each further attempt.
-
-    Attributes:
-        has_begun: Whether a part of the answer was passed on. The code that passes it
-            on must set this.
+    Calls with the same ``session``, a conversation's id, prefer one server, which has
+    their common prefix cached. ``on_retry`` gets the last error before each further
+    attempt.
     """
 
     def __init__(
@@ -209,10 +201,7 @@ class ServerAttempts:
         return self._server
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        _: TracebackType | None,
+        self, _: object, error: BaseException | None, *__: object
     ) -> bool:
         self._server.in_flight -= 1
         if error is None:
@@ -232,12 +221,7 @@ class ServerAttempts:
         """Send a POST to this attempt's server, and return its response.
 
         If the status is not an error, the caller must report with :meth:`end` whether
-        the answer is valid.
-
-        Args:
-            path: Path below the server's base URL.
-            data: The request's body.
-            stream: Whether to return when the answer begins, not when it is complete.
+        the answer is valid. With ``stream``, return when the answer begins.
 
         Raises:
             AskAgain: The request can be sent again; the ``with`` block handles this.
@@ -377,11 +361,7 @@ def _is_unsent(error: BaseException) -> bool:
 def overflow_message(body: bytes) -> str | None:
     """Return a server's message that a prompt exceeds the model's context.
 
-    Args:
-        body: Body of an error response.
-
-    Returns:
-        The message; None if the error has another cause.
+    None if the error response with this ``body`` has another cause.
     """
     if not any(mark in body for mark in _TOO_LONG):
         return None

@@ -19,9 +19,6 @@ def is_id(text: str) -> bool:
 def require_config(source: str) -> None:
     """Download a model's ``config.json`` unless it is on this machine.
 
-    Args:
-        source: A Hugging Face id, or a folder; a folder is not checked.
-
     Raises:
         ModelError: The model does not exist, or Hugging Face does not answer.
     """
@@ -66,10 +63,8 @@ def repository_of(folder: Path) -> str | None:
 def download(repository: str, card: str, model: str) -> Path:
     """Download an agent unless it is in Hugging Face's cache; return its folder.
 
-    Args:
-        repository: The agent's Hugging Face id.
-        card: Name of the file that every agent's folder has.
-        model: Name of the folder with the agent's weights.
+    ``card`` is the file that every agent's folder has, ``model`` the folder with its
+    weights.
 
     Raises:
         UsageError: Hugging Face cannot be reached, or has no such agent; or

@@ -28,12 +28,7 @@ _PORT = 80
 
 
 class WholeAnswer:
-    """A complete HTTP answer, to use in place of aiohttp's response.
-
-    Attributes:
-        status: HTTP status.
-        headers: The headers as received.
-    """
+    """A complete HTTP answer, to use in place of aiohttp's response."""
 
     __slots__ = ("_body", "headers", "status")
 
@@ -61,12 +56,7 @@ class WholeAnswer:
 async def read_answer(
     answer: aiohttp.ClientResponse | WholeAnswer, most: int = MOST_ANSWER
 ) -> bytes:
-    """Read the whole body of an answer.
-
-    Raises:
-        aiohttp.ClientPayloadError: The body has more than ``most`` bytes, or is
-            truncated.
-    """
+    """Read the whole body of an answer; raises the errors of :func:`limited`."""
     if isinstance(answer, WholeAnswer):
         return await answer.read()
     parts: list[bytes] = []
@@ -203,10 +193,8 @@ class _Link(asyncio.Protocol):
 class Links:
     """Sends POST requests to plain HTTP servers, over persistent connections.
 
-    Args:
-        timeout_s: Timeout of one request in seconds; None waits for ever.
-        connect_s: Timeout in seconds for opening a connection.
-        most: Most bytes of one answer.
+    Timeouts are in seconds; without ``timeout_s``, a request may take for ever.
+    ``most`` limits the bytes of one answer.
     """
 
     def __init__(
@@ -263,10 +251,7 @@ class Links:
     def _head(
         self, url: str, headers: Mapping[str, str] | None
     ) -> tuple[str, int, bytes]:
-        """Return host, port, and the request's head up to ``Content-Length:``.
-
-        The result is cached for the next request.
-        """
+        """Return host, port, and a request's head up to ``Content-Length:``, cached."""
         key = url, (headers or {}).get("Authorization", "")
         if (known := self._heads.get(key)) is not None:
             return known
@@ -295,7 +280,9 @@ class Links:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_s):
-                _, link = await loop.create_connection(self._link, host, port)
+                _, link = await loop.create_connection(
+                    lambda: _Link(self._most), host, port
+                )
         except TimeoutError:
             message = f"Connection timeout to host {host}:{port}"
             raise aiohttp.ConnectionTimeoutError(message) from None
@@ -303,6 +290,3 @@ class Links:
             key = ConnectionKey(host, port, False, True, None, None, None)
             raise aiohttp.ClientConnectorError(key, error) from error
         return link
-
-    def _link(self) -> _Link:
-        return _Link(self._most)

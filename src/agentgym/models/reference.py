@@ -10,7 +10,7 @@ from urllib.parse import urldefrag, urlsplit
 
 from agentgym.core.openai import NO_KEY
 from agentgym.errors import ModelError, NotFoundError, ProviderError, UsageError
-from agentgym.models.gguf import SMOLLM2, is_converted
+from agentgym.models.gguf.cache import SMOLLM2, is_converted
 from agentgym.security.redaction import beginning, get_logger
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ KEY_OF_ADDRESS = "AGENTGYM_API_KEY"
 """Environment variable with the key for servers that are given by their address."""
 
 CERTIFICATE_HINT = "; SSL_CERT_FILE names the file of authorities to trust"
-"""Hint for error messages about a certificate of an unknown authority."""
 
 _TIMEOUT_S = 15.0
 _BY_ADDRESS = (
@@ -38,13 +37,10 @@ _BETWEEN = re.compile(r",\s*(?=https?://)")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """OpenAI-compatible servers, with their key and the model's name.
+    """OpenAI-compatible servers, with their key if needed, and the model's name.
 
-    Attributes:
-        servers: Base URLs of ``/chat/completions``, without a slash at the end.
-            All servers must have the same weights, since any of them may answer.
-        api_key: Bearer key for all servers; empty if no key is needed.
-        model: The model's name at the servers.
+    ``servers`` are base URLs of ``/chat/completions``, without a slash at the end. All
+    servers must have the same weights, since any of them may answer.
     """
 
     servers: tuple[str, ...]
@@ -97,11 +93,7 @@ def is_on_loopback(spec: str) -> bool:
 
 
 def provider_url(provider: str) -> str:
-    """Return a provider's base URL, which e.g. ``OPENAI_BASE_URL`` can override.
-
-    Raises:
-        UsageError: The environment variable's value is not an address.
-    """
+    """Return a provider's base URL, which e.g. ``OPENAI_BASE_URL`` can override."""
     variable = f"{provider.upper()}_BASE_URL"
     address = os.environ.get(variable, "").strip()
     if not address:
@@ -196,10 +188,7 @@ def base_url(address: str) -> str:
 
 
 def _addresses(spec: str) -> tuple[tuple[str, ...], str]:
-    """Split comma-separated base URLs with ``#MODEL``; return the URLs and the model.
-
-    The model is "" if it is not given.
-    """
+    """Return the URLs in a comma-separated text, and the model after ``#`` or ""."""
     parts = [urldefrag(part) for part in _BETWEEN.split(spec)]
     models = {part.fragment for part in parts if part.fragment}
     if len(models) > 1:
@@ -211,12 +200,7 @@ def _addresses(spec: str) -> tuple[tuple[str, ...], str]:
 
 
 def _common_model(servers: Sequence[str], key: str) -> str:
-    """Return the name of the one model that all answering servers have.
-
-    Raises:
-        ModelError: No server answers, or the servers have several models.
-        ProviderError: A server refused the key.
-    """
+    """Return the name of the one model that all answering servers have."""
     found: dict[str, str] = {}
     silent: list[ModelError] = []
     for url in servers:
@@ -251,24 +235,45 @@ def weights_of(endpoint: Endpoint) -> str:
 def _card(url: str, endpoint: Endpoint) -> list[Any]:
     if url in PROVIDERS.values():
         return [url]
-    try:
-        listed = _list_models(url, endpoint.api_key).json()["data"]
-        cards = [card for card in listed if card["id"] == endpoint.model]
-    except (ModelError, ValueError, TypeError, KeyError):
-        cards = []
+    listed = listed_models(url, endpoint.api_key)
+    cards = [card for card in listed if card["id"] == endpoint.model]
     for card in cards:
         for changing in ("created", "permission"):
             card.pop(changing, None)
     return [url, *cards]
 
 
-def _list_models(base_url: str, key: str) -> "httpx.Response":
+def listed_models(
+    base_url: str, key: str | None, timeout_s: float = _TIMEOUT_S
+) -> list[dict[str, Any]]:
+    """Return the models that a server lists, each with ``id``; [] if this fails."""
+    try:
+        return _cards(_list_models(base_url, key, timeout_s)) or []
+    except (ModelError, ProviderError):
+        return []
+
+
+def _cards(answer: "httpx.Response") -> list[dict[str, Any]] | None:
+    """Return the models in a list of models; None if the answer is not such a list."""
+    try:
+        found = answer.json()["data"] if answer.is_success else None
+    except (ValueError, TypeError, KeyError):
+        return None
+    if not isinstance(found, list):
+        return None
+    return [c for c in found if isinstance(c, dict) and isinstance(c.get("id"), str)]
+
+
+def _list_models(
+    base_url: str, key: str | None, timeout_s: float = _TIMEOUT_S
+) -> "httpx.Response":
+    """Ask a server for its models; raise ModelError if it does not answer."""
     import httpx
 
     url = f"{base_url}/models"
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        return httpx.get(url, headers=headers, timeout=_TIMEOUT_S)
+        answer = httpx.get(url, headers=headers, timeout=timeout_s)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         text = f"{type(error).__name__}: {error}"
         if "CERTIFICATE_VERIFY_FAILED" in text:
@@ -277,43 +282,28 @@ def _list_models(base_url: str, key: str) -> "httpx.Response":
             f"The model server at {base_url} does not answer ({text}). Is it running, "
             "and is that its address?"
         ) from None
+    if answer.status_code in KEY_REFUSED:
+        raise ProviderError(refusal(base_url, answer.status_code, answer.text))
+    return answer
 
 
 def require_key(endpoint: Endpoint) -> None:
-    """Check that servers accept the key: list their models, which costs nothing.
-
-    Raises:
-        ProviderError: A server refuses the key.
-        ModelError: A server does not answer.
-    """
+    """Check that servers accept the key: list their models, which costs nothing."""
     for url in endpoint.servers:
-        answer = _list_models(url, endpoint.api_key)
-        if answer.status_code in KEY_REFUSED:
-            raise ProviderError(refusal(url, answer.status_code, answer.text))
+        _list_models(url, endpoint.api_key)
 
 
 def _only_model(base_url: str, key: str) -> str:
-    """Return the name of a server's only model.
-
-    Raises:
-        ModelError: The server does not list its models, or lists none or several.
-        ProviderError: The server refused the key.
-    """
+    """Return the name of a server's only model."""
     response = _list_models(base_url, key)
-    if response.status_code in KEY_REFUSED:
-        raise ProviderError(refusal(base_url, response.status_code, response.text))
-    try:
-        listed = response.json()["data"] if response.status_code == 200 else None
-    except (ValueError, TypeError, KeyError):
-        listed = None
-    if not isinstance(listed, list):
+    cards = _cards(response)
+    if cards is None:
         hint = "" if base_url.endswith("/v1") else f" Is it {base_url}/v1?"
         raise ModelError(
             f"{base_url}/models gave no list of models (status "
             f"{response.status_code}).{hint} Name the model yourself: {base_url}#MODEL."
         )
-    found = [item.get("id") for item in listed if isinstance(item, dict)]
-    names = [name for name in found if isinstance(name, str)]
+    names: list[str] = [card["id"] for card in cards]
     if len(names) != 1:
         shown = ", ".join(names[:10]) or "none"
         raise ModelError(

@@ -26,12 +26,8 @@ _SHOWN = 120
 class ModelReply:
     """A parsed answer of a model.
 
-    Attributes:
-        content: The answer's text; empty if it has only tool calls.
-        tool_calls: The answer's tool calls, each with an id.
-        message: The message to append to the conversation, in OpenAI's format.
-        finish_reason: ``stop``, ``tool_calls`` or ``length``.
-        recorded: Token ids, log-probabilities and token counts for the trajectory.
+    ``message`` is the message to append to the conversation, in OpenAI's format.
+    ``recorded`` has token ids, log-probabilities and token counts for the trajectory.
     """
 
     content: str
@@ -63,10 +59,8 @@ class _Message(BaseModel):
 def read_reply(value: Any, *, step: int = 0) -> ModelReply:
     """Parse the result of a model function.
 
-    Args:
-        value: Text, a message (``{"content": …, "tool_calls": […]}``), or a whole
-            chat completion (``{"choices": […]}``).
-        step: Number used in new ids, for tool calls without an id.
+    It is a text, a message (``{"content": …, "tool_calls": […]}``), or a whole chat
+    completion (``{"choices": […]}``). Tool calls without an id get one with ``step``.
 
     Raises:
         ReplyError: The value has another format; the message quotes it.

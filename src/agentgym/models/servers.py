@@ -29,13 +29,9 @@ _BARRED = (
 class Replicas:
     """Servers with the same model, any of which may answer.
 
-    Attributes:
-        urls: The servers' base URLs.
-        model: The model's name at the servers.
-        api_key: Bearer key for all servers; empty if no key is needed.
-        trains: Whether weights change while the servers run. If so, a server that
-            refused a connection gets no calls until :meth:`ServerPool.renew`, and a
-            server that failed gets calls again only if it lists the model.
+    If ``trains`` is true, weights change while the servers run: a server that refused a
+    connection gets no calls until :meth:`ServerPool.renew`, and a server that failed
+    gets calls again only if it lists the model.
     """
 
     urls: tuple[str, ...]
@@ -43,16 +39,12 @@ class Replicas:
     api_key: str = field(default="", repr=False)
     trains: bool = False
 
-    @property
-    def headers(self) -> dict[str, str] | None:
-        """The HTTP headers with the servers' key; None without a key."""
-        key = self.api_key
-        return {"Authorization": f"Bearer {key}"} if key else None
-
     def headers_of(self, url: str) -> dict[str, str] | None:
         """Return a server's headers with the key; None if its URL has a password."""
         host = url.partition("//")[2].partition("/")[0]
-        return None if "@" in host else self.headers
+        if "@" in host or not self.api_key:
+            return None
+        return {"Authorization": f"Bearer {self.api_key}"}
 
 
 @dataclass(eq=False, slots=True)
@@ -60,8 +52,6 @@ class Server:
     """The state of a server.
 
     Attributes:
-        url: The server's base URL.
-        in_flight: Number of calls that the server is answering.
         out: Why the server gets no calls; empty if it gets calls.
         was_out: The last text in ``out``; empty if the server always got calls.
         is_barred: Whether the server gets no calls until :meth:`ServerPool.renew`.
@@ -100,9 +90,7 @@ class ServerPool:
     A call goes to the server with the fewest calls in flight; among equals, to the one
     that was asked longest ago. But a conversation's next call goes to its last server,
     which has the prefix cached, unless that server is much busier than another.
-
-    Args:
-        on_out: Called with a server that gets no more calls, but may come back.
+    ``on_out`` gets a server that receives no more calls, but may come back.
     """
 
     def __init__(self, on_out: Callable[[Server], None]) -> None:
@@ -126,15 +114,10 @@ class ServerPool:
     def choose(
         self, replicas: Replicas, session: str, avoid: Collection[Server] = ()
     ) -> Server:
-        """Return the server to ask next.
+        """Return the server to ask next, for a conversation with the id ``session``.
 
-        If no server is ready, one of those that are not barred (see
-        ``Server.is_barred``) is returned, to test it.
-
-        Args:
-            replicas: The servers that may answer.
-            session: Id of a conversation, whose calls share a prefix.
-            avoid: Servers to ask only if no other is ready.
+        Servers in ``avoid`` are asked only if no other is ready. If none is ready, one
+        of those that are not barred (see ``Server.is_barred``) is returned, to test it.
 
         Raises:
             NoServerError: All servers are barred; the message says why.
@@ -180,10 +163,8 @@ class ServerPool:
     def failed(self, server: Server, why: str, *, at_once: bool = False) -> None:
         """Count a call that a server failed to answer.
 
-        Args:
-            server: The server.
-            why: The error, as a phrase that follows the server's name.
-            at_once: Whether one failure is enough to give it no more calls.
+        ``why`` follows the server's name in messages. With ``at_once``, one failure is
+        enough to give the server no more calls.
         """
         server.failures += 1
         others = len(self.replicas.urls) > 1
@@ -225,11 +206,7 @@ class ServerPool:
         return least
 
     def _resort(self) -> Server:
-        """Return the server to ask if no server is ready.
-
-        Raises:
-            NoServerError: All servers are barred; the message says why.
-        """
+        """Return the server to ask if no server is ready."""
         able = [server for server in self._servers if not server.is_barred]
         if not able:
             message = "; ".join(

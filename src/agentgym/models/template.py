@@ -17,12 +17,8 @@ _MOST_BYTES = 2**20
 def template_text(given: str) -> str:
     """Return the text of the template for ``--chat-template``.
 
-    Args:
-        given: A file, ``hermes`` for the built-in template, or the template's text,
-            which contains ``{``; empty for no template.
-
-    Raises:
-        UsageError: The file does not exist, or is not a template.
+    It is a file, ``hermes`` for the built-in template, or the template's text, which
+    contains ``{``; empty for no template.
     """
     if not given or "{" in given:
         return given
@@ -44,16 +40,7 @@ def template_text(given: str) -> str:
 
 
 def template_of(source: str, given: TemplateSettings | None) -> TemplateSettings:
-    """Return the settings for a model's chat template.
-
-    Args:
-        source: The model's folder or Hugging Face id.
-        given: The run's settings; None for none. Those that are not set are read from
-            the model's folder.
-
-    Raises:
-        ModelError: The folder's settings cannot be read.
-    """
+    """Return the template settings of a run, else those in the model's folder."""
     path = Path(source) / TEMPLATE_FILE
     kept = TemplateSettings()
     if path.is_file():

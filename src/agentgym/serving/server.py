@@ -13,8 +13,8 @@ from agentgym.core.agent import Trained
 from agentgym.core.openai import ApiError
 from agentgym.core.policy import Policy
 from agentgym.errors import UsageError
+from agentgym.models.dialects import CONVERTED
 from agentgym.models.dialects.base import Dialect
-from agentgym.models.dialects.every import CONVERTED
 from agentgym.rollout.gateway.address import check_address, why_unusable
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.chat import Chat, Ended, asked_form, chat_request

@@ -9,16 +9,16 @@ from rich.text import Text
 
 from agentgym.core.components import tokens_name
 from agentgym.core.task import Split
+from agentgym.evaluate.numbers import duration, number, percent, plural
 from agentgym.rollout.summary import DropKind, Summary
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import tools_of
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
-from agentgym.train.versions import Version
 from agentgym.ui.layout import grid, headed, indent
 from agentgym.ui.tables import comparison_view, result_view
-from agentgym.ui.words import duration, number, percent, plural, trained_words
+from agentgym.ui.words import trained_words
 
 _EXAMPLES = 5
 _LOSSES = 20
@@ -67,11 +67,7 @@ def run_view(
 ) -> RenderableType:
     """Return a view of a run: settings, newest step, validations and result.
 
-    Args:
-        run: The run's folder.
-        status: The run's status, such as ``running``.
-        result: The run's result; None if the run has none yet.
-        machine: Text with state and cost of the rented machine; empty without one.
+    ``machine`` describes state and cost of the rented machine; empty without one.
     """
     config, steps = run.config(), run.metrics()
     facts = grid(
@@ -128,6 +124,8 @@ def _history(steps: list[dict[str, Any]]) -> RenderableType:
 def agent_view(agent: TrainedAgent) -> RenderableType:
     """Return a view of a trained agent: its origin, its tools and its metrics."""
     spec, made = agent.spec, agent.provenance
+    tools = ", ".join(tool["function"]["name"] for tool in spec.tools)
+    none = "none of its own: each task brought some; give yours with tools="
     spent = f"{plural(made.steps, 'step')}, {plural(made.episodes, 'episode')}"
     facts = grid(
         ("scenario", f"{spec.scenario}, trained through {spec.framework}"),
@@ -135,28 +133,19 @@ def agent_view(agent: TrainedAgent) -> RenderableType:
         ("training", spent),
         ("created", made.created),
         ("folder", str(agent.path)),
-        ("tools", _tool_names(spec.tools)),
+        ("tools", tools or none),
     )
     if made.run:
         facts.add_row("run", made.run)
     if agent.unchecked:
         facts.add_row("warning", agent.unchecked)
     title = Text(agent.name, "bold cyan")
-    if agent.version is not None:
-        title.append(_standing(agent, agent.version), "not bold default")
+    if (version := agent.version) is not None:
+        standing = f"not the default; make it so with: agentgym agents use {version}"
+        if agent.is_default:
+            standing = f"the default of {version.name}"
+        title.append(f"  {standing}", "not bold default")
     return Group(title, _below(facts), comparison_view(agent.baseline, agent.metrics))
-
-
-def _tool_names(tools: Sequence[Mapping[str, Any]]) -> str:
-    names = ", ".join(tool["function"]["name"] for tool in tools)
-    return names or "none of its own: each task brought some; give yours with tools="
-
-
-def _standing(agent: TrainedAgent, version: Version) -> str:
-    """Describe whether a version is the default; if not, how to make it the default."""
-    if agent.is_default:
-        return f"  the default of {version.name}"
-    return f"  not the default; make it so with: agentgym agents use {version}"
 
 
 def _below(view: RenderableType) -> Padding:

@@ -7,7 +7,8 @@ from typing import Literal
 from agentgym.evaluate.compare import are_paired, compare
 from agentgym.evaluate.intervals import UNMEASURED, Estimate
 from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
-from agentgym.ui.words import number, number_span, share_span
+from agentgym.evaluate.numbers import number
+from agentgym.ui.words import number_span, share_span
 
 
 @dataclass(frozen=True)
@@ -92,16 +93,11 @@ def rows(
     names: Collection[MetricName] = USUAL,
     warm: Metrics | None = None,
 ) -> list[MetricRow]:
-    """Compare two measurements, and return a row per metric.
+    """Compare two measurements, and return a row per metric in ``names``.
 
-    If both have the same tasks, differences are paired by task.
-
-    Args:
-        before: The first measurement.
-        after: The second measurement.
-        names: The metrics to compare. Metrics that are not in ``USUAL`` are left out if
-            they were not measured.
-        warm: A third measurement, after a warm start and before training.
+    If both have the same tasks, differences are paired by task. Metrics that are not in
+    ``USUAL`` are left out if they were not measured. ``warm`` is a third measurement,
+    after a warm start and before training.
     """
     k = min(each.k for each in (before, after, warm) if each is not None)
     before, after = before.at_most(k), after.at_most(k)
@@ -147,9 +143,8 @@ def family_rows(
 def _tells(measure: _Measure, k: int, *shown: Metrics | None) -> bool:
     """Return whether a metric can differ from ``pass_1``, and so is worth a row.
 
-    ``pass_1_of_all`` can differ only if rollouts were dropped. ``pass_k`` and
-    ``pass_at_k`` can differ only for more than one attempt per task (``k``). For all
-    other metrics, return True.
+    ``pass_1_of_all`` can only if rollouts were dropped, ``pass_k`` and ``pass_at_k``
+    only for more than one attempt per task (``k``).
     """
     if measure.name == "pass_1_of_all":
         return any(each is not None and each.dropped for each in shown)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from agentgym.evaluate.compare import Change, Effect
 from agentgym.evaluate.criteria import Goal
-from agentgym.ui.words import percent, plural
+from agentgym.evaluate.numbers import percent, plural
+from agentgym.train.result import TrainingResult
 
 _VERDICTS = {
     "helped": "Training helped",
@@ -13,8 +14,7 @@ _VERDICTS = {
 }
 _ENOUGH = 20
 _CHANGED = 6
-STYLES = {"helped": "bold green", "hurt": "bold red", "made no difference": "bold"}
-"""Terminal style of each verdict."""
+_STYLES = {"helped": "bold green", "hurt": "bold red", "made no difference": "bold"}
 
 
 def p_words(p_value: float) -> str:
@@ -57,20 +57,24 @@ def few_words(tasks: int) -> str:
     )
 
 
-def better_words(effect: Effect) -> str:
-    """Return a sentence with the metrics that got significantly better, or ""."""
-    return _named("Better beyond chance", effect.better)
+def effect_lines(result: TrainingResult) -> list[tuple[str, str]]:
+    """Return sentences on whether training helped, each with its terminal style.
+
+    They name the metrics that got significantly better or worse, and the goals.
+    """
+    lines = [(_goal_words(result.goals), "dim")]
+    if (effect := result.effect) is not None:
+        worse = _named("Worse beyond chance", effect.worse)
+        lines = [
+            (verdict_words(effect), _STYLES[effect.verdict]),
+            (_named("Better beyond chance", effect.better), "green"),
+            (worse or "No metric got worse beyond chance.", "red" if worse else "dim"),
+            *lines,
+        ]
+    return [(words, style) for words, style in lines if words]
 
 
-def worse_words(effect: Effect) -> str:
-    """Return a sentence with the metrics that got significantly worse, if any."""
-    return (
-        _named("Worse beyond chance", effect.worse)
-        or "No metric got worse beyond chance."
-    )
-
-
-def goal_words(goals: Sequence[Goal]) -> str:
+def _goal_words(goals: Sequence[Goal]) -> str:
     """Describe which success criteria of a scenario are reached; "" if it has none."""
     if not goals:
         return ""

@@ -16,13 +16,14 @@ from agentgym.evaluate.calls import (
 )
 from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.metrics import METRICS, Metrics
+from agentgym.evaluate.numbers import plural
 from agentgym.evaluate.result import Evaluation
 from agentgym.ui.comparison import rows, values
 from agentgym.ui.effect import p_words
 from agentgym.ui.layout import ByWidth, grid, headed, indent
 from agentgym.ui.roles import measured_roles_view
 from agentgym.ui.tables import comparison_table, over
-from agentgym.ui.words import plural, share_span
+from agentgym.ui.words import share_span
 
 _MOST_ROWS = 24
 """Maximum number of rows in a table of task families (kinds of tasks) or of tools."""
@@ -129,11 +130,8 @@ def confusion_cells(matrix: ConfusionMatrix) -> tuple[list[str], list[str], str]
 
     A row is the tool that was needed, a column the tool that was called. Empty rows and
     columns are left out. If there are very many rows, e.g. because each task has its
-    own tools, only the rows with the most wrong calls are kept.
-
-    Returns:
-        The names of the rows, the names of the columns, and a sentence about rows with
-        calls that were left out, or "".
+    own tools, only the rows with the most wrong calls are kept, and a sentence about
+    the others is returned, too.
     """
     rows = [row for row in (*matrix.tools, NOTHING) if matrix.counts.get(row)]
     message = ""

@@ -10,10 +10,10 @@ from agentgym.doctor.evidence import Evidence
 from agentgym.doctor.machine import Check
 from agentgym.doctor.run import Obstacle
 from agentgym.evaluate.check import Finding
+from agentgym.evaluate.numbers import plural
 from agentgym.ui.layout import grid
 from agentgym.ui.roles import roles_view
 from agentgym.ui.tables import ledger_view
-from agentgym.ui.words import plural
 
 _STYLES = {
     **dict.fromkeys(("ok", "pass"), "green"),

@@ -4,19 +4,16 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.numbers import duration
 from agentgym.improve.bill import Bill
 from agentgym.ui.layout import headed
-from agentgym.ui.words import duration, share_span
+from agentgym.ui.words import share_span
 
 _STYLES = {"met": "bold green", "skipped": "dim", "quoted": "dim"}
 
 
 def bill_view(bill: Bill) -> RenderableType:
-    """Return a view of all that ``agentgym improve`` tried, with results and costs.
-
-    Each way to improve the agent (rung), such as better prompts, is a row. Below the
-    rows are the total cost, and the reason why the command ended.
-    """
+    """Return a view of all ways to improve the agent that were tried, with costs."""
     table = headed(2)
     table.add_column("rung", no_wrap=True)
     for name in ("pass^1 before", "after", "$", "tokens", "time"):

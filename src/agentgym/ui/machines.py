@@ -17,11 +17,8 @@ _NONE = Text("-", "dim")
 class ProviderRow(NamedTuple):
     """A provider of machines.
 
-    Attributes:
-        name: The provider's name for ``--gpu``.
-        key: Environment variable with the API key; empty if no key is needed.
-        problem: A sentence about a missing key or program; else empty.
-        costs: Whether the machines cost money.
+    ``key`` is the environment variable with the API key, if one is needed; ``problem``
+    is a sentence about a missing key or program, if there is one.
     """
 
     name: str
@@ -77,17 +74,14 @@ def quote_view(quotes: Sequence[Quote]) -> RenderableType:
     parts: list[RenderableType] = [Text("Expected cost", "bold")]
     parts += [indent(Text(words)) for words in first.words()]
     if others:
-        lines = [(_named(quote.offer), _brief(quote)) for quote in others]
+        lines = []
+        for quote in others:
+            offer = quote.offer
+            brief = f"{offer.price}, about {quote.hours:.1f} hours, ${quote.total:.2f}"
+            where = f" in {offer.region}" if offer.region else ""
+            lines.append((f"{offer.gpu}{where}", brief))
         parts += [indent(Text("If that is taken:")), indent(indent(grid(*lines)))]
     return Group(*parts)
-
-
-def _named(offer: Offer) -> str:
-    return f"{offer.gpu} in {offer.region}" if offer.region else offer.gpu
-
-
-def _brief(quote: Quote) -> str:
-    return f"{quote.offer.price}, about {quote.hours:.1f} hours, ${quote.total:.2f}"
 
 
 def machines_view(found: Sequence[Found]) -> RenderableType:

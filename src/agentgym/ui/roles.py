@@ -8,9 +8,9 @@ from rich.text import Text
 from agentgym.core.ledger import Ledger, RoleLedger
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.numbers import number, percent
 from agentgym.evaluate.roles import RoleMetric, RoleMetrics, role_metrics
 from agentgym.ui.layout import ByWidth, headed, indent
-from agentgym.ui.words import number, percent
 
 LEDGER_HEAD = ("role", "model calls", "trained", "masked", "dropped")
 METRICS_HEAD = ("role", "right tool", "reliable", "calls", "tokens", "cut")
@@ -93,10 +93,7 @@ def _metrics_view(lines: list[tuple[str, ...]], note: str) -> list[RenderableTyp
 def _table(
     head: tuple[str, ...], lines: list[tuple[str, ...]], *, left_out: int
 ) -> RenderableType:
-    """Return a table; in a narrow terminal, ``before → after`` becomes ``after``.
-
-    ``left_out`` is the number of roles that ``lines`` does not have.
-    """
+    """Return a table; in a narrow terminal, ``before → after`` becomes ``after``."""
 
     def draw(width: int) -> RenderableType:
         is_narrow = width < _NARROW

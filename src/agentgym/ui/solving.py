@@ -28,11 +28,7 @@ _OUTCOMES = {
 
 
 class TeamLines:
-    """Prints one line for each event of a team, such as a tool's result.
-
-    Args:
-        console: Console to print to.
-    """
+    """Prints one line for each event of a team, such as a tool's result."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -58,12 +54,7 @@ class TeamLines:
 
 
 def solution_view(solution: Solution, *, with_files: bool = True) -> RenderableType:
-    """Return a view of a solution: its files, tests, review and cost.
-
-    Args:
-        solution: The solution.
-        with_files: Whether to show the texts of changed files.
-    """
+    """Return a view of a solution: its files, tests, review and cost."""
     parts: list[RenderableType] = [Text()]
     for path in solution.changed:
         text = solution.files.get(path)

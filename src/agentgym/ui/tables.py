@@ -8,27 +8,16 @@ from rich.text import Text
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.judge.settings import judging_words, plan_words
 from agentgym.evaluate.metrics import MetricName, Metrics
+from agentgym.evaluate.numbers import duration, plural
 from agentgym.evaluate.progress import Plan
 from agentgym.train.export import Saved
 from agentgym.train.places import Elsewhere
 from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, USUAL, MetricRow, family_rows, rows, values
-from agentgym.ui.effect import (
-    STYLES,
-    better_words,
-    goal_words,
-    verdict_words,
-    worse_words,
-)
+from agentgym.ui.effect import effect_lines
 from agentgym.ui.layout import ByWidth, grid, headed, indent
 from agentgym.ui.roles import roles_view
-from agentgym.ui.words import (
-    duration,
-    plural,
-    trained_words,
-    use_of,
-    weights_words,
-)
+from agentgym.ui.words import trained_words, use_of, weights_words
 
 WARM = "warm start"
 """Title of the column for metrics after the warm start, between before and after."""
@@ -40,16 +29,6 @@ _FAMILIES = 8
 _UPLOADS = 12
 _LABELS = len("tool reliability")
 _SPANS = len("0.04 [-0.01, 0.09]")
-
-
-def _form_words(plan: Plan) -> str:
-    """Describe the tool-call format, and whether the chat template drops reasoning."""
-    if not plan.drops_reasoning:
-        return f"{plan.form} form"
-    return (
-        f"{plan.form} form; the chat template leaves earlier reasoning out once the "
-        "user speaks again, where a new sequence begins"
-    )
 
 
 def plan_view(plan: Plan) -> RenderableType:
@@ -67,9 +46,13 @@ def plan_view(plan: Plan) -> RenderableType:
         measured += "once" if plan.validations == 1 else f"{plan.validations:,} times"
     workers = f"{plural(plan.workers, 'worker')}, {config.in_flight} episodes in "
     workers += f"flight each; sandbox: {plan.sandbox}"
+    form = f"{plan.form} form"
+    if plan.drops_reasoning:
+        form += "; the chat template leaves earlier reasoning out once the user speaks "
+        form += "again, where a new sequence begins"
     facts = grid(
         ("policy", f"{plan.model} on {plan.device}"),
-        *([("tool calls", _form_words(plan))] if plan.form else []),
+        *([("tool calls", form)] if plan.form else []),
         *([("path", plan.path)] if plan.path else []),
         *([("memory", plan.memory)] if plan.memory else []),
         (
@@ -114,25 +97,16 @@ def plan_view(plan: Plan) -> RenderableType:
         facts.add_row("note", text)
     facts.add_row("saved as", f"the next version of {plan.saved_as}")
     facts.add_row("run", str(plan.run))
+    verb = f"Continuing after step {plan.resumed_step}:"
     if plan.resumed_step is None:
-        facts.add_row(
-            "time",
-            _ahead(plan)
-            if config.time is None
-            else f"{duration(config.time)}: held-out and validation tasks are sized to "
-            "it once rollouts were timed",
-        )
-    verb = "Training"
-    if plan.resumed_step is not None:
-        verb = f"Continuing after step {plan.resumed_step}:"
+        verb, known = "Training", "known once the baseline is measured"
+        ahead = f"{plan.expected}; {known}" if plan.expected else known
+        if config.time is not None:
+            ahead = f"{duration(config.time)}: held-out and validation tasks are sized "
+            ahead += "to it once rollouts were timed"
+        facts.add_row("time", ahead)
     title = Text.assemble((f"{verb} ", "bold"), (config.scenario_name, "bold cyan"))
     return Group(title, indent(facts))
-
-
-def _ahead(plan: Plan) -> str:
-    """Describe the expected time of a run whose baseline is not measured yet."""
-    known = "known once the baseline is measured"
-    return f"{plan.expected}; {known}" if plan.expected else known
 
 
 def elsewhere_view(plan: Elsewhere) -> RenderableType:
@@ -248,15 +222,8 @@ def comparison_view(
 
 def effect_view(result: TrainingResult) -> list[RenderableType]:
     """Return lines on whether training helped, and which goals were reached."""
-    parts: list[RenderableType] = []
-    if (effect := result.effect) is not None:
-        parts.append(Text(verdict_words(effect), STYLES[effect.verdict]))
-        if better := better_words(effect):
-            parts.append(Text(better, "green"))
-        parts.append(Text(worse_words(effect), "red" if effect.worse else "dim"))
-    if goals := goal_words(result.goals):
-        parts.append(Text(goals, "dim"))
-    return [*parts, Text("")] if parts else []
+    lines = [Text(words, style) for words, style in effect_lines(result)]
+    return [*lines, Text("")] if lines else []
 
 
 def families_view(found: list[MetricRow]) -> RenderableType:

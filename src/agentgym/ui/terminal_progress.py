@@ -22,10 +22,11 @@ from agentgym.evaluate.lines import (
     step_shares,
 )
 from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.numbers import duration, percent
 from agentgym.evaluate.progress import Plan, StepReport
 from agentgym.train.process import keyboard_interrupts
 from agentgym.ui.tables import metrics_view, plan_view
-from agentgym.ui.words import duration, percent, sparkline
+from agentgym.ui.words import sparkline
 
 _WORST = 3  # number of families to name
 
@@ -81,11 +82,7 @@ class TerminalProgress(LinesProgress):
         self._show(metrics_view(title, metrics), Text(""))
 
     def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
-        """Print the expected time until the end of training: ``least`` to ``most`` s.
-
-        ``soonest`` is the time if the next validation reaches the goal; None if that
-        does not end training.
-        """
+        """Print the expected time until the end of training."""
         super().forecast(least, most, soonest)
         self._print("")
 
@@ -103,10 +100,7 @@ class TerminalProgress(LinesProgress):
         super().stepped(report)
 
     def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
-        """Print the metrics of a validation, and the worst families (kinds) of tasks.
-
-        ``reached`` is whether the run's goal is reached.
-        """
+        """Print a validation's metrics, and the worst families (kinds) of tasks."""
         self._phase = None
         line = Text.assemble(
             (f"step {step:<4}", "dim"),
@@ -130,17 +124,11 @@ class TerminalProgress(LinesProgress):
             self._print(Text(f"  note: {remark}", "yellow"))
 
     def allows(self, doubts: Sequence[str]) -> bool:
-        """Print doubts about the run, and ask whether to train it all the same.
-
-        Without a terminal, return False.
-        """
+        """Print doubts, and ask whether to train; return False without a terminal."""
         return bool(self._asked(doubts, "Train all the same?"))
 
     def wants_warm_start(self, offer: str) -> bool | None:
-        """Print ``offer``, and ask whether to do this warm start.
-
-        Return None without a terminal.
-        """
+        """Ask whether to do a warm start; return None without a terminal."""
         return self._asked([offer], "Do that?")
 
     def may_run(self, tool: str) -> bool | None:
@@ -151,10 +139,7 @@ class TerminalProgress(LinesProgress):
         )
 
     def may_rent(self, quote: Sequence[str]) -> bool | None:
-        """Print a machine's price, and ask whether to rent it.
-
-        Return None without a terminal.
-        """
+        """Ask whether to rent a machine; return None without a terminal."""
         return self._asked(quote, "Rent it?")
 
     def may_spend(self, terms: Sequence[str]) -> bool | None:
@@ -178,10 +163,7 @@ class TerminalProgress(LinesProgress):
             self.__enter__()
 
     def stalled(self, reason: str | None) -> None:
-        """Print that the run waits for space on the disk, and why.
-
-        If ``reason`` is None, print that the run continues.
-        """
+        """Print why the run waits for the disk, or that it continues."""
         self._print(Text(stalled_words(reason), "bold yellow" if reason else "bold"))
 
     def ended(self, reason: str, ledger: Ledger) -> None:

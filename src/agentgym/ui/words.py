@@ -7,29 +7,9 @@ from agentgym.core.agent import COMMAND, is_command
 from agentgym.core.nested.keys import agent_reference
 from agentgym.errors import AgentGymError
 from agentgym.evaluate.intervals import Estimate
-from agentgym.evaluate.numbers import (
-    digits,
-    duration,
-    number,
-    percent,
-    plural,
-    rough_range,
-)
+from agentgym.evaluate.numbers import digits, percent
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.result import TrainingResult
-
-__all__ = [
-    "duration",
-    "number",
-    "number_span",
-    "percent",
-    "plural",
-    "rough_range",
-    "share_span",
-    "sparkline",
-    "use_of",
-    "weights_words",
-]
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 
@@ -114,12 +94,7 @@ def _exported(result: TrainingResult) -> str:
 
 
 def trained_words(tokens: str) -> str:
-    """Describe the kinds of tokens that a model learns from.
-
-    Args:
-        tokens: A value of the setting ``train_tokens``. Other texts are returned
-            unchanged.
-    """
+    """Describe the tokens that a model learns from, a value of ``train_tokens``."""
     return {
         "calls": "tool calls: the choice of a tool and its arguments, no other text",
         "calls+reasoning": "tool calls and reasoning; the text of answers is left out",

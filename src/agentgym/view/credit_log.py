@@ -11,16 +11,14 @@ _CHUNK_BYTES = 2**20
 
 
 class Learned(NamedTuple):
-    """Sums over the trained tokens of some model calls, in nats.
+    """Sums over the trained tokens of some model calls, in nats, and numbers of tokens.
 
     Attributes:
         gap: Sum over the tokens of the absolute difference between the log-probability
             at sampling and that computed in training.
-        gap_tokens: Number of tokens in this sum.
         entropy: Sum of the policy's entropies before the update.
-        entropy_tokens: Number of tokens in this sum.
-        kl: Sum of the k3 estimates of KL between the sampling and the updated policy.
-        kl_tokens: Number of tokens in this sum; only part of a batch is measured.
+        kl: Sum of the k3 estimates of KL between the sampling and the updated policy;
+            only part of a batch is measured.
     """
 
     gap: float = 0.0
@@ -32,11 +30,7 @@ class Learned(NamedTuple):
 
 
 class CreditLog:
-    """Reads the complete lines of ``credit.jsonl``, each once.
-
-    Args:
-        path: The file; it may not exist yet.
-    """
+    """Reads the complete lines of ``credit.jsonl``, each once; it may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -40,8 +40,7 @@ STOPPED = "The agent stopped before it made this call."
 class CallJudge:
     """Compares the tool calls of rollouts with the calls that their tasks need.
 
-    Args:
-        reference: The run's setting ``scenario``; this scenario lists the needed calls.
+    The scenario ``reference`` of the run lists the needed calls.
     """
 
     def __init__(self, reference: str) -> None:
@@ -59,10 +58,6 @@ class CallJudge:
         """Return each tool call's class, the needed calls, and the first wrong call.
 
         If the needed calls are not known, ``problem`` in the result says why.
-
-        Args:
-            rollout_input: The stored rollout's input, which contains the task.
-            trajectory: The rollout's steps.
         """
         problem, needs = self.problem, Needs({}, {})
         if self._scenario is not None:
@@ -127,11 +122,7 @@ def _first_wrong(
 
     If the attempt failed and no call was wrong, the first needless call counts. If the
     agent stopped too early, ``call`` is None. Returns None if nothing was wrong.
-
-    Args:
-        judged: The tool calls, each with its class.
-        needed: Number of needed calls.
-        succeeded: Whether the attempt succeeded.
+    ``needed`` is the number of needed calls.
     """
     places = [n for n, call in enumerate(judged) if _is_wrong(call)]
     if not places and not succeeded:
@@ -158,11 +149,6 @@ def _is_wrong(call: JudgedCall) -> bool:
 
 
 def _next_needed(before: Sequence[JudgedCall], needed: int) -> int | None:
-    """Return the index of the first needed call that was not made; None if all were.
-
-    Args:
-        before: The tool calls made so far, each with its class.
-        needed: Number of needed calls.
-    """
+    """Return the index of the first needed call that was not made; None if all were."""
     done = {call.needed for call in before if call.kind is CallClass.RIGHT}
     return next((place for place in range(needed) if place not in done), None)

@@ -30,11 +30,7 @@ class PageKeys(Keys):
     Pages of other sites could also send requests to this machine. Such a request has
     another ``Origin``, or another ``Host`` if the site's DNS name was pointed at this
     machine. Requests for data also need the token, which only the printed address
-    contains.
-
-    Args:
-        token: The token in the printed address.
-        address: Returns the server's base URL.
+    contains. ``address`` returns the server's base URL.
     """
 
     def __init__(self, token: str, address: Callable[[], str]) -> None:
@@ -61,7 +57,9 @@ class PageKeys(Keys):
             raise ApiError(403, "Another site may not read this page.", "wrong_origin")
         if request.method not in ("GET", "HEAD"):
             raise ApiError(405, "The viewer changes nothing.", "read_only")
-        if request.path.startswith(_API) and not self._is_known(request):
+        given = request.header(TOKEN_HEADER).encode(errors="surrogateescape")
+        is_known = hmac.compare_digest(given, self._token)
+        if request.path.startswith(_API) and not is_known:
             raise ApiError(
                 401,
                 "The address has no valid token. Open the address that `agentgym view` "
@@ -69,7 +67,3 @@ class PageKeys(Keys):
                 "no_token",
                 "authentication_error",
             )
-
-    def _is_known(self, request: Request | DirectRequest) -> bool:
-        given = request.header(TOKEN_HEADER).encode(errors="surrogateescape")
-        return hmac.compare_digest(given, self._token)

@@ -67,9 +67,6 @@ class OpenedRun:
     """A run that the viewer shows, with an index of its rollouts.
 
     Every method reads the current files, also while the run goes on. Thread-safe.
-
-    Args:
-        run: The run's folder.
     """
 
     def __init__(self, run: RunFolder) -> None:
@@ -97,11 +94,7 @@ class OpenedRun:
         return {name: digest(part) for name, part in parts.items()}
 
     def page(self) -> dict[str, Any]:
-        """Return the data of the run's page as JSON values; see :func:`run_page`.
-
-        Raises:
-            RunFolderError: The run cannot be read, or was deleted.
-        """
+        """Return the data of the run's page as JSON values; see :func:`run_page`."""
         cursor = as_text(self.cursor())
         return run_page(self.run) | {"cursor": cursor}
 
@@ -120,11 +113,7 @@ class OpenedRun:
         return found | {"is_loading": is_loading, "note": note, "cursor": cursor}
 
     def graph(self, filters: Mapping[str, str]) -> dict[str, Any]:
-        """Return how often each role of a team spoke after another, in scored rollouts.
-
-        Args:
-            filters: See :meth:`RolloutIndex.find`.
-        """
+        """Return how often each role spoke after another, in scored rollouts."""
         is_loading = self._refresh()
         found = speaker_graph(self._index.speakers(filters))
         return found | {"is_loading": is_loading}
@@ -135,19 +124,12 @@ class OpenedRun:
         return self._index.facets() | {"is_loading": is_loading}
 
     def curves(self, by: str) -> dict[str, Any]:
-        """Return training metrics for each step and each value of the column ``by``.
-
-        See :meth:`RolloutIndex.curves`.
-        """
+        """Return training metrics by step; see :meth:`RolloutIndex.curves`."""
         is_loading = self._refresh()
         return {"rows": self._index.curves(by), "is_loading": is_loading}
 
     def rollout(self, rollout_id: str) -> dict[str, Any]:
-        """Return the data of a rollout's page, with other attempts at its task.
-
-        Raises:
-            NotFoundError: The rollout is unknown.
-        """
+        """Return the data of a rollout's page, with other attempts at its task."""
         page = rollout_page(*self._read(rollout_id), self._judged())
         self._refresh()
         group, task = page["group"], page["task"]["id"]
@@ -163,11 +145,7 @@ class OpenedRun:
         }
 
     def tokens(self, rollout_id: str) -> dict[str, Any]:
-        """Return a rollout's sampled tokens, and whether each of them was trained.
-
-        Raises:
-            NotFoundError: The rollout is unknown.
-        """
+        """Return a rollout's sampled tokens, and whether each of them was trained."""
         return token_texts(self.run, self._read(rollout_id)[1])
 
     def _read(self, rollout_id: str) -> tuple[Rollout, Trajectory]:
@@ -179,10 +157,8 @@ class OpenedRun:
     def confusion(self, phase: str) -> dict[str, Any]:
         """Return the confusion matrix of called and needed tools in one measurement.
 
-        At most a thousand rollouts are counted.
-
-        Args:
-            phase: Name of the measurement, e.g. ``after`` for that after training.
+        At most a thousand rollouts are counted. The measurement ``after`` is that after
+        training.
         """
         key = phase, self.signature()
         if key not in self._confusions:
@@ -219,12 +195,9 @@ class OpenedRun:
             return self._judge
 
     def _refresh(self, patience_s: float = _PATIENCE_S) -> bool:
-        """Read new events in a thread; wait ``patience_s`` seconds for it at most.
+        """Read new events in a thread for at most ``patience_s`` seconds.
 
         Returns whether the thread is still reading.
-
-        Raises:
-            StoreError: The database cannot be read.
         """
         if not self._store.exists:
             return False

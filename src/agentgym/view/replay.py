@@ -18,10 +18,6 @@ def replay_command(config: Mapping[str, Any], task: Mapping[str, Any]) -> str:
     If the run trained a user's own agent, this agent attempts the task; otherwise the
     plain agent of ``agentgym rollout``. The command must be run in the folder in which
     the run was started, so that the agent's module is found.
-
-    Args:
-        config: The run's settings.
-        task: The task as JSON values.
     """
     settings, scenario = flattened(config), str(config.get("scenario"))
     is_file = is_tasks_file(scenario)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from operator import add
-from pathlib import Path
 from typing import Any
 
 from agentgym.errors import UsageError
@@ -42,8 +41,6 @@ EQUAL = (
 LISTED = ("rules", "roles")
 """Columns with several values in a row; a filter keeps the rows with a given one."""
 FACETS = ("phase", "split", "held_out", "step", "family", "level", "outcome", "reason")
-_HAS_WORDS = "has_words(number)"
-_WRONG_ARGUMENT = "right_tool > right_arguments"
 _RATIOS = {
     "success": ("sum(outcome = 'succeeded')", "count(*)"),
     "tool_reliability": ("sum(tool_calls - errors)", "sum(tool_calls)"),
@@ -77,9 +74,6 @@ class RolloutIndex:
     """Keeps summaries of a run's rollouts in memory, read from the run's database.
 
     Thread-safe. Takes about 1.5 kB of memory per rollout.
-
-    Args:
-        store: Reader of the run's database.
     """
 
     def __init__(self, store: StoreReader) -> None:
@@ -107,13 +101,8 @@ class RolloutIndex:
         self._last_event = self._last_end = 0
         self._identity: tuple[Any, ...] = ()
 
-    @property
-    def path(self) -> Path:
-        """The database file."""
-        return self._store.path
-
-    def update(self) -> int:
-        """Read new events from the run's database; return the number of changed rows.
+    def update(self) -> None:
+        """Read new events from the run's database.
 
         If the database has lost rows, e.g. because the run was resumed, the whole
         database is read again.
@@ -122,13 +111,9 @@ class RolloutIndex:
             StoreError: The database cannot be read.
         """
         with self._updating:
-            changed = 0
-            while more := self._read_chunk():
-                changed += more[0]
-                if not more[1]:
-                    break
+            while self._read_chunk():
+                pass
             self._read_credit()
-            return changed
 
     def _read_credit(self) -> None:
         """Read new lines of ``credit.jsonl`` into the rows of their rollouts.
@@ -162,11 +147,8 @@ class RolloutIndex:
         )
         return True
 
-    def _read_chunk(self) -> tuple[int, bool]:
-        """Read the next events and ended rollouts from the run's database.
-
-        Returns the number of changed rows, and whether there is more to read.
-        """
+    def _read_chunk(self) -> bool:
+        """Read next events and ended rollouts; return whether there is more to read."""
         with self._store.reading() as store:
             if self._has_shrunk(store):
                 with self._lock:
@@ -193,7 +175,7 @@ class RolloutIndex:
         if ended:
             self._last_end = ended[-1][2]
         self._write(rows, still_open)
-        return len(rows) + len(still_open), has_more or len(ended) == _CHUNK
+        return has_more or len(ended) == _CHUNK
 
     def _write(
         self, ended: Sequence[tuple[Any, ...]], still_open: Sequence[tuple[Any, ...]]
@@ -267,14 +249,11 @@ class RolloutIndex:
     ) -> dict[str, Any]:
         """Return a page of rollouts, and their total number.
 
-        Args:
-            filters: The required value for each column's name. ``step`` and ``level``
-                may have several values, with commas between them. ``text`` searches the
-                instruction, the calls, the errors and the ids. ``wrong_argument`` keeps
-                rollouts that called the right tool with wrong arguments.
-            sort: Column to sort by, with ``-`` before it for descending order.
-            offset: Number of rows to skip.
-            limit: Most rows, up to 500.
+        ``filters`` has the required value for each column's name. ``step`` and
+        ``level`` may have several values, with commas between them. ``text`` searches
+        the instruction, the calls, the errors and the ids. ``wrong_argument`` keeps
+        rollouts that called the right tool with wrong arguments. A ``-`` before the
+        column ``sort`` means descending order.
 
         Raises:
             UsageError: ``filters`` or ``sort`` names an unknown column.
@@ -312,10 +291,7 @@ class RolloutIndex:
     def speakers(self, filters: Mapping[str, str]) -> list[tuple[list[str], int]]:
         """Return the sequences in which roles spoke, each with its number of rollouts.
 
-        Only scored rollouts count.
-
-        Args:
-            filters: See :meth:`find`.
+        Only scored rollouts count. For ``filters``, see :meth:`find`.
         """
         with self._lock:
             where, values = self._conditions(filters)
@@ -332,15 +308,12 @@ class RolloutIndex:
 
         Most metrics are means over rollouts: success, reward, model calls, …. The gap
         of log-probabilities between sampling and training, entropy and KL are means
-        over trained tokens. A metric is None if it was not recorded. With ``roles``, a
-        rollout counts for every role that spoke in it, with this role's model calls and
-        tokens.
-
-        Args:
-            by: The column: ``family``, ``level`` or ``roles``.
+        over trained tokens. A metric is None if it was not recorded. With the column
+        ``roles``, a rollout counts for every role that spoke in it, with this role's
+        model calls and tokens.
 
         Raises:
-            UsageError: ``by`` is another column.
+            UsageError: The column is not ``family``, ``level`` or ``roles``.
         """
         if by not in ("family", "level", "roles"):
             raise UsageError(f"Curves cannot be drawn by {by!r}.")
@@ -370,19 +343,16 @@ class RolloutIndex:
                 values.append(f"\n{given}\n")
             elif name == "text":
                 if given.split():
-                    parts.append(_HAS_WORDS)
+                    parts.append("has_words(number)")
                     self._find_words(given)
             elif name == "wrong_argument":
-                parts.append(_WRONG_ARGUMENT)
+                parts.append("right_tool > right_arguments")
             else:
                 raise UsageError(f"Rollouts cannot be filtered by {name!r}.")
         return f"WHERE {' AND '.join(parts)}" if parts else "", values
 
     def _find_words(self, text: str) -> None:
-        """Define the SQL function ``has_words``.
-
-        It returns whether a row contains all words of ``text``.
-        """
+        """Define the SQL function ``has_words``: whether a row has these words."""
         if self._searched != text:
             rows = self._words.find(text.lower().split())
             is_found = rows.tobytes().__getitem__

@@ -15,16 +15,7 @@ from agentgym.view.first_wrong import CallJudge
 def rollout_page(
     rollout: Rollout, trajectory: Trajectory, judge: CallJudge
 ) -> dict[str, Any]:
-    """Return a rollout's task, steps and reward, and a judgement of each tool call.
-
-    Args:
-        rollout: The stored rollout, which may still be running.
-        trajectory: The rollout's steps so far.
-        judge: Judges the calls by the run's scenario.
-
-    Raises:
-        RolloutError: The rollout's input is not a task.
-    """
+    """Return a rollout's task, steps and reward, and a judgement of each tool call."""
     task = read_task(rollout.input)
     judged = judge.judge(rollout.input, trajectory)
     has_ended = rollout.status.state in FINAL_STATES
@@ -60,8 +51,7 @@ def speaker_graph(
 ) -> dict[str, Any]:
     """Return the roles of a team, and how often each spoke after another.
 
-    Args:
-        conversations: Sequences in which roles spoke, each with its number of rollouts.
+    A conversation is the sequence in which roles spoke, and its number of rollouts.
     """
     roles, turns, rollouts = Counter[str](), Counter[tuple[str, str]](), 0
     for speakers, times in conversations:

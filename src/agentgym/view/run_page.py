@@ -1,17 +1,14 @@
 """The data of the list of runs and of a run's page, as JSON values."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from agentgym.compute.record import MachineRecord
 from agentgym.core.nested.keys import flattened
 from agentgym.doctor.evidence import Evidence, read_evidence, read_result
 from agentgym.doctor.run import diagnose
-from agentgym.doctor.status import UNREADABLE, run_status
-from agentgym.errors import AgentGymError, ComputeError
+from agentgym.doctor.status import UNREADABLE, machine_of, run_status
+from agentgym.errors import AgentGymError
 from agentgym.evaluate.compare import Effect
-from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import METRICS, Metrics
 from agentgym.scenarios.packs import pack_name
 from agentgym.train.result import TrainingResult
@@ -64,7 +61,7 @@ def _row(
         "model": config.get("model"),
         "created": record.get("created"),
         "updated": record.get("updated"),
-        "cost": _cost(run.path),
+        "machine": machine_of(run.path),
     }
     if result is None:
         return row
@@ -84,9 +81,6 @@ def run_page(run: RunFolder) -> dict[str, Any]:
 
     Findings are problems of the run, as ``agentgym doctor`` lists them. The ledger
     counts the trained, masked and dropped model calls.
-
-    Raises:
-        RunFolderError: The run cannot be read, or was deleted.
     """
     evidence = read_evidence(run)
     result = evidence.result
@@ -154,8 +148,8 @@ def _families(evidence: Evidence) -> list[dict[str, Any]]:
     rows = [
         {
             "name": name,
-            "before": _estimate(found),
-            "after": _estimate(new[name]) if name in new else None,
+            "before": found.model_dump(),
+            "after": new[name].model_dump() if name in new else None,
             "p_value": worse.get(name),
         }
         for name, found in old.items()
@@ -169,25 +163,6 @@ def _families(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _shares(metrics: Metrics) -> dict[str, Any]:
-    found: dict[str, Any] = {name: _estimate(metrics[name]) for name in METRICS}
+    found: dict[str, Any] = {name: metrics[name].model_dump() for name in METRICS}
     sizes = {"tasks": metrics.tasks, "rollouts": metrics.rollouts, "k": metrics.k}
     return {**found, **sizes, "dropped": metrics.dropped}
-
-
-def _estimate(found: Estimate) -> dict[str, Any]:
-    return {"value": found.value, "low": found.low, "high": found.high, "n": found.n}
-
-
-def _cost(run: Path) -> dict[str, Any] | None:
-    """Return the cost of the run's rented machine; None if none was rented."""
-    try:
-        record = MachineRecord.read(run)
-    except ComputeError:
-        return {"dollars": None, "provider": None, "is_open": True}
-    if record is None:
-        return None
-    return {
-        "dollars": round(record.total, 2),
-        "provider": record.provider,
-        "is_open": record.is_open,
-    }

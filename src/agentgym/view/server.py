@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from typing import Any, Self
 from urllib.parse import parse_qsl
@@ -47,14 +48,7 @@ _PAGING = ("sort", "offset", "limit")
 class ViewServer:
     """Serves a page that shows runs, until :meth:`close`; never writes a file.
 
-    ::
-
-        with ViewServer(lambda: list_runs(Path("runs"))).start() as server:
-            webbrowser.open(server.url)
-
-    Args:
-        runs: Returns the folders of the runs to show; called for each request.
-        port: Port to listen on; 0 takes a free port.
+    ``runs`` returns the folders of the runs to show; it is called for each request.
 
     Raises:
         UsageError: The port cannot be used.
@@ -70,10 +64,10 @@ class ViewServer:
         self._assets = _assets()
         self._listener = Listener(
             [
-                Route("GET", "/", self._index),
-                Route("GET", "/static/{path:.+}", self._static),
+                Route("GET", "/", self._asset),
+                Route("GET", "/static/{path:.+}", self._asset),
                 Route("GET", "/api/runs", self._json(self._runs)),
-                Route("GET", "/api/events", self._runs_events),
+                Route("GET", "/api/events", partial(_send_changes, self._cursor)),
                 Route("GET", f"{_RUN}/events", self._events),
                 *(
                     Route("GET", f"{_RUN}{path}", self._of_run(read))
@@ -119,11 +113,7 @@ class ViewServer:
         self._listener.close()
 
     def _open(self, name: str) -> OpenedRun:
-        """Return a run by its name.
-
-        Raises:
-            NotFoundError: The run is unknown, or was deleted.
-        """
+        """Return a run; raise NotFoundError if it is unknown or was deleted."""
         found = {run.path.name: run for run in self._find()}
         if name not in found:
             self._opened.pop(name, None)
@@ -135,13 +125,8 @@ class ViewServer:
 
     # Handlers
 
-    async def _index(self, request: Request) -> web.Response:
-        return self._asset("index.html")
-
-    async def _static(self, request: Request) -> web.Response:
-        return self._asset(request.names["path"])
-
-    def _asset(self, path: str) -> web.Response:
+    async def _asset(self, request: Request) -> web.Response:
+        path = request.names.get("path", "index.html")
         body = self._assets.get(path)
         if body is None:
             raise ApiError(404, f"The page has no file {path!r}.", "not_found")
@@ -186,15 +171,12 @@ class ViewServer:
         runs = [(run.path.name, file_marks(run.path, _LISTED)) for run in self._find()]
         return {"runs": digest(runs)}
 
-    async def _runs_events(self, request: Request) -> web.StreamResponse:
-        return await _send_changes(request, self._cursor)
-
     async def _events(self, request: Request) -> web.StreamResponse:
         try:
             run = self._open(request.names["run"])
         except NotFoundError as error:
             raise ApiError(404, str(error), "not_found") from error
-        return await _send_changes(request, run.cursor)
+        return await _send_changes(run.cursor, request)
 
 
 _RUN = "/api/runs/{run}"
@@ -218,7 +200,7 @@ _OF_RUN: dict[str, _Read] = {
 
 
 async def _send_changes(
-    request: Request, cursor: Callable[[], Mapping[str, str]]
+    cursor: Callable[[], Mapping[str, str]], request: Request
 ) -> web.StreamResponse:
     """Send the page an event when a hash of the cursor changes, and every 15 s.
 
@@ -246,11 +228,7 @@ async def _send_changes(
 
 
 def _number(query: Mapping[str, str], name: str, default: int) -> int:
-    """Return the integer ``name`` of a query; ``default`` if the query has none.
-
-    Raises:
-        UsageError: The value is not an integer of at least 0.
-    """
+    """Return the integer ``name`` of a query; ``default`` if the query has none."""
     text = query.get(name, str(default))
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise UsageError(f"{name}={text!r} is not a whole number.")

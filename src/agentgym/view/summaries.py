@@ -77,12 +77,7 @@ class Attempt:
     failure: dict[str, Any] | None = None
 
     def read(self, kind: str, data: str | bytes | None) -> None:
-        """Add one event.
-
-        Args:
-            kind: The event's type.
-            data: The event's data as JSON; None for model calls.
-        """
+        """Add one event with its data as JSON, which model calls do not need."""
         if kind == MODEL_REQUEST:
             self.model_calls += 1
         elif kind == "tool_call":
@@ -111,11 +106,8 @@ class Attempt:
     ) -> tuple[Any, ...]:
         """Return the row of a rollout, in the order of ``COLUMNS``.
 
-        Args:
-            rollout_id: The rollout's id.
-            text: The rollout's record, as JSON.
-            place: Position of the rollout in the order in which rollouts ended; None if
-                it has not ended.
+        ``text`` is the rollout's record as JSON. ``place`` is the rollout's position in
+        the order in which rollouts ended; None if it has not ended.
         """
         record = orjson.loads(text)
         task, metadata = _task(record.get("input")), record.get("metadata") or {}

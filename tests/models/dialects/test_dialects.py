@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agentgym.core.openai import ApiError
-from agentgym.models.dialects.every import DIALECTS
+from agentgym.models.dialects import DIALECTS
 from agentgym.models.dialects.messages import MessagesDialect
 from agentgym.models.dialects.responses import ResponsesDialect
 

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -23,14 +23,14 @@ from agentgym.cli.options import (
     ToolAnswers,
     ToolsFrom,
     UnsafeLocalExec,
+    flag,
     given_settings,
     opt,
+    option,
+    token_prices,
     with_tools,
 )
 from agentgym.cli.output import print_json, progress_console
-
-if TYPE_CHECKING:
-    from agentgym.evaluate.metrics import Prices
 
 GOAL = "Goal and money"
 
@@ -42,7 +42,7 @@ def improve(
         opt(
             "The share to reach on held-out tasks, as in pass_1=0.9.",
             metavar="SHARE=NUMBER",
-            rich_help_panel=GOAL,
+            panel=GOAL,
         ),
     ],
     tasks: Annotated[
@@ -50,7 +50,7 @@ def improve(
         opt(
             "A JSON Lines file of requests and expected calls.",
             metavar="FILE",
-            rich_help_panel=TASKS,
+            panel=TASKS,
         ),
     ],
     agent: Agent = None,
@@ -62,87 +62,54 @@ def improve(
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
     check: CheckFunction = None,
-    model: Annotated[
-        str | None,
-        opt(
-            "The model to begin with, and to train if it is an open one; by default "
-            "the agent's own, if its provider's key is set, else nano.",
-            metavar="nano|FOLDER|OWNER/NAME|PROVIDER:MODEL|ADDRESS",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
-    price_in: Annotated[
-        float | None,
-        opt("$ per million tokens that it reads.", min=0.0, rich_help_panel=MODEL),
-    ] = None,
-    price_out: Annotated[
-        float | None,
-        opt("$ per million tokens that it writes.", min=0.0, rich_help_panel=MODEL),
-    ] = None,
-    reflection: Annotated[
-        str | None,
-        opt(
-            "The model that writes better prompts; without it that rung is left out. "
-            "It is sent attempts at training tasks.",
-            metavar="PROVIDER:MODEL|ADDRESS",
-            rich_help_panel=AGENT,
-        ),
-    ] = None,
-    reflection_price_in: Annotated[
-        float | None,
-        opt("$ per million tokens that it reads.", min=0.0, rich_help_panel=AGENT),
-    ] = None,
-    reflection_price_out: Annotated[
-        float | None,
-        opt("$ per million tokens that it writes.", min=0.0, rich_help_panel=AGENT),
-    ] = None,
-    search_rollouts: Annotated[
-        int,
-        opt("Rollouts of the search for prompts.", min=1, rich_help_panel=AGENT),
-    ] = 150,
-    bigger: Annotated[
-        str | None,
-        opt(
-            "The model to quote a rented GPU for, if all else was not enough.",
-            metavar="OWNER/NAME",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
-    gpu: Annotated[
-        str | None,
-        opt("auto, local or none.", rich_help_panel=MODEL),
-    ] = None,
-    episodes: Annotated[
-        int | None,
-        opt("Most training rollouts.", metavar="N", rich_help_panel=TRAINING),
-    ] = None,
-    seed: Annotated[
-        int | None, opt("Seed of tasks and sampling.", rich_help_panel=TRAINING)
-    ] = None,
-    assigned: Annotated[
-        list[str] | None,
-        opt(
-            "Any other setting, as in test_tasks=24. Can be given again.",
-            "--set",
-            metavar="KEY=VALUE",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    max_cost: Annotated[
-        float,
-        opt("Most $ in all; by default none is spent.", min=0.0, rich_help_panel=GOAL),
-    ] = 0.0,
-    yes: Annotated[
-        bool,
-        opt(
-            "Spend up to --max-cost without a question.",
-            "--yes",
-            rich_help_panel=GOAL,
-        ),
-    ] = False,
-    output: Annotated[
-        Path | None, opt("Folder of runs; ./runs by default.", rich_help_panel=RUN)
-    ] = None,
+    model: str | None = option(
+        "The model to begin with, and to train if it is an open one; by default "
+        "the agent's own, if its provider's key is set, else nano.",
+        metavar="nano|FOLDER|OWNER/NAME|PROVIDER:MODEL|ADDRESS",
+        panel=MODEL,
+    ),
+    price_in: float | None = option(
+        "$ per million tokens that it reads.", min=0.0, panel=MODEL
+    ),
+    price_out: float | None = option(
+        "$ per million tokens that it writes.", min=0.0, panel=MODEL
+    ),
+    reflection: str | None = option(
+        "The model that writes better prompts; without it that rung is left out. "
+        "It is sent attempts at training tasks.",
+        metavar="PROVIDER:MODEL|ADDRESS",
+        panel=AGENT,
+    ),
+    reflection_price_in: float | None = option(
+        "$ per million tokens that it reads.", min=0.0, panel=AGENT
+    ),
+    reflection_price_out: float | None = option(
+        "$ per million tokens that it writes.", min=0.0, panel=AGENT
+    ),
+    search_rollouts: int = option(
+        "Rollouts of the search for prompts.", default=150, min=1, panel=AGENT
+    ),
+    bigger: str | None = option(
+        "The model to quote a rented GPU for, if all else was not enough.",
+        metavar="OWNER/NAME",
+        panel=MODEL,
+    ),
+    gpu: str | None = option("auto, local or none.", panel=MODEL),
+    episodes: int | None = option(
+        "Most training rollouts.", metavar="N", panel=TRAINING
+    ),
+    seed: int | None = option("Seed of tasks and sampling.", panel=TRAINING),
+    assigned: list[str] | None = option(
+        "Any other setting, as in test_tasks=24. Can be given again.",
+        "--set",
+        metavar="KEY=VALUE",
+        panel=TRAINING,
+    ),
+    max_cost: float = option(
+        "Most $ in all; by default none is spent.", default=0.0, min=0.0, panel=GOAL
+    ),
+    yes: bool = flag("Spend up to --max-cost without a question.", "--yes", panel=GOAL),
+    output: Path | None = option("Folder of runs; ./runs by default.", panel=RUN),
     unsafe_local_exec: UnsafeLocalExec = False,
     as_json: AsJson = False,
 ) -> None:
@@ -161,9 +128,9 @@ def improve(
     terms = Terms(
         read_goal(goal),
         max_cost=max_cost,
-        prices=_prices("price", price_in, price_out),
+        prices=token_prices("price", price_in, price_out),
         reflection=reflection,
-        reflection_prices=_prices(
+        reflection_prices=token_prices(
             "reflection-price", reflection_price_in, reflection_price_out
         ),
         searched=search_rollouts,
@@ -185,24 +152,3 @@ def improve(
         print_json(bill)
     if not bill.is_met:
         raise typer.Exit(1)
-
-
-def _prices(option: str, read: float | None, written: float | None) -> "Prices | None":
-    """Return the prices of a model's tokens; None if no price is given.
-
-    Args:
-        option: Prefix of the options' names, such as ``price`` in ``--price-in``.
-        read: $ per million prompt tokens; None if not given.
-        written: $ per million response tokens; None if not given.
-
-    Raises:
-        UsageError: Only one of the two prices is given.
-    """
-    from agentgym.errors import UsageError
-    from agentgym.evaluate.metrics import Prices
-
-    if read is None and written is None:
-        return None
-    if read is None or written is None:
-        raise UsageError(f"Give both --{option}-in and --{option}-out, or neither.")
-    return Prices(prompt=read, response=written)

@@ -5,7 +5,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -16,9 +16,12 @@ from agentgym.cli.options import (
     RUN,
     AsJson,
     UnsafeLocalExec,
-    opt,
+    flag,
+    option,
+    token_prices,
 )
 from agentgym.cli.output import print_json, progress_console
+from agentgym.errors import Interrupted, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,93 +34,56 @@ _LEAVE = frozenset({"exit", "quit", "bye"})
 
 
 def solve(
-    team: Annotated[
-        str, typer.Argument(help="The team that works: coding.")
-    ] = "coding",
-    problem: Annotated[
-        str | None,
-        opt("The task of the code.", metavar="TEXT", rich_help_panel=RUN),
-    ] = None,
-    file: Annotated[
-        list[Path] | None,
-        opt(
-            "A file of the project, code or tests. Can be given again.",
-            metavar="FILE",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    language: Annotated[
-        str,
-        opt(
-            "Language of new files.",
-            metavar="python|javascript|go|rust",
-            rich_help_panel=RUN,
-        ),
-    ] = "python",
-    model: Annotated[
-        str | None,
-        opt(
-            "openai:NAME, anthropic:NAME, http://host/v1#NAME, a folder or nano, for "
-            "all roles.",
-            metavar="MODEL",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
-    models: Annotated[
-        str | None,
-        opt(
-            "By role: generator=openai:NAME,reviewer=anthropic:NAME.",
-            metavar="ROLE=MODEL,…",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
-    fallback: Annotated[
-        str | None,
-        opt(
-            "A model for a role whose own has failed twice.",
-            metavar="MODEL",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
-    agent: Annotated[
-        str | None,
-        opt(
-            "A trained agent, for the roles that --models leaves out.",
-            metavar="NAME",
-            rich_help_panel=AGENT,
-        ),
-    ] = None,
-    human: Annotated[
-        bool,
-        opt(
-            "Ask you before risky edits, on a deadlock, after failed rounds.",
-            "--human",
-            rich_help_panel=RUN,
-        ),
-    ] = False,
-    max_rounds: Annotated[
-        int, opt("Turns of the generator.", min=1, max=50, rich_help_panel=RUN)
-    ] = 3,
-    chat: Annotated[
-        bool,
-        opt("Go on with further requests.", "--chat", rich_help_panel=RUN),
-    ] = False,
-    save: Annotated[
-        Path | None,
-        opt(
-            "Folder that the changed files are written to.",
-            metavar="FOLDER",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    price_in: Annotated[
-        float | None,
-        opt("$ per million prompt tokens.", min=0, rich_help_panel=OUTPUT),
-    ] = None,
-    price_out: Annotated[
-        float | None,
-        opt("$ per million response tokens.", min=0, rich_help_panel=OUTPUT),
-    ] = None,
+    team: str = typer.Argument("coding", help="The team that works: coding."),
+    problem: str | None = option("The task of the code.", metavar="TEXT", panel=RUN),
+    file: list[Path] | None = option(
+        "A file of the project, code or tests. Can be given again.",
+        metavar="FILE",
+        panel=RUN,
+    ),
+    language: str = option(
+        "Language of new files.",
+        default="python",
+        metavar="python|javascript|go|rust",
+        panel=RUN,
+    ),
+    model: str | None = option(
+        "openai:NAME, anthropic:NAME, http://host/v1#NAME, a folder or nano, for "
+        "all roles.",
+        metavar="MODEL",
+        panel=MODEL,
+    ),
+    models: str | None = option(
+        "By role: generator=openai:NAME,reviewer=anthropic:NAME.",
+        metavar="ROLE=MODEL,…",
+        panel=MODEL,
+    ),
+    fallback: str | None = option(
+        "A model for a role whose own has failed twice.", metavar="MODEL", panel=MODEL
+    ),
+    agent: str | None = option(
+        "A trained agent, for the roles that --models leaves out.",
+        metavar="NAME",
+        panel=AGENT,
+    ),
+    human: bool = flag(
+        "Ask you before risky edits, on a deadlock, after failed rounds.",
+        "--human",
+        panel=RUN,
+    ),
+    max_rounds: int = option(
+        "Turns of the generator.", default=3, min=1, max=50, panel=RUN
+    ),
+    chat: bool = flag("Go on with further requests.", "--chat", panel=RUN),
+    save: Path | None = option(
+        "Folder that the changed files are written to.", metavar="FOLDER", panel=OUTPUT
+    ),
+    price_in: float | None = option(
+        "$ per million prompt tokens.", min=0, panel=OUTPUT
+    ),
+    price_out: float | None = option(
+        "$ per million response tokens.", min=0, panel=OUTPUT
+    ),
     unsafe_local_exec: UnsafeLocalExec = False,
     as_json: AsJson = False,
 ) -> None:
@@ -126,8 +92,6 @@ def solve(
     A supervisor routes between a generator, a reviewer and an executor until the tests
     pass. All code runs in the sandbox. Exit code 1: the tests do not pass.
     """
-    from agentgym.errors import Interrupted, NotFoundError, UsageError
-    from agentgym.evaluate.metrics import Prices
     from agentgym.sandbox import SandboxConfig
     from agentgym.solving.solve import open_session, read_files
     from agentgym.ui.solving import TeamLines
@@ -136,13 +100,9 @@ def solve(
         raise NotFoundError("team", team, TEAMS)
     if problem is None and not chat:
         raise UsageError('Which problem? Give --problem "Write a function that …".')
-    if (price_in is None) != (price_out is None):
-        raise UsageError("Give both --price-in and --price-out, or neither.")
+    prices = token_prices("price", price_in, price_out)
     if save is not None:
         _make_folder(save)
-    prices = None
-    if price_in is not None and price_out is not None:
-        prices = Prices(prompt=price_in, response=price_out)
     console = progress_console(as_json)
     session = open_session(
         model=model,
@@ -185,17 +145,9 @@ async def _talk(
 ) -> "Solution | None":
     """Let the team work on requests, print the solutions, and return the last one.
 
-    Return None if the user ends the chat before the first request.
-
-    Args:
-        session: The team.
-        problem: The first request; None asks the user for it.
-        chat: Whether to ask the user for further requests.
-        save: Folder to write changed files to.
-        console: Console for solutions and questions.
-        as_json: Whether to print each solution as JSON too.
+    Without a problem, ask the user for the first request; with ``chat``, for further
+    ones. Return None if the user ends the chat before the first request.
     """
-    from agentgym.errors import UsageError
     from agentgym.ui.solving import solution_view
 
     last = None
@@ -228,13 +180,7 @@ async def _talk(
 
 
 def _by_role(text: str | None) -> dict[str, str]:
-    """Parse the value of ``--models``, and return the model's name for each role.
-
-    Raises:
-        UsageError: A part is not ``role=model``, or a role occurs twice.
-    """
-    from agentgym.errors import UsageError
-
+    """Parse the value of ``--models``, and return the model's name for each role."""
     found: dict[str, str] = {}
     for part in filter(None, map(str.strip, (text or "").split(","))):
         role, equals, named = (word.strip() for word in part.partition("="))
@@ -270,13 +216,7 @@ def _read(console: "Console", prompt: str) -> str | None:
 
 
 def _make_folder(folder: Path) -> None:
-    """Create the folder for changed files, before a model is called and costs money.
-
-    Raises:
-        UsageError: The folder cannot be created or written to.
-    """
-    from agentgym.errors import UsageError
-
+    """Create the folder for changed files, before a model is called and costs money."""
     place = folder.expanduser()
     try:
         place.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from agentgym.engines.registry import engine_name, remote_engine
 from agentgym.errors import UsageError
 from agentgym.evaluate.judge.settings import check_judge
 from agentgym.models.folder import model_source
-from agentgym.models.gguf import is_converted
+from agentgym.models.gguf.cache import is_converted
 from agentgym.models.reference import is_on_loopback, key_variable
 from agentgym.scenarios.options import data_of, has_options, with_options
 from agentgym.scenarios.packs import is_path, is_tasks_file

@@ -15,8 +15,8 @@ from aiohttp import web
 from agentgym.core.files import parse_json
 from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.integrations.command.session import ProgramSession
+from agentgym.models.dialects import DIALECTS
 from agentgym.models.dialects.base import Dialect
-from agentgym.models.dialects.every import DIALECTS
 
 _MOST_BODY = 64 << 20
 _MOST_ROLE = 1000

@@ -19,11 +19,7 @@ def frame(chunk: Mapping[str, Any], event: str = "") -> bytes:
 
 
 class Dialect(ABC):
-    """Converts between one chat API and OpenAI's chat completions.
-
-    Attributes:
-        path: Path of the API's endpoint, below the clients' base URL.
-    """
+    """Converts between one chat API and chat completions; ``path`` is its endpoint."""
 
     path: ClassVar[str]
 
@@ -49,10 +45,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def stream(self, completion: dict[str, Any], body: Mapping[str, Any]) -> bytes:
-        """Convert a chat completion to this API's answer as server-sent events.
-
-        ``body`` is the request of this API that is answered.
-        """
+        """Convert a chat completion to this API's answer as server-sent events."""
 
     def error(self, error: ApiError) -> dict[str, Any]:
         """Return the response body for an error, in this API's format."""

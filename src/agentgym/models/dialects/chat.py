@@ -58,11 +58,7 @@ class ChunkWriter:
         return self._frame({"content": piece}) if piece else b""
 
     def end(self, whole: dict[str, Any]) -> bytes:
-        """Return the final chunks of the answer ``whole``.
-
-        They have the text that was not sent yet, the tool calls, the prompt's token ids
-        and the numbers of tokens.
-        """
+        """Return the last chunks: text that was not sent, tool calls, token numbers."""
         choice = whole["choices"][0]
         content = choice["message"]["content"] or ""
         frames = []

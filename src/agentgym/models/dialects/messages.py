@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from agentgym.core.openai import ApiError, Completion
 from agentgym.core.tools import parse_arguments
 from agentgym.models.dialects.base import IS_ERROR, Dialect, frame
@@ -20,10 +22,7 @@ _ERRORS = {
 
 
 class MessagesDialect(Dialect):
-    """Converts between Anthropic's ``POST /v1/messages`` and chat completions.
-
-    Texts and tool uses are converted, streamed or not.
-    """
+    """Converts between Anthropic's ``POST /v1/messages`` and chat completions."""
 
     path = "messages"
 
@@ -165,9 +164,7 @@ def _converted(message: Any, where: str) -> Iterator[dict[str, Any]]:
 
 
 def _call(block: Mapping[str, Any]) -> dict[str, Any]:
-    from orjson import dumps
-
-    arguments = dumps(block.get("input") or {}).decode()
+    arguments = orjson.dumps(block.get("input") or {}).decode()
     function = {"name": block.get("name"), "arguments": arguments}
     return {"id": block.get("id"), "type": "function", "function": function}
 

@@ -12,10 +12,7 @@ _TEXTS = ("input_text", "output_text", "text")
 
 
 class ResponsesDialect(Dialect):
-    """Converts between OpenAI's ``POST /v1/responses`` and chat completions.
-
-    Messages and function calls are converted, streamed or not.
-    """
+    """Converts between OpenAI's ``POST /v1/responses`` and chat completions."""
 
     path = "responses"
 

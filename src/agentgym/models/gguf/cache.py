@@ -2,9 +2,6 @@
 
 import fcntl
 import hashlib
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,13 +39,10 @@ def is_converted(model: str) -> bool:
 
 
 def converted_folder(model: str) -> Path:
-    """Return the converted folder of a GGUF model; convert the file first if needed.
+    """Return the converted folder of ``smollm2`` or a GGUF file; convert it once.
 
     If several processes need the folder, one converts and the others wait. A killed
     process leaves no incomplete folder.
-
-    Args:
-        model: ``smollm2``, or the path of a GGUF file.
 
     Raises:
         MissingExtraError: The package of SmolLM2 is not installed.
@@ -67,7 +61,9 @@ def converted_folder(model: str) -> Path:
     from agentgym.models.gguf.conversion import convert
 
     try:
-        with _locked(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with folder.with_name(f".{folder.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # only one process converts
             if not _is_whole(folder):
                 logger.info("%s is converted once, into %s", file, folder)
                 with new_folder(folder) as temporary:
@@ -84,10 +80,7 @@ def converted_folder(model: str) -> Path:
 
 
 def source_of(folder: Path) -> str | None:
-    """Return the GGUF file, or ``smollm2``, from which a folder was converted.
-
-    None if the folder was not converted from GGUF.
-    """
+    """Return the GGUF file or ``smollm2`` that a folder was converted from, or None."""
     try:
         return str(parse_json((folder / _SOURCE).read_text())[_MODEL])
     except (OSError, ValueError, KeyError, TypeError):
@@ -131,17 +124,3 @@ def _sha256(file: Path, size: int, changed: int) -> str:
 def _is_whole(folder: Path) -> bool:
     names = ("config.json", "tokenizer.json", "model.safetensors")
     return all((folder / name).is_file() for name in names)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold a lock, so that only one process converts into ``folder``."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(
-        folder.with_name(f".{folder.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    )
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

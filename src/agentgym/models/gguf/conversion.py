@@ -38,18 +38,9 @@ _AGAIN = "Download it again."
 
 
 def convert(file: Path, folder: Path, template: str = "") -> None:
-    """Convert a GGUF file to a folder: weights in bfloat16, settings and tokenizer.
+    """Convert a GGUF file to an empty folder: weights in bfloat16, settings, tokenizer.
 
-    Args:
-        file: The GGUF file; it is checked first.
-        folder: An empty folder to write to.
-        template: A chat template to use instead of the file's own.
-
-    Raises:
-        MissingExtraError: A library is not installed.
-        ModelError: The file is damaged, is only a part of a model, or has an
-            unsupported architecture.
-        NotEnoughMemoryError: The model is too large for this machine's memory.
+    A ``template`` replaces the file's own chat template.
     """
     if any(find_spec(name) is None for name in _LIBRARIES):
         raise MissingExtraError("local", f"Reading {file.name}")
@@ -69,11 +60,7 @@ def convert(file: Path, folder: Path, template: str = "") -> None:
 
 
 def _read(file: Path) -> "GGUFReader":
-    """Read a GGUF file's header; the weights are memory-mapped, not read.
-
-    Raises:
-        ModelError: The file is not a GGUF file, or ends too early.
-    """
+    """Read a GGUF file's header; the weights are memory-mapped, not read."""
     from gguf import GGUFReader
 
     with file.open("rb") as content:

@@ -82,12 +82,7 @@ def html_page(markdown: str, pictures: Sequence[str] = ()) -> str:
 def run_pictures(
     result: TrainingResult | None, steps: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    """Return the charts of a run as HTML: curves, and success by family of tasks.
-
-    Args:
-        result: The run's result; None if the run has none yet.
-        steps: The records of steps in the run's ``metrics.jsonl``.
-    """
+    """Return the charts of a run as HTML: curves, and success by family of tasks."""
     numbers = [int(step["step"]) for step in steps]
     pictures = [
         line_chart(title, numbers, _lines(steps, names), is_share=is_share)
@@ -112,11 +107,7 @@ def run_pictures(
 
 
 def families(before: Metrics, after: Metrics) -> list[tuple[str, Estimate, Estimate]]:
-    """Return the success of each family (kind) of tasks, before and after training.
-
-    A row is the family's name, success before and success after. The row with the
-    largest loss is first.
-    """
+    """Return each family's success before and after training, largest loss first."""
     old, new = before.family_success(), after.family_success()
     both = [(name, old[name], new[name]) for name in new if name in old]
     return sorted(both, key=lambda row: (row[2].value - row[1].value, row[0]))

@@ -7,10 +7,11 @@ from agentgym.evaluate.calls import ConfusionMatrix
 from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.judge.settings import judging_words
 from agentgym.evaluate.metrics import METRICS
+from agentgym.evaluate.numbers import duration, plural
 from agentgym.evaluate.result import Evaluation
 from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, MetricRow, family_rows, rows, values
-from agentgym.ui.effect import better_words, goal_words, verdict_words, worse_words
+from agentgym.ui.effect import effect_lines
 from agentgym.ui.evaluation import confusion_cells, family_lines, verdict
 from agentgym.ui.reports.worse import worse_parts
 from agentgym.ui.roles import (
@@ -22,13 +23,7 @@ from agentgym.ui.roles import (
     metrics_lines,
 )
 from agentgym.ui.tables import WARM, saved_as
-from agentgym.ui.words import (
-    duration,
-    plural,
-    trained_words,
-    use_of,
-    weights_words,
-)
+from agentgym.ui.words import trained_words, use_of, weights_words
 
 
 def render_report(
@@ -39,13 +34,12 @@ def render_report(
 ) -> str:
     """Return the Markdown report of a run.
 
-    Args:
-        result: The run's result.
-        machine: Text with state and cost of the rented machine; empty without one.
-        instructions: Requests of held-out tasks, by task id; may be incomplete.
-        confusion: Confusion matrix of tools after training; None if it is unknown.
+    ``machine`` describes state and cost of the rented machine; empty without one.
+    ``instructions`` are requests of held-out tasks, by task id; may be incomplete.
+    ``confusion`` is the confusion matrix of tools after training, if it is known.
     """
     config, metrics, ledger = result.config, result.metrics, result.ledger
+    moved = result.forgetting
     place = f" on {result.device}" if result.device else ""
     spent = (
         f"{plural(result.steps, 'step')} and {plural(result.episodes, 'episode')}; "
@@ -84,7 +78,7 @@ def render_report(
         _table(["bucket", "calls"], [*buckets, ("**all**", f"**{ledger.calls:,}**")]),
         *([f"Learned from: {trained_words(ledger.tokens)}.\n"] * bool(ledger.tokens)),
         *([f"{judging_words(ledger.judging)}\n"] if ledger.judging else []),
-        *_forgetting(result),
+        *([f"On plain questions: {moved.words()}.\n"] if moved is not None else []),
         *_roles(result),
         "## Use it\n",
         f"{saved_as(result.saved)}\n",
@@ -101,24 +95,10 @@ def render_report(
 
 def _effect(result: TrainingResult) -> list[str]:
     """Return paragraphs on whether training helped, and on which metrics changed."""
-    parts = []
-    if (effect := result.effect) is not None:
-        parts = [f"**{verdict_words(effect)}**\n", f"{worse_words(effect)}\n"]
-        if better := better_words(effect):
-            parts.insert(1, f"{better}\n")
-    if goals := goal_words(result.goals):
-        parts.append(f"{goals}\n")
-    return parts
-
-
-def _forgetting(result: TrainingResult) -> list[str]:
-    """Return a paragraph on how much training changed answers to unrelated questions.
-
-    Return [] if this was not measured.
-    """
-    if result.forgetting is None:
-        return []
-    return [f"On plain questions: {result.forgetting.words()}.\n"]
+    return [
+        f"**{words}**\n" if style.startswith("bold") else f"{words}\n"
+        for words, style in effect_lines(result)
+    ]
 
 
 def _roles(result: TrainingResult) -> list[str]:

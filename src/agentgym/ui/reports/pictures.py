@@ -27,14 +27,8 @@ def line_chart(
 ) -> str:
     """Draw a chart of values by training step; a point is the mean of up to ten steps.
 
-    Args:
-        title: Title above the chart.
-        steps: Step numbers, ascending.
-        lines: The lines; each has one value per step.
-        is_share: Whether the values are shares, so that the axis is 0 to 100 %.
-
-    Returns:
-        A ``figure`` element in HTML; empty if no line has a value.
+    With ``is_share`` the axis is 0 to 100 %. Returns a ``figure`` element in HTML;
+    empty if no line has a value.
     """
     smooth = [Line(line.name, _smooth(line.values)) for line in lines]
     known = [v for line in smooth for v in line.values if v is not None]
@@ -73,13 +67,7 @@ def family_chart(title: str, families: Sequence[tuple[str, Estimate, Estimate]])
     """Draw a chart of success by family (kind) of tasks, with confidence intervals.
 
     A hollow circle is the success before training, a filled circle the success after.
-
-    Args:
-        title: Title above the chart.
-        families: Each family's name, success before and success after training.
-
-    Returns:
-        A ``figure`` element in HTML; empty without families.
+    Returns a ``figure`` element in HTML; empty without families.
     """
     if not families:
         return ""

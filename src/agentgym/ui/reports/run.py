@@ -16,16 +16,13 @@ from agentgym.ui.reports.markdown import render_report
 from agentgym.ui.reports.worse import UNUSUAL
 from agentgym.view.opened_run import OpenedRun
 
-MARKDOWN = "report.md"
-HTML = "report.html"
-
 
 def write_reports(result: TrainingResult) -> None:
     """Write ``report.md`` and ``report.html`` into the folder of a finished run."""
     run = RunFolder(result.artifacts.run)
     text = run_markdown(run, result)
-    write_atomically(run.path / MARKDOWN, text)
-    write_atomically(run.path / HTML, _page(run, result, text))
+    write_atomically(run.path / "report.md", text)
+    write_atomically(run.path / "report.html", _page(run, result, text))
 
 
 def run_markdown(run: RunFolder, result: TrainingResult) -> str:
@@ -35,12 +32,7 @@ def run_markdown(run: RunFolder, result: TrainingResult) -> str:
 
 
 def run_html(run: RunFolder, status: str) -> str:
-    """Return a run's report as an HTML page; without a result, only the curves.
-
-    Args:
-        run: The run's folder.
-        status: Status of a run without a result, such as ``running``.
-    """
+    """Return a run's report as HTML; without a result, only status and curves."""
     result = TrainingResult.load(run.path)
     if result is not None:
         return _page(run, result, run_markdown(run, result))

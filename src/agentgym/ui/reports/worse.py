@@ -1,17 +1,13 @@
-"""Report results that got worse in training.
-
-These are families (kinds) of tasks with less success, and out-of-vocabulary tasks with
-fewer right calls. Out-of-vocabulary tasks use words that training tasks do not use.
-"""
+"""Report families (kinds) of tasks and unusual wordings that got worse."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from agentgym.evaluate.compare import Change, family_changes, holm, paired
 from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.numbers import percent, plural
 from agentgym.train.result import TrainingResult
 from agentgym.ui.effect import p_words
-from agentgym.ui.words import percent, plural
 
 UNUSUAL = "out-of-vocabulary"
 """Name of the held-out set of tasks whose wording does not occur in training."""
@@ -22,11 +18,8 @@ _MOST_TEXT = 160
 class LostCalls(NamedTuple):
     """A task with fewer right calls after training than before.
 
-    Attributes:
-        task_id: The task's id.
-        before: Share, 0..1, of the needed calls that were made with the right arguments
-            before training.
-        after: The same share after training.
+    ``before`` and ``after`` are shares, 0..1, of the needed calls that were made with
+    the right arguments.
     """
 
     task_id: str
@@ -65,12 +58,7 @@ def lost_calls(before: Metrics, after: Metrics) -> list[LostCalls]:
 def worse_parts(
     result: TrainingResult, instructions: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the report's section on results that got worse; [] if none did.
-
-    Args:
-        result: The result of the run.
-        instructions: Requests of held-out tasks, by task id; may be incomplete.
-    """
+    """Return the report's section on results that got worse; [] if none did."""
     parts = []
     if fallen := fallen_families(result.baseline, result.metrics):
         parts += [_families(fallen)]

@@ -12,7 +12,7 @@ const COLUMNS = [
   ['reliability', 'tool reliability', (row) => row.after?.tool_reliability.value],
   ['episodes', 'episodes', (row) => row.episodes],
   ['wall', 'time', (row) => row.wall_seconds],
-  ['cost', 'cost', (row) => row.cost?.dollars],
+  ['cost', 'cost', (row) => row.machine?.cost],
 ];
 
 function sorted(rows, name, down) {
@@ -74,7 +74,7 @@ export function RunsPage() {
         <td>${percent(row.after?.tool_reliability.value)}</td>
         <td>${row.episodes == null ? '–' : row.episodes.toLocaleString('en')}</td>
         <td>${seconds(row.wall_seconds)}</td>
-        <td>${row.cost ? `$${row.cost.dollars ?? '?'}` : '–'}</td>
+        <td>${row.machine ? `$${row.machine.cost ?? '?'}` : '–'}</td>
         <td>${row.stopped || row.problem || ''}</td>
       </tr>`)}</tbody>
     </table></div>
