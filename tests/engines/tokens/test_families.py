@@ -173,7 +173,7 @@ def test_three_turns_have_the_tokens_of_the_oracle(
     ]
     for calls in turns:
         request = ChatRequest(asked, [SAVE], session="s", max_tokens=4000)
-        given = tokens.written(request, "" if calls else "It is done.", calls, 0)
+        given = tokens.written(request, "" if calls else "It is done.", calls)
         sampled = given.prompt_ids + given.response_ids
         # The template of gpt-oss writes results as JSON, the oracle as they are.
         text = json.dumps("é done\n", ensure_ascii=False) if harmony else "é done\n"
