@@ -292,6 +292,14 @@ def test_engine_failures_are_told_and_recorded(
         assert gateway.store.model_calls("r") == []
 
 
+def test_the_message_about_a_missing_role_is_whole() -> None:
+    body = {"messages": [{"content": "hi"}]}
+    with serving() as gateway, http(gateway) as agent:
+        answer = agent.post(gateway.proxy_url("r") + "/chat/completions", json=body)
+        message = answer.json()["error"]["message"]
+        assert message == "messages[0].role = None is not a role, e.g. 'user'."
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [
