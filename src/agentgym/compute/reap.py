@@ -44,10 +44,7 @@ class Found:
 def find_machines(
     providers: Iterable[Provider], output: Path
 ) -> tuple[list[Found], dict[str, str]]:
-    """Return the rented machines that exist, and the errors of providers that failed.
-
-    The errors are messages by the provider's name. ``output`` is the folder of runs.
-    """
+    """Return the rented machines that exist, and the errors of providers, by name."""
     records = {record.name: (run, record) for run, record in _records(output)}
     found, problems = [], dict[str, str]()
     for provider in providers:
@@ -112,16 +109,9 @@ def look(
 ) -> tuple[list[Found], list[Awaited], dict[str, str]]:
     """List machines; repeat while a launched machine is missing in its provider's list.
 
-    Args:
-        providers: Providers to ask, by name.
-        output: The folder of runs.
-        waits: Timeouts and intervals.
-        name: Name of the only machine to wait for; None waits for all.
-        report: Called with a sentence before the lists are read again.
-
-    Returns:
-        The machines found, the launched machines that are still missing, and the
-        providers' errors.
+    Return the machines found, the launched machines that are still missing, and the
+    providers' errors. ``name`` is the only machine to wait for; None waits for all.
+    ``report`` is called with a sentence before the lists are read again.
     """
     for number in range(waits.looks):
         if number:

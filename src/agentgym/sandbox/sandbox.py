@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from contextvars import copy_context
-from functools import partial
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.cache import ResultCache
@@ -141,8 +140,15 @@ class Sandbox(AbstractContextManager["Sandbox"]):
                 f"SandboxConfig(languages=({job.language!r},))."
             )
         key = self._cache.key(job)
-        # It names the caller of this method, in any thread.
-        note: _Note = partial(copy_context().run, note_execution, job, self.config)
+        context = copy_context()  # with the caller's name, for any thread
+
+        def note(result: SandboxResult | BaseException | None) -> None:
+            context.run(note_execution, job, self.config, result)
+
+        def note_cancelled(done: Future[SandboxResult]) -> None:
+            if done.cancelled():
+                note(None)
+
         if known := self._cache.get(key):
             note(known)
             done: Future[SandboxResult] = Future()
@@ -154,7 +160,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             result = self._pool.submit(self._work, job, key, execution, note)
         except RuntimeError as error:  # Just closed, or no thread can be started.
             raise SandboxError(f"The sandbox cannot run this: {error}") from error
-        result.add_done_callback(lambda result: result.cancelled() and note(None))
+        result.add_done_callback(note_cancelled)
         return result
 
     def _work(
