@@ -74,8 +74,9 @@ def _schemas(specs: Iterable[ToolSpec]) -> Iterator[str | Note]:
     silent, untyped = [], []
     for spec in {spec.name: spec for spec in specs}.values():
         if not _TOOL_NAME.fullmatch(spec.name):
-            yield f"{spec.name!r} is not a valid name of a tool: letters, digits, _ "
-            "and -"
+            yield (
+                f"{spec.name!r} is not a valid name of a tool: letters, digits, _ and -"
+            )
         if not spec.description:
             silent.append(repr(spec.name))
         for argument, schema in spec.parameters.get("properties", {}).items():
