@@ -10,7 +10,7 @@ from agentgym.compute.base import Offer
 from agentgym.compute.providers.local import LocalMachine
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError, NoCapacityError, UsageError
-from agentgym.train.places import expected_time, settled
+from agentgym.train.places import choose_machine, expected_time
 from tests.compute.fakes.lambda_cloud import FakeLambda
 from tests.compute.fakes.runpod import FakeRunPod
 from tests.engines.test_memory import SEVEN
@@ -27,7 +27,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def gpu(model: str = BIG, **settings: object) -> str:
-    return settled(TrainingConfig.create(model=model, **settings)).gpu
+    return choose_machine(TrainingConfig.create(model=model, **settings)).gpu
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_hours_of_a_run_here_are_those_of_a_quote(
 def test_another_machine_chooses_the_engine_if_vllm_suits_the_model() -> None:
     def engine(model: str = BIG, **settings: object) -> str:
         given = {"gpu": "ssh:me@box", **settings}
-        return settled(TrainingConfig.create(model=model, **given)).engine
+        return choose_machine(TrainingConfig.create(model=model, **given)).engine
 
     assert engine() == engine("some/unknown-model") == "auto"
     assert engine("nano") == engine(lora_rank=0) == "local"

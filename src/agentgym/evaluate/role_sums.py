@@ -103,7 +103,6 @@ def _needed(
     """Yield, for each needed call, its roles and whether each called the needed tool.
 
     The roles are those for which the call counts; see ``needed`` in :class:`RoleSums`.
-    ``asked`` is the result of :func:`asked_by`.
     """
     plan = needs.by_task.get(trajectory.task_id) or ()
     calls = [call for call, _ in asked]

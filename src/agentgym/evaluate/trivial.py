@@ -1,8 +1,7 @@
-"""Agents without a model, and functions to play an episode with them.
+"""Agents without a model, and functions to play an episode with them in this process.
 
-A scenario must not reward an agent that does nothing, nor one that calls every tool. A
-policy would otherwise learn this behaviour instead of the task. The agents run in this
-process.
+A scenario must not reward an agent that does nothing, nor one that calls every tool: a
+policy would learn this behaviour instead of the task.
 """
 
 import itertools

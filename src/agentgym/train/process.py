@@ -23,9 +23,6 @@ class InterruptFlag:
     Works within its ``with`` block. KeyboardInterrupt is also raised 1.5 seconds after
     the first signal, unless the block has ended or :meth:`wait` has taken the signal.
     An existing handler of SIGTERM is kept.
-
-    Attributes:
-        requested: Whether a signal has arrived.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,6 @@
 """Tripwires (tests of a scenario) that check the rewards of agents without a model.
 
-Such agents must earn less than a right solution. Each tripwire yields problems as
-texts, and a :class:`Note` for a remark that is not a problem.
+Such agents must earn less than a right solution.
 """
 
 import statistics

@@ -1,8 +1,4 @@
-"""Tripwires: tests of the texts, rewards and tools of a scenario.
-
-Each tripwire yields problems as texts, and a :class:`Note` for a remark that is not a
-problem.
-"""
+"""Tripwires: tests of the texts, rewards and tools of a scenario."""
 
 import json
 import math
