@@ -24,6 +24,7 @@ from agentgym.cli.options import (
 )
 from agentgym.cli.output import print_json, print_result, progress_console
 from agentgym.errors import UsageError
+from agentgym.scenarios.packs import is_tasks_file
 
 
 def inspect(
@@ -70,6 +71,8 @@ def inspect(
     given: dict[str, Any] = {"agent": agent, "framework": framework, "model": model}
     given |= {"context": context, "inputs": inputs, "yes": None}
     given["configurable"] = configurable or None
+    if tasks is None and scenario is not None and is_tasks_file(scenario):
+        tasks = Path(scenario)
     if tasks is not None or scenario is None:
         options = (tools_from, tools, allow_tool, None, check_command)
         report = _on_tasks(given, tasks, options)

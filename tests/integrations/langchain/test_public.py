@@ -218,14 +218,18 @@ def test_a_wrong_call_that_makes_the_agent_crash_is_the_policys_failure(
 
 @pytest.mark.slow
 def test_inspect_takes_the_tools_and_the_model_that_train_takes(
-    agentgym: Command,
+    agentgym: Command, tmp_path: Path
 ) -> None:
-    words = ("inspect", f"{HERE}:diarist", "--tools-from", f"{HERE}:write_diary")
-    words += ("--tools", "live", "--allow-tool", "write_diary", "--model", "nano")
-    ended = agentgym(*words, "--json")
-    assert ended.code == 0, ended.err
-    report = json.loads(ended.out)
-    assert (report["bound"], report["too_long"]) == (["write_diary"], "")
+    words = ("--tools-from", f"{HERE}:write_diary", "--model", "nano", "--json")
+    words += ("--tools", "live", "--allow-tool", "write_diary")
+    tasks = tmp_path / "tasks.jsonl"
+    call = {"tool": "write_diary", "args": {"line": "hinge"}}
+    tasks.write_text(json.dumps({"instruction": "Write hinge.", "expect": [call]}))
+    for on in ((), (str(tasks),), ("--tasks", str(tasks))):
+        ended = agentgym("inspect", f"{HERE}:diarist", *on, *words)
+        assert ended.code == 0, ended.err
+        report = json.loads(ended.out)
+        assert (report["bound"], report["too_long"]) == (["write_diary"], "")
 
 
 @pytest.mark.slow
