@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from shutil import copytree
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -223,8 +224,11 @@ def test_inspect_takes_the_tools_and_the_model_that_train_takes(
     words = ("--tools-from", f"{HERE}:write_diary", "--model", "nano", "--json")
     words += ("--tools", "live", "--allow-tool", "write_diary")
     tasks = tmp_path / "tasks.jsonl"
-    call = {"tool": "write_diary", "args": {"line": "hinge"}}
-    tasks.write_text(json.dumps({"instruction": "Write hinge.", "expect": [call]}))
+    with tasks.open("w") as file:
+        for word in ascii_lowercase[:12]:
+            call = {"tool": "write_diary", "args": {"line": word}}
+            row = {"instruction": f"Write {word}.", "expect": [call]}
+            print(json.dumps(row), file=file)
     for on in ((), (str(tasks),), ("--tasks", str(tasks))):
         ended = agentgym("inspect", f"{HERE}:diarist", *on, *words)
         assert ended.code == 0, ended.err
