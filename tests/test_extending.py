@@ -123,7 +123,7 @@ def test_a_name_that_nothing_has(
     ("settings", "told"),
     [
         ({"framework": "unfinished"}, "lacks check.self. -> None: Check that the"),
-        ({"framework": "half"}, "'half' lacks conversation.self, agent"),
+        ({"framework": "half"}, "'half' lacks default_agent.self, name"),
         ({"framework": "gone"}, "'gone' cannot be loaded from tests.toys:Gone"),
         ({"engine": "other"}, "'other' is not a subclass of agentgym's EngineFactory"),
     ],
