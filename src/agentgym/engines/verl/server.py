@@ -83,6 +83,8 @@ class Driver:
         finally:
             self._lock.release()
         if answer is None:
+            with suppress(subprocess.TimeoutExpired):  # it closes its output first
+                self._process.wait(_LAST_WORDS_S)
             raise Refused(502, f"verl's driver has ended. {self.last_words()}")
         if "error" in answer:
             raise Refused(500, answer["error"])
