@@ -11,6 +11,7 @@ from rich.console import Console
 
 from agentgym import Trainer, TrainingConfig
 from agentgym.engines.lengths import paced
+from agentgym.engines.registry import paced_settings
 from agentgym.models.folder import model_source
 from agentgym.rollout.session import gateway_settings
 from agentgym.ui.tables import plan_view
@@ -74,6 +75,16 @@ def test_limits_fit_the_model_and_those_that_are_set_stay(tmp_path: Path) -> Non
     given, words = planned(tmp_path, model=folder, **own)
     assert {name: getattr(given, name) for name in own} == own
     assert "at most 160 tokens each" in words
+
+
+def test_a_deterministic_run_uses_the_cpu_and_its_concurrency(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentgym.engines.local.support.find_device", lambda _: "cuda")
+    given = {"model": model(tmp_path / "large"), "engine": "local", "gpu": "auto"}
+    on_gpu = paced_settings(TrainingConfig(**given))
+    assert on_gpu.in_flight == 64
+    assert paced_settings(TrainingConfig(**given, deterministic=True)).in_flight == 32
 
 
 @pytest.mark.slow

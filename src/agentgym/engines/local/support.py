@@ -82,7 +82,7 @@ class LocalEngines(EngineFactory):
         known = shape_of(config.model)
         if known is not None and known[0].obstacles:
             return paced(config, in_flight=_PLAIN_IN_FLIGHT)
-        if is_small(config.model) or find_device(config.gpu) != "cpu":
+        if is_small(config.model) or device != "cpu":
             return config
         return paced(config, in_flight=CPU_IN_FLIGHT)
 
