@@ -161,7 +161,8 @@ def test_vllm_is_quoted_where_its_room_can_be_rented() -> None:
     assert (quote.offer.gpu, quote.effort.setup_minutes) == ("L4", 20)
     for words in ("by turns vLLM 14.3", "--engine local leaves it out"):
         assert words in told
-    with pytest.raises(UsageError, match="more than --max-cost"):  # and not local
+    cost = rf"about \${quote.most:.2f} .*more than --max-cost"  # with vLLM, not local
+    with pytest.raises(UsageError, match=cost):
         quotes_of(offers(L4), config.replaced(max_cost=quote.total - 0.01))
     [quote] = quotes_of(offers(small), config)
     told = " ".join(quote.words())
