@@ -26,10 +26,10 @@ def agent_key(api_key: str) -> str:
 
 
 class Keys:
-    """Checks a request's key, and whether that key allows the request.
+    """Checks a request's API key, and whether that key allows the request.
 
     If the operator's ``api_key`` is empty, requests need no key. With ``for_agents``,
-    the key from :func:`agent_key` is accepted as well.
+    the key from :func:`agent_key` is accepted for model calls, too.
     """
 
     def __init__(self, api_key: str, *, for_agents: bool = False) -> None:
@@ -39,7 +39,12 @@ class Keys:
         self._is_open = not api_key
 
     def check(self, request: "AnyRequest") -> None:
-        """Set ``request.key`` to the kind of its key; raise an ApiError if refused."""
+        """Check a request's key, and store the kind of the key in ``request.key``.
+
+        Raises:
+            ApiError: 401: the key is missing or unknown; 403: an agent's key does not
+                allow the path.
+        """
         path = request.path
         if self._is_open or path in _FREE:
             request.key = "none"
