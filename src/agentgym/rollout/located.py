@@ -17,7 +17,7 @@ _MOST_RUBRIC = 2**16
 
 
 def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig:
-    """Return settings with absolute paths, and with the agent's framework resolved.
+    """Return settings with absolute paths, and with the framework of the user's agent.
 
     The texts of files (chat template, rubric, prompts) replace the paths of the files.
     If the user names no agent, the agent of the scenario is used, except with

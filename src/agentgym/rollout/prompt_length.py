@@ -26,10 +26,9 @@ def compare_with_context(
 ) -> tuple[str, str]:
     """Compare the prompts of model calls with the context length of the run's model.
 
-    Returns:
-        Two texts: the reason if even the shortest prompt is too long for the model, and
-            a warning if only longer prompts are. Both are empty if all prompts fit, or
-            if the model's files are not on this machine or cannot be read.
+    Returns two texts: an error if even the shortest prompt is too long for the model,
+    and a warning if only longer prompts are. Both are empty if all prompts fit, or if
+    the model's files are not on this machine or cannot be read.
     """
     try:
         lengths, context = _lengths(config, calls)

@@ -59,10 +59,10 @@ def to_trajectory(
 ) -> Trajectory:
     """Return a rollout's trajectory, built from the events of its last attempt.
 
-    The status is succeeded or failed only if the rollout ended well and reported a
-    reward. Otherwise it is dropped, with a reason. Another program may have queued the
-    rollout without a group name (training compares the rollouts of a group); then the
-    task's id is the group name.
+    The trajectory has a reward if the rollout succeeded and reported one; otherwise it
+    is dropped, with a reason. Another program may have queued the rollout without a
+    group name (training compares the rollouts of a group); then the task's id is the
+    group name.
     """
     task = read_task(rollout.input)
     last = rollout.status.last_attempt_id or FIRST_ATTEMPT
@@ -102,7 +102,10 @@ def to_trajectory(
 def _unused_calls(
     attempts: Mapping[str, Sequence[RecordedEvent]], last: str
 ) -> dict[str, dict[str, int]]:
-    """Count the model calls outside of the trajectory, by agent and reason."""
+    """Count the model calls that are not in the trajectory, by agent and reason.
+
+    They had no answer, or belong to an abandoned attempt.
+    """
     unused: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for attempt, events in attempts.items():
         requests = [event.call for event in events if event.call is not None]

@@ -1,4 +1,4 @@
-"""GatewayService: serve an external trainer, with or without own workers."""
+"""GatewayService: serve an external trainer, with or without its own workers."""
 
 import gc
 from collections.abc import Iterator
@@ -52,10 +52,10 @@ class GatewayService:
 
     An external trainer queues rollouts, and registers the servers of its policy.
     ``workers`` is the number of processes that run the rollouts; a rollout that crashes
-    has up to ``config.max_attempts`` attempts. If it is 0, Agent Lightning's controller
-    starts a process for each rollout.
+    has up to ``config.max_attempts`` attempts. If ``workers`` is 0, Agent Lightning's
+    controller starts a process for each rollout.
 
-    ``database`` is the SQLite file of the rollouts; those that are unfinished in an
+    ``database`` is the SQLite file of the rollouts. The unfinished rollouts of an
     existing file are continued. The workers' log is a file next to it.
     """
 

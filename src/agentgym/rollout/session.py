@@ -195,7 +195,10 @@ def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
 
 
 def worker_count(config: TrainingConfig) -> int:
-    """Return the number of workers; by default CPU cores minus 1, but 1 to 8."""
+    """Return the number of worker processes of a run.
+
+    The default is the number of CPU cores minus 1, at least 1 and at most 8.
+    """
     if config.workers is not None:
         return config.workers
     return max(1, min(8, len(os.sched_getaffinity(0)) - 1))

@@ -16,8 +16,8 @@ class Admission:
     Calls above the setting ``max_in_flight`` wait in order. Entering the block raises
     an ApiError (status 429 with ``Retry-After``) while calls are paused, if
     ``max_waiting`` calls wait already, or after ``max_wait_s`` seconds. Any thread may
-    call :meth:`pause` and :meth:`resume`, and read the numbers of running calls
-    (``in_flight``) and ``waiting`` calls.
+    call :meth:`pause` and :meth:`resume`, and read ``in_flight`` and ``waiting``: the
+    numbers of running and of waiting calls.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:

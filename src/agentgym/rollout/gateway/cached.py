@@ -31,7 +31,7 @@ class CachedUpstream(ProviderUpstream):
         self._cache = cache
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Yield the cached answer; if there is none, ask the provider and cache it."""
+        """Yield the cached answer, or the provider's answer, which is then cached."""
         asked = super().answer(call)
         key = None
         if call.mode != "train":

@@ -158,7 +158,7 @@ def asked_form(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
 
 
 def refused_option(name: str, body: Mapping[str, Any]) -> ApiError:
-    """Return the error (400) for a request option that the policy lacks."""
+    """Return the error (400) for an option that the policy does not support."""
     wording = f"{name} = {quoted(body[name])} is not supported by this policy."
     return invalid(wording, "unsupported_parameter")
 

@@ -66,7 +66,7 @@ class Purse:
 
     @contextmanager
     def kept_back(self, dollars: float) -> Iterator[None]:
-        """Inside the block, keep requests from reserving these dollars."""
+        """Hold dollars back: inside the block, no request can reserve them."""
         with self._lock:
             self._kept += dollars
         try:
@@ -117,8 +117,8 @@ class Meter:
     def settle(self, bound: float, tokens: tuple[int, int] | None) -> None:
         """Replace the reserved dollars ``bound`` by the real cost of a request.
 
-        ``tokens`` are the numbers of prompt and response tokens. If it is None, they
-        are unknown, and ``bound`` counts as the cost.
+        ``tokens`` are the numbers of prompt and response tokens; None if they are
+        unknown, and then ``bound`` counts as the cost.
         """
         cost = bound if tokens is None else self.price(*tokens)
         with self._lock:

@@ -308,7 +308,8 @@ class ProviderUpstream(ForwardingUpstream):
 def _of_policy(call: ProxyCall) -> dict[str, Any]:
     """Return the fields of a request to send to servers of a policy under training.
 
-    Tools lose ``strict``: enforcing a schema would change the log-probabilities.
+    The field ``strict`` of tools is removed, because a server that enforces a schema
+    would change the log-probabilities.
     """
     check_for_policy(call)
     body = call.body

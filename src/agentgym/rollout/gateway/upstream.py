@@ -100,7 +100,7 @@ class Exchange:
 class Upstream(ABC):
     """Base class: answers the gateway's model calls, with a local policy or over HTTP.
 
-    Call it inside an ``async with`` block.
+    Use it in an ``async with`` block.
     """
 
     async def __aenter__(self) -> Self:

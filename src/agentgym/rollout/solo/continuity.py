@@ -116,7 +116,7 @@ def _change(old: dict[str, Any], new: dict[str, Any]) -> tuple[LossKind, str]:
 
 
 def _compare_reply(before: ModelCall, call: ModelCall, start: int) -> Losses:
-    """Yield losses if the reply of ``before``, or a result of its tool calls, is gone.
+    """Yield losses if the reply of ``before``, or a tool result, is missing or changed.
 
     Both must be in the messages of ``call``, at index ``start`` or later.
     """

@@ -14,7 +14,7 @@ _SETTINGS = GatewaySettings(val_temperature=None, max_tokens=10**9)
 
 
 class PolicyLlm:
-    """Answers a rollout's model calls with a policy, sampled as in training.
+    """Answers a rollout's model calls with a policy, like the gateway in training.
 
     ``temperature`` and ``max_tokens`` are used for calls that do not set them.
     """

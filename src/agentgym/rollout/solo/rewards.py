@@ -25,9 +25,10 @@ RewardFunction = Callable[
 
 
 class FunctionEnding(Ending):
-    """Scores trajectories with the user's reward function; None gives no reward.
+    """Scores trajectories with the user's reward function.
 
-    A rollout without an answer fails. A function that is not async runs in a thread.
+    If ``function`` is None, there is no reward. A rollout without an answer fails. A
+    function that is not async runs in a thread.
     """
 
     def __init__(self, function: RewardFunction | None) -> None:

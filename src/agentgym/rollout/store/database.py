@@ -251,7 +251,7 @@ class Database:
             self._readers.append(reader)
 
     def _is_flushed(self, wanted: int) -> bool:
-        """Wait up to half a second; return whether ``wanted`` is committed."""
+        """Wait up to 0.5 s; return whether submission ``wanted`` is committed."""
         with self._changed:
             if self._committed < wanted:
                 self.check()

@@ -239,7 +239,7 @@ class Store:
             return self._change(live, **updates) if updates else live.rollout
 
     def hide(self, rollout_id: str) -> None:
-        """Hide a rollout from clients, which deleted it; a new rollout may use its id.
+        """Hide a rollout that a client deleted; a new rollout may use its id.
 
         The record is kept. An unfinished rollout ends as failed. Unknown ids are
         ignored.
@@ -292,7 +292,7 @@ class Store:
         return claimed
 
     async def claim_async(self, worker: str, n: int, *, wait_s: float) -> list[Rollout]:
-        """Claim as :meth:`claim`; wait up to ``wait_s`` s for the first rollout."""
+        """Claim rollouts like :meth:`claim`; wait up to ``wait_s`` s for the first."""
         return await self.signals.wait_async(
             signals.QUEUE, lambda: self.claim(worker, n), wait_s
         )

@@ -129,8 +129,8 @@ class _Requested:
     def with_what_ran(self, pending: list[ToolCall]) -> ToolCall:
         """Return the call with the outcome of its execution.
 
-        ``pending`` are the executed calls that were not matched yet. The match is
-        removed from it. Without a match, the call did not run.
+        ``pending`` are the executed calls that were not matched yet; the match is
+        removed from this list. Without a match, the call did not run.
         """
         call, outcome, reason = self.call, self.outcome, self.reason
         arguments = parse_arguments(call.arguments)
@@ -180,7 +180,7 @@ def _same(
     ran: dict[str, Any] | None,
     written: dict[str, Any] | None,
 ) -> bool:
-    """Return whether two calls have equal arguments; None is a malformed text."""
+    """Return whether two calls have equal arguments; None stands for malformed ones."""
     if ran is None or written is None:
         return ran is written
     return normalized(spec, ran) == normalized(spec, written)

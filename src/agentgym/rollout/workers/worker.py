@@ -315,7 +315,7 @@ def _failed(reason: Reason) -> dict[str, Any]:
 
 
 def limit_memory(most_mb: int) -> None:
-    """Limit the process's memory, so that a huge allocation raises an error."""
+    """Limit the process to ``most_mb`` MiB; a larger allocation raises an error."""
     import resource
 
     limit = most_mb * 2**20

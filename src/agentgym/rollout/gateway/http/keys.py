@@ -1,4 +1,7 @@
-"""Keys: the operator's key allows everything, an agent's key only model calls."""
+"""Keys: the operator's key allows everything, an agent's key only model calls.
+
+The operator is the user who started the server.
+"""
 
 import hmac
 from typing import TYPE_CHECKING
@@ -14,10 +17,10 @@ _PURPOSE = b"agentgym: an agent's model calls"
 
 
 def agent_key(api_key: str) -> str:
-    """Derive the key for agents from the operator's key.
+    """Derive the key for agents from the operator's key ``api_key``.
 
     The operator's key cannot be computed from the key for agents. If ``api_key`` is
-    empty, the result is empty: then agents need no key.
+    empty, the result is empty, and agents need no key.
     """
     if not api_key:
         return ""

@@ -198,7 +198,7 @@ class Connection(web.RequestHandler):
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Answer the next buffered request, once the client reads its answers."""
+        """Answer the next buffered request once the client has read earlier answers."""
         transport = self.transport
         if transport is None or not self._is_direct or self._task is not None:
             return
