@@ -17,9 +17,9 @@ from agentgym.serving.server import asked_chat
 class PolicyTransport(httpx.AsyncBaseTransport):
     """httpx transport in which a policy answers chat completions, without a network.
 
-    Requests without a seed get the seeds 0, 1, 2 and so on. The policy decides the
-    number of tool calls in an answer, as in training, so ``parallel_tool_calls`` is
-    ignored. Closing the client closes the policy too.
+    A request without a seed gets its own number as the seed, 0 for the first request.
+    The policy decides the number of tool calls in an answer, as in training, so
+    ``parallel_tool_calls`` is ignored. Closing the client closes the policy too.
     """
 
     def __init__(

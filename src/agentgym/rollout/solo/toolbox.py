@@ -110,7 +110,7 @@ def _built_in(name: str, settings: Mapping[str, Any]) -> BuiltInTool:
 
 
 def _own_tools(source: Any) -> list[Tool]:
-    """Convert a function, or an object with ``@tool`` methods, to tools."""
+    """Return the tools of a function, a Tool, or an object with ``@tool`` methods."""
     if isinstance(source, Tool):
         return [source]
     if inspect.isfunction(source) or inspect.ismethod(source):
