@@ -7,8 +7,8 @@ To run rollouts without training, with any model::
     batch = run_rollouts_sync(["What is 6 * 7?"], llm="openai:gpt-4.1-mini",
                               tools=["calculator"], save="out.jsonl")
 
-The subpackage ``solo`` defines ``run_rollouts``. The other modules serve training; see
-the README.
+``run_rollouts`` is in the subpackage ``solo``. The other modules run rollouts for
+training and evaluation; see the README.
 """
 
 from typing import TYPE_CHECKING

@@ -30,8 +30,9 @@ ATIF = "ATIF-v1.7"
 def records(made: Trajectory, form: TrajectoryFormat) -> list[dict[str, Any]]:
     """Convert a trajectory to the JSON objects of a format.
 
-    There is one for ``atif`` and ``jsonl``, and one per conversation for ``openai``. If
-    the rollout has no model call, there is none for ``atif`` and ``openai``.
+    The formats ``atif`` and ``jsonl`` give one object, and ``openai`` one per
+    conversation. A trajectory without a model call gives no object in ``atif`` and
+    ``openai``.
     """
     match form:
         case "atif":
@@ -43,9 +44,9 @@ def records(made: Trajectory, form: TrajectoryFormat) -> list[dict[str, Any]]:
 
 
 def form_of(path: Path) -> TrajectoryFormat:
-    """Return the format for a file, e.g. ``atif`` for the name ``x.atif.json``.
+    """Return the format that a file's name implies, e.g. ``atif`` for ``x.atif.json``.
 
-    Names like ``x.openai.jsonl`` give ``openai``, and all other names ``jsonl``.
+    Names like ``x.openai.jsonl`` imply ``openai``, and all other names ``jsonl``.
     """
     match path.suffixes[-2:-1]:
         case [".atif"]:
@@ -71,7 +72,10 @@ def _openai(made: Trajectory) -> Iterator[dict[str, Any]]:
 
 
 def _last_of_each(calls: list[ModelCall]) -> Iterator[ModelCall]:
-    """Yield the last call of each conversation: no later call continues it."""
+    """Yield the last model call of each conversation.
+
+    A call continues a conversation if its messages begin with those of an earlier call.
+    """
     for place, call in enumerate(calls):
         before = len(call.messages)
         if not any(
@@ -125,7 +129,7 @@ def _steps(made: Trajectory) -> Iterator[dict[str, Any]]:
 
 
 def _results(made: Trajectory) -> list[list[ToolCall]]:
-    """Return, for each model call, the tool calls that ran after it."""
+    """Return, for each model call, the tool calls that ran before the next one."""
     found: list[list[ToolCall]] = []
     for step in made.steps:
         if isinstance(step, ModelCall):

@@ -1,4 +1,4 @@
-"""Make a run's settings independent of the current folder, for other processes."""
+"""Make a run's settings independent of the current folder and its files."""
 
 from pathlib import Path
 
@@ -17,12 +17,13 @@ _MOST_RUBRIC = 2**16
 
 
 def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig:
-    """Return settings that work from any folder, and resolve the agent's framework.
+    """Return settings with absolute paths, and with the framework of the user's agent.
 
-    If the user names no agent, the scenario's own agent is used. A tasks file without
-    tools gets the tools of the agent. If the run trains on a remote machine, only that
-    machine imports a scenario pack (a folder that defines a scenario) and looks for the
-    pack's agent. Without ``own_agent``, the scenario's own agent is not used.
+    The texts of files (chat template, rubric, prompts) replace the paths of the files.
+    If the user names no agent, the agent of the scenario is used, except with
+    ``own_agent=False``. If a tasks file needs tools but has none, it gets the tools of
+    the agent. If the run trains on a remote machine, only that machine imports a
+    scenario pack (a folder that defines a scenario) and looks for the pack's agent.
     """
     scenario, framework = config.scenario, config.framework
     is_imported_here = not is_elsewhere(config.gpu) or scenario in BUILT_IN
@@ -48,8 +49,11 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
 def rubric_text(given: str) -> str:
     """Return the text of a judge's rubric, from a file or as given.
 
-    A rubric describes which attempt is better, for the model that judges attempts.
-    ``given`` is the path of a file, or the text itself (several words).
+    The rubric says, for a model that judges attempts, which attempt is better.
+    ``given`` is the path of a text file, or the rubric itself (several words).
+
+    Raises:
+        UsageError: The file cannot be read, is empty or is too long.
     """
     path = Path(given).expanduser()
     if not given or "\n" in given or (" " in given and not path.suffix):
@@ -71,7 +75,11 @@ def rubric_text(given: str) -> str:
 
 
 def _own_agent(reference: str, framework: str) -> str | None:
-    """Return the agent of the scenario ``reference``; None if it has no agent."""
+    """Return the agent that the scenario ``reference`` defines; None if it has none.
+
+    Raises:
+        UsageError: The scenario's agent is written for another framework.
+    """
     agents = agents_of(reference)
     if agents and framework not in agents:
         raise UsageError(

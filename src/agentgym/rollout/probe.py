@@ -59,7 +59,7 @@ class RoleFound:
 
 @dataclass(frozen=True)
 class AgentReport:
-    """The result of inspecting an agent before training."""
+    """The result of inspecting a user's agent before training."""
 
     agent: str  # ``module:name``
     framework: str
@@ -67,7 +67,7 @@ class AgentReport:
     way: str  # how AgentGym replaces the agent's model
     roles: list[RoleFound]
     bound: list[str] = field(default_factory=list)
-    """Names of tools that the scenario has, too: they act on its environment."""
+    """Names of tools that the scenario has, too; their calls use its environment."""
     own: dict[str, str] = field(default_factory=dict)
     """How calls of the agent's other tools are answered, by tool name."""
     missing: list[str] = field(default_factory=list)
@@ -79,7 +79,7 @@ class AgentReport:
     problems: list[str] = field(default_factory=list)
     """Reasons why the agent cannot be trained; empty if it can."""
     undecided: list[str] = field(default_factory=list)
-    """Names of ``own`` tools whose calls have no answer configured."""
+    """Names of tools in ``own`` for which the user chose no way to answer calls."""
     too_long: str = ""  # why even the shortest prompt exceeds the model's context
     model_calls: int | None = None  # in the trials; None without a trial
 
@@ -87,9 +87,10 @@ class AgentReport:
 def probed(config: TrainingConfig) -> AgentReport:
     """Inspect the agent of ``config``, and run trials with a scripted model.
 
-    The scripted model calls each offered tool with made-up arguments, in episodes of
-    the scenario. Tools do not really run, except tools that the agent's code calls
-    directly, without AgentGym. No other machine can be reached.
+    A trial is an attempt at a task of the scenario, in which the scripted model calls
+    the offered tools with made-up arguments. The tools do not really run, except those
+    that the agent's code calls directly, without AgentGym. Other machines cannot be
+    reached.
     """
     given = get_scenario(config.scenario)
     scenario = given.rehearsal()
@@ -103,7 +104,7 @@ def probed(config: TrainingConfig) -> AgentReport:
 
 
 def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
-    """Raise UnsupportedError, with the reasons, if an agent cannot be trained."""
+    """Raise UnsupportedError with the reasons if the agent cannot be trained."""
     problems = report.problems or [report.too_long]
     if any(problems):
         raise UnsupportedError(

@@ -26,10 +26,9 @@ def compare_with_context(
 ) -> tuple[str, str]:
     """Compare the prompts of model calls with the context length of the run's model.
 
-    Returns:
-        Two texts: why the agent cannot be trained with this model, and a warning that
-        long episodes will be cut. Both are empty if all prompts fit, and also if the
-        model's files are not on this machine or cannot be read.
+    Returns two texts: an error if even the shortest prompt is too long for the model,
+    and a warning if only longer prompts are. Both are empty if all prompts fit, or if
+    the model's files are not on this machine or cannot be read.
     """
     try:
         lengths, context = _lengths(config, calls)
@@ -55,7 +54,8 @@ def compare_with_context(
 def prompt_notes(config: TrainingConfig, scenario: Scenario) -> list[str]:
     """Return a list with a warning if a scenario's prompts exceed the model's context.
 
-    It is empty for the user's own agent: a trial of the agent checks its prompts.
+    The list is empty if the prompts fit. It is also empty for the user's own agent,
+    because a trial of the agent checks its prompts.
     """
     if config.agent.reference is not None or is_remote(config.model):
         return []
@@ -89,10 +89,10 @@ def prompt_notes(config: TrainingConfig, scenario: Scenario) -> list[str]:
 def _lengths(
     config: TrainingConfig, calls: Sequence[ModelCall]
 ) -> tuple[list[int], int]:
-    """Return each call's prompt length and the model's context length, in tokens.
+    """Return each call's prompt length, and the model's context length, in tokens.
 
-    The list is empty if the model's files are not on this machine, or do not say the
-    context length.
+    The first list is empty if the model's files are not on this machine, or do not
+    contain the context length.
     """
     from tokenizers import Tokenizer
 

@@ -23,7 +23,7 @@ from agentgym.rollout.task_input import read_task
 def stored_trajectories(store: StoreReader, only: str = "") -> Iterator[Trajectory]:
     """Yield the trajectories of a run's ended rollouts, in the order they ended.
 
-    ``only`` is a text that a rollout's id must contain, e.g. ``after``.
+    ``only`` selects rollouts whose id contains this text, e.g. ``after``.
     """
     sql = """SELECT rollout_id FROM rollouts
         WHERE terminal_order IS NOT NULL AND NOT hidden ORDER BY terminal_order"""
@@ -59,9 +59,10 @@ def to_trajectory(
 ) -> Trajectory:
     """Return a rollout's trajectory, built from the events of its last attempt.
 
-    The trajectory counts as dropped, with a reason, unless the rollout succeeded and
-    reported a reward. A rollout that another program queued may have no group name
-    (training compares the rollouts of a group). Then the task's id is the group name.
+    The trajectory has a reward if the rollout succeeded and reported one; otherwise it
+    is dropped, with a reason. Another program may have queued the rollout without a
+    group name (training compares the rollouts of a group); then the task's id is the
+    group name.
     """
     task = read_task(rollout.input)
     last = rollout.status.last_attempt_id or FIRST_ATTEMPT
@@ -101,7 +102,10 @@ def to_trajectory(
 def _unused_calls(
     attempts: Mapping[str, Sequence[RecordedEvent]], last: str
 ) -> dict[str, dict[str, int]]:
-    """Count model calls that are not steps of the trajectory, by agent and reason."""
+    """Count the model calls that are not in the trajectory, by agent and reason.
+
+    They had no answer, or belong to an abandoned attempt.
+    """
     unused: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for attempt, events in attempts.items():
         requests = [event.call for event in events if event.call is not None]
@@ -131,11 +135,11 @@ def _why_dropped(rollout: Rollout, events: Sequence[RecordedEvent]) -> Reason:
 
 
 def _interleave(calls: list[ModelCall], outcomes: list[ToolCall]) -> list[Step]:
-    """Insert each tool outcome after the model call that requested it.
+    """Insert the outcome of each tool call after the model call that requested it.
 
-    ``outcomes`` have the order of the requested calls. Tool calls that the agent's code
-    made by itself come last. A requested call that the agent's code replaced by another
-    call has no outcome.
+    ``outcomes`` have the order of the requested calls. A requested call that the
+    agent's code replaced by another call has no outcome. Tool calls that the agent's
+    code made without a request come last.
     """
     steps: list[Step] = []
     rest = deque(outcomes)

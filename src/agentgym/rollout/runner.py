@@ -41,7 +41,7 @@ class RolloutRequest:
     def of_groups(
         cls, tasks: Sequence[Task], size: int, step: int, first: int = 0
     ) -> list[Self]:
-        """Return a training step's requests: for each task, a group of ``size``.
+        """Return the requests of a training step: ``size`` rollouts (a group) per task.
 
         ``first`` is the number of the first group, if the step already has groups.
         """
@@ -61,9 +61,9 @@ class Runner:
     The store retries a failed attempt a few times in a new environment. Then the
     rollout is dropped, with the reason of the last failure. If a worker dies because a
     known rollout blocked it, this counts as a failed attempt of that rollout only. If
-    the cause is unknown, all rollouts of the worker are suspects. Each suspect is
-    retried alone, when nothing else runs, so that only the rollout that kills workers
-    fails: after it killed ``max_attempts`` workers.
+    the cause is unknown, all rollouts of the worker are suspects. Each suspect is then
+    retried while nothing else runs. So only the rollout that kills workers fails: after
+    it killed ``max_attempts`` workers.
     """
 
     def __init__(self, store: Store, *, scenario: str, max_attempts: int) -> None:
@@ -82,12 +82,16 @@ class Runner:
         on_done: Callable[[Trajectory], None],
         beat: Beat = no_beat,
     ) -> list[Trajectory]:
-        """Run every request to its end, and return the trajectories.
+        """Run every request to its end, and return the trajectories in the same order.
 
         Dropped rollouts have trajectories, too. ``on_done`` is called with each
-        trajectory as soon as its rollout ends, and ``beat`` every half second with the
-        reason why the store waits, or None. If one of them raises an error, the
-        remaining rollouts end as failed.
+        trajectory as soon as its rollout ends. ``beat`` is called every half second,
+        with the reason if the store waits for the disk, else None. If ``on_done`` or
+        ``beat`` raises an error, the remaining rollouts end as failed.
+
+        Raises:
+            RolloutError: The workers cannot start.
+            StoreError: The store cannot be written.
         """
         asked = {request.rollout_id: request for request in requests}
         waiting = set(asked)
@@ -128,7 +132,7 @@ class Runner:
                 logger.exception("rollout %s has lost its worker", rollout_id)
 
     def _read(self, request: RolloutRequest) -> Trajectory:
-        """Return a rollout's trajectory; if its record is unreadable, a dropped one."""
+        """Return a rollout's trajectory; a dropped one if the record is unreadable."""
         store, rollout_id = self._store, request.rollout_id
         events: list[RecordedEvent] = []
         try:
@@ -153,7 +157,7 @@ class Runner:
             )
 
     def _suspect(self, rollout_id: str, worker: str, reason: Reason) -> None:
-        """Queue a suspect to be retried alone; fail it after too many worker deaths."""
+        """Mark a rollout to be retried alone; fail it after too many worker deaths."""
         if rollout_id == self._on_trial:
             self._strikes[rollout_id] += 1
         if self._strikes[rollout_id] >= self._max_attempts:
@@ -166,7 +170,7 @@ class Runner:
     def _try_suspects(self, waiting: set[str]) -> None:
         """Retry the next suspect if nothing else runs.
 
-        A suspect is not retried if its result arrived after its worker's death.
+        A suspect whose result arrived after the worker's death is not retried.
         """
         with self._lock:
             while self._suspects and waiting <= self._suspects.keys():

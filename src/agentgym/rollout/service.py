@@ -1,4 +1,4 @@
-"""GatewayService: serve an external trainer, with or without workers."""
+"""GatewayService: serve an external trainer, with or without its own workers."""
 
 import gc
 from collections.abc import Iterator
@@ -50,13 +50,13 @@ def calm_collector() -> Iterator[None]:
 class GatewayService:
     """Serves Agent Lightning's protocol within a ``with`` block.
 
-    A trainer queues rollouts and registers the servers of its policy. With ``workers``,
-    processes of this service run the rollouts, and retry crashed ones up to the
-    config's ``max_attempts``. Without workers, Agent Lightning's controller starts a
-    process for each rollout.
+    An external trainer queues rollouts, and registers the servers of its policy.
+    ``workers`` is the number of processes that run the rollouts; a rollout that crashes
+    has up to ``config.max_attempts`` attempts. If ``workers`` is 0, Agent Lightning's
+    controller starts a process for each rollout.
 
-    The unfinished rollouts of the SQLite file ``database`` are continued. The workers'
-    log is a file next to it.
+    ``database`` is the SQLite file of the rollouts. The unfinished rollouts of an
+    existing file are continued. The workers' log is a file next to it.
     """
 
     database: Path
@@ -109,7 +109,7 @@ class GatewayService:
 
     @property
     def failure(self) -> str | None:
-        """Why no rollout can run any more, or None."""
+        """Why rollouts cannot run any more; None if they can."""
         if (failure := self.store.failure) is not None:
             return failure
         failure = None if self._pool is None else self._pool.failure

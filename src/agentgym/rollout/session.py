@@ -35,7 +35,10 @@ WORKER_LOG = "workers.log"
 
 @dataclass(eq=False, repr=False)
 class RolloutSession:
-    """Runs rollouts of one configuration against one policy, in a ``with`` block."""
+    """Runs rollouts of one configuration with one policy, in a ``with`` block.
+
+    The block opens the store, the gateway and the workers, and closes them at its end.
+    """
 
     config: TrainingConfig
     policy: Policy | ServedPolicy | RegisteredPolicy | Endpoint
@@ -51,7 +54,7 @@ class RolloutSession:
     None; may raise to give up.
     """
     hosts: Path | None = None
-    """If given, workers cannot reach other machines; this file lists those tried."""
+    """If set, workers cannot connect to other machines; refusals are in this file."""
     cache: AnswerCache | None = None  # of answers from a provider's model
     audit: Path | None = None
     """File of the audit log. By default, the log that is open in the caller's context
@@ -112,10 +115,14 @@ class RolloutSession:
         requests: Sequence[RolloutRequest],
         on_done: Callable[[Trajectory], None],
     ) -> list[Trajectory]:
-        """Run every request to its end; see :meth:`Runner.run`.
+        """Run every request to its end, and return the trajectories in the same order.
 
-        If the model cannot answer any more, e.g. after a refused key, a ProviderError
-        is raised.
+        Dropped rollouts have trajectories, too. ``on_done`` is called with each
+        trajectory as soon as its rollout ends.
+
+        Raises:
+            ProviderError: The model cannot answer any more, e.g. after a refused key.
+            RolloutError: The workers cannot start, or the store cannot be written.
         """
 
         def done(trajectory: Trajectory) -> None:
@@ -138,7 +145,7 @@ class RolloutSession:
 
     @property
     def troubles(self) -> list[str]:
-        """Messages about failures of the model servers."""
+        """Messages about model servers that failed, and so got no calls."""
         return self._gateway.troubles
 
     def delete(self, rollout_ids: Iterable[str]) -> None:
@@ -147,15 +154,16 @@ class RolloutSession:
             self._store.delete(rollout_id)
 
     def flush(self) -> None:
-        """Wait until everything recorded so far is on disk."""
+        """Wait until all rollouts and events recorded so far are on disk."""
         self._store.flush(self.beat)
 
 
 def gateway_settings(config: TrainingConfig, **more: Any) -> GatewaySettings:
-    """Return a gateway's settings, with the sampling of ``config``.
+    """Return a gateway's settings, with the seed and the sampling of ``config``.
 
-    A provider's model uses ``eval_temperature`` only if the value differs from that
-    setting's default; otherwise, it uses the provider's default temperature.
+    ``more`` are other fields of GatewaySettings. A provider's model uses
+    ``eval_temperature`` only if it differs from this setting's default; else it uses
+    the provider's default temperature.
     """
     usual = TrainingConfig.model_fields["eval_temperature"].default
     own = config.eval_temperature
@@ -171,9 +179,9 @@ def gateway_settings(config: TrainingConfig, **more: Any) -> GatewaySettings:
 
 
 def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
-    """Check everything that rollouts need, except the model.
+    """Check the scenario, the framework, the agent and the sandbox before a run.
 
-    Returns the scenario, and a description of the sandbox.
+    Returns the scenario, and a description of the sandbox. The model is not checked.
     """
     require_writable_state()
     scenario = get_scenario(config.scenario)
@@ -187,7 +195,10 @@ def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
 
 
 def worker_count(config: TrainingConfig) -> int:
-    """Return the number of workers; the default is CPU cores minus 1, from 1 to 8."""
+    """Return the number of worker processes of a run.
+
+    The default is the number of CPU cores minus 1, at least 1 and at most 8.
+    """
     if config.workers is not None:
         return config.workers
     return max(1, min(8, len(os.sched_getaffinity(0)) - 1))

@@ -1,4 +1,4 @@
-"""Summarize many trajectories."""
+"""Summarize many trajectories: counts, means and reasons of failures."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -17,14 +17,14 @@ _FIRST = 3
 
 
 class DropKind(BaseModel, frozen=True, extra="forbid"):
-    """Rollouts that were dropped for one kind of reason.
+    """The rollouts that were dropped for one kind of reason.
 
     Attributes:
-        kind: The kind of reason.
+        kind: The kind of reason, e.g. ``timeout``.
         count: Number of rollouts dropped for this kind of reason.
         rollouts: Ids of the first few of these rollouts.
         tasks: Ids of the tasks of ``rollouts``, in the same order.
-        detail: The full reason of the first rollout.
+        detail: The details of the first rollout's reason.
     """
 
     kind: str
@@ -39,9 +39,9 @@ class Summary(Numbers, frozen=True):
 
     Attributes:
         rollouts: Number of rollouts: ``succeeded + failed + dropped``.
-        reasons: Number of failed or dropped rollouts by kind of reason, most frequent
-            first. The sum of these numbers is ``failed + dropped``.
-        drops: Dropped rollouts by kind of reason, the most frequent first.
+        reasons: Number of failed or dropped rollouts by kind of reason, the most
+            frequent first. The sum is ``failed + dropped``.
+        drops: The dropped rollouts by kind of reason, the most frequent first.
         tools: Number of tool calls by tool name.
         tool_outcomes: Number of tool calls by outcome.
         scored: Number of rollouts with a reward.
@@ -66,7 +66,7 @@ class Summary(Numbers, frozen=True):
 
     @property
     def adds_up(self) -> bool:
-        """Whether the numbers are consistent, e.g. each failure has one reason."""
+        """Whether the counts are consistent, e.g. one reason per failed rollout."""
         lost = self.failed + self.dropped
         return (
             self.rollouts == self.succeeded + lost
@@ -78,7 +78,7 @@ class Summary(Numbers, frozen=True):
 
 
 def summarize(trajectories: Iterable[Trajectory]) -> Summary:
-    """Compute the totals and means of trajectories, which may be of several tasks."""
+    """Compute the totals and means of trajectories, of one or several tasks."""
     every = list(trajectories)
     stats = [trajectory.stats() for trajectory in every]
     status = Counter(trajectory.status for trajectory in every)

@@ -1,4 +1,4 @@
-"""Read the task in a rollout's input, in AgentGym's or a trainer's form."""
+"""Read the task from the input of a rollout."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ _FIELD = "task"
 def read_task(given: Any) -> Task:
     """Parse the task in a rollout's input.
 
-    ``given`` is a task or the JSON text of a task; or a row of a data set, which has
-    the task or its JSON text in the field ``task``. In a data set, JSON text is better:
-    a table of nested tasks would add the keys of all tasks to each task.
+    ``given`` is a task or its JSON text; or a row of a data set, whose field ``task``
+    has the task or its JSON text. In a data set, JSON text is better: a table of nested
+    tasks would add the keys of all tasks to each task.
 
     Raises:
         RolloutError: ``given`` is not a task; the message names the first problem.

@@ -1,4 +1,4 @@
-"""Trials of an agent: a scripted model that calls its tools, and facts found."""
+"""Try a user's agent with a scripted model, and evaluate these trials."""
 
 import json
 import threading
@@ -17,28 +17,28 @@ _Call = tuple[str, str]  # a tool, and the agent that the call names, if any
 
 
 class TrialCalls:
-    """Plays a model that calls each offered tool once, then gives a final answer.
+    """A scripted model that calls each offered tool once, then gives a final answer.
 
     A hand-off is a call that passes control to another agent. Each answer has one call,
     because frameworks refuse some combinations, e.g. a hand-off and a second call.
     Tools that were not called in one attempt are called in the next. Hand-offs are
     repeated in each attempt, to reach the tools of all agents.
 
-    If a request requires a call and offers only one tool, which is not in ``known``,
-    this tool stands for an answer with a JSON schema. Such an answer may decide which
-    agent is next, so enum and boolean values change with each answer. For the same
-    reason, a request without tools whose last message names several agents is answered
-    with one of the names, a different name each time.
+    Some frameworks request an answer with a JSON schema as a call of a made-up tool:
+    the request requires a call, and offers only one tool, which is not in ``known``.
+    Such an answer may decide which agent is next, so enum and boolean values change
+    with each answer. For the same reason, a request without tools whose last message
+    names several agents is answered with one of the names, a different name each time.
 
     Args:
-        most_turns: Most model calls of one agent in an attempt.
+        most_turns: Maximum number of model calls of one agent in an attempt.
         addressee: Name of the tool argument whose value names another agent.
         roles: Names of the agents.
         known: Names of tools that are not answers with a JSON schema.
         passing: Names of tools that pass control to another agent.
 
     Attributes:
-        answers: Names of the tools that are answers with a JSON schema.
+        answers: Names of the tools that stand for answers with a JSON schema.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class TrialCalls:
 
     @property
     def left(self) -> int:
-        """Number of offered calls that no attempt has made yet."""
+        """Number of offered calls that were not made in any attempt yet."""
         return len(self._offered - self._made)
 
     def begin(self) -> None:
@@ -79,7 +79,7 @@ class TrialCalls:
             self._attempts += 1
 
     def __call__(self, request: ChatRequest) -> Reply:
-        """Return the answer to one request."""
+        """Return the scripted answer to one request."""
         functions = [tool["function"] for tool in request.tools]
         names = [function["name"] for function in functions]
         with self._lock:
@@ -106,9 +106,10 @@ class TrialCalls:
             return Reply(calls=[(call[0], self._arguments(calls[call], call[1]))])
 
     def _next_of(self, calls: list[_Call], *, forced: bool) -> Iterator[_Call]:
-        """Yield the calls that may be made next, best first; hand-offs come last.
+        """Yield the calls that may be made next, the best first; hand-offs come last.
 
-        With ``forced`` (the request requires a call), calls may be repeated.
+        With ``forced`` (the request requires a call), calls that were made are yielded
+        again.
         """
         ordered = sorted(calls, key=self._passes)
         yield from (call for call in ordered if call not in self._made)
@@ -121,7 +122,7 @@ class TrialCalls:
         return call[0] in self._passing or bool(call[1])
 
     def _name_of(self, request: ChatRequest) -> str:
-        """Return an agent's name if the last message names several, else empty."""
+        """Return the name of one agent if the last message names several; else ""."""
         text = json.dumps(request.messages[-1], ensure_ascii=False)
         named = [role for role in self._roles if role in text]
         if len(named) < 2:
@@ -170,7 +171,7 @@ def _with_booleans(value: Any, chosen: bool) -> Any:
 
 
 def offered_tools(trials: list[Trajectory]) -> dict[str, dict[str, Any]]:
-    """Return the tools that the model was offered, as OpenAI functions, by name."""
+    """Return the tools offered to the model, as OpenAI functions, by name."""
     return {
         str(tool["function"]["name"]): tool["function"]
         for made in trials
@@ -181,15 +182,16 @@ def offered_tools(trials: list[Trajectory]) -> dict[str, dict[str, Any]]:
 
 
 def is_lost(made: Trajectory) -> bool:
-    """Return whether a trial stopped to wait for a person, or was dropped."""
+    """Return whether a trial was dropped, or stopped to wait for a person."""
     waits = made.reason is not None and made.reason.kind == "interrupt"
     return waits or made.status is RolloutStatus.DROPPED
 
 
 def is_unfit(made: Trajectory) -> bool:
-    """Return whether the agent's code refused a made-up JSON object.
+    """Return whether a trial ended because the agent's code refused a made-up object.
 
-    A trial cannot know which fields the code needs, since the request has no schema.
+    The request asked for a JSON object without a schema, so the scripted model cannot
+    know the fields that the code needs.
     """
     calls = made.model_calls
     is_wrong = made.reason is not None and made.reason.kind == "wrong form"
@@ -197,7 +199,10 @@ def is_unfit(made: Trajectory) -> bool:
 
 
 def calls_replaced(trials: list[Trajectory]) -> list[str]:
-    """Return the names of tools that were called, but have no recorded outcome."""
+    """Return the names of tools that were called, but have no recorded outcome.
+
+    The agent's own code replaced such a call by another call.
+    """
     names: dict[str, None] = {}
     for made in trials:
         ended = {call.id for call in made.get_tool_calls()}
@@ -207,6 +212,6 @@ def calls_replaced(trials: list[Trajectory]) -> list[str]:
 
 
 def calls_ending(trials: list[Trajectory]) -> list[str]:
-    """Return the names of tools whose call ended the agent and ran nothing."""
+    """Return the names of tools whose call ended the agent, without running."""
     ended = [t.get_tool_calls()[-1] for t in trials if t.get_tool_calls()]
     return list(dict.fromkeys(call.name for call in ended if call.result == ENDED))

@@ -20,14 +20,14 @@ _OF_SYSTEM = ("system", "developer")
 
 
 class NewText(BaseModel, frozen=True, extra="forbid"):
-    """A replacement: the agent's own text ``before``, and the text to send instead."""
+    """The agent's own text (``before``), and the text that replaces it (``after``)."""
 
     before: str
     after: str
 
 
 class Wording(BaseModel, frozen=True, extra="forbid"):
-    """Texts to send instead of an agent's own texts; empty by default.
+    """New texts for an agent's system prompts and tool descriptions; empty by default.
 
     Attributes:
         prompts: Replacements of system prompts. If ``before`` is empty, ``after`` is
@@ -40,19 +40,19 @@ class Wording(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse JSON in the form of :attr:`text`; an empty string is empty wording."""
+        """Create a Wording from its JSON (:attr:`text`); an empty one from ""."""
         return cls.model_validate(parse_json(text)) if text.strip() else cls()
 
     @property
     def text(self) -> str:
-        """The wording as JSON, for a file or the setting ``prompts``."""
+        """The replacements as JSON, for a file or the setting ``prompts``."""
         return self.model_dump_json(indent=2) + "\n"
 
     def __bool__(self) -> bool:
         return bool(self.prompts or self.tools)
 
     def applied(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return a chat completion request with the agent's texts replaced."""
+        """Copy a chat completion request, and replace the agent's texts in it."""
         messages, tools = body.get("messages"), body.get("tools")
         if not self or not isinstance(messages, list):
             return body
@@ -87,7 +87,7 @@ NO_WORDING = Wording()
 
 
 def system_text(message: Any) -> str | None:
-    """Return the text of a system message, stripped; None for other messages."""
+    """Return the stripped text of a system message; None for other messages."""
     if not isinstance(message, Mapping) or message.get("role") not in _OF_SYSTEM:
         return None
     content = message.get("content")
@@ -99,7 +99,11 @@ def system_text(message: Any) -> str | None:
 
 
 def wording_text(given: str) -> str:
-    """Return a wording as JSON text, from the path of a file or that text itself."""
+    """Return a Wording's JSON text; ``given`` is this text, or the path of its file.
+
+    Raises:
+        UsageError: The file cannot be read, or the text is invalid.
+    """
     if not given:
         return given
     is_text = given.lstrip().startswith("{")
@@ -121,7 +125,7 @@ def wording_text(given: str) -> str:
 
 
 class WordedPolicy(Policy):
-    """Wraps a policy, and applies a wording to each request."""
+    """Wraps a policy: replaces texts in each request as a Wording says."""
 
     def __init__(self, policy: Policy, wording: Wording) -> None:
         self._policy = policy
@@ -139,20 +143,20 @@ class WordedPolicy(Policy):
         return self._policy.model_name
 
     async def chat(self, request: ChatRequest) -> ChatResult:
-        """Answer one request."""
+        """Return the policy's answer to one request."""
         return await self._policy.chat(self._worded(request))
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
-        """Yield pieces of the response, then the whole result."""
+        """Yield parts of the response, then the whole result."""
         async for item in self._policy.stream(self._worded(request)):
             yield item
 
     def room(self, request: ChatRequest) -> tuple[int, int]:
-        """Return the number of prompt tokens, and of tokens left in the context."""
+        """Return the number of prompt tokens, and how many more fit the context."""
         return self._policy.room(self._worded(request))
 
     async def release(self) -> None:
-        """Close the connections of the current event loop."""
+        """Close the policy's connections in the current event loop."""
         await self._policy.release()
 
     def close(self) -> None:

@@ -36,9 +36,10 @@ def model_card(
 ) -> str:
     """Return the model card: the README of a weights folder, as on Hugging Face.
 
-    ``form`` is the format of :func:`~agentgym.serving.export.export_model`, ``created``
-    the time of training in ISO 8601. The metrics are of held-out tasks, before and
-    after training.
+    ``form`` is ``hf`` or ``merged``, as in
+    :func:`~agentgym.serving.export.export_model`. ``steps`` and ``episodes`` count the
+    training's weight updates and episodes; ``created`` is its time in ISO 8601.
+    ``before`` and ``after`` are metrics of held-out tasks, before and after training.
     """
     spec = trained.spec
     found = form_of(str(trained.model_path), TemplateSettings())
@@ -138,8 +139,8 @@ def _use(
     """Return instructions to load and serve the weights under the agent's name.
 
     ``rank`` is the rank of the LoRA adapter, 0 for full weights. ``roles`` has the
-    folder of each role's adapter. ``parser`` is vLLM's tool-call parser, and
-    ``variables`` are those of the chat template.
+    folder name of each role's adapter. ``parser`` is the name of vLLM's tool-call
+    parser, and ``variables`` are those of the chat template.
     """
     text = _LOADED["adapter" if rank else "model"]
     if roles:
@@ -155,7 +156,7 @@ def _use(
 
 
 def _base(model: str) -> str:
-    """Return the base model's name; for a local path, only its last part."""
+    """Return the base model's name in Markdown; for a path, only its last part."""
     if model == NANO:
         return "the policy that ships with AgentGym (nano)"
     return f"`{model if hub.is_id(model) else Path(model).name}`"

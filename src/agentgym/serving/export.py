@@ -16,11 +16,16 @@ CARD = "README.md"
 
 
 def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
-    """Write the weights, the tokenizer and the text of a model card into a new folder.
+    """Write weights, tokenizer and model card into a new folder; return its path.
 
-    The form ``hf`` writes the weights as they were trained, which may be an adapter.
-    ``merged`` writes full weights: an adapter is merged into its base model. The folder
-    appears only when it is complete; it is returned with its whole path.
+    The form ``hf`` writes the weights as they were trained, which may be a LoRA
+    adapter. The form ``merged`` merges an adapter into its base model, and writes full
+    weights. ``card`` is the model card's text. The folder appears only when it is
+    complete.
+
+    Raises:
+        UsageError: The form is unknown or impossible, the folder exists, or it cannot
+            be written.
     """
     if form not in get_args(Format):
         known = " or ".join(get_args(Format))
@@ -60,10 +65,10 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
 
 
 def _open_to_readers(folder: Path, usual: int) -> None:
-    """Give a folder and all files in it the permissions ``usual`` of a new folder.
+    """Set the permissions of a folder and its files to those of a new folder.
 
     Libraries write weights that only this user can read, but a server in a container
-    may run as another user.
+    may run as another user. ``usual`` are the permission bits of a new folder.
     """
     folder.chmod(usual)
     for path in folder.rglob("*"):

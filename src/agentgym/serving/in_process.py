@@ -1,4 +1,4 @@
-"""PolicyTransport: let OpenAI's client call a policy in the same process."""
+"""PolicyTransport: let OpenAI's client use a policy in the same process."""
 
 import asyncio
 import itertools
@@ -15,10 +15,10 @@ from agentgym.serving.server import asked_chat
 
 
 class PolicyTransport(httpx.AsyncBaseTransport):
-    """httpx transport in which a policy answers chat completions, without network.
+    """httpx transport in which a policy answers chat completions, without a network.
 
-    A request without a seed gets a seed: 0 for the first request, 1 for the next. The
-    policy decides the number of tool calls in an answer, as in training, so
+    A request without a seed gets its own number as the seed, 0 for the first request.
+    The policy decides the number of tool calls in an answer, as in training, so
     ``parallel_tool_calls`` is ignored. Closing the client closes the policy too.
     """
 

@@ -14,10 +14,13 @@ from agentgym.models.template import keep_template, template_of
 
 
 def merge_adapter(adapter: Path, folder: Path) -> None:
-    """Merge an adapter into its base model, and write the model and the tokenizer.
+    """Merge a LoRA adapter into its base model; write the model and the tokenizer.
 
-    The merged weights are computed in float32 and written in the base model's type.
-    ``adapter`` is a folder that peft wrote.
+    ``adapter`` is the adapter's folder, written by peft, and ``folder`` the output. The
+    merge is computed in float32, and the result has the base model's type.
+
+    Raises:
+        ModelError: The adapter or its base model cannot be loaded or merged.
     """
     from peft import PeftModel  # takes seconds
 

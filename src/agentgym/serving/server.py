@@ -44,7 +44,8 @@ _ENDPOINTS = (
 class AgentServer:
     """Answers chat completions on a thread of this process until it is closed.
 
-    The server has an address as soon as it is created, and answers once it is started::
+    It also answers requests of OpenAI's Responses API and Anthropic's Messages API. The
+    server has an address as soon as it is created, and answers once it is started::
 
         with AgentServer(["coding"]).start(policy) as server:
             client = OpenAI(base_url=server.url, api_key="none")
@@ -58,7 +59,7 @@ class AgentServer:
         port: Port to listen on; 0 takes a free port.
         api_key: Bearer key that requests must have; None requires no key.
         temperature: Default temperature; 0 is greedy.
-        max_tokens: Default token limit of an answer.
+        max_tokens: Default limit for the tokens of an answer.
         grace_s: Seconds for which :meth:`close` waits for running answers.
 
     Attributes:
@@ -118,7 +119,7 @@ class AgentServer:
         agent was evaluated.
 
         Args:
-            trained: The agent.
+            trained: The trained agent.
             name: Model name for requests. The name without its version, and the
                 scenario's name, work too.
             **options: Other arguments of the class, such as ``host`` and ``api_key``.
@@ -153,7 +154,10 @@ class AgentServer:
         return f"{self._listener.url}/v1"
 
     def start(self, policy: Policy) -> Self:
-        """Start to answer requests with ``policy``, which :meth:`close` closes too."""
+        """Start to answer requests with ``policy``.
+
+        :meth:`close` closes the policy, too.
+        """
         self._policy = policy
         self._listener.start()
         return self
@@ -186,7 +190,7 @@ class AgentServer:
         return response
 
     async def _convert(self, dialect: Dialect, request: Request) -> web.Response:
-        """Answer a request in another API format than chat completions."""
+        """Answer a request in another API's format, e.g. OpenAI's Responses API."""
         try:
             body = json_object(await request.read())
             chat = self._chat(dialect.read(body))
@@ -204,7 +208,7 @@ class AgentServer:
             return reply(dialect.error(error), error.status)
 
     def _chat(self, body: dict[str, Any]) -> Chat:
-        """Prepare the chat completion for a request; raise for unsupported fields."""
+        """Prepare the answer to a request; raise ApiError if a field is unsupported."""
         assert self._policy is not None
         body = {"model": self.models[0], **body}
         self._require(body["model"])
@@ -245,10 +249,10 @@ def asked_chat(
     max_tokens: int,
     agent: str = "",
 ) -> Chat:
-    """Prepare the chat completion for a request; no tokens are generated yet.
+    """Prepare the answer to a chat completion request, without generating tokens yet.
 
-    The temperature and ``max_tokens`` are defaults. ``agent`` is the role whose adapter
-    answers; empty without adapters per role.
+    ``temperature`` and ``max_tokens`` are used if the request does not set them.
+    ``agent`` is the role whose adapter answers; empty if roles have no adapters.
 
     Raises:
         ApiError: 400: a field is malformed or unsupported.

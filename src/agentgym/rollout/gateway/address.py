@@ -1,4 +1,4 @@
-"""Check addresses to listen on: are they valid, and do they need a key?"""
+"""Check the host, the port and the API key of a server before it listens."""
 
 import errno
 import ipaddress
@@ -9,10 +9,11 @@ _MOST_PORT = 65_535
 
 
 def check_address(host: str, port: int, api_key: str | None, *, how: str) -> None:
-    """Raise UsageError if an address or its key is invalid, or if a key is missing.
+    """Check a server's host, port and API key; raise UsageError if one is invalid.
 
-    Port 0 stands for any free port. An ``api_key`` that is None or empty requires no
-    key. ``how`` says how the user can set a key; it is a part of the error message.
+    A host that other machines can reach needs a key. Port 0 stands for any free port.
+    An ``api_key`` of None or "" means that requests need no key. ``how`` ends the error
+    message about a missing key: how to set one, e.g. ``with --api-key``.
     """
     if not 0 <= port <= _MOST_PORT:
         raise UsageError(
@@ -34,7 +35,7 @@ def check_address(host: str, port: int, api_key: str | None, *, how: str) -> Non
 
 
 def why_unusable(host: str, port: int, error: OSError) -> str:
-    """Describe why listening on an address failed, and how to fix it."""
+    """Return an error message: why a server cannot listen, and the remedy."""
     if error.errno == errno.EADDRINUSE:
         return (
             f"Port {port} of {host} is taken by another program: give another with "
@@ -46,7 +47,7 @@ def why_unusable(host: str, port: int, error: OSError) -> str:
 
 
 def is_own(host: str) -> bool:
-    """Return whether only this machine can reach a host, e.g. ``127.0.0.1``."""
+    """Return whether a host is a loopback address, e.g. ``127.0.0.1``."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -10,13 +10,14 @@ _RATE_LIMIT = "rate_limit_error"
 
 
 class Admission:
-    """Limits the model calls that run at the same time.
+    """Limits the number of model calls that are answered at the same time.
 
-    Each call is answered in an ``async with admission:`` block, on one event loop.
-    Further calls wait in order. If calls are paused, too many wait, or none ends in
-    time, the block raises an ApiError: status 429 with ``Retry-After``. Any thread may
-    call :meth:`pause` and :meth:`resume`, and read the numbers of calls, ``in_flight``
-    and ``waiting``.
+    Answer each call inside ``async with admission:``, always on the same event loop.
+    Calls above the setting ``max_in_flight`` wait in order. Entering the block raises
+    an ApiError (status 429 with ``Retry-After``) while calls are paused, if
+    ``max_waiting`` calls wait already, or after ``max_wait_s`` seconds. Any thread may
+    call :meth:`pause` and :meth:`resume`, and read ``in_flight`` and ``waiting``: the
+    numbers of running and of waiting calls.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -29,7 +30,11 @@ class Admission:
         self.waiting = 0
 
     def pause(self, reason: str | None = None, retry_after_s: int = 5) -> None:
-        """Refuse new calls with status 429; running calls are still answered."""
+        """Refuse new and waiting calls with status 429; finish the running calls.
+
+        ``reason`` is added to the error message. ``retry_after_s`` is sent to the agent
+        in the header ``Retry-After``.
+        """
         self._reason, self._retry_after_s = reason, retry_after_s
         self._paused = True
 

@@ -34,7 +34,10 @@ _FALSE = ("0", "false", "no", "off")
 
 
 class ClaimRequest(BaseModel):
-    """Body of ``POST /api/rollouts/claim``: arguments of :meth:`Store.claim_async`."""
+    """Body of ``POST /api/rollouts/claim``, in which a worker asks for rollouts to run.
+
+    The fields are arguments of :meth:`Store.claim_async`.
+    """
 
     n: int = Field(default=1, ge=1)
     worker: str = ""
@@ -42,7 +45,10 @@ class ClaimRequest(BaseModel):
 
 
 class FinishRequest(BaseModel):
-    """Body of ``POST …/attempt/{a}/finish``: arguments of :meth:`Store.finish`."""
+    """Body of ``POST …/attempt/{a}/finish``, in which a worker ends an attempt.
+
+    The fields are arguments of :meth:`Store.finish`.
+    """
 
     state: RolloutState
     events: list[NewEvent] = Field(default_factory=list)
@@ -55,7 +61,8 @@ class ApiHandlers:
 
     Handlers that read many records run in a thread, so that model calls need not wait.
     With ``takes_models``, clients can register model servers, and post the model calls
-    that they recorded. Without ``deletes``, a delete request has no effect.
+    that these servers answered. Without ``deletes``, a request to delete a rollout has
+    no effect.
     """
 
     def __init__(self, store: Store, *, takes_models: bool, deletes: bool) -> None:
@@ -94,7 +101,10 @@ class ApiHandlers:
         return _rollouts(self._store.create_rollouts(items), status=201)
 
     async def _list_rollouts(self, request: Request) -> web.Response:
-        """Return rollouts by state; first wait up to ``wait_s`` seconds for one."""
+        """Return the rollouts in the given states.
+
+        If there are none, first wait up to ``wait_s`` seconds for one.
+        """
         asked = request.query.getall("state_in", [])
         states = set(lightning.STATES.validate_python(asked))
         if not states:
@@ -123,7 +133,7 @@ class ApiHandlers:
         return reply({"items": items, "next_after": after, "total_terminal": total})
 
     async def _get_rollout(self, request: Request) -> web.Response:
-        """Return a rollout; first wait up to ``wait_s`` seconds for its end."""
+        """Return a rollout as soon as it ends, or after ``wait_s`` seconds."""
         rollout_id, store = self._shown(request), self._store
         rollout = store.get(rollout_id)
         if wait_s := _wait_s(request):
@@ -178,7 +188,7 @@ class ApiHandlers:
         return reply(await asyncio.to_thread(packed))
 
     async def _finish(self, request: Request) -> web.Response:
-        """End an attempt; its last events and its end are recorded in one step."""
+        """End an attempt; record its last events and its end in one transaction."""
         body = FinishRequest.model_validate(await read_json(request))
         where = self._where(request)
         for event in body.events:
@@ -203,7 +213,7 @@ class ApiHandlers:
         return reply(models, status=201)
 
     def _shown(self, request: Request) -> str:
-        """Return the rollout's id; raise if a client deleted the rollout."""
+        """Return the rollout id of a request; raise if a client deleted the rollout."""
         rollout_id = request.names["rollout_id"]
         self._store.check_shown(rollout_id)
         return rollout_id

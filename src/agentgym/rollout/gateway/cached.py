@@ -20,8 +20,8 @@ _CACHE = "cache"
 class CachedUpstream(ProviderUpstream):
     """Answers repeated requests at temperature 0 from a cache; not used in training.
 
-    A cached answer has the same bytes as the server's first answer, with its token ids
-    and log-probabilities. Errors are not cached.
+    A cached answer has the same bytes as the provider's first answer, with its token
+    ids and log-probabilities. Errors are not cached.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class CachedUpstream(ProviderUpstream):
         self._cache = cache
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Yield the cached answer, or ask a server and cache its answer."""
+        """Yield the cached answer, or the provider's answer, which is then cached."""
         asked = super().answer(call)
         key = None
         if call.mode != "train":

@@ -36,7 +36,7 @@ _PARALLEL = "parallel_tool_calls"
 
 
 class Ended(NamedTuple):
-    """The end of a chat completion, or the error."""
+    """The last item of :meth:`Chat.answer`: the completion, or the error."""
 
     payload: bytes  # the whole answer, or the end of a stream
     body: dict[str, Any]  # the whole completion with its exact token ids, or the error
@@ -60,8 +60,9 @@ class Chat:
     async def answer(self) -> AsyncGenerator[bytes | Ended]:
         """Yield the bytes of a streamed answer as they come, then an Ended.
 
-        If the policy fails, the Ended has the error. An error before the first bytes is
-        sent as JSON, also if the agent asked for a stream.
+        Without streaming, only the Ended is yielded. If the policy fails, the Ended has
+        the error. An error before the first bytes is sent as JSON, also if the agent
+        asked for a stream.
         """
         writer = ChunkWriter(self.call_id, self.model, self.body)
         has_begun = False
@@ -115,10 +116,13 @@ def chat_request(
 ) -> ChatRequest:
     """Convert the body of a chat completion request to a request for the policy.
 
-    ``body`` and ``form`` are as :func:`asked_form` returned them. With ``in_training``,
-    the agent's sampling options, e.g. ``top_p``, are ignored. ``sampling`` are other
-    fields of the ChatRequest. If the body is malformed, or has an unsupported option,
-    an ApiError with status 400 is raised.
+    ``form`` is the tool that replaces the request's JSON schema. Call
+    :func:`asked_form` first, and pass the ``body`` and ``form`` that it returns. With
+    ``in_training``, the agent's sampling options, e.g. ``top_p``, are ignored.
+    ``sampling`` are other fields of the ChatRequest, e.g. the temperature.
+
+    Raises:
+        ApiError: 400: the body is malformed, or has an unsupported option.
     """
     messages, tools = body.get("messages"), body.get("tools") or []
     if not are_objects(messages) or not messages:
@@ -154,13 +158,13 @@ def asked_form(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
 
 
 def refused_option(name: str, body: Mapping[str, Any]) -> ApiError:
-    """Return the error for an option that the policy does not support."""
+    """Return the error (400) for an option that the policy does not support."""
     wording = f"{name} = {quoted(body[name])} is not supported by this policy."
     return invalid(wording, "unsupported_parameter")
 
 
 def _message(place: int, message: dict[str, Any]) -> dict[str, Any]:
-    """Check a message; return it, with its role ``developer`` renamed to ``system``."""
+    """Check a message, and rename its role ``developer`` to ``system``."""
     role, content = message.get("role"), message.get("content")
     if not isinstance(content, str | list | None):
         wording = f"messages[{place}].content = {quoted(content)} is not text."
@@ -189,10 +193,10 @@ def _log_probs(result: ChatResult) -> dict[str, Any]:
 
 
 def completion_body(result: ChatResult, call_id: str, model: str) -> dict[str, Any]:
-    """Return a ``chat.completion`` body with exact token ids.
+    """Return the body of a ``chat.completion`` response, with exact token ids.
 
-    Log-probabilities have the form of OpenAI's text completions, which takes a tenth of
-    the space of the chat form.
+    Log-probabilities have the form of OpenAI's text completions, because it takes a
+    tenth of the space of the chat form.
     """
     message: dict[str, Any] = {"role": "assistant", "content": result.content}
     if result.tool_calls:
@@ -214,7 +218,10 @@ def completion_body(result: ChatResult, call_id: str, model: str) -> dict[str, A
 def completion(
     call_id: str, model: str, choice: dict[str, Any], prompt: int, response: int
 ) -> dict[str, Any]:
-    """Return a ``chat.completion`` body; ``prompt`` and ``response`` count tokens."""
+    """Return the body of a ``chat.completion`` response.
+
+    ``prompt`` and ``response`` are numbers of tokens.
+    """
     return {
         "id": call_id,
         "object": "chat.completion",

@@ -30,13 +30,14 @@ from agentgym.security.audit import AuditLog
 
 
 class Gateway:
-    """Serves rollouts and model calls on a separate thread with its own event loop.
+    """HTTP server for agents, workers and a trainer, on a thread of its own.
 
-    The ``policy`` answers the model calls: a policy in this process, a policy behind
-    servers, or a provider's endpoint, whose answers ``cache`` may keep. With None or a
-    RegisteredPolicy (the policy of an external trainer), calls go to the servers
-    registered at ``/api/models``. With a RegisteredPolicy, clients cannot delete
-    rollouts. ``audit`` logs write requests and refused keys.
+    Agents send their model calls to it. ``policy`` answers them: a policy in this
+    process, a ServedPolicy (a policy on inference servers), or an Endpoint (a
+    provider's model, whose answers ``cache`` may keep). If ``policy`` is None or a
+    RegisteredPolicy (the policy of an external trainer), the calls go to the servers
+    that were registered at ``/api/models``. With a RegisteredPolicy, clients cannot
+    delete rollouts. ``audit`` is the log of write requests and refused keys.
     """
 
     def __init__(
@@ -95,14 +96,14 @@ class Gateway:
 
     @property
     def failure(self) -> str | None:
-        """Why no model call can be answered any more, or None."""
+        """Why model calls cannot be answered any more; None if they can."""
         if self._trained is not None:
             return self._trained.failure or None
         return self._upstream.failure
 
     @property
     def troubles(self) -> list[str]:
-        """Messages about model servers that get no calls, and why."""
+        """Messages about model servers that failed, and so got no calls."""
         return self._upstream.troubles
 
     @property
@@ -112,7 +113,7 @@ class Gateway:
 
     @property
     def model_name(self) -> str:
-        """The model's name, as agents see it."""
+        """The model's name, as agents use it in requests."""
         return self._upstream.model_name
 
     def reword(self, wording: Wording) -> None:
@@ -122,7 +123,11 @@ class Gateway:
     def proxy_url(
         self, rollout_id: str, attempt_id: str = "0", mode: Mode = "train"
     ) -> str:
-        """Return the base URL for an attempt's OpenAI client."""
+        """Return the base URL for the OpenAI client of an attempt's agent.
+
+        ``mode`` selects the sampling settings: those of training, or of evaluation
+        (``val``).
+        """
         where = f"rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}"
         return f"{self.url}/proxy/{where}/openai/v1"
 
@@ -137,11 +142,11 @@ class Gateway:
         return self
 
     def close(self) -> None:
-        """Stop listening; abort requests that then run longer than ``grace_s``."""
+        """Stop listening; abort requests that still run ``grace_s`` seconds later."""
         self._listener.close()
 
     def _kept(self, route: Route) -> Route:
-        """Return a route whose handler responds only once its writes are stored."""
+        """Wrap a route: its response waits until the handler's writes are stored."""
         if route.method == "GET":
             return route
 

@@ -1,7 +1,7 @@
-"""Convert the bodies of Agent Lightning 1.0's requests and replies.
+"""Convert between Agent Lightning 1.0's JSON and the store's types.
 
 The package ``agentlightning`` is not needed: this module has the same fields as
-``agentlightning.schemas``, and converts requests to the store's types.
+``agentlightning.schemas``.
 """
 
 from collections.abc import Sequence
@@ -43,10 +43,10 @@ class _ControllerConfig(BaseModel):
 
 
 class _BatchPlace(BaseModel):
-    """Position of a rollout in a trainer's batch; other fields are kept.
+    """Metadata of a new rollout: its position in a trainer's batch, and other fields.
 
-    Some trainers generate all rollout ids, so they cannot send the id of an existing
-    rollout. They can put that id into the extra field ``existing``.
+    Some trainers choose a new id for every rollout. To get an existing rollout instead,
+    they put its id into the extra field ``existing``.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -75,7 +75,7 @@ _PLACE = _BatchPlace().model_dump()
 
 
 def read_rollouts(body: Any) -> list[NewRollout]:
-    """Parse the new rollouts in a request; raise ValidationError if it is malformed."""
+    """Parse a request's new rollouts; raise ValidationError if one is malformed."""
     return [
         NewRollout(
             rollout_id=_existing(item) or item.rollout_id,
@@ -95,12 +95,12 @@ def _existing(item: _Creation) -> str | None:
 
 
 def read_change(body: Any) -> StatusChange:
-    """Parse a request to change a rollout's status."""
+    """Parse a request that changes a rollout's status."""
     return _Change.model_validate(body).status or StatusChange()
 
 
 def rollout_body(rollout: Rollout) -> Rollout:
-    """Return a copy of a rollout; add defaults for fields that clients expect."""
+    """Copy a rollout, and add defaults for fields that Agent Lightning expects."""
     config, metadata = _CONFIG | rollout.config, _PLACE | rollout.metadata
     return rollout.model_copy(update={"config": config, "metadata": metadata})
 
@@ -119,7 +119,10 @@ def ended_body(rollout: Rollout) -> dict[str, Any]:
 def event_body(
     event: RecordedEvent, data: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Convert an event to a dict for orjson; ``data`` replaces the event's payload."""
+    """Convert an event to a dict for orjson.
+
+    ``data`` replaces the event's payload, unless it is None.
+    """
     return {
         "event_type": event.event_type,
         "rollout_id": event.rollout_id,
@@ -132,8 +135,8 @@ def event_body(
 def triplet_bodies(events: Sequence[RecordedEvent]) -> list[dict[str, Any]]:
     """Convert events to the ``triplet`` format, which Agent Lightning's trainer reads.
 
-    The trainer expects at most one model call per prompt. So among calls with the same
-    prompt ids, only the last is kept. The API's default format keeps all calls.
+    The trainer expects at most one model call per prompt. So of several calls with the
+    same prompt ids, only the last is kept. The API's default format keeps all calls.
     """
     kept: dict[Any, dict[str, Any]] = {}
     for place, event in enumerate(events):

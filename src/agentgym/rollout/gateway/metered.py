@@ -23,10 +23,11 @@ _LOST = frozenset({502, 504})
 
 
 class Purse:
-    """Keeps the cost of one command within the limit ``cap``. Thread-safe.
+    """The budget of one command (``--max-cost``), in US dollars. Thread-safe.
 
-    Before a request is sent, its highest possible cost is reserved. Afterwards its real
-    cost is counted. All are US dollars; those ``spent`` before count, too.
+    Before a request is sent, its highest possible cost is reserved; afterwards, its
+    real cost replaces the reservation. Costs and reservations together cannot exceed
+    ``cap``. ``spent`` is the cost so far.
     """
 
     def __init__(self, cap: float, spent: float = 0.0) -> None:
@@ -36,13 +37,13 @@ class Purse:
 
     @property
     def left(self) -> float:
-        """US dollars that can still be reserved."""
+        """US dollars that requests can still reserve."""
         with self._lock:
             return max(0.0, self.cap - self._kept - self.spent - self._reserved)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request is running; its end may release reserved money."""
+        """Whether a request is running; its end may release reserved dollars."""
         with self._lock:
             return self._open > 0
 
@@ -57,7 +58,7 @@ class Purse:
             return True
 
     def settle(self, reserved: float, spent: float) -> None:
-        """Release reserved dollars, and count the real cost of the request."""
+        """Replace a request's reserved dollars by the dollars that it really cost."""
         with self._lock:
             self._open -= 1
             self._reserved = max(0.0, self._reserved - reserved) if self._open else 0.0
@@ -65,7 +66,7 @@ class Purse:
 
     @contextmanager
     def kept_back(self, dollars: float) -> Iterator[None]:
-        """Set dollars aside: within the block, no request can reserve them."""
+        """Hold dollars back: inside the block, no request can reserve them."""
         with self._lock:
             self._kept += dollars
         try:
@@ -77,7 +78,7 @@ class Purse:
 
 @dataclass
 class Meter:
-    """Counts the tokens of one model, and adds their cost to a purse."""
+    """Counts the tokens and the cost of one model, within the budget ``purse``."""
 
     purse: Purse  # limits the cost of all models of one command
     read: float = 0.0  # price of a million prompt tokens in US dollars
@@ -90,28 +91,34 @@ class Meter:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def price(self, prompt: int, response: int) -> float:
-        """Return the cost of prompt tokens and response tokens in US dollars."""
+        """Return the cost in US dollars of these numbers of tokens."""
         return (self.read * prompt + self.written * response) / 1e6
 
     def bound(self, request: bytes, answers: int = 1) -> float:
-        """Return the highest possible cost of a request for answers in US dollars.
+        """Return the highest possible cost of a request, in US dollars.
 
-        Each token is at least one byte long, so the request's JSON has at most as many
-        tokens as bytes.
+        ``request`` is its JSON body, and ``answers`` the number of answers that it asks
+        for. A token has at least one byte, so the body has at most as many tokens as
+        bytes.
         """
         most = len(request) + _TEMPLATE_TOKENS
         return self.price(most, self.most_tokens * answers)
 
     def reserve(self, bound: float) -> bool:
-        """Reserve the highest cost of a request; return whether that was possible."""
+        """Reserve a request's highest possible cost; return whether that was possible.
+
+        If the budget does not allow it, and no running request can release dollars,
+        ``is_spent`` becomes true.
+        """
         is_there = self.purse.reserve(bound)
         self.is_spent = self.is_spent or not (is_there or self.purse.is_waiting)
         return is_there
 
     def settle(self, bound: float, tokens: tuple[int, int] | None) -> None:
-        """Release the reserved ``bound``, and count a request's tokens and cost.
+        """Replace the reserved dollars ``bound`` by the real cost of a request.
 
-        If ``tokens`` (prompt, response) is None, ``bound`` is counted as the cost.
+        ``tokens`` are the numbers of prompt and response tokens; None if they are
+        unknown, and then ``bound`` counts as the cost.
         """
         cost = bound if tokens is None else self.price(*tokens)
         with self._lock:
@@ -123,7 +130,7 @@ class Meter:
 
     @property
     def refusal(self) -> str:
-        """The error message for a request that the cost limit does not allow."""
+        """The error message for a request that the budget does not allow."""
         return (
             f"The next request might cost more than the ${self.purse.left:.4f} that "
             f"--max-cost ${self.purse.cap:.2f} leaves, so it was not sent."
@@ -132,18 +139,18 @@ class Meter:
 
 @dataclass(frozen=True)
 class MeteredEndpoint(Endpoint):
-    """A provider's endpoint with a meter that counts its tokens and their cost."""
+    """A provider's endpoint, with a Meter that counts its tokens and cost."""
 
     meter: Meter = field(repr=False, compare=False, kw_only=True)
 
     @classmethod
     def of(cls, endpoint: Endpoint, meter: Meter) -> "MeteredEndpoint":
-        """Return a copy of an endpoint, with a meter."""
+        """Return a copy of an endpoint with a Meter."""
         return cls(endpoint.servers, endpoint.api_key, endpoint.model, meter=meter)
 
     @property
     def limit(self) -> str:
-        """Name of the request field that limits the tokens of the answer."""
+        """Name of the request field for the maximum number of answer tokens."""
         is_openai = self.servers[0] == PROVIDERS["openai"]
         return "max_completion_tokens" if is_openai else "max_tokens"
 
@@ -151,11 +158,11 @@ class MeteredEndpoint(Endpoint):
 class MeteredUpstream(ProviderUpstream):
     """Forwards model calls to a paid endpoint while the cost limit allows them.
 
-    If too little money is left for a request, the request waits until the cost of the
-    running requests is known. If the money is still too little, this request and all
-    later ones are refused. The length of answers is limited, to limit their cost. A
-    request whose connection broke may have been billed. So it is not sent again, and
-    its highest possible cost is counted.
+    If too little money is left for a request, it waits until the cost of the running
+    requests is known. If the money is still too little, this request and all later ones
+    are refused. The length of answers is limited, to limit their cost. If the
+    connection breaks during a request, the provider may have billed it: it is not sent
+    again, and its highest possible cost is counted.
     """
 
     def __init__(self, endpoint: MeteredEndpoint, settings: GatewaySettings) -> None:
@@ -163,7 +170,11 @@ class MeteredUpstream(ProviderUpstream):
         self._meter, self._limit = endpoint.meter, endpoint.limit
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Forward a call once its highest possible cost is reserved; else raise 402."""
+        """Reserve a call's highest possible cost, then forward the call.
+
+        Raises:
+            ApiError: 402: the cost limit does not allow the call.
+        """
         meter = self._meter
         most = min(asked_tokens(call.body, meter.most_tokens), meter.most_tokens)
         kept = {
@@ -189,9 +200,9 @@ class MeteredUpstream(ProviderUpstream):
             meter.settle(bound, tokens)
 
     def retried(self, why: str) -> None:
-        """Raise unless the server answered with an error status.
+        """Allow a retry if the server answered with an error status; else raise.
 
-        Otherwise the request may have been billed, so that it is not sent again.
+        Without an answer, the request may have been billed, so it is not sent again.
         """
         if ": status " not in why:
             raise ApiError(504, why, "upstream_error", "server_error")
@@ -205,7 +216,7 @@ def _tokens(answer: CallOutcome) -> tuple[int, int] | None:
 
 
 def tokens_of(usage: Any) -> tuple[int, int] | None:
-    """Read the prompt and response token counts of ``usage``; None if invalid."""
+    """Return the prompt and response token counts of ``usage``; None if invalid."""
     counts = usage if isinstance(usage, dict) else {}
     prompt, response = counts.get("prompt_tokens"), counts.get("completion_tokens")
     if type(prompt) is not int or type(response) is not int:

@@ -1,4 +1,4 @@
-"""Define the gateway's settings, its model calls, and replies in OpenAI's form."""
+"""Define the gateway's settings, model calls, and responses in OpenAI's format."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,9 @@ _TOKENS = ("max_completion_tokens", "max_tokens")
 class GatewaySettings:
     """Settings of a :class:`~agentgym.rollout.gateway.gateway.Gateway`.
 
-    A temperature of None uses the agent's, or for a provider's model its default.
+    If ``train_temperature`` or ``val_temperature`` is None, the temperature in the
+    agent's request is used, by default 1. If ``provider_temperature`` is None, requests
+    without a temperature use the provider's default.
     """
 
     host: str = "127.0.0.1"
@@ -85,7 +87,7 @@ class GatewaySettings:
 
 @dataclass(frozen=True, slots=True)
 class ProxyCall:
-    """One model call of an agent."""
+    """One model call that an agent sent to the gateway."""
 
     rollout_id: str
     attempt_id: str
@@ -117,12 +119,16 @@ def reply(
 def answer_json(
     body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """Return a response whose body is already JSON."""
+    """Return an HTTP response with a body that is JSON already."""
     return web.Response(body=body, status=status, headers={**_JSON, **(headers or {})})
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
-    """Parse a body as a JSON object, empty if it is empty; else raise an ApiError."""
+    """Parse a request's body as a JSON object; return {} for an empty body.
+
+    Raises:
+        ApiError: 400: the body is not JSON, or not an object.
+    """
     try:
         body = load_json(raw or b"{}")
     except ValueError as error:
@@ -134,7 +140,11 @@ def json_object(raw: bytes) -> dict[str, Any]:
 
 
 def check_call(path: str, body: Mapping[str, Any]) -> None:
-    """Raise an ApiError (400) if a field that every server requires is invalid."""
+    """Check the fields ``messages`` (or ``prompt``) and ``stream`` of a model call.
+
+    Raises:
+        ApiError: 400: a field is missing or invalid.
+    """
     if path == "completions":
         if not isinstance(body.get("prompt"), str | list) or not body["prompt"]:
             raise invalid("'prompt' must be a text or a list.", "invalid_prompt")
@@ -152,7 +162,7 @@ def are_objects(value: Any) -> bool:
 
 
 def asked_temperature(body: Mapping[str, Any], default: float) -> float:
-    """Return the temperature in a request, or ``default``; 400 if it is invalid."""
+    """Return a request's temperature, or ``default``; ApiError (400) if invalid."""
     asked = body.get("temperature")
     if asked is None:
         return default
@@ -162,7 +172,7 @@ def asked_temperature(body: Mapping[str, Any], default: float) -> float:
 
 
 def asked_tokens(body: Mapping[str, Any], default: int) -> int:
-    """Return a request's limit of tokens, or ``default``; 400 if it is invalid."""
+    """Return a request's ``max_tokens``, or ``default``; ApiError (400) if invalid."""
     named = ((name, body.get(name)) for name in _TOKENS)
     name, asked = next((n for n in named if n[1] is not None), ("", default))
     if type(asked) is not int or asked < 1:
@@ -181,7 +191,7 @@ def models_reply(names: Sequence[str]) -> web.Response:
 
 
 def engine_error(error: Exception) -> ApiError:
-    """Convert an exception of the engine to the API error that the agent gets."""
+    """Convert an inference engine's exception to the error that the agent gets."""
     if isinstance(error, ContextLengthError):
         return ApiError(400, str(error), CONTEXT_LENGTH)
     if isinstance(error, GrammarError):

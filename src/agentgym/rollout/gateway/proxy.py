@@ -1,4 +1,4 @@
-"""Proxy: serve the OpenAI-compatible endpoint of every rollout attempt."""
+"""Proxy: serve an OpenAI-compatible endpoint for every attempt of a rollout."""
 
 import asyncio
 from contextlib import aclosing
@@ -39,14 +39,17 @@ _DAY_S = 86_400
 
 
 class PauseRequest(BaseModel):
-    """Body of ``POST /proxy/pause``."""
+    """Body of ``POST /proxy/pause``, after which model calls are refused."""
 
     retry_after_seconds: int = Field(default=5, ge=0, le=_DAY_S)
     reason: str | None = None
 
 
 class Proxy:
-    """Passes agents' model calls to the upstream, and records them in the store."""
+    """Answers agents' model calls, and records them in the store.
+
+    The answers come from an :class:`Upstream`: a policy, or servers of a model.
+    """
 
     def __init__(
         self,
@@ -150,7 +153,7 @@ class Proxy:
 
 
 def _agent(message: Any) -> str:
-    """Return the agent's name in a request, or the default name."""
+    """Check the agent's name in a request; return the default name if it is empty."""
     agent = message or DEFAULT_AGENT
     if not isinstance(agent, str) or len(agent) > MOST_NAME or not is_writable(agent):
         what = f"The agent's name, {quoted(agent)}, is not a text that can be stored."

@@ -76,7 +76,10 @@ class ForwardingUpstream(Upstream):
         return self._client.pool.troubles
 
     def retried(self, why: str) -> None:
-        """Called before a failed call is sent again; may raise to prevent that."""
+        """Handle a failure before the call is sent again; raise to prevent the retry.
+
+        ``why`` describes the failure.
+        """
 
     async def __aenter__(self) -> Self:
         self._client = ModelClient(
@@ -90,7 +93,7 @@ class ForwardingUpstream(Upstream):
         await self._client.close()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Yield a server's answer; the bytes of a stream are passed on as they come."""
+        """Yield the bytes of a streamed answer as they come, then a CallOutcome."""
         sent = Exchange(call, "", "", None, b"")
 
         def retry(why: str) -> None:
@@ -143,9 +146,9 @@ class RemoteUpstream(ForwardingUpstream):
 
     The servers come from ``source``: a policy that names its servers, or the store in
     which a trainer, e.g. Agent Lightning's, registered them. If the store has none, the
-    settings' servers are used. Only servers with the highest registered version of the
-    weights get calls. A server that was unreachable, or did not list the model, gets
-    calls again after new weights were sent or the server was registered again.
+    setting ``upstreams`` is used. Only servers with the highest registered version of
+    the weights get calls. A server that was unreachable, or did not list the model,
+    gets calls again after new weights were sent or the server was registered again.
 
     If ``source`` is a policy, only the gateway sets the sampling, so that
     log-probabilities are comparable to the learner's. For the same reason, an agent
@@ -162,18 +165,18 @@ class RemoteUpstream(ForwardingUpstream):
 
     @property
     def failure(self) -> str | None:
-        """The failure that the engine of the policy's servers reported, or None."""
+        """Why the policy's servers cannot answer any more; None if they can."""
         message = "" if isinstance(self._source, Store) else self._source.failure
         return message or None
 
     @property
     def model_name(self) -> str:
-        """The policy's name, or the name of the registered servers."""
+        """The model name of the policy, or of the registered servers."""
         source, settings = self._source, self._settings
         return (settings if isinstance(source, Store) else source).model_name
 
     def prepare(self, call: ProxyCall) -> Forwarded:
-        """Return the request, with the gateway's sampling, and the servers to ask."""
+        """Return the request with the gateway's sampling, and the servers to ask."""
         settings = self._settings
         replicas, version = self._servers()
         asked = call.body
@@ -208,7 +211,7 @@ class RemoteUpstream(ForwardingUpstream):
         return self._replicas, self._version
 
     def _known(self, name: str) -> Replicas:
-        """Return a model's servers to ask; include failed ones with new weights."""
+        """Return the servers of a model; retry failed ones that have new weights."""
         source, settings = self._source, self._settings
         weights: dict[str, object]
         if isinstance(source, ServedPolicy):
@@ -234,10 +237,10 @@ class ProviderUpstream(ForwardingUpstream):
     """Forwards model calls to a provider's endpoint; stops after a final refusal.
 
     In the agent's request, the model's name is replaced. If the agent sets no
-    temperature, ``provider_temperature`` is used; if that is None, the provider's
-    default. A streamed request also asks for the number of tokens. Final refusals are a
-    refused key, an empty account, and three invalid requests before the first answer.
-    After a final refusal, no request is sent.
+    temperature, the setting ``provider_temperature`` is used; if that is None, the
+    provider's default. A streamed request also asks for the number of tokens. Final
+    refusals are a refused key, an empty account, and three invalid requests before the
+    first answer. After a final refusal, no request is sent.
     """
 
     def __init__(self, endpoint: Endpoint, settings: GatewaySettings) -> None:
@@ -305,7 +308,8 @@ class ProviderUpstream(ForwardingUpstream):
 def _of_policy(call: ProxyCall) -> dict[str, Any]:
     """Return the fields of a request to send to servers of a policy under training.
 
-    Tools lose ``strict``: enforcing a schema would change the log-probabilities.
+    The field ``strict`` of tools is removed, because a server that enforces a schema
+    would change the log-probabilities.
     """
     check_for_policy(call)
     body = call.body
@@ -362,9 +366,10 @@ async def _passed_on(
 def _whole(
     sent: Exchange, status: int, payload: bytes, tried: str
 ) -> tuple[CallOutcome, str | None]:
-    """Return the outcome of an unstreamed answer, and why it is invalid, or None.
+    """Return the outcome of an answer without streaming, and its problem or None.
 
-    ``tried`` has the errors of each server if several servers failed; else it is empty.
+    The problem says why the answer is invalid. ``tried`` lists the errors of all
+    servers if several failed; else it is empty.
     """
     overflow = overflow_message(payload) if status == 400 else None
     if status >= 500 and tried:

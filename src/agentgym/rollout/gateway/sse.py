@@ -9,7 +9,7 @@ _SAID_ONCE = ("finish_reason", "id", "role", "routed_experts", "stop_reason", "t
 
 
 class StreamAssembler:
-    """Rebuilds the whole answer exactly from a remote server's stream."""
+    """Rebuilds a complete answer from a server's stream of events (SSE)."""
 
     def __init__(self) -> None:
         self._body: dict[str, Any] = {}
@@ -20,7 +20,7 @@ class StreamAssembler:
         self.is_ended = False  # whether the empty line after it has arrived, too
 
     def feed(self, lines: bytes) -> None:
-        """Add the next lines of the stream; raise ValueError if they are malformed."""
+        """Add complete lines of the stream; raise ValueError if they are malformed."""
         for line in lines.split(b"\n")[:-1]:
             if not line.startswith(b"data:"):
                 self.is_ended |= self.is_done and not line.strip()
@@ -42,7 +42,7 @@ class StreamAssembler:
 
     @property
     def response(self) -> dict[str, Any]:
-        """The body of the same answer without streaming, as far as it has arrived."""
+        """The answer so far, as the body of a response without streaming."""
         if self.error:
             return self._body
         choice = {"logprobs": None, **self._choice}

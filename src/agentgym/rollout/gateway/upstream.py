@@ -1,4 +1,4 @@
-"""Upstream: answers the gateway's model calls; PolicyUpstream: with a local policy."""
+"""Upstream: base class that answers model calls; PolicyUpstream: with a policy."""
 
 import time
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ from agentgym.rollout.store.events import RecordedCall
 
 
 class CallOutcome(NamedTuple):
-    """How a model call ended."""
+    """The result of a model call: the bytes to send, and the record to store."""
 
     payload: bytes  # to send: the whole answer, or the end of a stream
     raw: bytes  # the record of the call as JSON, stored before the payload is sent
@@ -54,11 +54,11 @@ class Exchange:
     ) -> CallOutcome:
         """Convert the model's answer, or its error, to a CallOutcome.
 
-        Routed experts are recorded, but not sent to the agent.
-
-        ``response`` is the parsed body, and ``payload`` the bytes to send. If these are
-        the whole body (``is_whole``), they are recorded. If ``code`` is not None, it is
-        recorded as the error's code.
+        ``response`` is the parsed body, and ``payload`` has the bytes to send to the
+        agent. With ``is_whole``, these bytes are the whole body, and are recorded; else
+        ``response`` is recorded. If ``code`` is not None, it is recorded as the error's
+        code. Routed experts (the experts that a MoE model used for each token) are
+        recorded, but not sent to the agent.
         """
         choices = response.get("choices")
         routes = [
@@ -89,13 +89,19 @@ class Exchange:
         return CallOutcome(payload, orjson.dumps(record), status, bool(routes))
 
     def refusal(self, error: ApiError, *, has_begun: bool = False) -> CallOutcome:
-        """Return the outcome of a failed call; a begun stream ends with the error."""
+        """Return the outcome of a failed call.
+
+        If a stream has begun, the error is its last event.
+        """
         body = frame(error.body) if has_begun else orjson.dumps(error.body)
         return self.answer(error.body, body, error.status)
 
 
 class Upstream(ABC):
-    """Answers model calls, within an ``async with`` block."""
+    """Base class: answers the gateway's model calls, with a local policy or over HTTP.
+
+    Use it in an ``async with`` block.
+    """
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,18 +111,18 @@ class Upstream(ABC):
 
     @property
     def failure(self) -> str | None:
-        """Why this upstream cannot answer any more, or None."""
+        """Why no call can be answered any more; None if calls can be answered."""
         return None
 
     @property
     def troubles(self) -> list[str]:
-        """Messages about failures of the servers."""
+        """Messages about model servers that failed, and so got no calls."""
         return []
 
     @property
     @abstractmethod
     def model_name(self) -> str:
-        """The model name that agents see."""
+        """The model's name, as agents use it in requests."""
 
     @abstractmethod
     def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
@@ -129,7 +135,10 @@ class Upstream(ABC):
 
 
 def check_for_policy(call: ProxyCall) -> None:
-    """Raise an ApiError if a policy under training cannot answer a call."""
+    """Check that a policy under training can answer a call; else raise an ApiError.
+
+    Such a policy answers only chat completions, without ``stop``.
+    """
     if call.path != "chat/completions":
         message = "This policy answers chat completions only; ask chat/completions."
         raise ApiError(404, message, "unsupported_path")
@@ -138,7 +147,7 @@ def check_for_policy(call: ProxyCall) -> None:
 
 
 class PolicyUpstream(Upstream):
-    """Answers from a policy in this process."""
+    """Answers model calls with a policy in this process."""
 
     def __init__(self, policy: Policy, settings: GatewaySettings) -> None:
         self._policy = policy
@@ -146,7 +155,7 @@ class PolicyUpstream(Upstream):
 
     @property
     def failure(self) -> str | None:
-        """Why the policy cannot answer any more, or None."""
+        """Why the policy cannot answer any more; None if it can."""
         return self._policy.failure or None
 
     @property

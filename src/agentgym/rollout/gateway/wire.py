@@ -1,4 +1,4 @@
-"""Parse JSON from requests, refuse unstorable values, and check names."""
+"""Parse the JSON of requests; refuse values that cannot be stored unchanged."""
 
 from typing import Any
 
@@ -40,7 +40,11 @@ def load_json(raw: bytes) -> Any:
 
 
 async def read_json(request: web.BaseRequest, empty: bytes = b"") -> Any:
-    """Parse a body as JSON, an empty one as ``empty``; raise an ApiError (422)."""
+    """Parse a request's body as JSON; an empty body stands for the JSON text ``empty``.
+
+    Raises:
+        ApiError: 422: the body is not JSON.
+    """
     try:
         return load_json(await request.read() or empty)
     except ValueError as error:
@@ -49,7 +53,7 @@ async def read_json(request: web.BaseRequest, empty: bytes = b"") -> Any:
 
 
 def is_writable(text: str) -> bool:
-    """Return whether a text from a header or a URL can be encoded as UTF-8."""
+    """Return whether a header or URL text can be stored (is valid UTF-8)."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -46,11 +46,11 @@ class RolloutAgent(ABC):
         """
 
     async def close(self) -> None:
-        """Release resources shared by all rollouts; called after the last one."""
+        """Release resources that all rollouts share; called after the last one."""
 
 
 class ToolAgent(RolloutAgent):
-    """Runs the tool calls of the model until an answer has no tool call."""
+    """Lets the model call tools until its answer has no tool call."""
 
     name = "tool"
     system_prompt = "Solve the user's task. Use the tools where they help, then answer."
@@ -74,7 +74,7 @@ class ReactAgent(ToolAgent):
 
 
 class CodingAgent(ToolAgent):
-    """Edits the task's files, and runs commands in the sandbox."""
+    """Lets the model edit the task's files, and run commands in the sandbox."""
 
     name = "coding"
     system_prompt = (

@@ -49,7 +49,8 @@ class RolloutBatch:
     Attributes:
         trajectories: One per task, in the tasks' order.
         saved: The file that the trajectories were appended to, or None.
-        cached: A sentence about the answers taken from the cache; None without a cache.
+        cached: A sentence that says how many answers came from the cache; None without
+            a cache.
     """
 
     trajectories: list[Trajectory]
@@ -58,7 +59,7 @@ class RolloutBatch:
 
     @cached_property
     def summary(self) -> Summary:
-        """Counts of succeeded, failed and dropped rollouts, with reasons and cost."""
+        """Counts and means over the trajectories, e.g. rewards and tool calls."""
         return summarize(self.trajectories)
 
 
@@ -169,7 +170,10 @@ class _Runs:
     batch: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
 
     def episode(self, task: Task, index: int) -> Episode:
-        """Return a new episode for a task; ``index`` is the task's position."""
+        """Return a new episode: one attempt at a task.
+
+        ``index`` is the task's position in the batch.
+        """
         sampling = {
             "max_tokens": self.config.max_tokens_per_step,
             "temperature": self.config.temperature,
@@ -236,7 +240,7 @@ async def _opened(
 async def _opened_llm(
     stack: AsyncExitStack, config: RolloutConfig, llm: Model
 ) -> tuple[Llm, AnswerCache | None]:
-    """Return the function that asks the model ``llm``, and the cache of its answers."""
+    """Return a function that calls the model ``llm``, and its cache or None."""
     if isinstance(llm, str) and not is_local(llm):
         llm = await asyncio.to_thread(resolve_model, llm)
     path, cache = config.cache_requests, None

@@ -21,7 +21,7 @@ _MODEL = "policy"
 
 
 class CommandAgent(RolloutAgent):
-    """Starts a program for each task, and passes the program's model calls to ``llm``.
+    """Runs a program on each task, and passes the program's model calls to ``llm``.
 
     ``reference`` is the program's command line, with or without the prefix
     ``command:``. If the program is not on this machine, a UsageError is raised.
@@ -35,11 +35,15 @@ class CommandAgent(RolloutAgent):
         self._attempts = ProgramAttempts(program, _MODEL, _ask)
 
     async def run(self, episode: Episode) -> str | None:
-        """Run the program to its end; return its standard output."""
+        """Run the program on the episode's task; return its answer.
+
+        The answer is the program's standard output. A program that takes several tasks
+        stays alive, and sends an answer for each task.
+        """
         return await self._attempts.run(episode)
 
     async def close(self) -> None:
-        """End programs that wait for a task, and stop answering model calls."""
+        """End idle programs, and stop answering model calls of programs."""
         await self._attempts.close()
 
 

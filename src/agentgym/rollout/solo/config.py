@@ -15,9 +15,10 @@ class RolloutConfig(Settings):
         agent: ``react``, ``tool``, ``coding``, ``module:Class`` of your own agent, or
             ``command:`` followed by a program's command line.
         system_prompt: Replaces the system prompt of the agent or the scenario.
-        max_steps: Most model calls of a rollout; a rollout fails if it has no answer by
-            then.
-        max_tokens_per_step: Most tokens of one response; None uses the server's limit.
+        max_steps: Maximum number of model calls in a rollout. A rollout that has no
+            answer by then fails.
+        max_tokens_per_step: Maximum number of tokens in one response; None uses the
+            server's limit.
         temperature: Sampling temperature; None uses the server's default.
         cache_requests: File that keeps a server's answers, so that equal requests are
             not sent again. Only for models on servers, at ``temperature`` 0.
@@ -26,11 +27,11 @@ class RolloutConfig(Settings):
             suffices for a model of 0.5 billion parameters that answers 32 rollouts at
             once on a busy processor.
         save: JSON Lines file; each trajectory is appended when its rollout ends.
-        tools: Tools by name, each with its settings, e.g.
-            ``{"bash": {"timeout_s": 5}}``; or a list of names, for default settings.
-            None uses the agent's own tools.
-        unsafe_local_exec: Run commands of the bash tool, and a scenario's code,
-            without a sandbox.
+        tools: Tools by name, each with its settings, e.g. ``{"bash": {"timeout_s":
+            5}}``; or a list of names, for default settings. None uses the agent's own
+            tools.
+        unsafe_local_exec: Run commands of the bash tool, and a scenario's code, without
+            a sandbox.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -1,4 +1,4 @@
-"""Continuity: check that each model call's prompt has everything that came before.
+"""Continuity: check that each model call's prompt contains all earlier messages.
 
 An agent loop that drops, rewrites or reorders earlier messages makes its model forget,
 and its trajectories cannot be trained as one sequence. The check compares each call
@@ -34,12 +34,12 @@ LossKind = Literal[
 
 @dataclass(frozen=True)
 class ContextLoss:
-    """One place where context was lost.
+    """One place where a prompt lost context.
 
     Attributes:
-        call: Index of the model call whose prompt differs.
-        message: Index of the message in the call's prompt; for the kind ``missing``,
-            in the previous call's prompt. None if tokens were compared.
+        call: Index of the model call whose prompt lost context.
+        message: Index of the message in the call's prompt; for the kind ``missing``, in
+            the previous call's prompt. None if tokens were compared.
         kind: The kind of change.
         detail: A description of the change.
     """
@@ -80,7 +80,7 @@ def check_continuity(trajectory: Trajectory) -> list[ContextLoss]:
 
 
 def _compare(before: ModelCall, call: ModelCall) -> Losses:
-    """Yield the differences between two successive prompts of one agent."""
+    """Yield the losses between two successive calls of one agent."""
     old = [_key(message) for message in before.messages]
     new = [_key(message) for message in call.messages]
     if new[: len(old)] == old:
@@ -116,9 +116,9 @@ def _change(old: dict[str, Any], new: dict[str, Any]) -> tuple[LossKind, str]:
 
 
 def _compare_reply(before: ModelCall, call: ModelCall, start: int) -> Losses:
-    """Yield losses of the reply to ``before``, and of results of its tool calls.
+    """Yield losses if the reply of ``before``, or a tool result, is missing or changed.
 
-    Both are searched in the messages of ``call`` from index ``start`` on.
+    Both must be in the messages of ``call``, at index ``start`` or later.
     """
     said = {
         "role": "assistant",

@@ -20,7 +20,13 @@ _BUILT_IN: Mapping[str, type[RolloutAgent]] = {
 
 
 def get_agent(agent: str | RolloutAgent | type[RolloutAgent]) -> RolloutAgent:
-    """Return an agent: built in, of the user (``module:Class``), or a ``command:``."""
+    """Return the agent for a name, ``module:Class``, ``command:…``, or a class.
+
+    An instance is returned as it is.
+
+    Raises:
+        UsageError: The value does not stand for a RolloutAgent.
+    """
     found: Any = agent
     if isinstance(agent, str) and is_command(agent):
         return CommandAgent(agent)

@@ -14,9 +14,9 @@ _SETTINGS = GatewaySettings(val_temperature=None, max_tokens=10**9)
 
 
 class PolicyLlm:
-    """Answers a rollout's model calls with a policy, as the gateway does.
+    """Answers a rollout's model calls with a policy, like the gateway in training.
 
-    ``temperature`` and ``max_tokens`` are for calls that do not set them.
+    ``temperature`` and ``max_tokens`` are used for calls that do not set them.
     """
 
     def __init__(

@@ -25,9 +25,10 @@ RewardFunction = Callable[
 
 
 class FunctionEnding(Ending):
-    """Scores trajectories with the user's function; fails rollouts without an answer.
+    """Scores trajectories with the user's reward function.
 
-    A sync function runs in a thread.
+    If ``function`` is None, there is no reward. A rollout without an answer fails. A
+    function that is not async runs in a thread.
     """
 
     def __init__(self, function: RewardFunction | None) -> None:
@@ -36,7 +37,11 @@ class FunctionEnding(Ending):
     async def score(
         self, episode: Episode, environment: Environment, trajectory: Trajectory
     ) -> Trajectory:
-        """Return the trajectory with the function's reward; RewardError if invalid."""
+        """Return the trajectory with the reward of the user's function.
+
+        Raises:
+            RewardError: The function raised an error, or its reward is invalid.
+        """
         if trajectory.reason is None and not trajectory.answer:
             trajectory.status = RolloutStatus.FAILED
             trajectory.reason = Reason(kind="empty answer")

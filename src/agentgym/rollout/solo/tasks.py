@@ -22,7 +22,7 @@ function), ``initial_state``, ``family``, ``level``, ``seed`` and ``split``.
 
 
 def as_tasks(values: Iterable[TaskLike]) -> list[Task]:
-    """Convert ``values`` to tasks, and check their files."""
+    """Convert texts and mappings to tasks, and check the paths of their files."""
     if isinstance(values, str | Mapping):
         raise UsageError(
             f"Give a list of tasks, not {values!r}; read_tasks() reads a file."
@@ -34,7 +34,11 @@ def as_tasks(values: Iterable[TaskLike]) -> list[Task]:
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """Read tasks from a JSON Lines file; each line is a text or an object."""
+    """Read tasks from a JSON Lines file; each line is a text or an object.
+
+    Raises:
+        UsageError: The file cannot be read, has an invalid line, or has no task.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -58,7 +62,7 @@ def read_tasks(path: Path) -> list[Task]:
 
 
 def files_of(task: Task) -> dict[str, str]:
-    """Return the initial files of a task's workspace, after a check of their paths."""
+    """Check the paths of a task's initial files; return the files' texts by path."""
     files = task.initial_state.get("files", {})
     if not isinstance(files, dict) or not all(
         isinstance(part, str) for pair in files.items() for part in pair

@@ -28,14 +28,14 @@ _MAX_CHARACTERS = 200_000
 
 
 class Workbench(Environment):
-    """The environment of a rollout without a scenario: tools, and a workspace."""
+    """The environment of a rollout without a scenario: its tools and its files."""
 
     def __init__(self, workspace: Workspace, tools: list[Tool]) -> None:
         self.workspace = workspace
         self._tools = tools
 
     def tools(self) -> list[Tool]:
-        """Return the tools."""
+        """Return the tools of the rollout."""
         return self._tools
 
     def changed_files(self) -> dict[str, str | None]:
@@ -47,8 +47,8 @@ class Toolbox:
     """Creates the tools of each rollout. Call ``open`` before use, and ``close`` after.
 
     ``named`` has the settings of ready-made tools, by tool name. The name
-    ``module:function`` stands for a user's function, and takes no settings. ``own`` are
-    such functions, and objects with ``@tool`` methods.
+    ``module:function`` stands for a user's function, which takes no settings. ``own``
+    are users' functions, and objects with ``@tool`` methods.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Toolbox:
             raise UsageError(f"Two tools are named {twice[0]!r}; rename one.")
 
     def bench(self, files: Mapping[str, str]) -> Workbench:
-        """Return a rollout's environment: the tools, and a workspace with ``files``."""
+        """Return a rollout's environment: its tools, and a workspace with ``files``."""
         workspace = Workspace(
             files, max_characters=_MAX_CHARACTERS, sandbox=self._sandbox
         )

@@ -1,4 +1,4 @@
-"""Define ready-made tools: bash, a file editor and a search."""
+"""Define the ready-made tools bash, file_editor and search."""
 
 from collections.abc import Iterator
 from typing import ClassVar, Literal, Self
@@ -11,21 +11,24 @@ from agentgym.sandbox.workspace import Workspace
 
 
 class BuiltInTool(BaseModel):
-    """A ready-made tool: its fields are settings, one method is marked ``@tool``."""
+    """Base class of ready-made tools.
+
+    Its fields are settings, and one method, marked ``@tool``, is the tool.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     needs_sandbox: ClassVar[bool] = False  # whether the tool runs programs
     _workspace: Workspace = PrivateAttr()
 
     def on(self, workspace: Workspace) -> Self:
-        """Return a copy of the tool that works on a rollout's workspace."""
+        """Return a copy of the tool that uses the files of a rollout's workspace."""
         bound = self.model_copy()
         bound._workspace = workspace
         return bound
 
 
 class Bash(BuiltInTool):
-    """Runs commands in the sandbox; changed text files are kept."""
+    """Runs commands in the sandbox; later commands see changed text files."""
 
     needs_sandbox: ClassVar[bool] = True
     timeout_s: float = Field(default=10.0, gt=0, le=600)  # then a command is ended

@@ -1,4 +1,4 @@
-"""Read and write trajectories as JSON Lines; each written line is complete."""
+"""Read and write trajectories as JSON Lines."""
 
 import json
 import mmap

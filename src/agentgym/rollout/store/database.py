@@ -77,7 +77,7 @@ this kind are merged into one statement that adds several rows.
 
 
 class _RefusedError(Exception):
-    """Raised if SQLite refuses one submission: writes to be committed together."""
+    """Raised if SQLite refuses a submission (writes to be committed together)."""
 
     def __init__(self, place: int) -> None:
         self.place = place
@@ -86,19 +86,19 @@ class _RefusedError(Exception):
 class Database:
     """One SQLite file (WAL), or a database in memory.
 
-    Writes are queued, and committed as a group every ``group_commit_s``. The writes of
-    one :meth:`submit`, a submission, are committed together or not at all. If SQLite
-    refuses a submission, the rest of its group is committed without the submission.
-    While the disk is full or fails, or the file is locked, the writing thread retries
-    for ``disk_wait_s``. After that, or if the thread dies, the methods that write or
-    wait raise StoreError with the reason, also in threads that were waiting.
+    Writes are queued, and committed as a group every ``group_commit_s`` seconds. The
+    writes of one :meth:`submit` (a submission) are committed together or not at all. If
+    SQLite refuses a submission, the rest of its group is committed without it. While
+    the disk is full or fails, or the file is locked, the writing thread retries for
+    ``disk_wait_s`` seconds. After that, or if the thread dies, the methods that write
+    or wait raise StoreError with the reason, also in threads that were waiting.
 
     A killed process loses at most the writes that were not flushed; a power cut may
     also lose the last commits, but leaves the file consistent (``synchronous=NORMAL``).
 
     ``signals`` are notified of each commit, and if writing fails for good. After
-    ``calm_s`` seconds without a write, the journal is merged into the file. The other
-    arguments are those of the class ``Store``.
+    ``calm_s`` seconds without a write, the journal is merged into the file. ``path``
+    and the other arguments are those of the class ``Store``.
     """
 
     def __init__(
@@ -138,9 +138,9 @@ class Database:
         self._thread.start()
 
     def submit(self, *writes: Write) -> int:
-        """Queue writes to commit together; return the submission's number.
+        """Queue writes to commit together; return the number of this submission.
 
-        Block while the queue is too long.
+        Blocks while too many writes are queued.
         """
         with self._changed:
             self.check()
@@ -173,9 +173,10 @@ class Database:
             raise StoreError(failure) from self._error
 
     def flush(self, beat: Beat = no_beat, number: int | None = None) -> None:
-        """Wait until all submissions before, or those up to ``number``, are committed.
+        """Wait until all earlier submissions, or those up to ``number``, are committed.
 
-        ``beat`` is called every half second while waiting; it may raise to give up.
+        ``beat`` is called every half second while waiting; it may raise an error to
+        stop waiting.
         """
         wanted = self._submitted if number is None else number
         if self.has_committed(wanted):
@@ -186,9 +187,10 @@ class Database:
             beat(self.stalled)
 
     async def kept(self) -> None:
-        """Wait until everything submitted before is committed.
+        """Wait until all earlier submissions are committed.
 
-        Unlike :meth:`flush`, this does not make the commit happen earlier.
+        Unlike :meth:`flush`, this does not make the commit happen earlier, so that more
+        writes are committed together.
         """
         wanted = self._submitted
 
@@ -201,7 +203,7 @@ class Database:
             pass
 
     def give_up(self) -> None:
-        """Never wait for a full or failing disk again: the next failure is final."""
+        """Stop retrying on a full or failing disk; the next failure is final."""
         self._impatient.set()
 
     def read(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
@@ -249,7 +251,7 @@ class Database:
             self._readers.append(reader)
 
     def _is_flushed(self, wanted: int) -> bool:
-        """Wait up to half a second; return whether submission ``wanted`` is done."""
+        """Wait up to 0.5 s; return whether submission ``wanted`` is committed."""
         with self._changed:
             if self._committed < wanted:
                 self.check()
@@ -275,7 +277,7 @@ class Database:
             self._signals.notify_all()
 
     def _next_group(self) -> list[tuple[Write, ...]]:
-        """Wait for the next commit; return its writes, or none after :meth:`close`."""
+        """Wait for the next commit; return its writes, or [] after :meth:`close`."""
         while not self._has_work():
             self._empty_journal()
         self._hurry.wait(self._group_commit_s)
@@ -292,7 +294,7 @@ class Database:
             return bool(self._pending) or self._is_closed
 
     def _empty_journal(self) -> None:
-        """Merge the journal into the file, and remove deleted rows from the journal."""
+        """Merge the journal into the file, and empty the journal."""
         if self.path is not None:
             with self._connection_lock, suppress(sqlite3.Error):  # retried next time
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -333,8 +335,8 @@ class Database:
     def _write_at_once(self, group: list[tuple[Write, ...]]) -> bool:
         """Write a group with as few statements as possible; return whether it worked.
 
-        Few statements are faster, since each one releases the GIL and then waits for
-        other threads. If one fails, nothing is written.
+        Each statement releases the GIL, and then waits for other threads. If a
+        statement fails, nothing is written.
         """
         execute = self._connection.execute
         execute("SAVEPOINT at_once")
@@ -431,7 +433,7 @@ class Database:
 
 
 def _check_writable(connection: sqlite3.Connection) -> None:
-    """Raise if the file is read-only; accept a locked file, as writing waits for it."""
+    """Raise if the file is read-only; accept a locked file (writing waits for it)."""
     try:
         connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")  # keep its version
     except sqlite3.OperationalError as error:

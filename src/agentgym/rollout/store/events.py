@@ -1,4 +1,4 @@
-"""Represent an attempt's recorded events, and the model calls among them."""
+"""Represent the recorded events of an attempt, e.g. its model calls."""
 
 import time
 import zlib
@@ -38,7 +38,7 @@ class RecordedCall:
 
     @property
     def completion(self) -> Completion:
-        """The model's answer, or the error's body."""
+        """The model's answer, or the body of the error response."""
         response = self.data.get("response")
         return Completion(response if isinstance(response, dict) else {})
 
@@ -70,7 +70,7 @@ class RecordedCall:
         return {"model": model, "version": version}
 
     def to_model_call(self) -> ModelCall:
-        """Convert the call to a step of a trajectory, with the values as recorded."""
+        """Convert the call to a step of a trajectory; values stay unchanged."""
         completion, fields = self.completion, self._step()
         grammar = completion.body.get("grammar")
         fields["tool_calls"] = [RequestedCall(**call) for call in fields["tool_calls"]]
@@ -119,10 +119,11 @@ class RecordedCall:
         }
 
     def repeats_routes(self, before: "RecordedCall") -> bool:
-        """Return whether this call repeats the routed experts of the call ``before``.
+        """Return whether this call's routed experts include those of ``before``.
 
-        They are repeated if the prompts are equal, or if this call's prompt begins with
-        the prompt and the answer of ``before``.
+        Routed experts are those that a MoE model used for each token. They are included
+        if the prompts are equal, or if this call's prompt begins with the prompt and
+        the answer of the call ``before``.
         """
         asked, answered = self.completion.prompt_ids, before.completion
         whole = answered.prompt_ids + answered.response_ids
@@ -131,7 +132,7 @@ class RecordedCall:
 
 
 def check_event(kind: str, data: dict[str, Any]) -> None:
-    """Raise RecordError if a posted model call or reward is malformed."""
+    """Check a posted model call or reward; raise RecordError if it is malformed."""
     wording = None
     if kind == MODEL_REQUEST:
         call = RecordedCall(data)
@@ -156,7 +157,7 @@ def check_event(kind: str, data: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class RecordedEvent:
-    """One event of an attempt; the payload is kept as JSON text, to save memory."""
+    """One event of an attempt; its payload is JSON text, which saves memory."""
 
     event_type: str  # ``model_request``, ``tool_call``, ``reward`` or any other
     rollout_id: str
@@ -166,7 +167,7 @@ class RecordedEvent:
 
     @classmethod
     def now(cls, kind: str, rollout_id: str, attempt_id: str, data: Any) -> Self:
-        """Create an event from ``data``; raise RecordError if it is not JSON."""
+        """Create an event at the current time; RecordError if ``data`` is not JSON."""
         try:
             raw = orjson.dumps(data)
         except TypeError as error:
@@ -181,7 +182,7 @@ class RecordedEvent:
 
     @property
     def call(self) -> RecordedCall | None:
-        """The event as a model call; None if it has another type."""
+        """The event as a model call; None if it is another kind of event."""
         return RecordedCall(self.data) if self.event_type == MODEL_REQUEST else None
 
     def without_routes(self) -> "RecordedEvent":
@@ -210,10 +211,11 @@ def decompressed(data: str | bytes) -> bytes:
 
 
 def pack_calls(calls: Iterable[RecordedCall]) -> list[dict[str, Any]]:
-    """Convert model calls to JSON for :func:`unpack_calls`, without token ids.
+    """Convert model calls to compact JSON, without token ids.
 
-    Messages that repeat those of the agent's previous call are left out; ``repeats`` is
-    their number. The field ``tools`` is left out if it is the same as in that call.
+    :func:`unpack_calls` rebuilds them. Messages that repeat those of the agent's
+    previous call are left out; ``repeats`` is their number. ``tools`` is left out if it
+    is the same as in that call.
     """
     packed: list[dict[str, Any]] = []
     last: dict[str, tuple[list[Any], Any]] = {}

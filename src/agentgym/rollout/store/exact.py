@@ -1,4 +1,4 @@
-"""Exact: remove secrets from written records, and keep the originals for a while."""
+"""Exact: remove secrets from written records; keep the originals for a while."""
 
 import re
 import secrets
@@ -12,7 +12,7 @@ _MARKED = re.compile(rb'\{"redacted":"([0-9a-f]+)-([0-9]+)",')
 
 
 def unmarked(written: bytes) -> bytes:
-    """Return an event's JSON without the mark of a redacted record."""
+    """Return an event's JSON without the mark that :class:`Exact` adds."""
     mark = _MARKED.match(written)
     return written if mark is None else b"{" + written[mark.end() :]
 
@@ -20,11 +20,11 @@ def unmarked(written: bytes) -> bytes:
 class Exact:
     """Removes secrets from written records, and keeps the originals. Thread-safe.
 
-    Training needs the exact tokens, even if they spell a secret. So the newest
+    Training needs the exact tokens, even if they contain a secret. So the newest
     originals stay readable until the store is closed. They are in a temporary database,
-    whose file SQLite deletes right after creating it. A redacted record begins with a
-    mark that identifies its original. With ``goes_on``, a later process continues
-    unfinished rollouts, so that those are written with their secrets.
+    whose file SQLite deletes right after creating it. A record without its secrets
+    begins with a mark that identifies its original. With ``goes_on``, unfinished
+    rollouts are written with their secrets, because a later process continues them.
     """
 
     def __init__(self, *, goes_on: bool = False) -> None:
@@ -35,16 +35,16 @@ class Exact:
         self._database: sqlite3.Connection | None = None
 
     def clean_rollout(self, rollout: str, is_over: bool) -> str:
-        """Redact a rollout's JSON; with ``goes_on``, only if the rollout is over."""
+        """Remove a rollout's secrets; with ``goes_on``, only if it is over."""
         as_given = self.goes_on and not is_over
         return rollout if as_given else self._redactor.written(rollout)
 
     def clean_name(self, name: str) -> str:
-        """Redact the type of an event."""
+        """Remove secrets from an event's type."""
         return self._redactor.text(name)
 
     def clean(self, raw: bytes) -> bytes:
-        """Redact an event's JSON; keep the original if it had secrets."""
+        """Remove secrets from an event's JSON; keep the original if it had some."""
         text = raw.decode()
         written = self._redactor.record(text)
         if written is text:
@@ -57,7 +57,7 @@ class Exact:
         return f'{{"redacted":"{self._session}-{number}",{written[1:]}'.encode()
 
     def restored(self, written: bytes) -> bytes:
-        """Return an event's original; if that was not kept, the redacted event."""
+        """Return an event's original JSON; ``written`` if it was not kept."""
         mark = _MARKED.match(written)
         if mark and mark[1].decode() == self._session and self._database is not None:
             sql = "SELECT raw FROM events WHERE number = ?"

@@ -11,14 +11,15 @@ from agentgym.security.private import private
 
 
 def hold(path: Path) -> TextIO | None:
-    """Lock a store's file until the result is closed or this process ends.
+    """Lock a store's file until the returned file is closed or this process ends.
 
     The lock is on a separate lock file, because closing the store's own file would
-    release SQLite's locks. Nothing is locked if the lock file cannot be opened (then
-    the result is None), or if the file system has no locks, like some network disks.
+    release SQLite's locks. The store is not locked if the lock file cannot be opened
+    (then None is returned), or if the file system has no locks, like some network
+    disks.
 
     Raises:
-        RolloutError: Another store holds the lock, or the file has a second name (a
+        RolloutError: Another process has the lock, or the file has a second name (a
             hard link), which would let SQLite corrupt it.
     """
     path = path.resolve()  # a symbolic link and its target have the same lock

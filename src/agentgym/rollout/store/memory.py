@@ -24,7 +24,7 @@ _RECENT = 64  # ended rollouts that stay for a while, for later requests
 
 @dataclass(slots=True)
 class LiveRollout:
-    """A rollout in memory. Not thread-safe: the caller must hold the store's lock."""
+    """A rollout in memory. Not thread-safe: call it with the store's lock held."""
 
     rollout: Rollout  # as stored; replaced, not modified
     hidden: bool = False  # whether a client has deleted the rollout
@@ -77,7 +77,7 @@ class LiveRollout:
         return self.state is RolloutState.RUNNING and self.worker == worker
 
     def restore(self, events: Iterable[RecordedEvent]) -> None:
-        """Restore ``tries``, ``calls`` and ``routed`` from recorded events."""
+        """Restore ``tries``, ``calls`` and ``routed`` from the recorded events."""
         for event in events:
             if (call := event.call) is not None:
                 self.calls[event.attempt_id, call.agent] += 1
@@ -90,8 +90,9 @@ class LiveRollout:
     ) -> RecordedEvent | None:
         """Remember a call that has routed experts; forget the attempt's previous one.
 
-        Routed experts (of a MoE model) are large. If ``call`` repeats those of the
-        previous call, return the event of the previous call without them; else None.
+        Routed experts (those that a MoE model used for each token) are large. If
+        ``call`` includes those of the previous call, return the previous call's event
+        without them; else None.
         """
         before = self.routed.pop(event.attempt_id, None)
         if call.data.get("routed_experts") is None:
@@ -102,7 +103,12 @@ class LiveRollout:
         return before.without_routes()
 
     def check_current(self, attempt_id: str) -> None:
-        """Raise if an attempt or its rollout is over, or if a client deleted it."""
+        """Check that an attempt can still receive calls and results.
+
+        Raises:
+            RolloutNotFoundError: A client deleted the rollout.
+            RolloutStateError: The attempt or its rollout is over.
+        """
         rollout_id = self.rollout.rollout_id
         if self.hidden:
             raise RolloutNotFoundError(rollout_id)
@@ -146,7 +152,7 @@ class Memory:
         return live
 
     def ended(self, rollout_id: str) -> None:
-        """Register that a rollout ended; remove the oldest ended ones from memory."""
+        """Register that a rollout ended; forget the ones that ended long ago."""
         self._recent.append(rollout_id)
         while len(self._recent) > _RECENT:
             oldest = self.live.get(self._recent[0])

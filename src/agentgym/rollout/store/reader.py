@@ -20,10 +20,10 @@ _VERSION = slice(60, 64)
 class StoreReader:
     """Reads a run's ``rollouts.db``; each method opens and closes the file.
 
-    Even with a read-only connection, SQLite writes the index of the journal (WAL): it
-    creates the index, or repairs the index after a process was killed. So the index is
-    opened read-only too, and a file without a journal is opened as immutable. The file
-    may not exist yet.
+    SQLite writes an index of its journal (WAL) even over a read-only connection: it
+    creates the index, or repairs it after a process was killed. So the index is opened
+    read-only, too, and a file without a journal is opened as immutable. The file may
+    not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,7 +33,7 @@ class StoreReader:
     def exists(self) -> bool:
         """Whether the file exists and has its tables.
 
-        The tables and the version are written a moment after the file is created.
+        A new file gets its tables a moment after it is created.
         """
         if not self.path.is_file():
             return False
@@ -70,7 +70,10 @@ class StoreReader:
         return None if row is None else Rollout.model_validate_json(row[0])
 
     def instructions(self, split: str) -> dict[str, str]:
-        """Return the instructions of a split's tasks in evaluations, by task id."""
+        """Return the instructions of the evaluated tasks of a split, by task id.
+
+        ``split`` is e.g. ``test``.
+        """
         sql = """SELECT DISTINCT json_extract(rollout, '$.input.id'),
             json_extract(rollout, '$.input.instruction') FROM rollouts
             WHERE NOT is_train AND json_extract(rollout, '$.input.split') = ?"""
@@ -78,7 +81,7 @@ class StoreReader:
             return dict(connection.execute(sql, (split,)).fetchall())
 
     def attempts(self, rollout_id: str) -> dict[str, list[RecordedEvent]]:
-        """Return a rollout's events by attempt id; attempts and events are in order."""
+        """Return a rollout's events by attempt id, in the order they were recorded."""
         sql = """SELECT event_type, attempt_id, timestamp, data FROM events
             WHERE rollout_id = ? ORDER BY rowid"""
         with self.reading() as connection:
@@ -122,7 +125,7 @@ class StoreReader:
 
 
 def _size_of(file: Path) -> int:
-    """Return a file's size in bytes; 0 if the file does not exist (any more)."""
+    """Return a file's size in bytes; 0 if the file does not exist."""
     with suppress(OSError):
         return file.stat().st_size
     return 0

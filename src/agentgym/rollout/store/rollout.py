@@ -29,7 +29,7 @@ FINAL_STATES = frozenset({RolloutState.SUCCEEDED, RolloutState.FAILED})
 
 
 class Lifecycle(BaseModel):
-    """The status of a rollout: its state, attempt and times."""
+    """The status of a rollout: its state, current attempt and times."""
 
     state: RolloutState = RolloutState.QUEUING
     k8s_job_name: str | None = None  # reported by a controller
@@ -41,7 +41,10 @@ class Lifecycle(BaseModel):
 
 
 class NewRollout(BaseModel):
-    """A rollout to queue. If its id exists already, no new rollout is queued."""
+    """A rollout to queue.
+
+    If a rollout with its id exists, that one is used, and nothing is queued.
+    """
 
     input: Any  # the task; see task_input.read_task()
     is_train: bool = True  # whether to sample with the training settings
@@ -78,7 +81,7 @@ class NewEvent(BaseModel):
 
 
 class ModelServer(BaseModel):
-    """A server of a model, identified by the model and the endpoint."""
+    """A server of a model, identified by the model's name and the endpoint."""
 
     model: str
     endpoint: str  # base URL, e.g. http://127.0.0.1:8000/v1

@@ -1,4 +1,4 @@
-"""Wait for a change, from threads and from event loops, or for many rollouts' ends."""
+"""Notify threads and event loops of changes in the store, e.g. a rollout's end."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ KEPT: Key = ("kept",)  # data has reached the disk
 
 
 def terminal(rollout_id: str) -> Key:
-    """Return the key that is notified when a rollout ends."""
+    """Return the key that stands for the end of a rollout."""
     return ("terminal", rollout_id)
 
 
@@ -26,7 +26,7 @@ class Signals:
     """Calls the listeners of a key when the key is notified. Thread-safe.
 
     A key names a kind of change, e.g. the end of one rollout. A listener is a function
-    without arguments.
+    without arguments. It is called in the thread that notifies the key.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Signals:
     def listening(
         self, keys: Iterable[Key], callback: Callable[[], object]
     ) -> Iterator[None]:
-        """Call ``callback`` when a key is notified inside the block, in any thread."""
+        """Call ``callback`` for each notification of a key inside the block."""
         heard = list(keys)
         with self._lock:
             for key in heard:
@@ -67,7 +67,10 @@ class Signals:
     async def wait_async[T](
         self, key: Key, ready: Callable[[], T], timeout: float
     ) -> T:
-        """Wait until ``ready()`` is truthy or a timeout; return its last result."""
+        """Wait up to ``timeout`` s until ``ready()`` is true; return its last result.
+
+        ``ready`` is called again each time ``key`` is notified.
+        """
         loop = asyncio.get_running_loop()
         changed = asyncio.Event()
         with self.listening([key], lambda: loop.call_soon_threadsafe(changed.set)):
@@ -82,9 +85,11 @@ class Signals:
 
 
 class Ends:
-    """Reports the ends of some rollouts, each end once.
+    """Reports which rollouts have ended; each end is reported once.
 
-    ``has_ended`` returns whether a rollout has ended; it may raise to give up.
+    ``left`` has the ids of the rollouts whose end was not reported yet. ``has_ended``
+    returns whether a rollout has ended; if it raises an error, :meth:`wait` raises it,
+    too.
     """
 
     def __init__(self, ids: Collection[str], has_ended: Callable[[str], bool]) -> None:
@@ -100,7 +105,7 @@ class Ends:
         ids: Collection[str],
         has_ended: Callable[[str], bool],
     ) -> Iterator[Self]:
-        """Listen for ends within the block; ends before the block are reported too."""
+        """Listen for ends inside the block; report earlier ends, too."""
         ends = cls(ids, has_ended)
         with ExitStack() as stack:
             for rollout_id in ends.left:
@@ -112,7 +117,11 @@ class Ends:
             yield ends
 
     def wait(self, timeout: float) -> set[str]:
-        """Block until an end or a timeout; return the ids ended since the last call."""
+        """Block until a rollout ends, at most ``timeout`` seconds.
+
+        Returns the ids of the rollouts that ended since the last call; empty after a
+        timeout.
+        """
         until = time.monotonic() + timeout
         while self.left:
             heard = set()
@@ -131,7 +140,10 @@ class Ends:
         return set()
 
     def wait_for(self, count: int, timeout: float) -> set[str]:
-        """Block until ``count`` ends or a timeout; return the ended rollouts' ids."""
+        """Block until ``count`` rollouts have ended, at most ``timeout`` seconds.
+
+        Returns the ids of the rollouts that ended since the last call.
+        """
         until, found = time.monotonic() + timeout, self.wait(0)
         while len(found) < count and (more := self.wait(until - time.monotonic())):
             found |= more

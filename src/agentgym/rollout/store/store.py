@@ -40,9 +40,9 @@ _DELETED = Reason(kind="deleted", detail="a client of the gateway deleted it")
 
 
 class Store:
-    """Rollouts, their attempts and their events. Thread-safe.
+    """Stores rollouts, their attempts and the attempts' events. Thread-safe.
 
-    Writes reach SQLite within ``group_commit_s``; :meth:`flush` waits for them.
+    Writes reach SQLite within ``group_commit_s`` seconds; :meth:`flush` waits for them.
     Unfinished and recently ended rollouts are in memory as well; other rollouts, and
     all events, are read from SQLite.
 
@@ -54,8 +54,8 @@ class Store:
     Args:
         path: SQLite file, created if missing; None keeps everything in memory.
         max_attempts: Number of failed attempts after which a rollout ends as failed.
-        group_commit_s: Most seconds until a write is committed.
-        disk_wait_s: Seconds to wait for a full or failing disk.
+        group_commit_s: Maximum seconds until a write is committed.
+        disk_wait_s: Seconds to retry on a full or failing disk.
         goes_on: Whether a later process continues unfinished rollouts. If so, those
             rollouts are written with their secrets.
 
@@ -103,30 +103,34 @@ class Store:
 
     @property
     def stalled(self) -> str | None:
-        """Why writing waits at the moment, e.g. for disk space, or None."""
+        """Why writing waits now, e.g. for disk space; None if it does not wait."""
         return self._database.stalled
 
     @property
     def failure(self) -> str | None:
-        """Why nothing can be written any more; None if writing works."""
+        """Why the store cannot be written any more; None if it can."""
         return self._database.failure
 
     @property
     def refused(self) -> int:
-        """Number of records that SQLite refused; the others are written."""
+        """Number of writes that SQLite refused; they are lost."""
         return self._database.refused
 
     def flush(self, beat: Beat = no_beat) -> None:
-        """Wait until all writes so far are in SQLite; ``beat`` may raise to give up."""
+        """Wait until all earlier writes are in SQLite.
+
+        ``beat`` is called every half second while waiting; it may raise an error to
+        stop waiting.
+        """
         self._database.flush(beat)
 
     async def kept(self) -> None:
-        """With ``goes_on``, wait until all writes so far are in SQLite."""
+        """With ``goes_on``, wait until all earlier writes are in SQLite."""
         if self._exact.goes_on:
             await self._database.kept()
 
     def give_up(self) -> None:
-        """Stop waiting for a full or failing disk; writes that then fail are lost."""
+        """Stop retrying on a full or failing disk; lose the writes that then fail."""
         self._database.give_up()
 
     def close(self) -> None:
@@ -162,7 +166,7 @@ class Store:
         return found
 
     def get(self, rollout_id: str) -> Rollout:
-        """Return a rollout."""
+        """Return a rollout, also one that a client deleted."""
         with self._lock:
             return self._memory.get(rollout_id).rollout
 
@@ -190,10 +194,11 @@ class Store:
         return live is None or live.ended
 
     def list_terminal(self, after: int, limit: int) -> tuple[list[Rollout], int, int]:
-        """Return up to ``limit`` ended rollouts after a cursor, in order of their ends.
+        """Return up to ``limit`` ended rollouts, in the order they ended.
 
-        Also returns the next cursor, and the number of all ended rollouts. Cursors stay
-        valid when rollouts are deleted, and after a restart.
+        ``after`` is a cursor: 0, or the one that the last call returned. Also returns
+        the next cursor, and the number of rollouts that have ended. Cursors stay valid
+        when rollouts are deleted, and after a restart.
         """
         self.flush()
         found, after = tables.read_ended(self._database, after, limit)
@@ -206,19 +211,23 @@ class Store:
         *,
         count: int | None = None,
     ) -> set[str]:
-        """Block until ``count`` of the rollouts have ended, by default all.
+        """Block until ``count`` rollouts of ``ids`` (by default all) have ended.
 
-        Returns the ids of rollouts that ended (or were deleted) in ``timeout`` seconds.
+        Returns the ids of rollouts that ended, or were deleted, in ``timeout`` seconds.
         """
         with self.ends(ids) as ends:
             return ends.wait_for(len(ends.left) if count is None else count, timeout)
 
     def ends(self, ids: Collection[str]) -> AbstractContextManager[Ends]:
-        """Listen for the ends of rollouts within a ``with`` block."""
+        """Return a context manager that reports the ends of rollouts."""
         return Ends.listening(self.signals, ids, self.has_ended)
 
     def patch(self, rollout_id: str, status: StatusChange) -> Rollout:
-        """Update the fields set in ``status``; raise if the new state is forbidden."""
+        """Update the fields that are set in ``status``, for a client.
+
+        Raises:
+            RolloutStateError: The rollout's state may not change to the new state.
+        """
         updates = status.model_dump(exclude_unset=True)
         with self._lock:
             live = self._memory.get(rollout_id)
@@ -230,9 +239,10 @@ class Store:
             return self._change(live, **updates) if updates else live.rollout
 
     def hide(self, rollout_id: str) -> None:
-        """Hide a rollout from clients; a new rollout may use its id.
+        """Hide a rollout that a client deleted; a new rollout may use its id.
 
-        The record stays. An unfinished rollout ends as failed. Ignore unknown ids.
+        The record is kept. An unfinished rollout ends as failed. Unknown ids are
+        ignored.
         """
         with self._lock:
             live = self._memory.find(rollout_id)
@@ -245,7 +255,7 @@ class Store:
         self.signals.notify(signals.ANY)
 
     def delete(self, rollout_id: str) -> None:
-        """Remove a rollout and its events; ignore unknown ids."""
+        """Remove a rollout and its events; ignore an unknown id."""
         with self._lock:
             self._queue.pop(rollout_id, None)
             live = self._memory.delete(rollout_id)
@@ -253,7 +263,10 @@ class Store:
             self.signals.notify(signals.terminal(rollout_id), signals.ANY)
 
     def delete_steps_after(self, step: int) -> None:
-        """Remove the rollouts of steps after ``step``, which a resumed run repeats."""
+        """Remove the rollouts of training steps after ``step``.
+
+        A resumed run repeats these steps, with the same rollout ids.
+        """
         self.flush()
         for rollout_id in tables.read_after(self._database, step):
             self.delete(rollout_id)
@@ -261,7 +274,10 @@ class Store:
     # Attempts
 
     def claim(self, worker: str, n: int = 1) -> list[Rollout]:
-        """Assign up to ``n`` queued rollouts to a worker; none to a retired worker."""
+        """Assign up to ``n`` queued rollouts to a worker, and return them.
+
+        A worker that was retired gets none.
+        """
         claimed: list[Rollout] = []
         with self._lock:
             self._database.check()
@@ -276,7 +292,7 @@ class Store:
         return claimed
 
     async def claim_async(self, worker: str, n: int, *, wait_s: float) -> list[Rollout]:
-        """Claim rollouts as in :meth:`claim`; wait up to ``wait_s`` for the first."""
+        """Claim rollouts like :meth:`claim`; wait up to ``wait_s`` s for the first."""
         return await self.signals.wait_async(
             signals.QUEUE, lambda: self.claim(worker, n), wait_s
         )
@@ -291,10 +307,9 @@ class Store:
         reason: Reason | None = None,
         retry: bool = True,
     ) -> Rollout:
-        """End an attempt: record its events and its outcome in one transaction.
+        """End an attempt: record its last events and its outcome in one transaction.
 
-        With ``retry``, a failed rollout is queued for a new attempt while attempts are
-        left.
+        If it failed, ``retry`` is true and attempts are left, a new attempt is queued.
         """
         with self._lock:
             live = self._memory.get(rollout_id)
@@ -311,7 +326,7 @@ class Store:
             return self._change(live, last, state=state, last_attempt_id=attempt_id)
 
     def fail(self, rollout_id: str, reason: Reason) -> None:
-        """End a rollout as failed, unless it has ended."""
+        """End a rollout as failed; ignore a rollout that has ended."""
         with self._lock:
             live = self._memory.get(rollout_id)
             if not live.ended:
@@ -325,11 +340,11 @@ class Store:
         charge: bool = True,
         worker: str | None = None,
     ) -> bool:
-        """Abandon the current attempt; return whether a new attempt is queued.
+        """Abandon the current attempt; return whether a new attempt was queued.
 
         If no attempts are left, the rollout ends as failed. With ``charge``, the
-        attempt counts against ``max_attempts``. If ``worker`` is given, do nothing
-        unless this worker runs the rollout.
+        attempt counts against ``max_attempts``. If ``worker`` is given, only an attempt
+        that this worker runs is abandoned.
         """
         with self._lock:
             live = self._memory.get(rollout_id)
@@ -340,9 +355,9 @@ class Store:
             return not live.ended
 
     def retire(self, worker: str) -> list[str]:
-        """Refuse a dead worker's later claims; return the ids of its running rollouts.
+        """Refuse later claims of a dead worker; return the ids of its running rollouts.
 
-        Requests that the worker sent before it died may still arrive.
+        A claim that the worker sent before it died may still arrive.
         """
         with self._lock:
             self._retired.add(worker)
@@ -351,7 +366,10 @@ class Store:
     # Events
 
     def begin_call(self, rollout_id: str, attempt_id: str, agent: str) -> int:
-        """Count a model call; return how many the agent made before in the attempt."""
+        """Count a model call before it is sent to the model.
+
+        Returns the number of calls that the agent made before in this attempt.
+        """
         with self._lock:
             self._database.check()
             live = self._memory.get(rollout_id)
@@ -362,9 +380,10 @@ class Store:
     def record_call(
         self, rollout_id: str, attempt_id: str, raw: bytes, *, routed: bool = False
     ) -> None:
-        """Record a model call: the payload of a ``model_request`` event as JSON.
+        """Record a model call, given as the JSON payload of a ``model_request`` event.
 
-        ``routed`` says whether it has the experts that a MoE model used for each token.
+        ``routed`` says whether the payload has the experts that a MoE model used for
+        each token.
         """
         event = RecordedEvent(MODEL_REQUEST, rollout_id, attempt_id, time.time(), raw)
         with self._lock:
@@ -397,14 +416,14 @@ class Store:
         return list(tables.read_events(self._database, self._exact, *where))
 
     def history(self, rollout_id: str) -> dict[str, list[RecordedEvent]]:
-        """Return a rollout's events by attempt id; attempts and events are in order."""
+        """Return a rollout's events by attempt id, in the order they were recorded."""
         self._flushed(rollout_id)
         return by_attempt(tables.read_events(self._database, self._exact, rollout_id))
 
     def model_calls(
         self, rollout_id: str, attempt_id: str | None = None
     ) -> list[ModelCall]:
-        """Return an attempt's calls that were answered without an error, in order."""
+        """Return an attempt's model calls that have an answer, in order."""
         events = self.events(rollout_id, attempt_id)
         return [call.to_model_call() for call in answered_calls(events)]
 
@@ -429,7 +448,7 @@ class Store:
             self._database.submit(("DELETE FROM models", ()))
 
     def _flushed(self, rollout_id: str) -> LiveRollout:
-        """Wait without the lock until a rollout's writes are in SQLite; return it."""
+        """Return a rollout once its writes are in SQLite; wait without the lock."""
         with self._lock:
             live = self._memory.get(rollout_id)
             number = live.number if rollout_id in self._live else None
@@ -439,7 +458,11 @@ class Store:
     def _append(
         self, live: LiveRollout, event: RecordedEvent, call: RecordedCall | None = None
     ) -> None:
-        """Record an event; if ``call`` is given, compare its routed experts."""
+        """Record an event.
+
+        If it is a model call that repeats routed experts, remove them from the previous
+        call.
+        """
         writes = [tables.write_event(event, self._exact)]
         if call is not None and (before := live.routes_of(event, call)) is not None:
             writes.insert(0, tables.rewrite_call(before, self._exact))
@@ -448,7 +471,7 @@ class Store:
     def _change(
         self, live: LiveRollout, events: Sequence[RecordedEvent] = (), **updates: Any
     ) -> Rollout:
-        """Record events and a new status together, and notify listeners."""
+        """Record events and a new status in one transaction, and notify listeners."""
         writes: list[Write] = [tables.write_event(e, self._exact) for e in events]
         rollout_id, had_ended = live.rollout.rollout_id, live.ended
         live.change(**updates)
@@ -474,7 +497,7 @@ class Store:
         charge: bool = True,
         retry: bool = True,
     ) -> Rollout:
-        """Queue a new attempt, or end the rollout as failed if no attempt is left."""
+        """Queue a new attempt; if no attempt is left, end the rollout as failed."""
         rollout_id, attempt_id = live.rollout.rollout_id, live.attempt_id
         why = {"reason": reason.model_dump(), "charged": charge}
         given_up = RecordedEvent.now(ATTEMPT_FAILED, rollout_id, attempt_id, why)

@@ -1,4 +1,4 @@
-"""Write and read the database's rows: JSON, compressed by zlib for model calls."""
+"""Write and read the database's rows as JSON; zlib compresses model calls."""
 
 import zlib
 from collections.abc import Collection, Iterator
@@ -65,7 +65,7 @@ def delete_rollout(rollout_id: str) -> tuple[Write, Write]:
 
 
 def write_event(event: RecordedEvent, exact: Exact) -> Write:
-    """Return the SQL that adds an event; ``exact`` removes the event's secrets."""
+    """Return the SQL that adds an event, without its secrets."""
     kind = exact.clean_name(event.event_type)
     row = kind, event.rollout_id, event.attempt_id, event.timestamp
     return _EVENT, (*row, _stored(event, exact))
@@ -93,9 +93,9 @@ def find_rollout(database: Database, rollout_id: str) -> tuple[Rollout, bool] | 
 def read_in_states(
     database: Database, states: Collection[RolloutState], limit: int
 ) -> list[Rollout]:
-    """Return the oldest ``limit`` rollouts in ``states``; the limit -1 returns all.
+    """Return the oldest ``limit`` rollouts whose state is in ``states``.
 
-    Rollouts that clients deleted are left out.
+    The limit -1 returns all. Rollouts that clients deleted are left out.
     """
     marks = ", ".join("?" * len(states))
     sql = f"""SELECT rollout FROM rollouts WHERE state IN ({marks}) AND NOT hidden
@@ -105,7 +105,7 @@ def read_in_states(
 
 
 def read_ended(database: Database, after: int, limit: int) -> tuple[list[Rollout], int]:
-    """Return up to ``limit`` ended rollouts after the cursor ``after``, in order.
+    """Return up to ``limit`` ended rollouts after a cursor, in the order they ended.
 
     Also returns the next cursor. Rollouts that clients deleted are left out; cursors
     still count them.

@@ -30,13 +30,13 @@ def assemble_steps(
 ) -> list[Step]:
     """Insert the outcomes of tool calls after the model calls that requested them.
 
-    A tool call is judged in two ways, for every framework alike. First, as written: was
-    the tool offered, and do the arguments fit the tool's original schema? Second, by
-    its outcome: it ran, was refused, or broke a rule.
+    A tool call is checked in two ways, for all frameworks alike. First, as it was
+    written: was the tool offered, and do the arguments fit the tool's original schema?
+    Second, by its outcome: it ran, was refused, or broke a rule.
 
-    - A call that the framework rejected has only the first judgement. The same holds
-      for a call of the agent's own tool, e.g. a hand-off to another agent. Such a call
-      is checked with the schema that the request offered.
+    - A call that the framework rejected has only the first check. The same holds for a
+      call of the agent's own tool, e.g. a hand-off to another agent. Such a call is
+      checked with the schema that the request offered.
     - A call that the agent's own code replaced by another call is left out.
     - A call that ends the agent, e.g. of a tool ``Done``, counts as made although
       nothing ran. It is the only call of the last answer, and its tool never ran.
@@ -47,9 +47,9 @@ def assemble_steps(
             finished.
         specs: The episode's tools by name, with their original schemas.
         came_to_end: Whether the agent ended by itself with an answer.
-        answered_by_agent: Tools whose calls the agent's own code may answer, e.g. a
-            node that calls a plain function. If nothing else ran the tool, the answer
-            in a later request is the result.
+        answered_by_agent: Names of tools whose calls the agent's own code may answer,
+            e.g. a node that calls a plain function. If nothing else ran the tool, its
+            result is read from a later request.
     """
     judged = [_judge(call, specs) for call in model_calls]
     pending = list(tool_calls)
@@ -119,7 +119,7 @@ def _answers(model_calls: Sequence[ModelCall]) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class _Requested:
-    """A requested tool call; ``outcome`` and ``reason`` say if it is valid."""
+    """A tool call of the model, and the result of its check."""
 
     call: RequestedCall
     spec: ToolSpec | None  # None for the agent's own tools
@@ -127,7 +127,11 @@ class _Requested:
     reason: str
 
     def with_what_ran(self, pending: list[ToolCall]) -> ToolCall:
-        """Return the call with its outcome in ``pending``, where it is removed."""
+        """Return the call with the outcome of its execution.
+
+        ``pending`` are the executed calls that were not matched yet; the match is
+        removed from this list. Without a match, the call did not run.
+        """
         call, outcome, reason = self.call, self.outcome, self.reason
         arguments = parse_arguments(call.arguments)
         valid = outcome is ToolOutcome.OK
@@ -158,7 +162,7 @@ def _did_not_run(call: ToolCall) -> bool:
 
 
 def _judge(call: ModelCall, specs: Mapping[str, ToolSpec]) -> list[_Requested]:
-    """Check whether the calls of one answer fit tools that the request offered."""
+    """Check whether the calls of one answer fit the tools that the request offered."""
     offered = offered_functions(call.tools)
     known = {name: spec for name, spec in specs.items() if name in offered}
     judged: list[_Requested] = []
@@ -176,7 +180,7 @@ def _same(
     ran: dict[str, Any] | None,
     written: dict[str, Any] | None,
 ) -> bool:
-    """Return whether the arguments of two calls are equal; None means malformed."""
+    """Return whether two calls have equal arguments; None stands for malformed ones."""
     if ran is None or written is None:
         return ran is written
     return normalized(spec, ran) == normalized(spec, written)

@@ -1,6 +1,6 @@
-"""Fork server: import slow modules once, then fork children that start at once.
+"""Fork server: import slow modules once, then fork children that start quickly.
 
-Importing an agent framework takes seconds, so one process imports it before it has any
+Importing an agent framework takes seconds. So one process imports it, before it has any
 threads, and every worker is forked from this process. User code is imported only in the
 children, in the current folder and environment of the parent.
 """
@@ -53,7 +53,11 @@ class Child:
         return found
 
     def read_some(self, timeout: float) -> bytes:
-        """Wait for output, and return it; empty if the process has ended."""
+        """Wait for output, and return it; empty if the process has ended.
+
+        Raises:
+            TimeoutError: No output came within ``timeout`` seconds.
+        """
         if not select.select([self.output], [], [], timeout)[0]:
             raise TimeoutError
         return os.read(self.output, 65536)
@@ -65,7 +69,7 @@ class Child:
                 os.kill(self.pid, number)
 
     def end(self, grace_s: float) -> None:
-        """Ask the process to end; kill it after ``grace_s`` seconds."""
+        """Send SIGTERM to the process; kill it after ``grace_s`` seconds."""
         self.signal(signal.SIGTERM)
         try:
             self.wait(grace_s)
@@ -74,18 +78,19 @@ class Child:
             self.wait()
 
     def close(self) -> None:
-        """Close the read end of the output."""
+        """Close the descriptor ``output``."""
         os.close(self.output)
 
 
 class ForkServer:
-    """A process that forks children; started on demand, and restarted if it dies.
+    """A process that forks children; started at the first fork, and again if it dies.
 
-    The server imports the modules of ``preload`` before it forks. Its environment is
-    the parent's, with a few variables added, e.g. ``hash_seed`` as ``PYTHONHASHSEED``.
-    The server starts with the variables that the parent started with, and gets all
-    others over a socket. So other processes cannot read a variable that was set later,
-    e.g. a user's key, in the server's initial environment.
+    The server imports the modules of ``preload`` before it forks. It has the
+    environment of this process, and a few more variables, e.g. ``hash_seed`` as
+    ``PYTHONHASHSEED``. At its start it gets only the variables with which this process
+    was started; all others are sent over a socket. The reason: other processes can read
+    a process's initial environment, and must not find a variable that was set later,
+    e.g. a user's key.
     """
 
     def __init__(self, preload: tuple[str, ...], hash_seed: str = "random") -> None:
@@ -103,8 +108,11 @@ class ForkServer:
     def fork(self, target: str, argument: str, *, errors: int) -> Child:
         """Fork a child that calls ``target`` (``module:function``) with ``argument``.
 
-        The function's return value is the exit code. ``errors`` is the file descriptor
-        for the child's standard error. If that fails, a RolloutError is raised.
+        The function's return value is the child's exit code. ``errors`` is the file
+        descriptor for the child's standard error.
+
+        Raises:
+            RolloutError: The server or the child cannot be started.
         """
         with self._lock:
             if self._server is None or self._server.is_dead:
@@ -117,7 +125,7 @@ fork_server = functools.cache(ForkServer)
 
 
 class _Connection:
-    """The parent's connection to one server process."""
+    """The connection from this process to one server process."""
 
     def __init__(self, preload: Sequence[str], environment: dict[str, str]) -> None:
         self.is_dead = False

@@ -1,9 +1,9 @@
-"""Job: run one rollout in its own process, started and ended by a controller.
+"""Job: run one rollout in its own process, for Agent Lightning's controller.
 
-Agent Lightning's controller starts a job for each rollout, as a local process or as a
-Kubernetes Job, and passes the rollout's id in environment variables. The controller
-changes the rollout's state. A job only reports events; its exit code is 0 if there is a
-reward, else another code.
+The controller starts a job for each rollout, as a local process or as a Kubernetes Job,
+and passes the rollout's id in environment variables. The controller changes the
+rollout's state. A job only reports events; its exit code is 0 if there is a reward,
+else another code.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True)
 class Assignment:
-    """The rollout that a job runs."""
+    """The rollout that a job runs, and the gateway to report to."""
 
     gateway: str  # e.g. http://gateway:8080
     rollout_id: str
@@ -52,7 +52,11 @@ class Assignment:
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> Self:
-        """Read the variables that Agent Lightning's controller sets for a process."""
+        """Read the assignment from variables that Agent Lightning's controller sets.
+
+        Raises:
+            UsageError: A variable is missing or invalid.
+        """
         address = variables.get(BASE_URL)
         if not address:
             raise UsageError(
@@ -139,7 +143,7 @@ class RolloutJob:
     """
 
     def run(self) -> None:
-        """Run the rollout from the environment variables; exit on a failure."""
+        """Run the rollout that the environment variables name; exit on a failure."""
         try:
             run_job(TrainingConfig.create(), Assignment.read())
         except AgentGymError as error:

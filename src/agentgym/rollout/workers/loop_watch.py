@@ -1,4 +1,4 @@
-"""LoopWatch: notice when the event loop that all rollouts share is blocked."""
+"""LoopWatch: detect that the event loop that all rollouts share is blocked."""
 
 import asyncio
 import sys
@@ -15,12 +15,12 @@ _FRAMES = 4
 
 
 class LoopWatch:
-    """Watches from a thread whether the running event loop makes progress.
+    """Watches, from a thread, whether the running event loop is blocked.
 
     ``blocked`` is called each time the loop was blocked for ``limit_s`` seconds. By
-    default, the position of the blocking call is logged, since the call cannot be
-    ended. ``turned`` is called at each check, every ``every_s`` seconds (by default
-    ``limit_s``).
+    default, the position of the blocking call in the code is logged, since the call
+    cannot be ended. ``turned`` is called after each check. A check is made every
+    ``every_s`` seconds, by default every ``limit_s``.
     """
 
     def __init__(

@@ -14,11 +14,11 @@ _ANY = ("", "None", "0.0.0.0", "::")  # this machine, too
 
 
 def keep_offline(hosts: Path) -> None:
-    """Refuse connections of this process to other machines from now on.
+    """Refuse all later connections of this process to other machines.
 
-    Each refused connection adds a line with the machine's name to the file ``hosts``.
-    The line ends with ``outside`` if a model client connected in a thread that does not
-    belong to an episode.
+    For each refused connection, a line with the machine's name is added to the file
+    ``hosts``. The line ends with ``outside`` if a model client, e.g. OpenAI's,
+    connected in a thread that does not belong to an episode.
     """
 
     def listen(event: str, values: tuple[Any, ...]) -> None:

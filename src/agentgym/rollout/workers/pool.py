@@ -27,7 +27,7 @@ _MAIN = "agentgym.rollout.workers.worker:main"
 
 @dataclass(frozen=True)
 class WorkerDeath:
-    """A worker that ended unexpectedly."""
+    """The report that a worker ended unexpectedly."""
 
     worker: str  # its name in the store
     blamed: str | None  # id of the rollout that blocked the worker, if it is known
@@ -35,7 +35,7 @@ class WorkerDeath:
 
 
 class _Worker:
-    """One worker process, and the state that its messages reported."""
+    """One worker process, and its state according to its messages."""
 
     def __init__(self, spec: WorkerSpec) -> None:
         self.name = spec.worker
@@ -48,8 +48,8 @@ class _Worker:
     def run(self, server: ForkServer, errors: int, silence_s: float) -> str:
         """Start the process, read its messages to the end, and return why it ended.
 
-        ``errors`` is the descriptor of its standard error. After ``silence_s`` seconds
-        without a message it is killed.
+        ``errors`` is the file descriptor for the process's standard error. The process
+        is killed after ``silence_s`` seconds without a message.
         """
         try:
             argument = self._spec.model_dump_json()
@@ -89,17 +89,17 @@ class _Worker:
             self.blamed = said.get("blocked", self.blamed)
 
     def end(self, until: float) -> None:
-        """Wait for the process until the monotonic time ``until``, then kill it."""
+        """Stop the process; kill it if it runs past the monotonic time ``until``."""
         if self.child is not None:
             self.child.end(max(0.0, until - time.monotonic()))
 
 
 class WorkerPool:
-    """Keeps ``count`` workers running within a ``with`` block.
+    """Keeps ``count`` worker processes running within a ``with`` block.
 
-    Their standard error goes to the file ``log``, without secrets. ``on_death`` is
-    called from a watching thread for each unexpected death, before the replacement
-    starts.
+    The workers' standard error is written to the file ``log``, without secrets.
+    ``on_death`` is called after each unexpected death, in a thread of the pool, before
+    the replacement starts.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class WorkerPool:
         return [child.pid for child in found if child is not None]
 
     def _keep(self, slot: int) -> None:
-        """Run one worker after another in ``slot``, until the pool closes or fails."""
+        """Run worker number ``slot``; replace it until the pool closes or fails."""
         generation = 0
         while not self._closing.is_set() and self.failure is None:
             name = f"{self._spec.worker}-{slot}.{generation}"

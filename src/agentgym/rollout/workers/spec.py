@@ -1,4 +1,4 @@
-"""WorkerSpec: the configuration of a process that runs agents."""
+"""WorkerSpec: the configuration of a worker process."""
 
 from pathlib import Path
 from typing import Self
@@ -10,7 +10,7 @@ from agentgym.core.config import TrainingConfig
 
 
 class WorkerSpec(BaseModel):
-    """The configuration of a worker process."""
+    """The configuration of a worker, which is a process that runs agents."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -22,7 +22,7 @@ class WorkerSpec(BaseModel):
     framework: str
     agent: AgentSource = AgentSource()
     hosts: Path | None = None
-    """If given, the worker cannot reach other machines; this file lists those tried."""
+    """If set, connections to other machines are refused, and listed in this file."""
     audit: Path | None = None  # file of the audit log
     concurrency: int = 64  # episodes that run at the same time
     timeout_s: float = 60.0  # wall-clock seconds after which an episode is ended

@@ -1,4 +1,4 @@
-"""Worker: a process that runs many episodes at a time against the gateway.
+"""Worker: a process that runs many episodes at a time, with model calls to the gateway.
 
 A worker is forked with a :class:`WorkerSpec` as JSON. It builds the agent once, waits
 for rollouts from the gateway (without polling), and reports every episode's tool calls,
@@ -197,7 +197,7 @@ class Worker:
 
 
 async def _json(response: Any) -> Any:
-    """Parse an answer of the gateway; raise an ApiError if it is an error."""
+    """Parse a response of the gateway; raise an ApiError for an error status."""
     if response.status >= 400:
         wording = f"{response.url} answered {response.status}: {await response.text()}"
         raise ApiError(response.status, wording, "gateway")
@@ -205,7 +205,7 @@ async def _json(response: Any) -> Any:
 
 
 class _GatewayEnding(ScenarioEnding):
-    """Scores an episode, whose model calls the gateway has recorded.
+    """Scores an episode, with the model calls that the gateway recorded.
 
     The tool calls ran in this process, and are recorded in the episode.
     """
@@ -218,7 +218,7 @@ class _GatewayEnding(ScenarioEnding):
         self._answered_by_agent = scenario.live_tools()
 
     async def wrong_answer(self, episode: Episode, error: Exception) -> Reason | None:
-        """Return the reason if the model's last answer made the agent crash, else None.
+        """Return a reason if the model's last answer made the agent crash, else None.
 
         The answer is to blame in three cases:
 
@@ -278,7 +278,7 @@ def attempt_path(rollout_id: str, attempt: str) -> str:
 
 
 def events_of(ended: Trajectory) -> list[dict[str, Any]]:
-    """Return the events of a scored episode: its tool calls, then its reward."""
+    """Return the events to report for an episode: its tool calls, then its reward."""
     events = [
         {"event_type": "tool_call", "data": call.model_dump(mode="json")}
         for call in ended.get_tool_calls()
@@ -302,7 +302,7 @@ def events_of(ended: Trajectory) -> list[dict[str, Any]]:
 
 
 def _end_of(ended: Trajectory) -> dict[str, Any]:
-    """Return the episode's changed files and end state; empty if they are too large."""
+    """Return the episode's changed files and end state; {} if they are too large."""
     found = {"changed_files": ended.changed_files, "end_state": ended.end_state}
     kept = {name: value for name, value in found.items() if value}
     text = orjson.dumps(kept, default=str, option=orjson.OPT_NON_STR_KEYS)
@@ -315,7 +315,7 @@ def _failed(reason: Reason) -> dict[str, Any]:
 
 
 def limit_memory(most_mb: int) -> None:
-    """Limit the process's memory in MiB, so that a huge allocation raises an error."""
+    """Limit the process to ``most_mb`` MiB; a larger allocation raises an error."""
     import resource
 
     limit = most_mb * 2**20
@@ -327,8 +327,8 @@ def limit_memory(most_mb: int) -> None:
 class ControlChannel:
     """Sends messages to the pool, over the pipe that was the standard output.
 
-    Standard output is redirected to standard error, so that text printed by an agent, a
-    tool or a reward cannot be taken for a message.
+    The standard output is redirected to standard error. So text that an agent, a tool
+    or a reward prints cannot be mistaken for a message.
     """
 
     def __init__(self) -> None:
@@ -342,12 +342,12 @@ class ControlChannel:
 
 
 def _no_exit(status: object = None) -> None:
-    """Raise instead of ``sys.exit``, because other episodes share the process."""
+    """Replaces ``sys.exit``: raise an error, as other episodes share the process."""
     raise RuntimeError(f"the agent called sys.exit({status!r})")
 
 
 def make_worker(spec: WorkerSpec) -> Worker:
-    """Build the worker with its scenario and agent, inside a running event loop."""
+    """Build a worker with its scenario and agent; an event loop must be running."""
     scenario = get_scenario(spec.scenario)
     scenario.unsafe_local_exec = spec.unsafe_local_exec
     blueprint = Blueprint(
@@ -387,7 +387,7 @@ def own_tools(adapter: Adapter, agent: AgentLoop) -> list[Tool]:
 
 
 def _stub(tool: Tool) -> Tool:
-    """Return a tool that answers with made-up values instead of the agent's own."""
+    """Copy a tool; the copy returns made-up values instead of running the tool."""
     schema = returns(tool.function)
 
     def answer(**arguments: Any) -> str:

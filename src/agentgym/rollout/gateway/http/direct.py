@@ -27,11 +27,11 @@ _KNOWN = frozenset(
 
 
 class NotDirectError(Exception):
-    """Raised by a handler: aiohttp must answer this request, e.g. with a stream."""
+    """Raised by a handler if aiohttp must answer the request, e.g. with a stream."""
 
 
 class Head(NamedTuple):
-    """The head of a direct request."""
+    """The path and the headers of a direct request."""
 
     path: str
     headers: Mapping[str, str]  # by lower-case name
@@ -70,7 +70,8 @@ class DirectRequest:
 def read_head(data: bytes | bytearray) -> Head | None:
     """Parse the head of a direct request; return None if aiohttp must handle it.
 
-    If the head has not arrived completely, a BlockingIOError is raised.
+    Raises:
+        BlockingIOError: The head has not arrived completely.
     """
     end = data.find(_END, 0, _MOST_HEAD)
     if end < 0:
@@ -93,7 +94,7 @@ def read_head(data: bytes | bytearray) -> Head | None:
 
 
 def answer(response: web.Response) -> bytes:
-    """Convert a response to the bytes to send."""
+    """Convert a response to the bytes to send over the connection."""
     body = response.body
     assert isinstance(body, bytes)
     fields = "".join(f"{name}: {value}\r\n" for name, value in response.headers.items())

@@ -1,4 +1,7 @@
-"""Keys: the operator's key allows everything, an agent's key only model calls."""
+"""Keys: the operator's key allows everything, an agent's key only model calls.
+
+The operator is the user who started the server.
+"""
 
 import hmac
 from typing import TYPE_CHECKING
@@ -14,10 +17,10 @@ _PURPOSE = b"agentgym: an agent's model calls"
 
 
 def agent_key(api_key: str) -> str:
-    """Derive the key for agents from the operator's key.
+    """Derive the key for agents from the operator's key ``api_key``.
 
     The operator's key cannot be computed from the key for agents. If ``api_key`` is
-    empty, the result is empty: then agents need no key.
+    empty, the result is empty, and agents need no key.
     """
     if not api_key:
         return ""
@@ -26,10 +29,10 @@ def agent_key(api_key: str) -> str:
 
 
 class Keys:
-    """Checks a request's key, and whether that key allows the request.
+    """Checks a request's API key, and whether that key allows the request.
 
     If the operator's ``api_key`` is empty, requests need no key. With ``for_agents``,
-    the key from :func:`agent_key` is accepted as well.
+    the key from :func:`agent_key` is accepted for model calls, too.
     """
 
     def __init__(self, api_key: str, *, for_agents: bool = False) -> None:
@@ -39,7 +42,12 @@ class Keys:
         self._is_open = not api_key
 
     def check(self, request: "AnyRequest") -> None:
-        """Set ``request.key`` to the kind of its key; raise an ApiError if refused."""
+        """Check a request's key, and store the kind of the key in ``request.key``.
+
+        Raises:
+            ApiError: 401: the key is missing or unknown; 403: an agent's key does not
+                allow the path.
+        """
         path = request.path
         if self._is_open or path in _FREE:
             request.key = "none"

@@ -1,4 +1,4 @@
-"""Listener: serve HTTP on a thread, with keys and OpenAI-shaped errors."""
+"""Listener: serve HTTP on a thread, with keys and errors in OpenAI's format."""
 
 import asyncio
 import socket
@@ -36,12 +36,11 @@ _CLOSE_S = 2.0
 class Listener:
     """Serves routes, and ``/healthz``, on a thread with its own event loop.
 
-    The settings give the address, and limits of bytes and seconds for a request.
-    ``during`` is entered before the listener accepts requests, and left after the last
-    answer. ``noted`` is called with every request and
-    its HTTP status. Running answers may take ``grace_s`` seconds after the listener is
-    closed. ``refused`` counts the requests that this server itself refused, by error
-    code; a model server's errors do not count.
+    ``settings`` has the address, and the size and time limits of a request. ``during``
+    is a context manager that is open while requests are answered. ``noted`` is called
+    with each request and the HTTP status of its response. After :meth:`close`, running
+    requests may take ``grace_s`` more seconds. ``refused`` counts the requests that
+    this server itself refused, by error code; a model server's errors do not count.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Listener:
         self._listens.result()
 
     def close(self) -> None:
-        """Stop listening; abort answers that run longer than ``grace_s`` afterwards."""
+        """Stop listening; abort requests that still run ``grace_s`` seconds later."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stop.set)
         if self._thread.ident is not None:
@@ -90,7 +89,7 @@ class Listener:
             self._socket.close()
 
     def bind(self) -> socket.socket:
-        """Bind the address, without answering requests yet, or raise an OSError."""
+        """Return a socket that is bound, but not listening; may raise an OSError."""
         if self._socket is None:
             host, port = self._settings.host, self._settings.port
             found = socket.getaddrinfo(
@@ -147,9 +146,10 @@ class Listener:
     def _refusal(self, request: AnyRequest, error: Exception) -> web.Response:
         """Log and count an error, and convert it to a response.
 
-        No stack frame may keep the error after this method returns: the error refers to
-        stack frames, and these to the request's body. Such a cycle would stay in memory
-        until the garbage collector runs.
+        This is a method of its own, so that no local variable keeps the error. The
+        error refers to stack frames, and these refer to the request's body. A variable
+        in such a frame would form a reference cycle, which stays in memory until the
+        garbage collector runs.
         """
         message = as_api_error(error)
         self._noted(request, message.status)
@@ -185,7 +185,7 @@ def as_api_error(error: Exception) -> ApiError:
 
 
 def _problem(error: ValidationError) -> str:
-    """Describe the first validation problem, without the names of our classes."""
+    """Describe the first validation problem, without AgentGym's class names."""
     first = error.errors(include_url=False)[0]
     parts = [str(part) for part in first["loc"]]
     where = ".".join(part for part in parts if not part[:1].isupper()) or "the body"

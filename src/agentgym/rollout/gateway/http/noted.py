@@ -1,4 +1,4 @@
-"""Log a gateway's write requests and refused keys in the audit log."""
+"""Write a gateway's write requests and refused keys to the audit log."""
 
 import time
 from collections import Counter
@@ -16,10 +16,10 @@ _MOST_PEERS = 1000
 
 
 class Noted:
-    """Logs refused keys and write requests, e.g. of rollouts, rewards and models.
+    """Writes refused keys and write requests, e.g. of rewards, to the audit log.
 
-    Model calls, and the requests in which workers claim rollouts, are not logged: the
-    store records them.
+    Model calls, and the requests in which workers claim rollouts, are not logged,
+    because the store records them.
     """
 
     def __init__(self, log: AuditLog | None) -> None:

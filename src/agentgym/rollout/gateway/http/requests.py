@@ -74,8 +74,8 @@ AnyRequest = Request | DirectRequest
 class Connection(web.RequestHandler):
     """A connection with deadlines; it answers simple ("direct") requests itself.
 
-    From the first request that is not direct, aiohttp answers all requests. The module
-    ``direct`` says which requests are direct.
+    The module ``direct`` says which requests are direct. The first other request, and
+    all requests after it, are answered by aiohttp.
     """
 
     def __init__(self, server: "HttpServer", settings: GatewaySettings) -> None:
@@ -119,7 +119,7 @@ class Connection(web.RequestHandler):
             self.force_close()  # a client must not send so much before the answer
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:
-        """Wait up to ``timeout`` seconds for running answers."""
+        """Wait up to ``timeout`` seconds for running answers, then cancel them."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=timeout)
             if self._task is not None:
@@ -127,7 +127,7 @@ class Connection(web.RequestHandler):
         await super().shutdown(timeout)
 
     def touch(self) -> None:
-        """Restart the deadline, because a request arrived or was answered."""
+        """Restart the deadline; called when a request arrives or was answered."""
         self.is_used, self._since = True, self._loop.time()
 
     def close(self) -> None:
@@ -208,7 +208,7 @@ class Connection(web.RequestHandler):
             self._read_direct()
 
     def _leave_direct(self) -> None:
-        """Let aiohttp answer all requests, beginning with the one in the buffer."""
+        """Let aiohttp answer the request in the buffer and all later ones."""
         self._is_direct, data = False, bytes(self._buffer)
         self._buffer.clear()
         self._head = None
@@ -247,7 +247,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Return status 400 for a malformed HTTP request."""
+        """Return a response with status 400, for a malformed HTTP request."""
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already")
         if status >= 500:
@@ -257,9 +257,10 @@ class Connection(web.RequestHandler):
 
 
 class HttpServer(web.Server):
-    """Creates the connections of a server, with the settings' deadlines and limits.
+    """Creates a :class:`Connection` for each client, with the settings' limits.
 
-    ``knows`` returns whether a request's key is valid; if not, no body is buffered.
+    ``knows`` returns whether a request's key is valid. A request with an invalid key is
+    refused before its body arrives.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ _NAME = re.compile(r"\{(\w+)(?::(.+?))?\}")
 class Route(NamedTuple):
     """The handler for an HTTP method (``*`` for any) on a path.
 
-    In the path, ``{name}`` matches one segment, and ``{name:.+}`` one or more.
+    In the path, ``{name}`` matches one segment, and ``{name:.+}`` one or more segments.
     """
 
     method: str
@@ -33,7 +33,11 @@ class Route(NamedTuple):
 
 
 class RouteTable:
-    """Finds the handler of a request; the first matching route wins."""
+    """Finds the handler of a request.
+
+    Routes without a ``{name}`` in their path come first, then the others in their
+    order.
+    """
 
     def __init__(self, routes: Sequence[Route]) -> None:
         methods: defaultdict[str, dict[str, Handler]] = defaultdict(dict)
@@ -47,8 +51,11 @@ class RouteTable:
     def find(self, method: str, raw_path: str) -> tuple[Handler, Names]:
         """Return the handler of a request, and the values of ``{name}`` in its path.
 
-        ``raw_path`` is still percent-encoded. If no route matches, or if a value cannot
-        be stored as a name, an ApiError is raised.
+        ``raw_path`` is still percent-encoded.
+
+        Raises:
+            ApiError: 404: unknown path; 405: the path does not take this method; 400: a
+                value is too long or not UTF-8.
         """
         method = "GET" if method == "HEAD" else method
         allowed: set[str] = set()
@@ -83,7 +90,7 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 def _checked(found: Names) -> Names:
-    """Decode the values in a path; raise if one cannot be stored as a name."""
+    """Decode the values in a path; raise if one is too long or not UTF-8."""
     for name, text in found.items():
         if "%" in text:
             found[name] = text = unquote(text, errors="surrogateescape")
