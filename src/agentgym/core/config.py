@@ -119,7 +119,8 @@ class TrainingConfig(Settings, BaseSettings):
 
     Settings of ``agent``, ``judge``, ``rent`` and ``verl`` are nested, e.g.
     ``judge={"model": "openai:gpt-4.1-mini", "weight": 1}``. They also have flat keys,
-    e.g. ``judge_weight``: see :data:`~agentgym.core.nested.keys.FLAT_KEYS`.
+    e.g. ``judge_weight``: see :data:`~agentgym.core.nested.keys.FLAT_KEYS`. If a
+    setting applies to some engines only, its description begins with their names.
 
     Attributes:
         scenario: Name of a scenario, path of a scenario's folder or file, or a tasks
@@ -396,7 +397,10 @@ class TrainingConfig(Settings, BaseSettings):
 
     @classmethod
     def names(cls) -> list[str]:
-        """Return the names of all settings, of nested ones the flat and the dotted."""
+        """Return the names of all settings, sorted.
+
+        A nested setting has two names, e.g. ``judge_weight`` and ``judge.weight``.
+        """
         return sorted({*cls.model_fields, *FLAT_KEYS, *FLAT_KEYS.values()})
 
     @classmethod
@@ -406,7 +410,10 @@ class TrainingConfig(Settings, BaseSettings):
 
     @classmethod
     def renamed(cls, values: dict[str, Any]) -> str:
-        """Return a hint on flat keys that now belong below a group; "" if none."""
+        """Return a hint on older flat keys that now belong to a group of settings.
+
+        Empty if there are no such keys.
+        """
         hints = []
         for group in GROUPS:
             below = {k: p for k, p in FLAT_KEYS.items() if p.startswith(f"{group}.")}

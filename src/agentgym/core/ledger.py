@@ -136,8 +136,9 @@ class Ledger(RoleLedger):
     def add(self, buckets: Iterable[Bucket], *, roles: Sequence[str]) -> None:
         """Add some model calls to the counts.
 
-        ``roles`` are the roles that made the calls. Calls without a bucket, at the end,
-        are counted but neither trained, masked nor dropped.
+        ``roles`` has the role that made each call, ``buckets`` how each call was used.
+        If there are fewer buckets than roles, the last calls count only as calls: not
+        as trained, masked or dropped.
         """
         for role in roles:
             self.calls += 1

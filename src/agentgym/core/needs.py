@@ -34,7 +34,8 @@ class NeededCall:
     """One tool call that a task needs, a part of its shortest solution.
 
     Attributes:
-        arguments: The right arguments; ``others`` are equally right.
+        arguments: The right arguments.
+        others: Further arguments that are equally right.
         by_outcome: Names of arguments that have no single right value, e.g. the new
             text of an edit. In an episode that succeeded, any value is right.
         instead: Other calls that are equally right, maybe of other tools.

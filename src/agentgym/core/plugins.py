@@ -21,8 +21,9 @@ from agentgym.errors import NotFoundError, UsageError
 class Plugins[T]:
     """A registry of classes with a common base class, e.g. all frameworks.
 
-    Messages call such a class a ``thing``. ``built_in`` has ``module:class`` by name;
-    other packages add classes through entry points of ``group``.
+    ``thing`` is the word for such a class in error messages, e.g. ``framework``.
+    ``built_in`` has ``module:class`` by name. Other packages add classes through entry
+    points of ``group``.
     """
 
     base: type[T]

@@ -319,7 +319,10 @@ class Trajectory(_Record):
         return ({"kind": value} if value else None) if isinstance(value, str) else value
 
     def scored(self, reward: Reward) -> Self:
-        """Return a copy with the values of ``reward``; status: succeeded or failed."""
+        """Return a copy with the score ``reward``, and the status that it implies.
+
+        The status is succeeded or failed.
+        """
         reached = reward.success
         return self.model_copy(
             update={

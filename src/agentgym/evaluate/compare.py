@@ -45,7 +45,7 @@ class Comparison(BaseModel, frozen=True, extra="forbid"):
         tasks: Number of tasks that were scored in both measurements.
         k: The k of pass^k in both measurements.
         differences: ``after - before`` of each metric, with paired 95 % intervals over
-            tasks. ``n`` is 0 if the metric was not measured on both sides.
+            tasks. ``n`` is 0 unless the metric was measured in both measurements.
         p_value: Two-sided p-value of the difference in pass^1 (the share of attempts
             that succeed), by :func:`sign_flip_p`: the probability of a difference of at
             least this size if both agents are equally good.
@@ -246,7 +246,10 @@ def family_changes(before: Metrics, after: Metrics) -> list[Change]:
 
 
 def paired(before: Metrics, after: Metrics) -> list[Pair]:
-    """Return the results of tasks that both have scored; none if tasks differ."""
+    """Return the two results of each task that was scored in both measurements.
+
+    Empty if the measurements have different tasks.
+    """
     if not are_paired(before, after):
         return []
     pairs = zip(before.by_task, after.by_task, strict=True)
@@ -308,7 +311,7 @@ def _by_family(metrics: Metrics) -> dict[str, tuple[int, int]]:
 
 
 def _share(prefix: str, pairs: Sequence[Pair], metric: MetricName) -> Change:
-    """Return the change of a metric; ``prefix`` begins its name."""
+    """Return the change of a metric; ``prefix`` is put before the metric's name."""
     before, after = _means(pairs, metric)
     name = "success" if metric == "pass_1" else metric.replace("_", " ")
     return Change(

@@ -30,7 +30,7 @@ _PHASES = {
 class LinesProgress(Progress):
     """Writes the events of a run as plain lines. ``Trainer`` uses it by default.
 
-    They go to ``stream``; None: standard error.
+    The lines go to ``stream``, or to standard error if it is None.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -69,7 +69,10 @@ class LinesProgress(Progress):
         self.write(words)
 
     def phase(self, name: str, total: int) -> None:
-        """Start to count a phase's rollouts; before the first step, write its name."""
+        """Start to count the rollouts of a phase.
+
+        The phase's name is written if the first training step has not ended yet.
+        """
         self._phase, self._total, self._done = _PHASES.get(name, name), total, 0
         if not self._is_live and self._report is None:
             self.write(f"{self._phase}: {plural(total, 'rollout')} ...")

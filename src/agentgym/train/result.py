@@ -22,7 +22,10 @@ RESULT_FILE = "result.json"
 
 
 def require_trained(ledger: Ledger, run: Path, *, warmed: bool) -> None:
-    """Raise TrainingFailedError if no call was trained, and nothing imitated."""
+    """Raise TrainingFailedError if a run has trained no model call.
+
+    A run with a warm start (``warmed``) has trained the policy in any case.
+    """
     if not ledger.trained and not warmed:
         raise TrainingFailedError(
             f"None of {ledger.calls:,} model calls was trained"
@@ -49,7 +52,7 @@ class TrainingResult(BaseModel, extra="forbid"):
 
     Attributes:
         scenario: Name of the scenario that the policy was trained on.
-        config: Every setting.
+        config: All settings of the run, by name.
         baseline: Metrics of the untrained policy on the main set of held-out tasks.
         metrics: Metrics of the trained policy on the same tasks.
         breakdown: Metrics before and after training on the other held-out sets, by name

@@ -56,7 +56,8 @@ class RunState(BaseModel, extra="forbid"):
     Attributes:
         step: Number of updates done.
         episodes: Number of training rollouts done.
-        wall_seconds: The sum over all resumes, like ``cpu_seconds``.
+        wall_seconds: Wall seconds of the run so far, over all resumes.
+        cpu_seconds: CPU seconds of the run's processes, over all resumes.
         rollout_seconds: Wall seconds per rollout, used to fit the run to its time
             limit; None without a limit.
         training_began: ``wall_seconds`` when the first step began; None before.
@@ -205,7 +206,10 @@ class RunFolder:
             yield
 
     def interrupted(self, lost: str = "") -> TrainingInterrupted:
-        """Return an error on how to resume; ``lost``: a sentence on lost work."""
+        """Return the error of an interrupted run; its message says how to resume.
+
+        ``lost`` is a sentence about lost work, or empty.
+        """
         found = self.checkpoints()
         step = int(found[-1].name.removeprefix("step-")) if found else None
         return TrainingInterrupted(str(self.path), step, lost)
@@ -252,7 +256,11 @@ class RunFolder:
 
     @contextmanager
     def recorded(self, config: TrainingConfig, form: str = "") -> Iterator[None]:
-        """Record in run.json that the run is running, and later how it ended."""
+        """Record the run's settings and status in run.json.
+
+        The status is ``running`` within the block; after the block, it says how the run
+        ended. ``form`` is the format of the model's tool calls, e.g. ``hermes``.
+        """
         settings = config.model_dump(mode="json")
         self.write_record(status="running", config=settings, form=form)
         try:
@@ -291,7 +299,11 @@ class RunFolder:
         self._keep_checkpoints(_KEPT, state)
 
     def _keep_checkpoints(self, newest: int, state: RunState) -> None:
-        """Keep only the ``newest`` newest, the best and the warm start's checkpoint."""
+        """Remove old checkpoints.
+
+        Kept are a number ``newest`` of the newest ones, that of the best validation,
+        and that of a warm start.
+        """
         kept = [self.best_checkpoint(state), self.first_checkpoint(state)]
         for old in self.checkpoints()[:-newest]:
             if old not in kept:
@@ -366,7 +378,7 @@ class RunFolder:
     def metrics_from(self, start: int) -> tuple[list[dict[str, Any]], int]:
         """Return the lines of metrics.jsonl from byte ``start`` on, and the end offset.
 
-        For errors, see :meth:`metrics`; lines are counted from ``start``.
+        Raises the errors of :meth:`metrics`; their line numbers count from ``start``.
         """
         path = self.path / "metrics.jsonl"
         data = path.read_bytes()[start:] if path.exists() else b""
@@ -389,10 +401,11 @@ def metrics_line(
     validation: Metrics | None,
     forgetting: Forgetting | None = None,
 ) -> dict[str, Any]:
-    """Return a step's line of metrics.jsonl: the fields of its report, and two more.
+    """Return a step's line of metrics.jsonl.
 
-    They are the ``validation`` after the step, if there was one, and then the distance
-    from the untrained model, ``forgetting_kl``.
+    It has all fields of the step's report. If a validation followed the step, it also
+    has ``validation`` and, if measured, ``forgetting_kl``: the distance from the
+    untrained model in nats per token.
     """
     line = asdict(report)
     if validation is not None:

@@ -100,7 +100,7 @@ class TrainedAgent(BaseModel):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Names of the team's agents that have their own adapters; maybe empty."""
+        """Names of the team's agents with their own LoRA adapter; empty if none has."""
         return held_roles(self.model_path)
 
     @property
@@ -110,21 +110,22 @@ class TrainedAgent(BaseModel):
 
     @property
     def wording(self) -> Wording:
-        """The new prompts and tool descriptions that the agent was trained with.
+        """The prompts and tool descriptions that replaced the agent's own in training.
 
-        They replace the texts in the agent's code when this process runs the weights.
+        They replace them again when this process runs the weights.
         """
         return Wording.parse(str(self.provenance.config.get("prompts") or ""))
 
     def same_tasks(self, scenario: str) -> str | None:
-        """Return the setting ``scenario`` with which to load the agent's tasks file.
+        """Return the setting ``scenario`` that loads the agent's tasks file again.
 
         Args:
             scenario: The scenario's name, or the path of the tasks file.
 
         Returns:
-            The file's path, with options for its tools; real tool calls are turned off,
-            even if training ran them. None if ``scenario`` is not that tasks file.
+            The file's path, with options for its tools. Tools that really ran in
+            training now get recorded answers. None if ``scenario`` is not the agent's
+            tasks file.
         """
         if not is_tasks_file(self.scenario):
             return None
@@ -137,7 +138,7 @@ class TrainedAgent(BaseModel):
 
     @property
     def version(self) -> Version | None:
-        """The version, if the folder is a saved one in ``AGENTGYM_HOME``; else None."""
+        """Name and number of this saved version; None outside of ``AGENTGYM_HOME``."""
         return Version.at(self.path)
 
     @property

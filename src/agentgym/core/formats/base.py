@@ -292,7 +292,7 @@ def json_call(
     arguments: tuple[Any, int, int],
     mark: int,
 ) -> WrittenCall:
-    """Build a call from two fields of a :class:`JsonObject`.
+    """Build a call from the name and the arguments in a :class:`JsonObject`.
 
     The arguments may be an object, or the text of an object.
     """
@@ -302,9 +302,10 @@ def json_call(
 
 
 def malformed_call(text: str, start: int, mark: int, closing: str) -> WrittenCall:
-    """Return an unreadable call: up to its closing mark, or to the next opening mark.
+    """Return a malformed call that begins at ``start``.
 
-    ``mark`` is the offset after the opening mark, which begins at ``start``.
+    It ends after its closing mark, or before the next opening mark if this comes first.
+    ``mark`` is the offset after the call's opening mark.
     """
     ends = [text.find(closing, mark), text.find(text[start:mark], mark)]
     closed, reopened = (len(text) if at < 0 else at for at in ends)
@@ -370,7 +371,7 @@ def _after(mark: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _begun(text: str, mark: str) -> int:
-    """Return how many characters at the end of ``text`` are a start of ``mark``."""
+    """Return how many last characters of ``text`` may be the start of ``mark``."""
     for count in range(min(len(mark) - 1, len(text)), 0, -1):
         if text.endswith(mark[:count]):
             return count

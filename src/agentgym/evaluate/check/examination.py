@@ -36,7 +36,10 @@ class Finding:
 
 
 class Note(NamedTuple):
-    """A remark that replaces the usual message of a tripwire without problems."""
+    """A remark of a tripwire, which the report shows if no problem was found.
+
+    It replaces the tripwire's standard message.
+    """
 
     status: Literal["pass", "warn", "skip"]
     why: str

@@ -21,8 +21,8 @@ class _Pay:
     """The rewards of one agent in one family (kind) of tasks.
 
     Attributes:
-        unearned: Mean of the reward minus the reward that the agent's calls deserve
-            (see ``_due``); None if the needed calls are unknown.
+        unearned: Mean difference between the reward and the reward that the agent's
+            calls deserve (see ``_due``); None if the needed calls are unknown.
         lucky: Number of episodes that by chance made all needed calls and called no
             other tool.
     """
@@ -114,8 +114,10 @@ def _without_plan(
 ) -> Iterator[str | Note]:
     """Yield a problem or note on rewards in tasks whose needed calls are unknown.
 
-    A mean reward above half of the highest, ``top``, is a problem. ``message`` begins
-    with the agent's calls, e.g. ``any calls``.
+    ``pays`` are the rewards in these tasks, and ``top`` is the highest possible reward.
+    A mean reward above half of ``top`` is a problem, a lower one gives a warning.
+    ``message`` is the start of the text and names the agent's calls, e.g.
+    ``any calls``.
     """
     paid = [pay for pay in pays if pay.mean > _NEAR_ZERO * top]
     if not paid:

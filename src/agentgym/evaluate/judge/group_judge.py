@@ -99,7 +99,7 @@ class _Group:
 
     @property
     def room(self) -> float:
-        """Lowest reward of an accepted attempt minus highest of a rejected attempt.
+        """Lowest reward of accepted attempts minus highest reward of rejected ones.
 
         Infinite if no attempt is rejected.
         """
@@ -107,7 +107,7 @@ class _Group:
         return min(self.rewards(True)) - max(rejected, default=-float("inf"))
 
     def unranked(self) -> str:
-        """Return why the judge need not rank this group; "" if it should."""
+        """Return why ranking this group would be useless; "" if it should be ranked."""
         chosen = list(compress(self.kinds, self.accepted))
         if len(chosen) < 2:
             return FEW
@@ -116,12 +116,12 @@ class _Group:
         return NO_ROOM if self.room <= 0 else ""
 
     def uncompared(self) -> str:
-        """Return why this group cannot compare judge and scenario; "" if it can."""
+        """Return why this group cannot show if judge and scenario agree; else ""."""
         return ONE_SIDED if len(set(self.accepted)) < 2 else ""
 
 
 class Ranker:
-    """The ranker of a run without a judge: it changes no rewards. A base class.
+    """Base class of rankers. It changes no rewards, and serves runs without a judge.
 
     Attributes:
         verdicts: By rollout id, ``score`` and ``why`` of each attempt that the last

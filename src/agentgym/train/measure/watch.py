@@ -38,7 +38,7 @@ class Watch(BaseModel, extra="forbid"):
         best_step: Step of the best validation; 0 before the first, and for the weights
             before any update.
         strikes: Number of validations since the success rate last rose. A validation
-            whose tools are chosen worse than before training counts twice.
+            counts twice if tools were chosen worse than before training.
         looks: Number of validations so far.
         solved: Families (kinds of tasks) with a success in at least one validation.
         remarks: The warnings of the newest validation.

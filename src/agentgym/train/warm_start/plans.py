@@ -58,8 +58,8 @@ def check_calls_known(scenario: Scenario, seed: int) -> None:
 def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Planned]:
     """Return up to ``count`` training tasks, each with the calls that it needs.
 
-    They differ from the tasks that training begins with, unless the scenario has few.
-    Raise ScenarioError if there are none, or none lists the calls it needs.
+    They differ from the tasks that training begins with, unless the scenario has few
+    tasks. Raise ScenarioError if the scenario lists the needed calls of no task.
     """
     check_calls_known(scenario, seed)
     found: list[Planned] = []
@@ -132,7 +132,7 @@ class PlanPolicy(Policy):
 
     @property
     def model_name(self) -> str:
-        """Always ``plans``."""
+        """The model name, always ``plans``."""
         return "plans"
 
     @property
@@ -141,7 +141,7 @@ class PlanPolicy(Policy):
         return self.own.failure if self.own else ""
 
     async def release(self) -> None:
-        """Close the policy's connections of the current event loop."""
+        """Close the connections that the policy opened in the current event loop."""
         if self.own is not None:
             await self.own.release()
 
