@@ -75,8 +75,8 @@ def write_atomically(path: Path, text: str, *, private: bool = True) -> None:
     """Write ``text`` to a file atomically, with secrets redacted.
 
     The file is safely on disk when this returns. An existing file keeps its
-    permissions. A new file is readable by this user only, unless ``private`` is false:
-    the umask then decides.
+    permissions. If ``private`` is true, only this user may read a new file; if false,
+    the umask decides.
     """
     text = Redactor.of_environment().written(text)
     mode = _PRIVATE if private else _USUAL

@@ -104,10 +104,10 @@ def _class_of(
     need: NeededCall | None,
     succeeded: bool,
 ) -> CallClass:
-    """Return the class of a call of one of the scenario's tools.
+    """Return the class of a call that does not use one of the agent's own tools.
 
     ``earlier`` are the calls before it, ``need`` the needed call that was matched to
-    it. ``spec`` is None if the tool does not exist.
+    it. ``spec`` is the scenario's tool; None if the tool does not exist.
     """
     if call.outcome is ToolOutcome.RULE_BROKEN:
         return CallClass.RULE_BROKEN

@@ -157,10 +157,10 @@ def measure_effect(
 ) -> Effect | None:
     """Test which metrics and families changed between two measurements.
 
-    All tests of families (kinds of tasks) together are corrected with :func:`holm`, and
-    so are all tests of metrics, those of ``further`` sets of held-out tasks included.
-    So if nothing changed, the chance of any false finding is at most 5 % for families,
-    and at most 5 % for metrics.
+    The p-values of all families (kinds of tasks) are corrected together, with
+    :func:`holm`. So are the p-values of all metrics, also of metrics on the ``further``
+    sets of held-out tasks. If nothing changed, the chance of any false finding is then
+    at most 5 % for families, and at most 5 % for metrics.
 
     Returns:
         The effect; None if the tasks differ, or if no task was scored both before and
@@ -215,9 +215,9 @@ def lost_families(before: Metrics, after: Metrics) -> list[Change]:
 def family_changes(before: Metrics, after: Metrics) -> list[Change]:
     """Return the change of pass^1 in each family of tasks, with its p-value.
 
-    If the two measurements have different tasks, the totals of each family are
-    compared. The p-values are not corrected for the number of families; see
-    :func:`holm`. Empty if there is only one family.
+    If the two measurements have different tasks, the total successes and attempts of
+    each family are compared. The p-values are not corrected for the number of families,
+    as :func:`holm` would do. Empty if there is only one family.
     """
     tables: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
     if pairs := paired(before, after):

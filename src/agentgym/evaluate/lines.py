@@ -96,13 +96,13 @@ class LinesProgress(Progress):
         self.write(f"warm start: {words}: {share_words(metrics)}")
 
     def stepped(self, report: StepReport) -> None:
-        """Write a step's figures, unless another step was written just before."""
+        """Write a step's figures; do nothing if a step was written just before."""
         self._report = report
         if monotonic() - self._step_at >= STEP_S:
             self.write_step()
 
     def write_step(self) -> None:
-        """Write the figures of the newest step, unless they were written before."""
+        """Write the figures of the newest step if they were not written before."""
         report = self._report
         if self._is_live or report is None or report is self._written:
             return

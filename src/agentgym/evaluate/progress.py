@@ -209,8 +209,8 @@ class Progress:
     def may_run(self, tool: str) -> bool | None:
         """Ask whether a tool of the user's own agent may really run.
 
-        False: the tool's calls are answered with made-up values. None: no user can
-        answer.
+        False answers the tool's calls with made-up values. None means that no user can
+        answer the question.
         """
         return None
 

@@ -314,7 +314,7 @@ class BatchBuilder:
 def trained_components(config: TrainingConfig, scenario: Scenario) -> dict[str, bool]:
     """Return for each kind of text in a response whether the loss covers it.
 
-    The scenario decides unless the setting ``train_tokens`` is set.
+    If the setting ``train_tokens`` is None, the scenario decides.
     """
     if config.train_tokens is not None:
         return components_of(config.train_tokens)

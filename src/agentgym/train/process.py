@@ -20,9 +20,9 @@ _SAMPLE_S = 1.0
 class InterruptFlag:
     """Sets a flag at the first Ctrl-C or SIGTERM; raises KeyboardInterrupt at a second.
 
-    Works within its ``with`` block. KeyboardInterrupt is also raised 1.5 seconds after
-    the first signal, unless the block has ended or :meth:`wait` has taken the signal.
-    An existing handler of SIGTERM is kept.
+    Works within its ``with`` block. If the block has not ended 1.5 seconds after the
+    first signal, KeyboardInterrupt is raised too; a call of :meth:`wait` that returns
+    the signal prevents this. An existing handler of SIGTERM is kept.
     """
 
     def __init__(self) -> None:

@@ -60,7 +60,7 @@ class TrainingResult(BaseModel, extra="forbid"):
         warm_start: Metrics after the warm start, on the same tasks as ``baseline``;
             None without a warm start. ``warm_breakdown`` has the other held-out sets.
         imitated: Record of the warm start; None without a warm start.
-        criteria: The scenario's success criteria; see :attr:`goals`.
+        criteria: The scenario's success criteria: the minimum of each share, 0..1.
         stopped: Why training ended.
         steps: Number of policy updates.
         weights_step: Step of the exported weights: those of the best validation, or the
@@ -173,13 +173,22 @@ class TrainingResult(BaseModel, extra="forbid"):
         return self.trained.save(name)
 
     def to_langchain(self, **options: Any) -> Any:
-        """Return the agent as a LangGraph graph; see ``TrainedAgent.to_langchain``."""
+        """Return the agent as a LangGraph graph.
+
+        ``options`` are the arguments of ``TrainedAgent.to_langchain``.
+        """
         return self.trained.to_langchain(**options)
 
     def to_autogen(self, **options: Any) -> Any:
-        """Return the agent as an AutoGen agent; see ``TrainedAgent.to_autogen``."""
+        """Return the agent as an AutoGen agent.
+
+        ``options`` are the arguments of ``TrainedAgent.to_autogen``.
+        """
         return self.trained.to_autogen(**options)
 
     def to_crewai(self, **options: Any) -> Any:
-        """Return the agent as a CrewAI agent; see ``TrainedAgent.to_crewai``."""
+        """Return the agent as a CrewAI agent.
+
+        ``options`` are the arguments of ``TrainedAgent.to_crewai``.
+        """
         return self.trained.to_crewai(**options)

@@ -158,7 +158,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Create the folder of a new run; see :meth:`check_new` for errors."""
+        """Create the folder of a new run; raise the errors of :meth:`check_new`."""
         run = cls.check_new(config)
         existed = run.path.exists()
         try:
@@ -285,8 +285,8 @@ class RunFolder:
     def new_checkpoint(self, state: RunState) -> Iterator[Path]:
         """Yield a temporary folder, which becomes a checkpoint when the block ends.
 
-        Then old checkpoints are removed, except for the two newest, that of the best
-        validation, and that of a warm start.
+        Then old checkpoints are removed. The two newest, that of the best validation
+        and that of a warm start are kept.
         """
         try:
             with new_folder(self._checkpoint(state.step)) as folder:
@@ -301,8 +301,8 @@ class RunFolder:
     def _keep_checkpoints(self, newest: int, state: RunState) -> None:
         """Remove old checkpoints.
 
-        Kept are a number ``newest`` of the newest ones, that of the best validation,
-        and that of a warm start.
+        The best validation's and the warm start's checkpoint are kept, and the newest
+        ones; ``newest`` is their number.
         """
         kept = [self.best_checkpoint(state), self.first_checkpoint(state)]
         for old in self.checkpoints()[:-newest]:

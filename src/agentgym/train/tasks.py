@@ -47,8 +47,8 @@ class TaskStream:
     """Chooses the training tasks of a scenario; state and seed determine the choice.
 
     After the scenario's last task, the first one comes again. With
-    ``task_choice="adaptive"``, tasks are skipped at random: those of families (kinds of
-    tasks) with little training signal more often. The signal is measured on rewards
+    ``task_choice="adaptive"``, tasks are skipped at random, more often in families
+    (kinds of tasks) with little training signal. The signal is measured on rewards
     minus the penalty ``failure_cost`` for failed tool calls. ``state`` is updated in
     place.
     """

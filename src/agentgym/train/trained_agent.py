@@ -246,7 +246,7 @@ class TrainedAgent(BaseModel):
     def verified_model(self) -> Path:
         """Verify the model's files by their checksums, and return their folder.
 
-        An agent saved without checksums is not checked; see :attr:`unchecked`.
+        An agent that was saved without checksums is not checked.
 
         Raises:
             CorruptModelError: A file is missing, truncated or altered; the message has
@@ -272,8 +272,9 @@ class TrainedAgent(BaseModel):
         """Load the weights; return an httpx transport that answers chat completions.
 
         Pass it to ``httpx.AsyncClient(transport=...)``. This process then answers for
-        any address. Temperature and maximum length are those of the agent's evaluation
-        unless a request sets them. Closing the transport frees the weights.
+        any address. If a request does not set the temperature or the maximum length,
+        the values of the agent's evaluation are used. Closing the transport frees the
+        weights.
 
         Raises:
             CorruptModelError: The weights differ from those saved.

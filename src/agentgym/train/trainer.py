@@ -59,8 +59,8 @@ class Trainer:
         config: Every setting; None takes defaults and ``AGENTGYM_*`` variables.
         progress: Observer that receives each run's events; True prints lines to
             standard error, False is silent.
-        began: When a run's time limit begins, as a value of ``time.monotonic()``; None:
-            when ``train`` is called.
+        began: When a run's time limit begins, as a value of ``time.monotonic()``. If
+            None, the limit begins when ``train`` is called.
     """
 
     def __init__(

@@ -263,7 +263,7 @@ def call_of(
     values: tuple[int, int],
     mark: int,
 ) -> WrittenCall:
-    """Build a call; it is malformed unless name and arguments are valid.
+    """Build a call; mark it as malformed if its name or its arguments are not valid.
 
     The name must be a non-empty string without outer spaces. The arguments must be a
     dictionary, or a JSON object as text, which is kept as written. ``span`` and

@@ -168,11 +168,10 @@ def _pays(examined: Examination, agent: str) -> Iterator[_Pay]:
 def _due(examined: Examination, episode: Played) -> float | None:
     """Return the share of the full reward that an episode's calls deserve, 0..1.
 
-    The full reward is that of a right solution. The share is the number of needed calls
-    that were made, divided by the number of all needed calls. It is halved if other
-    tools were called too, since a scenario may penalise this. If the task needs no
-    call, the share is 1 without a call and 0 with any call. None if the needed calls
-    are unknown.
+    A right solution earns the full reward. The share is the number of needed calls that
+    were made, divided by the number of all needed calls. It is halved if other tools
+    were called too, since a scenario may penalise this. If the task needs no call, the
+    share is 1 without a call and 0 with any call. None if the needed calls are unknown.
     """
     needed = examined.scenario.needed_calls(episode.task)
     if needed is None or episode.trajectory is None:

@@ -132,11 +132,11 @@ class Ranker:
         self.verdicts: dict[str, dict[str, Any]] = {}
 
     def ranked(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Trajectory]]:
-        """Return the groups; add the judge's ranking to rewards of accepted attempts.
+        """Return the groups with the judge's ranking added to the rewards.
 
-        An attempt is accepted if the scenario scored it as successful. The ranking
-        becomes a further part of its reward, ``judge``. Without a judge, the groups are
-        returned unchanged. A group has the attempts at one task.
+        A group has the attempts at one task. Only the rewards of accepted attempts
+        change: those that the scenario scored as successful. The ranking becomes a
+        further part of their reward, ``judge``. Without a judge, nothing changes.
         """
         return list(map(list, groups))
 
@@ -155,7 +155,7 @@ class GroupJudge(Ranker):
         weight: Maximum reward difference that the ranking makes between two attempts.
         max_cost: Maximum US dollars for all requests in the record. A request that
             might exceed this limit is not sent.
-        timeout_s: Seconds for one request, retries included; None: three minutes.
+        timeout_s: Seconds for one request, retries included; None means three minutes.
         begin: Called before judging, with the number of attempts.
         done: Called when an attempt was judged or its request failed.
         beat: Called every half second while waiting; may raise to stop waiting.
@@ -195,7 +195,7 @@ class GroupJudge(Ranker):
             record.cost = 0.0
 
     def ranked(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Trajectory]]:
-        """Return the groups with the ranking added to accepted attempts' rewards."""
+        """Return the groups with the ranking added to rewards of accepted attempts."""
         found = list(map(_Group.of, groups))
         scores = self._judged(found, [group.unranked() for group in found])
         return [
@@ -311,7 +311,7 @@ class GroupJudge(Ranker):
     async def _answer(self, llm: EndpointLlm, asked: Question) -> list[Score]:
         """Send a request to the judge and return the scores of its answer.
 
-        The request has a JSON schema, unless the server does not support schemas.
+        If the server supports JSON schemas, the request has one.
         """
         is_openai = self._endpoint.servers[0] == PROVIDERS["openai"]
         options: dict[str, Any] = {

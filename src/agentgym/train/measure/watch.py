@@ -57,10 +57,10 @@ class Watch(BaseModel, extra="forbid"):
         """Record a step's validation, and return its new warnings.
 
         A warning is new if the previous validation had no warning of this kind.
-        ``baseline`` are the metrics of the policy before its first update: after a warm
-        start those of the same validation tasks, otherwise of held-out tasks.
-        ``patience`` is the value of :attr:`strikes` that ends the run; the warning
-        ``stalled`` comes at half of it.
+        ``baseline`` are the metrics of the policy before its first update. After a warm
+        start, they were measured on the same validation tasks; otherwise on held-out
+        tasks. ``patience`` is the value of :attr:`strikes` that ends the run; the
+        warning ``stalled`` comes at half of this value.
         """
         self.looks += 1
         self.solved = sorted(
