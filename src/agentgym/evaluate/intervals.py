@@ -21,8 +21,8 @@ Z95 = 1.959964
 class _Added(NamedTuple):
     """Imaginary tasks to add before an interval is computed (see :func:`_adjusted`).
 
-    ``tasks`` have the lowest possible value of a task (``least``), and as many have the
-    highest (``most``).
+    A number ``tasks`` of them have the lowest possible value ``least``; as many have
+    the highest possible value ``most``.
     """
 
     tasks: float

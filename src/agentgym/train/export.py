@@ -93,7 +93,7 @@ def export_agent(
 
 
 class Identity(NamedTuple):
-    """Properties by which to recognize the same agent in several versions.
+    """The properties that identify an agent among the saved agents.
 
     Attributes:
         agent: ``module:name`` of the user's agent; None for a scenario's own agent.
@@ -158,7 +158,7 @@ class Identity(NamedTuple):
 
 
 def _source(reference: str) -> str:
-    """Return the name or path in a setting ``scenario``, without its ``?`` options."""
+    """Return the name or path in a setting ``scenario``, without its options."""
     return reference.partition("?")[0]
 
 

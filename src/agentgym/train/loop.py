@@ -284,7 +284,7 @@ class TrainingLoop:
             )
 
     def _train(self) -> str:
-        """Do training steps until the run should stop; return the reason."""
+        """Do training steps until the run should stop; return why it stops."""
         config, state, engine = self._config, self.state, self._engine
         tasks = TaskStream(self._scenario, config, state.stream)
         builder = BatchBuilder.of(config, self._scenario, engine.label, engine.allowed)

@@ -181,7 +181,7 @@ def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:
 def _require_extras(config: TrainingConfig) -> None:
     """Raise MissingExtraError if packages of the framework or the tracker are missing.
 
-    The message names all missing extras, including that of the engine.
+    The message names all missing extras, also the engine's.
     """
     missing: dict[str, str] = {}
 

@@ -369,7 +369,7 @@ class RunFolder:
                 raise
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of metrics.jsonl; ignore a last line without its line end.
+        """Return the lines of metrics.jsonl; ignore an incomplete last line.
 
         Raise RunFolderError for a line that is not a step.
         """

@@ -111,8 +111,9 @@ class Versions:
     def add(self, agent: Path) -> Version:
         """Copy an agent's folder as the next version.
 
-        The caller must hold the lock of :meth:`locked`. The version appears complete or
-        not at all. Weights become hard links if the file system supports them.
+        The caller must hold the lock of :meth:`locked`. Other processes see the new
+        version complete or not at all. Weights become hard links if the file system
+        supports them.
         """
         unfinished = self._folder / _UNFINISHED
         shutil.rmtree(unfinished, ignore_errors=True)  # of a killed process

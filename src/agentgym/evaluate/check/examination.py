@@ -75,7 +75,7 @@ class Played:
 
 @dataclass
 class _AsReturned(Ending):
-    """Scores an episode; keeps any result or exception of ``calculate_reward``."""
+    """Records the result of ``calculate_reward`` for an episode, or its exception."""
 
     scenario: Scenario
     scored: Any = None

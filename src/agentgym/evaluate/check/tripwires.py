@@ -192,7 +192,7 @@ def oracle(examined: Examination) -> Iterator[str | Note]:
 
 
 def tasks(examined: Examination) -> Iterator[str | Note]:
-    """Check that every split returns tasks; warn if fewer than ``examined.asked``."""
+    """Check that every split has tasks; warn if it has fewer than were requested."""
     few = []
     for split in REQUIRED:
         if split not in examined.scenario.splits:

@@ -64,8 +64,8 @@ def require_time(config: TrainingConfig) -> None:
 class TimeBudget:
     """Chooses how many tasks and attempts of a run fit into its time limit.
 
-    In its methods, ``measured`` and ``per_rollout`` are wall seconds of a measurement,
-    divided by its rollouts, and ``left`` are the remaining seconds.
+    Arguments of its methods: ``measured`` and ``per_rollout`` are wall seconds per
+    rollout, as timed in a measurement; ``left`` are the remaining seconds of the run.
 
     Attributes:
         config: The settings. Numbers such as ``test_tasks`` are upper limits.

@@ -230,7 +230,7 @@ def _requested(number: int, tool: str, given: dict[str, Any]) -> RequestedCall:
 
 
 def _is_open(call: RequestedCall, request: ChatRequest) -> bool:
-    """Return whether a call's tool is offered and its result is still missing."""
+    """Return whether a call has no result yet, while its tool is still offered."""
     offered = {each["function"]["name"] for each in request.tools}
     answered = {message.get("tool_call_id") for message in request.messages}
     return call.name in offered and call.id not in answered
