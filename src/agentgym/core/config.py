@@ -237,8 +237,8 @@ class TrainingConfig(Settings, BaseSettings):
             share of attempts that succeed, and pass^k, the probability that k attempts
             all succeed.
         forgetting_questions: Number of questions, unrelated to the scenario, that show
-            how much training changes the model's answers; 0: no questions. Short runs
-            ask fewer.
+            how much training changes the model's answers; 0 asks no questions. Short
+            runs ask fewer.
         early_stop: End the run when the validation tasks meet the scenario's success
             criteria (minimum values of metrics). A second measurement, on as many
             further tasks, must confirm this, with a margin for chance.
@@ -331,22 +331,22 @@ class TrainingConfig(Settings, BaseSettings):
 
     @property
     def answer_tokens(self) -> int:
-        """``max_tokens``, or the default for small models if it is None."""
+        """The setting ``max_tokens``; if it is None, the default for small models."""
         return self.max_tokens or SMALL_ANSWER
 
     @property
     def episode_tokens(self) -> int:
-        """``max_episode_tokens``, or 8,192 if it is None."""
+        """The setting ``max_episode_tokens``; if it is None, 8,192."""
         return self.max_episode_tokens or LONGEST_EPISODE
 
     @property
     def in_flight(self) -> int:
-        """``concurrency``, or 64 if it is None."""
+        """The setting ``concurrency``; if it is None, 64."""
         return self.concurrency or MOST_IN_FLIGHT
 
     @property
     def timeout_s(self) -> float:
-        """``rollout_timeout_s``, or 60 seconds if it is None."""
+        """The setting ``rollout_timeout_s``; if it is None, 60 seconds."""
         return self.rollout_timeout_s or SMALL_TIMEOUT_S
 
     @property

@@ -16,8 +16,8 @@ class Needs:
 
     Attributes:
         by_task: By task id, the needed calls of the task; None if they are unknown.
-        tools: If tasks have different tools: the tools of each task, by task id and
-            name. Else empty.
+        tools: The tools of each task, by task id and name; empty if all tasks have the
+            same tools.
     """
 
     by_task: Mapping[str, Sequence["NeededCall"] | None]
@@ -55,8 +55,8 @@ class NeededCall:
     def accepts(self, call: ToolCall, spec: ToolSpec | None, succeeded: bool) -> bool:
         """Return whether ``call`` ran without error and matches this needed call.
 
-        ``spec`` gives the tool's default arguments; ``succeeded`` allows any values of
-        the arguments ``by_outcome``.
+        ``spec`` gives the tool's default arguments. If the episode ``succeeded``, the
+        arguments in ``by_outcome`` may have any values.
         """
         if any(other.accepts(call, spec, succeeded) for other in self.instead):
             return True
@@ -123,7 +123,7 @@ def align(
 def is_own(call: ToolCall, specs: Mapping[str, ToolSpec]) -> bool:
     """Return whether a call uses one of the agent's own tools, e.g. a hand-off.
 
-    Own tools are tools that exist, but not in ``specs``, the tools of the scenario.
+    Own tools exist, but are not in ``specs``, the tools of the scenario.
     """
     if call.name in specs or call.name == MALFORMED_CALL:
         return False

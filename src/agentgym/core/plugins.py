@@ -111,8 +111,9 @@ def require_type[T](value: Any, expected: type[T], where: str) -> T:
 def load_object(reference: str, *, option: str, folder: str = "") -> Any:
     """Import the object that a text such as ``"my_package.my_module:name"`` names.
 
-    It is imported from ``folder``; empty: the working folder, as for ``python -m``.
-    ``option`` names the option or setting with this text, for error messages.
+    It is imported from ``folder``. If this is empty, it is imported from the working
+    folder, as for ``python -m``. ``option`` names the option or setting with this text,
+    for error messages.
 
     Raises:
         UsageError: The reference is malformed, the object cannot be imported, or this

@@ -120,7 +120,7 @@ class TaskSource:
 
     @staticmethod
     def answering(word: str) -> Answers:
-        """Return a value of the option ``answers`` if known, or raise UsageError."""
+        """Return ``word`` if ``answers`` may have this value; else raise UsageError."""
         for each in ANSWERS:
             if each == word:
                 return each

@@ -34,7 +34,7 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 class ToolOutcome(StrEnum):
-    """The outcome of one tool call. ``OK``: the tool ran; all others are errors."""
+    """The outcome of one tool call: ``OK`` if the tool ran, or the kind of error."""
 
     OK = "ok"
     UNKNOWN_TOOL = "unknown_tool"
@@ -68,8 +68,8 @@ class ToolSpec:
     def arguments(self) -> type[BaseModel] | dict[str, Any]:
         """The pydantic model of the arguments, or their JSON schema.
 
-        It is the JSON schema for a tool that is known only by its schema: its pydantic
-        model has no fields.
+        The pydantic model of a tool that is known only by its JSON schema has no
+        fields. For such a tool, this is the JSON schema.
         """
         only_schema = self.parameters.get("properties") and not (
             self.args_model.model_fields

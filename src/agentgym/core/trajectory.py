@@ -46,7 +46,7 @@ class Reason(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def of_error(cls, error: BaseException, kind: str = "crash") -> Self:
-        """Return the reason for an exception; ``kind`` begins its category."""
+        """Return the reason for an exception; its category begins with ``kind``."""
         return cls(kind=f"{kind}: {type(error).__name__}", detail=message_of(error))
 
 

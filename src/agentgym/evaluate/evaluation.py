@@ -103,7 +103,7 @@ def evaluate(
     baselines: bool = True,
     task: str | None = None,
 ) -> Evaluation:
-    """Measure ``config.model`` on tasks of a split; delete all temporary files.
+    """Measure the model ``config.model`` on tasks of a split.
 
     The model may be on a server; the split ``all`` takes tasks of every split.
     ``subject`` names the agent or model in the report. ``spec`` is the definition of

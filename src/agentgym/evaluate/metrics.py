@@ -108,7 +108,10 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def success_rate(self) -> Fraction:
-        """Share of scored attempts, at least one, that succeeded; exact."""
+        """Exact share of scored attempts that succeeded.
+
+        At least one attempt must have a score.
+        """
         return Fraction(self.successes, self.attempts)
 
     def pair(self, metric: MetricName, k: int) -> Pair:
@@ -202,7 +205,9 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def of_tasks(cls, every: Sequence[TaskResult], *, k: int = 4) -> Self:
-        """Compute the metrics from the results of tasks, of any measurements.
+        """Compute the metrics from the results of tasks.
+
+        The tasks may come from several measurements.
 
         ``k`` is the k of pass^k. If a task has fewer than ``k`` scored attempts, its
         number of attempts is used as the k for all tasks.

@@ -188,8 +188,8 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Lock the folder against other processes within the block.
 
-        Raise RunFolderError if another one has it. The lock ends with the process, even
-        if it is killed.
+        Raise RunFolderError if another process holds the lock. The lock ends with the
+        process, even if it is killed.
         """
         with open(self.path / ".lock", "a+", opener=private) as file:
             try:
@@ -390,7 +390,7 @@ class RunFolder:
         return found, start + len(whole)
 
     def truncate_metrics(self, step: int) -> None:
-        """Remove the lines of steps after ``step``: the resumed run repeats these."""
+        """Remove the lines of steps after ``step``, which the resumed run repeats."""
         kept = [line for line in self.metrics() if line["step"] <= step]
         text = "".join(json.dumps(line) + "\n" for line in kept)
         write_atomically(self.path / "metrics.jsonl", text)
@@ -428,7 +428,10 @@ def _read_line(where: str, line: bytes) -> dict[str, Any]:
 
 
 def _refuse_secrets(config: TrainingConfig) -> None:
-    """Raise ConfigError if a setting, which the run folder keeps, has a secret."""
+    """Raise ConfigError if a setting contains a secret.
+
+    The run folder keeps all settings.
+    """
     redactor = Redactor.of_environment()
     for name, value in config.flat(config.model_dump(mode="json")).items():
         if (clean := redactor.json(value)) != value:

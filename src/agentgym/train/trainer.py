@@ -219,7 +219,10 @@ class Trainer:
     def _run_elsewhere(
         self, config: TrainingConfig, run: RunFolder, *, is_new: bool = False
     ) -> TrainingResult:
-        """Train to the end on another machine; ``is_new``: the run is not resumed."""
+        """Train to the end on another machine.
+
+        ``is_new`` is False for a resumed run.
+        """
         with _ended_helpfully(run, is_new=is_new):
             try:
                 result = place_of(config.gpu).train(config, run, self._progress)

@@ -70,11 +70,11 @@ class CallText(NamedTuple):
         before: Texts and marks between the opening mark and the arguments.
         after: Text between the arguments and the closing mark.
         closing: The mark that closes calls; empty if the format has no such mark.
-        notation: How arguments are written: ``json``: a JSON object; ``python``:
-            keyword arguments; ``tags``: one tag per argument, then the function's
-            closing tag.
-        around: If several calls stand between one pair of marks: the texts before the
-            first and after the last call, e.g. ``[`` and ``]``.
+        notation: How arguments are written: ``json`` (a JSON object), ``python``
+            (keyword arguments) or ``tags`` (one tag per argument, then the function's
+            closing tag).
+        around: The texts before the first and after the last call, e.g. ``[`` and
+            ``]``, for formats with several calls between one pair of marks.
         separator: The text between two such calls; empty if each call has its own
             marks.
     """

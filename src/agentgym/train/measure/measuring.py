@@ -169,10 +169,10 @@ class Measuring:
     def held_out(self, phase: str, *, step: int) -> dict[str, Metrics]:
         """Measure the policy on every held-out set; return the metrics by set's name.
 
-        The main set comes first; other sets may have e.g. harder tasks. ``phase`` is
-        ``before`` training, ``warmed`` (after a warm start) or ``after`` training. A
-        resumed run deletes rollouts that were recorded with a ``step`` after its
-        checkpoint.
+        The main set comes first; other sets may have e.g. harder tasks. ``phase`` says
+        when this is: ``before`` training, ``warmed`` (after a warm start) or ``after``
+        training. ``step`` is recorded with the rollouts: a resumed run deletes rollouts
+        of steps after its checkpoint.
         """
         config = self.config
         sets = held_out_sets(self.scenario, config.seed, config.test_tasks)
