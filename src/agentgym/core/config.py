@@ -51,7 +51,7 @@ LONGEST_EPISODE = 8192
 MOST_IN_FLIGHT = 64
 """Default of ``concurrency``, equal to the default number of rollouts in a step."""
 _MOST = 10**9
-"""As MANY, for settings that may be larger."""
+"""Upper limit of numeric settings that may be larger than ``MANY``."""
 
 
 def _read_roles(value: Any) -> Any:

@@ -68,7 +68,7 @@ class Credited:
 
     @property
     def sequences(self) -> float:
-        """Mean number of token sequences per rollout; at best one per agent of a team.
+        """Mean number of token sequences per rollout; the fewest is one per agent.
 
         Calls share a sequence if each prompt begins with all tokens of the call before.
         """

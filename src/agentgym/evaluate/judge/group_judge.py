@@ -281,7 +281,7 @@ class GroupJudge(Ranker):
     async def _ask(
         self, llm: EndpointLlm, limit: asyncio.Semaphore, group: _Group
     ) -> list[Score] | str:
-        """Return scores of the distinct attempts of a group; if none, the reason."""
+        """Return the scores of a group's distinct attempts, or why there are none."""
         async with limit:
             asked = self._question(group)
             bound = self._cost(2 * asked.size // _CHARACTERS, MOST_ANSWER)
