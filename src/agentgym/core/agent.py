@@ -35,7 +35,7 @@ class AgentSpec(BaseModel):
         scenario: Name of the scenario that the agent was trained on.
         framework: The agent's framework in training, e.g. ``langchain``.
         agent: ``module:name`` of the user's agent or of a function that creates it, or
-            ``command:`` and a program's command. None: the agent that the scenario
+            ``command:`` and a program's command. None means the agent that the scenario
             itself defines.
         system_prompt: The agent's system prompt.
         tools: The agent's tools in OpenAI's format. Empty if every task of the scenario
@@ -158,8 +158,8 @@ class AgentSource(BaseModel):
 
     Attributes:
         reference: ``module:name`` of the agent or of a function that creates it, or a
-            program such as ``command:node agent.js``. None: the agent that the scenario
-            defines; if it defines none, the framework's default agent.
+            program such as ``command:node agent.js``. None means the agent that the
+            scenario defines; if it defines none, the framework's default agent.
         context: ``module:name`` of a function that gets the task and returns the
             runtime context of a LangGraph graph.
         inputs: ``module:name`` of a function that gets the task and returns either
@@ -168,8 +168,8 @@ class AgentSource(BaseModel):
         configurable: Keys of a LangGraph agent's ``config["configurable"]`` in every
             episode, e.g. ``{"user_id": "7"}``. A task's value for the same key wins.
         own_tools: How to answer calls of tools that the agent has and the scenario does
-            not have. ``stub``: with made-up values of the right types. None: refuse an
-            agent with such tools, unless ``allow_tools`` names them.
+            not have. ``stub`` answers with made-up values of the right types. If None,
+            an agent with such tools is refused unless ``allow_tools`` names them.
         allow_tools: Names of the agent's own tools that really run.
         program_memory_mb: Memory limit in MB of one episode's program, together with
             its child processes.

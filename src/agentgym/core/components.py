@@ -53,7 +53,7 @@ MALFORMED: Components = TOOL | PARAMETERS
 
 
 class Span(NamedTuple):
-    """A range of characters of a response; its ``components`` are its labels."""
+    """A range of characters of a response, labelled with its ``components``."""
 
     start: int
     end: int

@@ -51,7 +51,7 @@ LONGEST_EPISODE = 8192
 MOST_IN_FLIGHT = 64
 """Default of ``concurrency``, equal to the default number of rollouts in a step."""
 _MOST = 10**9
-"""As MANY, for settings that may be larger."""
+"""Upper limit of numeric settings that may be larger than ``MANY``."""
 
 
 def _read_roles(value: Any) -> Any:
@@ -119,7 +119,8 @@ class TrainingConfig(Settings, BaseSettings):
 
     Settings of ``agent``, ``judge``, ``rent`` and ``verl`` are nested, e.g.
     ``judge={"model": "openai:gpt-4.1-mini", "weight": 1}``. They also have flat keys,
-    e.g. ``judge_weight``: see :data:`~agentgym.core.nested.keys.FLAT_KEYS`.
+    e.g. ``judge_weight``: see :data:`~agentgym.core.nested.keys.FLAT_KEYS`. If a
+    setting applies to some engines only, its description begins with their names.
 
     Attributes:
         scenario: Name of a scenario, path of a scenario's folder or file, or a tasks
@@ -140,7 +141,7 @@ class TrainingConfig(Settings, BaseSettings):
         tensor_parallel: All engines but ``local``: GPUs that share one copy of the
             sampling model.
         memory_share: All engines but ``local``: share of each GPU's memory for
-            sampling, 0..1. None: 0.9 if sampling has the GPU alone; else the value
+            sampling, 0..1. None means 0.9 if sampling has the GPU alone; else the value
             nearest to 0.5 that gives sampling and training enough memory.
         tool_format: The format in which the model writes tool calls; ``auto`` detects
             the format from the chat template.
@@ -165,7 +166,7 @@ class TrainingConfig(Settings, BaseSettings):
             run ends after the warm start.
         time: Time limit of the whole run: seconds, or a text such as ``30m``. The run
             measures how long its first rollouts take. Then it chooses how many held-out
-            tasks, validation tasks and steps fit into the limit. None: only
+            tasks, validation tasks and steps fit into the limit. If None, only
             ``episodes`` limits the run.
         seed: Seed of tasks, sampling and initialisation.
         deterministic: Make two runs with the same seed give identical weights. This is
@@ -182,13 +183,13 @@ class TrainingConfig(Settings, BaseSettings):
             value model (arXiv:1707.06347).
         prompts: System prompts and tool descriptions that replace the agent's own in
             requests to the model: a file that ``agentgym improve`` wrote, or its text.
-        train_roles: Names of the agents in a team that are trained; None: all. The
+        train_roles: Names of the agents in a team that are trained; None means all. The
             other agents use the same weights, but their calls are not trained on.
         role_adapters: ``local``: train a separate LoRA adapter for each of
             ``train_roles``. The other agents use the untrained model.
         train_tokens: The tokens of its responses that the model learns from: ``calls``
             (tool calls), ``calls+reasoning``, or ``all`` (for a reward that reads the
-            text of the answer). None: the scenario's value, by default ``calls``.
+            text of the answer). None means the scenario's value, by default ``calls``.
         judge: The model that ranks the successful attempts at a task, as in
             ``openai:gpt-4.1-mini``; or its settings:
             :class:`~agentgym.core.nested.groups.JudgeSettings`.
@@ -197,7 +198,7 @@ class TrainingConfig(Settings, BaseSettings):
             deviation of the group's rewards, for ``reinforce++`` of the batch's. The
             penalty is three times as high if the same call failed the same way before.
         learning_rate: AdamW's peak learning rate; it falls linearly to a tenth at the
-            end of the budget. None: the model's default.
+            end of the budget. None means the model's default.
         entropy_coefficient: Weight of the entropy bonus.
         kl_coefficient: Weight of the KL penalty against the untrained model (k3, per
             trained token); 0 does not compute it.
@@ -206,26 +207,28 @@ class TrainingConfig(Settings, BaseSettings):
             is above this number or below its inverse. None skips no sequence.
         warm_start: Fine-tune on the calls that training tasks need (``needed_calls``)
             before reinforcement learning. This helps a model that rarely succeeds.
-        warm_start_tasks: Maximum number of training tasks for the warm start; None:
-            4,500 for small models such as nano, 320 for others.
+        warm_start_tasks: Maximum number of training tasks for the warm start; None
+            means 4,500 for small models such as nano, 320 for others.
         temperature: Sampling temperature in training.
         eval_temperature: Sampling temperature in evaluations. The default value is not
             sent to a provider's model; another value is sent with requests in which the
             agent sets no temperature.
         cache_requests: A file that keeps a server's answers, to answer equal requests
             from it. Only for evaluations at ``eval_temperature`` 0, never in training.
-        max_tokens: Maximum number of tokens in one response; None: 160 for small models
-            such as nano, 1,024 for others, 4,096 for models that reason first.
-        lora_rank: Rank of the LoRA adapter; 0 trains all weights. None: 0 for nano, 16
-            for other models. An adapter in the model's folder keeps its own rank.
+        max_tokens: Maximum number of tokens in one response; None means 160 for small
+            models such as nano, 1,024 for others, 4,096 for models that reason first.
+        lora_rank: Rank of the LoRA adapter; 0 trains all weights. None means 0 for
+            nano, 16 for other models. An adapter in the model's folder keeps its own
+            rank.
         precision: ``local`` and ``vllm``: number type of the weights that a LoRA
-            adapter leaves frozen. ``auto``: bfloat16 if the GPU (``local``: or the CPU)
-            supports it, else float32. Trained weights are always float32.
+            adapter leaves frozen. ``auto`` takes bfloat16 if the GPU supports it (with
+            ``local`` also if the CPU does), else float32. Trained weights are always
+            float32.
         gradient_checkpointing: ``local`` and ``vllm``: recompute layers in the backward
-            pass to save memory; None: only if memory is short.
+            pass to save memory. None does this only if memory is short.
         max_episode_tokens: Model calls with more tokens than this, prompt and response
-            together, are not trained on. None: 8,192, or 4,096 or 2,048 on a GPU with
-            little memory.
+            together, are not trained on. None means 8,192, or 4,096 or 2,048 on a GPU
+            with little memory.
         eval_every: Number of updates between two validations.
         eval_tasks: Number of validation tasks.
         test_tasks: Number of held-out tasks for the comparison before and after
@@ -234,8 +237,8 @@ class TrainingConfig(Settings, BaseSettings):
             share of attempts that succeed, and pass^k, the probability that k attempts
             all succeed.
         forgetting_questions: Number of questions, unrelated to the scenario, that show
-            how much training changes the model's answers; 0: no questions. Short runs
-            ask fewer.
+            how much training changes the model's answers; 0 asks no questions. Short
+            runs ask fewer.
         early_stop: End the run when the validation tasks meet the scenario's success
             criteria (minimum values of metrics). A second measurement, on as many
             further tasks, must confirm this, with a margin for chance.
@@ -243,11 +246,13 @@ class TrainingConfig(Settings, BaseSettings):
             row without improvement. A validation counts twice if the right tool was
             called less often than before training.
         yes: Continue although the baseline shows that training will probably fail.
-        workers: Number of worker processes; None: chosen by model and CPU cores.
-        concurrency: Number of episodes that run at once in each worker; None: chosen by
-            model and device, at most 64.
-        rollout_timeout_s: Wall seconds after which a hanging episode is ended; None: 60
-            for small models such as nano, at least 600 for others and for programs.
+        workers: Number of worker processes. If None, the model and the number of CPU
+            cores decide.
+        concurrency: Number of episodes that run at once in each worker. If None, the
+            model and the device decide; at most 64.
+        rollout_timeout_s: Wall seconds after which a hanging episode is ended; None
+            means 60 for small models such as nano, at least 600 for others and for
+            programs.
         max_attempts: Number of times a rollout is tried before it is dropped.
         unsafe_local_exec: Run model-written code without a sandbox.
         tracker: Where to log metrics: ``tensorboard``, ``wandb`` or ``none``.
@@ -326,22 +331,22 @@ class TrainingConfig(Settings, BaseSettings):
 
     @property
     def answer_tokens(self) -> int:
-        """``max_tokens``, or the default for small models if it is None."""
+        """The setting ``max_tokens``; if it is None, the default for small models."""
         return self.max_tokens or SMALL_ANSWER
 
     @property
     def episode_tokens(self) -> int:
-        """``max_episode_tokens``, or 8,192 if it is None."""
+        """The setting ``max_episode_tokens``; if it is None, 8,192."""
         return self.max_episode_tokens or LONGEST_EPISODE
 
     @property
     def in_flight(self) -> int:
-        """``concurrency``, or 64 if it is None."""
+        """The setting ``concurrency``; if it is None, 64."""
         return self.concurrency or MOST_IN_FLIGHT
 
     @property
     def timeout_s(self) -> float:
-        """``rollout_timeout_s``, or 60 seconds if it is None."""
+        """The setting ``rollout_timeout_s``; if it is None, 60 seconds."""
         return self.rollout_timeout_s or SMALL_TIMEOUT_S
 
     @property
@@ -396,7 +401,10 @@ class TrainingConfig(Settings, BaseSettings):
 
     @classmethod
     def names(cls) -> list[str]:
-        """Return the names of all settings, of nested ones the flat and the dotted."""
+        """Return the names of all settings, sorted.
+
+        A nested setting has two names, e.g. ``judge_weight`` and ``judge.weight``.
+        """
         return sorted({*cls.model_fields, *FLAT_KEYS, *FLAT_KEYS.values()})
 
     @classmethod
@@ -406,7 +414,10 @@ class TrainingConfig(Settings, BaseSettings):
 
     @classmethod
     def renamed(cls, values: dict[str, Any]) -> str:
-        """Return a hint on flat keys that now belong below a group; "" if none."""
+        """Return a hint on older flat keys that now belong to a group of settings.
+
+        Empty if there are no such keys.
+        """
         hints = []
         for group in GROUPS:
             below = {k: p for k, p in FLAT_KEYS.items() if p.startswith(f"{group}.")}

@@ -75,8 +75,8 @@ def write_atomically(path: Path, text: str, *, private: bool = True) -> None:
     """Write ``text`` to a file atomically, with secrets redacted.
 
     The file is safely on disk when this returns. An existing file keeps its
-    permissions. A new file is readable by this user only, unless ``private`` is false:
-    the umask then decides.
+    permissions. If ``private`` is true, only this user may read a new file; if false,
+    the umask decides.
     """
     text = Redactor.of_environment().written(text)
     mode = _PRIVATE if private else _USUAL
@@ -184,7 +184,8 @@ def _remove_left(path: Path, kind: str) -> None:
 def _remove_unlocked(left: Path, grace_s: float) -> None:
     """Remove this user's temporary file or folder if no process has locked it.
 
-    ``grace_s`` is the age in seconds from which on an unlocked one is not in use.
+    A process locks it a little later than it creates it. So it is kept if it is younger
+    than ``grace_s`` seconds.
     """
     with suppress(OSError, RecursionError):
         lock = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -255,7 +256,7 @@ def require_writable_state() -> None:
 
 
 def no_beat(stalled: str | None) -> None:
-    """Do nothing: a ``Beat`` that never ends the waiting."""
+    """Do nothing. Use it as a :data:`Beat` if the waiting need not be ended early."""
 
 
 def disk_trouble(error: BaseException | None) -> str | None:

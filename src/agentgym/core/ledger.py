@@ -43,7 +43,7 @@ class RoleLedger(BaseModel, extra="forbid"):
         calls: Number of requests to the model in training rollouts, unanswered requests
             included.
         trained: Number of calls whose tokens the loss covered.
-        masked: Number of masked calls by reason; see :class:`Bucket`.
+        masked: Number of masked calls (left out of the loss) by reason.
         dropped: Number of dropped calls by reason.
     """
 
@@ -136,8 +136,9 @@ class Ledger(RoleLedger):
     def add(self, buckets: Iterable[Bucket], *, roles: Sequence[str]) -> None:
         """Add some model calls to the counts.
 
-        ``roles`` are the roles that made the calls. Calls without a bucket, at the end,
-        are counted but neither trained, masked nor dropped.
+        ``roles`` has the role that made each call, ``buckets`` how each call was used.
+        If there are fewer buckets than roles, the last calls count only as calls: not
+        as trained, masked or dropped.
         """
         for role in roles:
             self.calls += 1
@@ -174,7 +175,7 @@ class Ledger(RoleLedger):
 
     @property
     def adds_up(self) -> bool:
-        """Whether the totals, the counts of each role and those of the judge add up."""
+        """Whether all counts add up: the totals, each role's, and the judge's."""
         parts = self.roles.values()
         return (
             self.counted == self.calls == sum(part.calls for part in parts)

@@ -20,7 +20,11 @@ _SAID = "a machine over SSH is written ssh:user@host or ssh:user@host:port"
 
 
 def check_gpu(value: str) -> str:
-    """Return a value of the ``gpu`` setting if it is known, or raise ValueError."""
+    """Check a value of the ``gpu`` setting and return it.
+
+    Raises:
+        ValueError: The value is unknown; the message lists the known values.
+    """
     if value in HERE:
         return value
     name, colon, rest = value.partition(":")
@@ -50,14 +54,14 @@ def elsewhere_hint() -> str:
 
 
 def is_elsewhere(gpu: str) -> bool:
-    """Return whether a ``gpu`` setting means another machine than this one."""
+    """Return whether a ``gpu`` setting names a machine other than this one."""
     return gpu not in HERE
 
 
 def split_address(text: str) -> tuple[str, str, int]:
     """Split ``user@host:port`` into user, host and port, or raise ValueError.
 
-    The user may be missing (then empty), and the port too (then 22).
+    A missing user is returned as an empty text, a missing port as 22.
     """
     match = _ADDRESS.fullmatch(text)
     port = int(match["port"] or 22) if match else 0

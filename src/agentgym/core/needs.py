@@ -16,8 +16,8 @@ class Needs:
 
     Attributes:
         by_task: By task id, the needed calls of the task; None if they are unknown.
-        tools: If tasks have different tools: the tools of each task, by task id and
-            name. Else empty.
+        tools: The tools of each task, by task id and name; empty if all tasks have the
+            same tools.
     """
 
     by_task: Mapping[str, Sequence["NeededCall"] | None]
@@ -34,7 +34,8 @@ class NeededCall:
     """One tool call that a task needs, a part of its shortest solution.
 
     Attributes:
-        arguments: The right arguments; ``others`` are equally right.
+        arguments: The right arguments.
+        others: Further arguments that are equally right.
         by_outcome: Names of arguments that have no single right value, e.g. the new
             text of an edit. In an episode that succeeded, any value is right.
         instead: Other calls that are equally right, maybe of other tools.
@@ -54,8 +55,8 @@ class NeededCall:
     def accepts(self, call: ToolCall, spec: ToolSpec | None, succeeded: bool) -> bool:
         """Return whether ``call`` ran without error and matches this needed call.
 
-        ``spec`` gives the tool's default arguments; ``succeeded`` allows any values of
-        the arguments ``by_outcome``.
+        ``spec`` gives the tool's default arguments. If the episode ``succeeded``, the
+        arguments in ``by_outcome`` may have any values.
         """
         if any(other.accepts(call, spec, succeeded) for other in self.instead):
             return True
@@ -122,7 +123,7 @@ def align(
 def is_own(call: ToolCall, specs: Mapping[str, ToolSpec]) -> bool:
     """Return whether a call uses one of the agent's own tools, e.g. a hand-off.
 
-    Own tools are tools that exist, but not in ``specs``, the tools of the scenario.
+    Own tools exist, but are not in ``specs``, the tools of the scenario.
     """
     if call.name in specs or call.name == MALFORMED_CALL:
         return False

@@ -21,8 +21,9 @@ from agentgym.errors import NotFoundError, UsageError
 class Plugins[T]:
     """A registry of classes with a common base class, e.g. all frameworks.
 
-    Messages call such a class a ``thing``. ``built_in`` has ``module:class`` by name;
-    other packages add classes through entry points of ``group``.
+    ``thing`` is the word for such a class in error messages, e.g. ``framework``.
+    ``built_in`` has ``module:class`` by name. Other packages add classes through entry
+    points of ``group``.
     """
 
     base: type[T]
@@ -110,8 +111,9 @@ def require_type[T](value: Any, expected: type[T], where: str) -> T:
 def load_object(reference: str, *, option: str, folder: str = "") -> Any:
     """Import the object that a text such as ``"my_package.my_module:name"`` names.
 
-    It is imported from ``folder``; empty: the working folder, as for ``python -m``.
-    ``option`` names the option or setting with this text, for error messages.
+    It is imported from ``folder``. If this is empty, it is imported from the working
+    folder, as for ``python -m``. ``option`` names the option or setting with this text,
+    for error messages.
 
     Raises:
         UsageError: The reference is malformed, the object cannot be imported, or this

@@ -64,12 +64,15 @@ class Settings(BaseModel):
 
     @classmethod
     def create(cls, **values: Any) -> Self:
-        """Build settings from ``values``; None takes the setting's default."""
+        """Build settings from ``values``; a value of None means the default."""
         return cls.restore(_given(cls.flat(values)))
 
     @classmethod
     def restore(cls, values: dict[str, Any]) -> Self:
-        """Build settings from recorded ``values``; None stays None."""
+        """Build settings from ``values`` that a run recorded.
+
+        Unlike in :meth:`create`, a value of None is kept.
+        """
         try:
             return cls(**values)
         except ValidationError as error:
@@ -77,7 +80,7 @@ class Settings(BaseModel):
             raise ConfigError(f"Invalid configuration: {problems}") from None
 
     def replaced(self, **changes: Any) -> Self:
-        """Return a copy with ``changes``; ignore those that are None."""
+        """Return a copy with ``changes``; ignore changes whose value is None."""
         values = {**self.flat(self.model_dump()), **self.flat(_given(changes))}
         return self.restore(values)
 

@@ -73,15 +73,17 @@ class TaskSource:
     Attributes:
         path: Path of the tasks file, which ends in ``.jsonl``.
         tools: For each tool or list of tools, its ``module:name``.
-        answers: How tool calls are answered: ``recorded``: with recorded answers;
-            ``stub``: with made-up values; ``live``: by the tools that ``allow`` names.
+        answers: How tool calls are answered. ``recorded`` answers with recorded
+            results, ``stub`` with made-up values; ``live`` runs the tools that
+            ``allow`` names.
         allow: Names of the tools that may really run.
-        check: How episodes are scored. None: by the calls that the tasks file expects.
-            ``module:name``: by this function. ``posted``: by the reward that a program
-            posts. ``none``: not at all; a judge model ranks the attempts.
+        check: How episodes are scored. None compares with the calls that the tasks file
+            expects. ``module:name`` is a function that scores. ``posted`` takes the
+            reward that a program posts. ``none`` does not score; a judge model ranks
+            the attempts.
         check_command: A command that scores an episode, run in the episode's folder.
         folder: Folder from which ``module:name`` is imported.
-        given_name: Name of the scenario; empty: the file's name.
+        given_name: Name of the scenario. If empty, the file's name is used.
     """
 
     path: str
@@ -118,7 +120,7 @@ class TaskSource:
 
     @staticmethod
     def answering(word: str) -> Answers:
-        """Return a value of the option ``answers`` if known, or raise UsageError."""
+        """Return ``word`` if ``answers`` may have this value; else raise UsageError."""
         for each in ANSWERS:
             if each == word:
                 return each

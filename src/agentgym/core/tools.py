@@ -34,7 +34,7 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 class ToolOutcome(StrEnum):
-    """The outcome of one tool call. ``OK``: the tool ran; all others are errors."""
+    """The outcome of one tool call: ``OK`` if the tool ran, or the kind of error."""
 
     OK = "ok"
     UNKNOWN_TOOL = "unknown_tool"
@@ -66,9 +66,10 @@ class ToolSpec:
 
     @property
     def arguments(self) -> type[BaseModel] | dict[str, Any]:
-        """The pydantic model of the arguments; their JSON schema if it has no fields.
+        """The pydantic model of the arguments, or their JSON schema.
 
-        A tool that is known only by its schema has such a pydantic model.
+        The pydantic model of a tool that is known only by its JSON schema has no
+        fields. For such a tool, this is the JSON schema.
         """
         only_schema = self.parameters.get("properties") and not (
             self.args_model.model_fields
@@ -292,7 +293,7 @@ def is_recordable(value: Any, depth: int = 0) -> bool:
 
 
 def result_text(result: Any) -> str:
-    """Return a tool's result as text for the agent: a text as it is, else as JSON."""
+    """Return a tool's result as text for the agent; convert other types to JSON."""
     if isinstance(result, str):
         return result
     return json.dumps(result, ensure_ascii=False, default=str)

@@ -46,7 +46,7 @@ class Reason(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def of_error(cls, error: BaseException, kind: str = "crash") -> Self:
-        """Return the reason for an exception; ``kind`` begins its category."""
+        """Return the reason for an exception; its category begins with ``kind``."""
         return cls(kind=f"{kind}: {type(error).__name__}", detail=message_of(error))
 
 
@@ -319,7 +319,10 @@ class Trajectory(_Record):
         return ({"kind": value} if value else None) if isinstance(value, str) else value
 
     def scored(self, reward: Reward) -> Self:
-        """Return a copy with the values of ``reward``; status: succeeded or failed."""
+        """Return a copy with the score ``reward``, and the status that it implies.
+
+        The status is succeeded or failed.
+        """
         reached = reward.success
         return self.model_copy(
             update={
@@ -334,7 +337,7 @@ class Trajectory(_Record):
         )
 
     def with_inner_rewards(self) -> Self:
-        """Return a copy in which the reward includes the rewards of the model calls."""
+        """Return a copy whose reward includes the rewards of single model calls."""
         inner = Counter[str]()
         for call in self.model_calls:
             inner.update(call.rewards)
@@ -371,16 +374,16 @@ class Trajectory(_Record):
         return [step for step in self.steps if isinstance(step, ModelCall)]
 
     def get_tool_calls(self, name: str | None = None) -> list[ToolCall]:
-        """Return the tool calls in order; only those of the tool ``name`` if given."""
+        """Return the tool calls in order; with ``name``, only calls of this tool."""
         calls = [step for step in self.steps if isinstance(step, ToolCall)]
         return calls if name is None else [c for c in calls if c.name == name]
 
     def calls_by_maker(self) -> tuple[list[ToolCall], list[ToolCall]]:
         """Return the model's tool calls, and the tool calls of the agent's own code.
 
-        A call is the model's if its id is that of a requested call. All calls count as
-        the model's in two cases: if the model requested calls but no id fits (some
-        frameworks do not pass ids), or if no request offered tools.
+        The model made a call if one of its responses requested a call with this id. All
+        calls count as the model's in two cases: if the model requested calls but no id
+        fits (some frameworks do not pass ids), or if no request offered tools.
         """
         asked = {call.id for made in self.model_calls for call in made.tool_calls}
         calls = self.get_tool_calls()

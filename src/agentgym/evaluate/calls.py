@@ -104,10 +104,10 @@ def _class_of(
     need: NeededCall | None,
     succeeded: bool,
 ) -> CallClass:
-    """Return the class of a call of one of the scenario's tools.
+    """Return the class of a call that does not use one of the agent's own tools.
 
     ``earlier`` are the calls before it, ``need`` the needed call that was matched to
-    it. ``spec`` is None if the tool does not exist.
+    it. ``spec`` is the scenario's tool; None if the tool does not exist.
     """
     if call.outcome is ToolOutcome.RULE_BROKEN:
         return CallClass.RULE_BROKEN
@@ -133,7 +133,7 @@ def _class_of(
 
 
 def _offered(trajectory: Trajectory) -> list[Mapping[str, Mapping[str, Any]]]:
-    """Return, for each tool call, the functions that the model could call then.
+    """Return, for each tool call, the functions that were offered to the model.
 
     These are the functions in the last model request before the tool call, by name.
     """
@@ -148,7 +148,11 @@ def _offered(trajectory: Trajectory) -> list[Mapping[str, Mapping[str, Any]]]:
 
 
 def _class_of_own(call: ToolCall, function: Mapping[str, Any]) -> CallClass:
-    """Return the class of a call of one of the agent's own, offered functions."""
+    """Return the class of a call of an offered function that the scenario lacks.
+
+    Such a function is one of the agent's own. ``function`` is its definition in
+    OpenAI's format.
+    """
     if call.arguments is None or call.outcome is ToolOutcome.MALFORMED:
         return CallClass.MALFORMED
     if call.outcome is not ToolOutcome.INVALID_ARGUMENTS:
@@ -165,8 +169,8 @@ def _schema_fault(schema: Any, arguments: dict[str, Any]) -> CallClass:
 def _argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
     """Return the class of a call whose arguments were refused.
 
-    Arguments that fit the tool's schema count as a wrong value, since the agent
-    framework refused them.
+    If the arguments fit the tool's schema, the agent framework refused them for another
+    reason; then they count as a wrong value.
     """
     try:
         spec.validate(arguments)
@@ -215,7 +219,11 @@ class ConfusionMatrix(BaseModel, frozen=True, extra="forbid"):
         tools: Sequence[str],
         episodes: Iterable[tuple[Sequence[NeededCall], Sequence[JudgedCall]]],
     ) -> Self:
-        """Count the calls of episodes, each with its needed calls and its calls."""
+        """Count the tool calls of episodes.
+
+        Each episode is a pair: the needed calls of its task, and the calls that were
+        made, with their classes.
+        """
         cells: Counter[tuple[str, str]] = Counter()
         for needed, judged in episodes:
             answered = {call.needed for call in judged}

@@ -45,7 +45,7 @@ class Comparison(BaseModel, frozen=True, extra="forbid"):
         tasks: Number of tasks that were scored in both measurements.
         k: The k of pass^k in both measurements.
         differences: ``after - before`` of each metric, with paired 95 % intervals over
-            tasks. ``n`` is 0 if the metric was not measured on both sides.
+            tasks. ``n`` is 0 unless the metric was measured in both measurements.
         p_value: Two-sided p-value of the difference in pass^1 (the share of attempts
             that succeed), by :func:`sign_flip_p`: the probability of a difference of at
             least this size if both agents are equally good.
@@ -157,10 +157,10 @@ def measure_effect(
 ) -> Effect | None:
     """Test which metrics and families changed between two measurements.
 
-    All tests of families (kinds of tasks) together are corrected with :func:`holm`, and
-    so are all tests of metrics, those of ``further`` sets of held-out tasks included.
-    So if nothing changed, the chance of any false finding is at most 5 % for families,
-    and at most 5 % for metrics.
+    The p-values of all families (kinds of tasks) are corrected together, with
+    :func:`holm`. So are the p-values of all metrics, also of metrics on the ``further``
+    sets of held-out tasks. If nothing changed, the chance of any false finding is then
+    at most 5 % for families, and at most 5 % for metrics.
 
     Returns:
         The effect; None if the tasks differ, or if no task was scored both before and
@@ -215,9 +215,9 @@ def lost_families(before: Metrics, after: Metrics) -> list[Change]:
 def family_changes(before: Metrics, after: Metrics) -> list[Change]:
     """Return the change of pass^1 in each family of tasks, with its p-value.
 
-    If the two measurements have different tasks, the totals of each family are
-    compared. The p-values are not corrected for the number of families; see
-    :func:`holm`. Empty if there is only one family.
+    If the two measurements have different tasks, the total successes and attempts of
+    each family are compared. The p-values are not corrected for the number of families,
+    as :func:`holm` would do. Empty if there is only one family.
     """
     tables: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
     if pairs := paired(before, after):
@@ -246,7 +246,10 @@ def family_changes(before: Metrics, after: Metrics) -> list[Change]:
 
 
 def paired(before: Metrics, after: Metrics) -> list[Pair]:
-    """Return the results of tasks that both have scored; none if tasks differ."""
+    """Return the two results of each task that was scored in both measurements.
+
+    Empty if the measurements have different tasks.
+    """
     if not are_paired(before, after):
         return []
     pairs = zip(before.by_task, after.by_task, strict=True)
@@ -308,7 +311,7 @@ def _by_family(metrics: Metrics) -> dict[str, tuple[int, int]]:
 
 
 def _share(prefix: str, pairs: Sequence[Pair], metric: MetricName) -> Change:
-    """Return the change of a metric; ``prefix`` begins its name."""
+    """Return the change of a metric; ``prefix`` is put before the metric's name."""
     before, after = _means(pairs, metric)
     name = "success" if metric == "pass_1" else metric.replace("_", " ")
     return Change(

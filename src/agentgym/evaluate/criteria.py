@@ -23,8 +23,9 @@ def criteria_hold(
 ) -> bool:
     """Return whether metrics meet all success criteria, so that training may end.
 
-    The criterion ``cost_reduction`` is ignored, since training does not wait for it. A
-    share must exceed its minimum by this number of standard ``errors``, unless it is 1.
+    The criterion ``cost_reduction`` is ignored, since training does not wait for it.
+    ``errors`` is the margin by which a share must exceed its minimum, as a number of
+    standard errors. A measured share of 1 needs no margin.
     """
     for name, least in criteria.items():
         if name in CRITERIA:  # plans refuse unknown names
@@ -111,8 +112,8 @@ def flaws(scenario: Scenario) -> Iterator[str]:
 class Gate:
     """A required minimum (``least``) of a metric, 0..1, from the command line.
 
-    ``by_low``: the lower end of the 95 % interval must reach the minimum, not only the
-    measured value.
+    If ``by_low`` is true, the lower end of the 95 % interval must reach the minimum; if
+    not, only the measured value.
     """
 
     metric: MetricName

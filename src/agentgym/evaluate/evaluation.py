@@ -103,14 +103,14 @@ def evaluate(
     baselines: bool = True,
     task: str | None = None,
 ) -> Evaluation:
-    """Measure ``config.model`` on tasks of a split; delete all temporary files.
+    """Measure the model ``config.model`` on tasks of a split.
 
     The model may be on a server; the split ``all`` takes tasks of every split.
     ``subject`` names the agent or model in the report. ``spec`` is the definition of
     the saved agent to measure; None for another model. Without ``prices``, a model on
-    this machine is free, and those of a server are unknown. ``baselines``: whether to
-    measure agents without a model too. ``task`` is the id of a single task; None takes
-    ``config.test_tasks`` tasks.
+    this machine costs nothing, and the cost of a server's model is unknown.
+    ``baselines``: whether to measure agents without a model too. ``task`` is the id of
+    a single task; None takes ``config.test_tasks`` tasks.
 
     Raises:
         UsageError: A setting is unusable, or the task is unknown.

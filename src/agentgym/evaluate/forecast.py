@@ -27,9 +27,9 @@ _LEAST_ROLLOUTS, _LEAST_S = 4, 20.0
 class Forecast:
     """Estimates a run's remaining time from the durations of its phases so far.
 
-    In its methods, ``episodes`` counts the training rollouts done, ``step`` the
-    updates, and ``lesson`` the rollouts that a warm start will learn from (0: none is
-    to come).
+    Arguments of its methods: ``episodes`` is the number of training rollouts done,
+    ``step`` the number of updates, and ``lesson`` the number of rollouts that a later
+    warm start will learn from (0 without one).
 
     Attributes:
         held_out: Number of rollouts of the final measurement.
@@ -56,8 +56,8 @@ class Forecast:
         """Record the duration of the measurement that runs in a ``with`` block.
 
         The duration replaces that of an earlier measurement. Call :meth:`rollout_done`
-        for each rollout. Only for the baseline, measured before training, can
-        :meth:`long_baseline` warn that it is long.
+        for each rollout. ``is_baseline`` is true for the measurement before training;
+        only in this one can :meth:`long_baseline` return a warning.
         """
         self._ended = 0
         self._may_be_long = is_baseline and self.config.time is None
@@ -109,10 +109,11 @@ class Forecast:
     ) -> tuple[float, float, float | None] | None:
         """Return the remaining seconds: least, most, and until an early end.
 
-        Least and most are for the whole budget, and at most the rest of the run's time
-        limit, of which ``spent`` wall seconds are over. An early end is one by the next
-        validation, if it meets the success criteria; the third number is None if this
-        cannot end the run early. Returns None before anything was timed.
+        The first two are the least and the most time for the whole budget. Neither is
+        longer than the rest of the run's time limit, of which ``spent`` wall seconds
+        are used. The third is the time if the next validation meets the success
+        criteria and so ends the run early; None if it cannot. Without any timed
+        rollouts, the result is None.
         """
         left = self.left(episodes, step, lesson)
         if left is None:
@@ -145,8 +146,9 @@ class Forecast:
     ) -> tuple[float, float] | None:
         """Return the least and the most remaining seconds for the whole budget.
 
-        Both are equal after the first step, unless a warm start is to come: after it,
-        the policy is measured again. None before anything was timed.
+        After the first step, both are equal if no warm start is to come. The time of a
+        warm start includes measuring the policy after it. None before anything was
+        timed.
         """
         config = self.config
         left = max(0, config.episodes - episodes)

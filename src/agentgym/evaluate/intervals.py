@@ -21,8 +21,8 @@ Z95 = 1.959964
 class _Added(NamedTuple):
     """Imaginary tasks to add before an interval is computed (see :func:`_adjusted`).
 
-    ``tasks`` have the lowest possible value of a task (``least``), and as many have the
-    highest (``most``).
+    A number ``tasks`` of them have the lowest possible value ``least``; as many have
+    the highest possible value ``most``.
     """
 
     tasks: float
@@ -54,7 +54,7 @@ class Estimate(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def standard_error(self) -> float:
-        """The standard error for which a normal distribution has this interval."""
+        """The standard error of a normal distribution with this 95 % interval."""
         return (self.high - self.low) / (2 * Z95)
 
     def __float__(self) -> float:
@@ -176,7 +176,10 @@ def _estimate(sides: Sequence[Sequence[Pair]], added: _Added | None) -> Estimate
 
 
 def _bootstrapped(sides: "NDArray[Any]") -> Estimate:
-    """Estimate a pooled ratio, or a difference of two; see :func:`estimate_pooled`."""
+    """Estimate a ratio of sums, or a difference of two, with a bootstrap interval.
+
+    For the method, see :func:`estimate_pooled`.
+    """
     import numpy as np
 
     n = sides.shape[1]
@@ -241,7 +244,7 @@ def _student(freedom: float) -> float:
 
 
 def _change(sides: "NDArray[Any]") -> "NDArray[Any]":
-    """Return the ratios of a measurement, minus those of a second one if there is one.
+    """Return the ratios of a measurement, or its ratios minus those of a second one.
 
     ``sides`` is an array (measurements, ..., 2) of numerators and denominators.
     """

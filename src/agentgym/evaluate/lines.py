@@ -30,7 +30,7 @@ _PHASES = {
 class LinesProgress(Progress):
     """Writes the events of a run as plain lines. ``Trainer`` uses it by default.
 
-    They go to ``stream``; None: standard error.
+    The lines go to ``stream``, or to standard error if it is None.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -69,7 +69,10 @@ class LinesProgress(Progress):
         self.write(words)
 
     def phase(self, name: str, total: int) -> None:
-        """Start to count a phase's rollouts; before the first step, write its name."""
+        """Start to count the rollouts of a phase.
+
+        The phase's name is written if the first training step has not ended yet.
+        """
         self._phase, self._total, self._done = _PHASES.get(name, name), total, 0
         if not self._is_live and self._report is None:
             self.write(f"{self._phase}: {plural(total, 'rollout')} ...")
@@ -93,13 +96,13 @@ class LinesProgress(Progress):
         self.write(f"warm start: {words}: {share_words(metrics)}")
 
     def stepped(self, report: StepReport) -> None:
-        """Write a step's figures, unless another step was written just before."""
+        """Write a step's figures; do nothing if a step was written just before."""
         self._report = report
         if monotonic() - self._step_at >= STEP_S:
             self.write_step()
 
     def write_step(self) -> None:
-        """Write the figures of the newest step, unless they were written before."""
+        """Write the figures of the newest step if they were not written before."""
         report = self._report
         if self._is_live or report is None or report is self._written:
             return

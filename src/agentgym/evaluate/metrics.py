@@ -81,10 +81,10 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
         prices: Prices | None,
         needs: Needs | None = None,
     ) -> Self:
-        """Add up the attempts at one task, at least one.
+        """Add up the results of one or more attempts at one task.
 
-        ``prices`` are None if unknown; ``needs`` are for the results of each role in a
-        team.
+        ``prices`` are None if unknown. ``needs`` has the needed calls of tasks, for the
+        results of each role in a team; None if they are unknown.
         """
         scored = [t for t in trajectories if t.status is not RolloutStatus.DROPPED]
         first = trajectories[0]
@@ -108,7 +108,10 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def success_rate(self) -> Fraction:
-        """Share of scored attempts, at least one, that succeeded; exact."""
+        """Exact share of scored attempts that succeeded.
+
+        At least one attempt must have a score.
+        """
         return Fraction(self.successes, self.attempts)
 
     def pair(self, metric: MetricName, k: int) -> Pair:
@@ -193,18 +196,21 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
     ) -> Self:
         """Compute the metrics of trajectories, at least one of which has a score.
 
-        ``k`` is that of pass^k (see :meth:`of_tasks`). ``prices`` of the model's tokens
-        are None if unknown. ``needs`` are for the results of each role in a team.
+        ``k`` is the k of pass^k (see :meth:`of_tasks`). ``prices`` of the model's
+        tokens are None if unknown. ``needs`` has the needed calls of tasks, for the
+        results of each role in a team; None if they are unknown.
         """
         tasks = [TaskResult.of(t, prices, needs) for t in by_task(trajectories)]
         return cls.of_tasks(tasks, k=k)
 
     @classmethod
     def of_tasks(cls, every: Sequence[TaskResult], *, k: int = 4) -> Self:
-        """Compute the metrics from the results of tasks, of any measurements.
+        """Compute the metrics from the results of tasks.
 
-        ``k`` is that of pass^k. If a task has fewer scored attempts, their number is
-        used for all tasks.
+        The tasks may come from several measurements.
+
+        ``k`` is the k of pass^k. If a task has fewer than ``k`` scored attempts, its
+        number of attempts is used as the k for all tasks.
 
         Raises:
             ValueError: No rollout was scored.
@@ -242,8 +248,9 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
     def at_most(self, k: int) -> Self:
         """Return the metrics with the k of pass^k lowered to ``k``, for a comparison.
 
-        Two measurements may differ in k, since a dropped rollout lowers it. Metrics
-        whose k is not higher, or that have no results by task, are returned unchanged.
+        Two measurements may have different k, since a dropped rollout lowers it. If the
+        k of these metrics is not above ``k``, or if they have no results by task, they
+        are returned unchanged.
         """
         if self.k <= k or not self.by_task:
             return self

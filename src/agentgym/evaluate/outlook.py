@@ -20,9 +20,9 @@ def doubts(baseline: Metrics, *, judged: bool = False) -> list[str]:
     """Return reasons why training will probably fail; empty if it may work.
 
     Training reinforces attempts that got a higher reward than others at the same task.
-    If all attempts get equal rewards, it cannot learn. If a judge ranks successful
-    attempts (``judged``), their rewards differ. A ``baseline`` of few attempts proves
-    nothing, so it gives no reason.
+    If all attempts get equal rewards, the policy cannot learn. If a judge ranks
+    successful attempts (``judged``), their rewards differ. A ``baseline`` of few
+    attempts proves nothing, so it gives no reason.
     """
     tasks = [task for task in baseline.by_task if task.attempts]
     families = {task.family for task in tasks}
@@ -63,8 +63,8 @@ def doubts(baseline: Metrics, *, judged: bool = False) -> list[str]:
 def warm_start_offer(baseline: Metrics) -> str:
     """Return a text that recommends a warm start; empty if it is not needed.
 
-    A warm start trains the model on the needed calls of tasks first. They must be known
-    for the tasks of the ``baseline``.
+    A warm start first trains the model on the needed calls of tasks. The needed calls
+    of the tasks in ``baseline`` must be known.
     """
     if baseline.rollouts < _ENOUGH or baseline.pass_1.value >= _WEAK:
         return ""

@@ -15,7 +15,9 @@ if TYPE_CHECKING:  # observers of a run must not load the gateway
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a run, to show before the run starts. Empty texts: unknown or unused.
+    """The plan of a run, to show before the run starts.
+
+    An empty text means that the value is unknown or not used.
 
     Attributes:
         run: The run's folder.
@@ -35,7 +37,7 @@ class Plan:
             names of :class:`~agentgym.core.components.Component`.
         notes: Remarks on the settings and the tasks, in sentences.
         form: The model's tool-call format, e.g. ``hermes``.
-        path: How the model is sampled and trained, if not in the usual way.
+        path: Why sampling and training will be slower than usual; else empty.
         drops_reasoning: Whether the chat template drops the reasoning of earlier
             answers after the next user message.
         answers: Description of the limits of answers and rollouts.
@@ -90,8 +92,8 @@ class StepReport:
             server has lower precision or other weights.
         reference_kl: KL divergence from the untrained policy, in nats per trained
             token; None without ``kl_coefficient``.
-        skipped_groups: Number of groups whose rollouts had equal rewards. A group has
-            the step's rollouts of one task.
+        skipped_groups: Number of groups without a training signal, e.g. because their
+            rollouts had equal rewards. A group has the step's rollouts of one task.
         tokens_per_second: Sampled tokens of all rollouts per wall second.
         seconds_left: Remaining seconds for the whole budget, at the pace so far.
         right_tool: Share of needed calls whose tool was called; None if unknown.
@@ -207,8 +209,8 @@ class Progress:
     def may_run(self, tool: str) -> bool | None:
         """Ask whether a tool of the user's own agent may really run.
 
-        False: the tool's calls are answered with made-up values. None: no user can
-        answer.
+        False answers the tool's calls with made-up values. None means that no user can
+        answer the question.
         """
         return None
 
@@ -236,7 +238,10 @@ class Progress:
         """Called with new warnings, in sentences."""
 
     def stalled(self, reason: str | None) -> None:
-        """Called with the reason when writing waits for the disk; later with None."""
+        """Called with the reason if writing to the disk is delayed.
+
+        Called again with None when writing works again.
+        """
 
     def ended(self, reason: str, ledger: Ledger) -> None:
         """Called when training is over.

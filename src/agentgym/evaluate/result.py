@@ -50,7 +50,8 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
         judging: How often judge and scenario agree, and the judge's cost; None without
             a judge.
         baselines: Metrics of agents without a model on the same tasks, by name.
-        calls: Number of tool calls in scored rollouts, each in exactly one class.
+        calls: Number of tool calls in scored rollouts, by class. Each call has exactly
+            one class.
         confusion: Counts of calls by needed tool and called tool; None if the needed
             calls are unknown.
     """

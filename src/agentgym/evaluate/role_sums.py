@@ -100,9 +100,10 @@ def _needed(
     asked: Sequence[tuple[ToolCall, ModelCall | None]],
     needs: Needs,
 ) -> Iterable[tuple[str, bool]]:
-    """Yield, for each needed call, its roles and whether each called the needed tool.
+    """Yield pairs of a role and whether it called the tool of a needed call.
 
-    The roles are those for which the call counts; see ``needed`` in :class:`RoleSums`.
+    A needed call gives one pair for each role for which it counts; these roles are
+    defined at ``needed`` in :class:`RoleSums`.
     """
     plan = needs.by_task.get(trajectory.task_id) or ()
     calls = [call for call, _ in asked]

@@ -84,8 +84,8 @@ def role_metrics(metrics: Metrics) -> dict[str, RoleMetrics]:
 def check_roles(wanted: Sequence[str] | None, seen: Iterable[Metrics]) -> None:
     """Check that each role in ``train_roles`` made a model call before training.
 
-    ``wanted`` are the names of the roles to train (None: all), ``seen`` measurements of
-    the untrained policy.
+    ``wanted`` are the names of the roles to train; None trains all, and checks nothing.
+    ``seen`` are measurements of the untrained policy.
 
     Raises:
         UsageError: A role made no call; the message lists the roles that did.

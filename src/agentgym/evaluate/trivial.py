@@ -168,7 +168,7 @@ async def play(
 def run_trivial(
     scenario: Scenario, task: Task, agent: DoNothing | CallEverything
 ) -> Trajectory:
-    """Play one episode of ``agent``, from sync code; see :func:`attempt`."""
+    """Play and score one episode of an agent without a model, from sync code."""
     calls = agent.calls(task, tools_of(scenario, task))
     return in_background(attempt(scenario, task, calls))
 
@@ -211,7 +211,7 @@ def _arguments(schema: dict[str, Any], pool: _Pool, rng: Random) -> dict[str, An
 def _value(
     schema: dict[str, Any], defs: dict[str, Any], pool: _Pool, rng: Random, depth: int
 ) -> Any:
-    """Return a random value that fits a JSON schema from pydantic.
+    """Return a random value of the type that a JSON schema from pydantic requires.
 
     ``$ref`` points to schemas in ``defs``; ``depth`` counts the lists and objects
     around the value.

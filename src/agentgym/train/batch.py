@@ -68,7 +68,7 @@ class Credited:
 
     @property
     def sequences(self) -> float:
-        """Mean number of token sequences per rollout; at best one per agent of a team.
+        """Mean number of token sequences per rollout; the fewest is one per agent.
 
         Calls share a sequence if each prompt begins with all tokens of the call before.
         """
@@ -89,7 +89,10 @@ class Credited:
         return sum(_count_breaks(made.model_calls) for made in self.rollouts)
 
     def mask(self, sequences: Sequence[TrainingSequence], reason: str) -> None:
-        """Mark the calls of sequences that the loss left out as masked."""
+        """Record the calls of ``sequences`` as masked, with the reason.
+
+        The loss left these sequences out. Only calls recorded as trained are changed.
+        """
         left_out = {id(call) for sequence in sequences for call in sequence.calls}
         masked = Bucket("masked", reason)
         for rollout in self.rollouts:
@@ -124,13 +127,15 @@ class BatchBuilder:
         algorithm: Name of the algorithm that computes advantages, e.g. ``rloo``.
         trainable: For each kind of text in a response, such as reasoning, whether the
             loss covers it.
-        label: See :data:`Label`; a call whose kinds of text are unknown is masked.
+        label: Function that labels each token of a response with its kinds of text
+            (see :data:`Label`). If it cannot label a call, the call is masked.
         failure_cost: Amount subtracted from a model call's advantage for each of its
             tool calls that failed.
         train_roles: Names of the team's agents to train; None trains all.
-        longest: Most tokens of a trained call, prompt and response together; longer
-            calls are masked. None for no limit.
-        replay: See :data:`Replay`. Calls with a grammar are masked if it is None.
+        longest: Maximum number of tokens of a trained call, prompt and response
+            together; longer calls are masked. None for no limit.
+        replay: Function that computes the tokens that a call's grammar allowed (see
+            :data:`Replay`). If None, calls with a grammar are masked.
     """
 
     algorithm: Algorithm
@@ -149,7 +154,10 @@ class BatchBuilder:
         label: Label,
         replay: Replay | None = None,
     ) -> Self:
-        """Return a run's batch builder, for its engine's ``label`` and ``replay``."""
+        """Create a run's batch builder from its settings and its scenario.
+
+        ``label`` and ``replay`` are the functions of the run's engine.
+        """
         return cls(
             config.algorithm,
             trained_components(config, scenario),
@@ -163,7 +171,10 @@ class BatchBuilder:
     def build(
         self, groups: Sequence[Sequence[Trajectory]], broadcast: Broadcast
     ) -> Credited:
-        """Build the batch of a step, and record how each model call is used."""
+        """Build the batch of a step, and record how each model call is used.
+
+        ``broadcast`` returns one reward for each model call of a rollout.
+        """
         made = Credited(groups)
         attempts = [[_Attempt.of(r, broadcast) for r in group] for group in groups]
         credited = self._credited(attempts)
@@ -186,14 +197,20 @@ class BatchBuilder:
         return made
 
     def has_signal(self, group: Sequence[Trajectory], broadcast: Broadcast) -> bool:
-        """Return whether a group has a training signal, e.g. rewards that differ."""
+        """Return whether a group has a training signal, e.g. rewards that differ.
+
+        ``broadcast`` returns one reward for each model call of a rollout.
+        """
         credited = self._credited([[_Attempt.of(r, broadcast) for r in group]])
         return any(found[0] is not None for found in credited.values())
 
     def _credited(
         self, groups: Sequence[Sequence["_Attempt"]]
     ) -> dict[str, list[list[list[float] | None] | None]]:
-        """Return advantages by role; see :meth:`_advantages`."""
+        """Return for each trained role the advantages of its calls.
+
+        They are ordered by group and rollout, as in :meth:`_advantages`.
+        """
         every = [attempt for group in groups for attempt in group]
         speaking = dict.fromkeys(role for attempt in every for role in attempt.places)
         return {
@@ -224,9 +241,9 @@ class BatchBuilder:
     ) -> list[list[list[float] | None] | None]:
         """Return the advantages of one role's calls, by group and rollout.
 
-        A group without a training signal has None, and so has a rollout without a
-        reward. Each role of a team has its own baseline and scale (Dr. MAS,
-        arXiv:2602.08847): one role's rewards do not predict another's.
+        The entry of a group without a training signal is None, and so is that of a
+        rollout without a reward. Each role of a team has its own baseline and scale
+        (Dr. MAS, arXiv:2602.08847), since one role's rewards do not predict another's.
         """
         return batch_advantages(
             [[a.of_role(role, a.rewards or ()) for a in group] for group in groups],
@@ -263,7 +280,10 @@ class BatchBuilder:
         return merged(trained, group), entries
 
     def trained_positions(self, call: ModelCall) -> Places | Bucket:
-        """Return a response's positions to train; if there are none, the reason."""
+        """Return the positions to train in the response of a call.
+
+        If there are none, return the reason as a :class:`Bucket`.
+        """
         if not call.prompt_ids or not call.response_ids:
             return Bucket("masked", "no token ids were recorded")
         if self.longest and len(call.prompt_ids + call.response_ids) > self.longest:
@@ -294,7 +314,7 @@ class BatchBuilder:
 def trained_components(config: TrainingConfig, scenario: Scenario) -> dict[str, bool]:
     """Return for each kind of text in a response whether the loss covers it.
 
-    The scenario decides unless the setting ``train_tokens`` is set.
+    If the setting ``train_tokens`` is None, the scenario decides.
     """
     if config.train_tokens is not None:
         return components_of(config.train_tokens)
@@ -363,9 +383,10 @@ def _said(message: Mapping[str, Any]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A rollout with the reward of each model call; None if it cannot be trained on.
+    """A rollout with the data from which its advantages are computed.
 
-    ``failures`` are the numbers of failed tool calls of the model calls; ``places`` the
+    ``rewards`` has one reward per model call; None if the rollout cannot be trained on.
+    ``failures`` has each model call's number of failed tool calls. ``places`` has the
     indices of each role's model calls.
     """
 
@@ -389,7 +410,10 @@ class _Attempt:
 
     @property
     def left_out(self) -> list[Bucket]:
-        """Why each model call is dropped, for an attempt that is not trained on."""
+        """For each model call, the reason why it is dropped.
+
+        Used only if the attempt is not trained on.
+        """
         rollout = self.rollout
         bucket = Bucket("dropped", "no reward for each model call")
         if rollout.status is RolloutStatus.DROPPED:

@@ -54,8 +54,8 @@ def export_agent(
 ) -> Saved:
     """Write a run's trained agent into ``folder``, and save it as the next version.
 
-    ``step`` is the number of updates that the exported weights had; ``baseline`` and
-    ``metrics`` are held-out metrics before training, and of the exported weights.
+    ``step`` is the number of updates that the exported weights had. ``baseline`` are
+    the held-out metrics before training, ``metrics`` those of the exported weights.
     """
     spec = AgentSpec(
         scenario=scenario.name,
@@ -93,7 +93,7 @@ def export_agent(
 
 
 class Identity(NamedTuple):
-    """Properties by which to recognize the same agent in several versions.
+    """The properties that identify an agent among the saved agents.
 
     Attributes:
         agent: ``module:name`` of the user's agent; None for a scenario's own agent.
@@ -129,7 +129,7 @@ class Identity(NamedTuple):
         return same and (alike or self.source == other.source)
 
     def name(self, wanted: str) -> str:
-        """Return the name ``wanted``; add a number if another agent has this name."""
+        """Return ``wanted``, with a number added if another agent has this name."""
         names = (wanted if n == 1 else f"{wanted}-{n}" for n in count(1))
         return next(name for name in names if self._holder(name) is None)
 
@@ -144,7 +144,10 @@ class Identity(NamedTuple):
             )
 
     def _holder(self, name: str) -> TrainedAgent | None:
-        """Return the agent saved under a name if it is not this one; otherwise None."""
+        """Return the agent that is saved under a name if it is another agent.
+
+        None if the name is free, or belongs to the agent of this identity.
+        """
         for each in reversed(Versions(name).all()):
             try:
                 found = TrainedAgent.load(each.path)
@@ -155,7 +158,7 @@ class Identity(NamedTuple):
 
 
 def _source(reference: str) -> str:
-    """Return the name or path in a setting ``scenario``, without its ``?`` options."""
+    """Return the name or path in a setting ``scenario``, without its options."""
     return reference.partition("?")[0]
 
 
@@ -165,8 +168,9 @@ def keep(agent: TrainedAgent, wanted: str) -> Saved:
     The first version always becomes the default. A later version must solve
     significantly more held-out tasks than the untrained agent, and than the default
     version. It must be measured on at least as many tasks as the default version, and
-    not be significantly worse in any family (kind) of tasks. A default that the user
-    chose is kept. If another agent has the name ``wanted``, a number is added.
+    not be significantly worse in any family (kind) of tasks. If the user chose the
+    default version, it stays the default. If another agent has the name ``wanted``, a
+    number is added to the name.
 
     Raises:
         UsageError: The name is invalid, or ``AGENTGYM_HOME`` cannot be written.

@@ -54,10 +54,11 @@ STALLED = "validation got no better within the patience of {patience}"
 
 
 class TrainingLoop:
-    """Executes one training run; checkpoints save ``state``, to resume the run.
+    """Executes one training run.
 
-    The caller has checked the plan and locked the run's folder. The time limit began at
-    ``began``, a value of ``time.monotonic()``.
+    Checkpoints save ``state``, so that the run can be resumed. The caller has checked
+    the plan and locked the run's folder. ``began`` is the time at which the run's time
+    limit began, a value of ``time.monotonic()``.
     """
 
     def __init__(
@@ -75,7 +76,10 @@ class TrainingLoop:
         self._interrupt = InterruptFlag()
 
     def _size(self, config: TrainingConfig, each: float | None = None) -> None:
-        """Use ``config`` from now on; ``each``: timed seconds per rollout, if known."""
+        """Use the settings ``config`` from now on, also to estimate remaining times.
+
+        ``each`` is the measured time of a rollout in seconds; None if not measured.
+        """
         held_out = cache(partial(held_out_count, self._scenario, config.seed))
         rollouts = config.eval_samples * held_out(config.test_tasks)
         self._config = config
@@ -167,7 +171,10 @@ class TrainingLoop:
         return self._finish(stopped, weights, self._measuring.at_end(weights))
 
     def _fit_to_time(self) -> None:
-        """Time some rollouts, and choose sizes of the run that fit its time limit."""
+        """Time some rollouts; choose numbers of tasks that fit the run's time limit.
+
+        Do nothing without a time limit.
+        """
         state, config = self.state, self._config
         if config.time is None or state.rollout_seconds is not None:
             return
@@ -176,14 +183,20 @@ class TrainingLoop:
         self._fit(self._time.fit(config.time - state.wall_seconds, each), each)
 
     def _fit_rest(self) -> None:
-        """Fit the sizes of steps and validations to the remaining time."""
+        """Choose sizes of steps and validations that fit the remaining time.
+
+        Do nothing without a time limit, or after the first step.
+        """
         state, limit, each = self.state, self._config.time, self._measured
         if limit and each and not state.step and state.validation is None:
             self._use.update()
             self._fit(self._time.fit_rest(limit - state.wall_seconds, each), each)
 
     def _fit(self, sizes: dict[str, Any], each: float) -> None:
-        """Change the settings by ``sizes``, chosen for rollouts of ``each`` seconds."""
+        """Replace the settings in ``sizes``, which fit the run to its time limit.
+
+        They were chosen for rollouts of ``each`` seconds.
+        """
         self.state.rollout_seconds = each
         self._size(self._config.replaced(**sizes), each)
         self._measuring = dataclasses.replace(self._measuring, config=self._config)
@@ -191,7 +204,11 @@ class TrainingLoop:
         self._progress.fitted(self._time.words(each, self._config))
 
     def _offer_warm_start(self) -> str:
-        """Offer a warm start if it would help; return the offer if no user answered."""
+        """Ask the user whether to begin with a warm start, if this would help.
+
+        Returns the text of the offer if the user was not asked or did not answer; else
+        an empty text.
+        """
         state, config = self.state, self._config
         if config.warm_start or state.step or not can_imitate(config, self._scenario):
             return ""
@@ -205,7 +222,7 @@ class TrainingLoop:
         return offer if answer is None else ""
 
     def _warm_start(self) -> None:
-        """Imitate the calls that tasks need, then measure; skip parts already done."""
+        """Fine-tune on the calls that tasks need, then measure; skip finished parts."""
         state = self.state
         if state.warm_start is None:
             if state.step:
@@ -237,7 +254,10 @@ class TrainingLoop:
         return self._time.has_room(self.state, self._forecast.step, self._measured)
 
     def _report_time_left(self, lesson: int = 0) -> None:
-        """Report the time left; ``lesson`` counts rollouts of a warm start to come."""
+        """Report the estimated time until the run ends.
+
+        ``lesson`` is the number of rollouts that a later warm start will learn from.
+        """
         state = self.state
         spent = state.episodes, state.step, lesson, state.wall_seconds
         if left := self._forecast.until_end(*spent):
@@ -246,9 +266,9 @@ class TrainingLoop:
     def _ask(self, offer: str) -> None:
         """Ask the user whether to train if the first measurement gives little hope.
 
-        Training goes on without a question if a warm start had any success. ``offer``
-        is the offer of a warm start that no user answered; otherwise empty. Raise
-        TrainingFailedError if the user did not agree.
+        The user is not asked if the setting ``yes`` is set, or if a warm start had any
+        success. ``offer`` is the unanswered text of :meth:`_offer_warm_start`, or
+        empty. Raise TrainingFailedError if the user does not agree.
         """
         found = doubts(self.state.start, judged=self._config.judge.model is not None)
         remarks = [*found, offer] if offer else found
@@ -264,7 +284,7 @@ class TrainingLoop:
             )
 
     def _train(self) -> str:
-        """Do training steps until the run should stop; return the reason."""
+        """Do training steps until the run should stop; return why it stops."""
         config, state, engine = self._config, self.state, self._engine
         tasks = TaskStream(self._scenario, config, state.stream)
         builder = BatchBuilder.of(config, self._scenario, engine.label, engine.allowed)
@@ -317,7 +337,11 @@ class TrainingLoop:
     def _sample(
         self, tasks: TaskStream, builder: BatchBuilder, judge: Ranker, step: int
     ) -> tuple[Sequence[Sequence[Trajectory]], dict[str, Any]]:
-        """Run a step's rollouts; return groups, and a judge model's verdicts by id."""
+        """Run a step's rollouts; return their groups, and the judge's verdicts.
+
+        A group has the attempts at one task. The verdicts of the judge model are by
+        rollout id.
+        """
         verdicts: dict[str, Any] = {}
 
         def attempt(chosen: Sequence[Task], first: int) -> list[list[Trajectory]]:
@@ -333,7 +357,10 @@ class TrainingLoop:
     def _attempt(
         self, tasks: Sequence[Task], step: int, first: int
     ) -> list[list[Trajectory]]:
-        """Attempt each task ``group_size`` times; the first group is ``first``."""
+        """Attempt each task ``group_size`` times; return one group per task.
+
+        The groups of a step are numbered; ``first`` is the number of the first group.
+        """
         size = self._config.group_size
         requests = RolloutRequest.of_groups(tasks, size, step, first)
         self._progress.phase("rollouts", len(requests))
@@ -361,7 +388,7 @@ class TrainingLoop:
     def _report(
         self, credited: Credited, update: UpdateMetrics, begun: float, sampled: float
     ) -> StepReport:
-        """Return a step's report; rollouts ran from time ``begun`` to ``sampled``."""
+        """Return a step's report; its rollouts ran from ``begun`` to ``sampled``."""
         now, done = time.monotonic(), self.state.episodes
         self._forecast.step_done(len(credited.rollouts), now - begun)
         spent = done, update.step, 0, self.state.wall_seconds
@@ -370,7 +397,10 @@ class TrainingLoop:
         return report_step(credited, update, times, done, self._config.episodes, left)
 
     def _validate(self, report: StepReport) -> Metrics | None:
-        """Run a validation if due, else return None; if interrupted, save the step."""
+        """Run a validation and return its metrics; return None if none is due.
+
+        If the validation is interrupted, the finished step is saved.
+        """
         if not self._measuring.is_due:
             return None
         try:
@@ -403,7 +433,10 @@ class TrainingLoop:
         self._check_interrupt()
 
     def _say_stalled(self, stalled: str | None) -> None:
-        """Report why writing to disk waits; ``stalled`` is None if writing goes on."""
+        """Report the reason ``stalled`` why writing to the disk is delayed.
+
+        None reports that writing works again.
+        """
         if stalled != self._stalled:
             self._stalled = stalled
             self._progress.stalled(stalled)

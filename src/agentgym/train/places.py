@@ -67,8 +67,8 @@ class Place(ABC):
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
         """End the training of ``run`` on the machine, and fetch its finished files.
 
-        Called when the run moves to another machine. Returns a sentence on why this
-        failed; None if it worked or nothing had to be done.
+        Called when the run moves to another machine. Returns a sentence on why it could
+        not be done; None if it was done or was not needed.
         """
 
 

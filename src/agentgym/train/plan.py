@@ -44,9 +44,9 @@ _NO_CHECK = (
 def tried(plan: Plan, progress: Progress) -> Plan:
     """Test the user's agent, if there is one, and add a report on it to the plan.
 
-    A scripted model answers the agent in a few trial episodes. Tools of the agent that
-    the scenario does not have run in training only if the user allows it. Raise
-    UnsupportedError if the agent cannot be trained without changes.
+    In a few trial episodes, a scripted model answers the agent. If the agent has tools
+    that the scenario does not have, the user is asked whether they may really run.
+    Raise UnsupportedError if the agent cannot be trained without changes.
     """
     config = plan.config
     if config.agent.reference is None:
@@ -154,7 +154,7 @@ def make_plan(config: TrainingConfig) -> Plan:
 
 
 def _length_notes(given: TrainingConfig, config: TrainingConfig) -> list[str]:
-    """Return a note if the GPU's memory limits the tokens of an episode, or []."""
+    """Return a note if the GPU's memory limits ``max_episode_tokens``, else []."""
     most = config.episode_tokens
     if given.max_episode_tokens is not None or most == LONGEST_EPISODE:
         return []
@@ -169,7 +169,8 @@ def _length_notes(given: TrainingConfig, config: TrainingConfig) -> list[str]:
 def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:
     """Return the name under which the trained agent will be saved.
 
-    Raise UsageError if it is invalid, or the user chose another agent's name.
+    Raise UsageError if the name is invalid, or if the user chose a name that another
+    agent has.
     """
     identity = Identity.of_run(config, scenario)
     if config.name is not None:
@@ -180,7 +181,7 @@ def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:
 def _require_extras(config: TrainingConfig) -> None:
     """Raise MissingExtraError if packages of the framework or the tracker are missing.
 
-    The message names all missing extras, including that of the engine.
+    The message names all missing extras, also the engine's.
     """
     missing: dict[str, str] = {}
 
@@ -201,7 +202,7 @@ def _require_extras(config: TrainingConfig) -> None:
 def _refuse_secrets(scenario: Scenario) -> None:
     """Raise if the system prompt or a tool's description contains a secret.
 
-    A trained agent's folder keeps both.
+    Both are saved in a trained agent's folder.
     """
     kept = {"system prompt": scenario.system_prompt()}
     kept |= {f"tool {t.name!r}": json.dumps(t.to_openai()) for t in scenario.tools()}

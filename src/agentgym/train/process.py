@@ -20,9 +20,9 @@ _SAMPLE_S = 1.0
 class InterruptFlag:
     """Sets a flag at the first Ctrl-C or SIGTERM; raises KeyboardInterrupt at a second.
 
-    Works within its ``with`` block. KeyboardInterrupt is also raised 1.5 seconds after
-    the first signal, unless the block has ended or :meth:`wait` has taken the signal.
-    An existing handler of SIGTERM is kept.
+    Works within its ``with`` block. If the block has not ended 1.5 seconds after the
+    first signal, KeyboardInterrupt is raised too; a call of :meth:`wait` that returns
+    the signal prevents this. An existing handler of SIGTERM is kept.
     """
 
     def __init__(self) -> None:
@@ -126,7 +126,10 @@ class DeferredSignals:
         self._old = {}
 
     def give_on(self) -> None:
-        """If SIGTERM came, call its handler from before :meth:`install`."""
+        """Forward a received SIGTERM to its handler from before :meth:`install`.
+
+        Do nothing if no SIGTERM was received.
+        """
         outer, self._outer = self._outer, None
         if callable(outer):
             outer(signal.SIGTERM, None)
@@ -148,10 +151,10 @@ class DeferredSignals:
     ) -> Iterator[None]:
         """Delay signals until the end of the block.
 
-        A signal prints ``doing``, which describes the work in the block. After
-        ``patience`` signals, the block itself is interrupted with the message
-        ``given_up``; fewer raise nothing. Without ``patience``, the block is never
-        interrupted.
+        When a signal comes, ``doing`` is printed, which describes the work in the
+        block. With ``patience``, this many signals interrupt the block itself, with the
+        message ``given_up``; fewer signals have no further effect. Without
+        ``patience``, the block is never interrupted.
 
         Raises:
             KeyboardInterrupt: A signal came, and ``patience`` is None.
@@ -187,8 +190,8 @@ class ResourceUse:
 
     Each second, it updates ``wall_seconds`` and ``cpu_seconds`` of the run's ``state``,
     and ``peak_memory_mb``. Memory that several processes share is counted once (Linux's
-    proportional set size). Wall seconds begin at ``began``, a value of
-    ``time.monotonic()``; None: now.
+    proportional set size). Wall seconds count from ``began``, a value of
+    ``time.monotonic()``; None means from now.
     """
 
     def __init__(self, state: RunState, began: float | None = None) -> None:

@@ -20,9 +20,9 @@ def report_step(
 ) -> StepReport:
     """Return the report of a step.
 
-    ``seconds`` are those of the rollouts and of the update; ``episodes`` counts the
-    training rollouts done, of at most ``budget``; ``left`` are the estimated seconds
-    until the run ends.
+    ``seconds`` are the durations of the step's rollouts and of its update. ``episodes``
+    is the number of training rollouts done, of at most ``budget``. ``left`` is the
+    estimated time in seconds until the run ends.
     """
     rollouts = credited.rollouts
     scored = [t for t in rollouts if t.reward is not None]

@@ -22,7 +22,10 @@ RESULT_FILE = "result.json"
 
 
 def require_trained(ledger: Ledger, run: Path, *, warmed: bool) -> None:
-    """Raise TrainingFailedError if no call was trained, and nothing imitated."""
+    """Raise TrainingFailedError if a run has trained no model call.
+
+    A run with a warm start (``warmed``) has trained the policy in any case.
+    """
     if not ledger.trained and not warmed:
         raise TrainingFailedError(
             f"None of {ledger.calls:,} model calls was trained"
@@ -49,7 +52,7 @@ class TrainingResult(BaseModel, extra="forbid"):
 
     Attributes:
         scenario: Name of the scenario that the policy was trained on.
-        config: Every setting.
+        config: All settings of the run, by name.
         baseline: Metrics of the untrained policy on the main set of held-out tasks.
         metrics: Metrics of the trained policy on the same tasks.
         breakdown: Metrics before and after training on the other held-out sets, by name
@@ -57,7 +60,7 @@ class TrainingResult(BaseModel, extra="forbid"):
         warm_start: Metrics after the warm start, on the same tasks as ``baseline``;
             None without a warm start. ``warm_breakdown`` has the other held-out sets.
         imitated: Record of the warm start; None without a warm start.
-        criteria: The scenario's success criteria; see :attr:`goals`.
+        criteria: The scenario's success criteria: the minimum of each share, 0..1.
         stopped: Why training ended.
         steps: Number of policy updates.
         weights_step: Step of the exported weights: those of the best validation, or the
@@ -170,13 +173,22 @@ class TrainingResult(BaseModel, extra="forbid"):
         return self.trained.save(name)
 
     def to_langchain(self, **options: Any) -> Any:
-        """Return the agent as a LangGraph graph; see ``TrainedAgent.to_langchain``."""
+        """Return the agent as a LangGraph graph.
+
+        ``options`` are the arguments of ``TrainedAgent.to_langchain``.
+        """
         return self.trained.to_langchain(**options)
 
     def to_autogen(self, **options: Any) -> Any:
-        """Return the agent as an AutoGen agent; see ``TrainedAgent.to_autogen``."""
+        """Return the agent as an AutoGen agent.
+
+        ``options`` are the arguments of ``TrainedAgent.to_autogen``.
+        """
         return self.trained.to_autogen(**options)
 
     def to_crewai(self, **options: Any) -> Any:
-        """Return the agent as a CrewAI agent; see ``TrainedAgent.to_crewai``."""
+        """Return the agent as a CrewAI agent.
+
+        ``options`` are the arguments of ``TrainedAgent.to_crewai``.
+        """
         return self.trained.to_crewai(**options)

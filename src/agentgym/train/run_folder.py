@@ -56,7 +56,8 @@ class RunState(BaseModel, extra="forbid"):
     Attributes:
         step: Number of updates done.
         episodes: Number of training rollouts done.
-        wall_seconds: The sum over all resumes, like ``cpu_seconds``.
+        wall_seconds: Wall seconds of the run so far, over all resumes.
+        cpu_seconds: CPU seconds of the run's processes, over all resumes.
         rollout_seconds: Wall seconds per rollout, used to fit the run to its time
             limit; None without a limit.
         training_began: ``wall_seconds`` when the first step began; None before.
@@ -157,7 +158,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Create the folder of a new run; see :meth:`check_new` for errors."""
+        """Create the folder of a new run; raise the errors of :meth:`check_new`."""
         run = cls.check_new(config)
         existed = run.path.exists()
         try:
@@ -187,8 +188,8 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Lock the folder against other processes within the block.
 
-        Raise RunFolderError if another one has it. The lock ends with the process, even
-        if it is killed.
+        Raise RunFolderError if another process holds the lock. The lock ends with the
+        process, even if it is killed.
         """
         with open(self.path / ".lock", "a+", opener=private) as file:
             try:
@@ -205,7 +206,10 @@ class RunFolder:
             yield
 
     def interrupted(self, lost: str = "") -> TrainingInterrupted:
-        """Return an error on how to resume; ``lost``: a sentence on lost work."""
+        """Return the error of an interrupted run; its message says how to resume.
+
+        ``lost`` is a sentence about lost work, or empty.
+        """
         found = self.checkpoints()
         step = int(found[-1].name.removeprefix("step-")) if found else None
         return TrainingInterrupted(str(self.path), step, lost)
@@ -252,7 +256,11 @@ class RunFolder:
 
     @contextmanager
     def recorded(self, config: TrainingConfig, form: str = "") -> Iterator[None]:
-        """Record in run.json that the run is running, and later how it ended."""
+        """Record the run's settings and status in run.json.
+
+        The status is ``running`` within the block; after the block, it says how the run
+        ended. ``form`` is the format of the model's tool calls, e.g. ``hermes``.
+        """
         settings = config.model_dump(mode="json")
         self.write_record(status="running", config=settings, form=form)
         try:
@@ -277,8 +285,8 @@ class RunFolder:
     def new_checkpoint(self, state: RunState) -> Iterator[Path]:
         """Yield a temporary folder, which becomes a checkpoint when the block ends.
 
-        Then old checkpoints are removed, except for the two newest, that of the best
-        validation, and that of a warm start.
+        Then old checkpoints are removed. The two newest, that of the best validation
+        and that of a warm start are kept.
         """
         try:
             with new_folder(self._checkpoint(state.step)) as folder:
@@ -291,7 +299,11 @@ class RunFolder:
         self._keep_checkpoints(_KEPT, state)
 
     def _keep_checkpoints(self, newest: int, state: RunState) -> None:
-        """Keep only the ``newest`` newest, the best and the warm start's checkpoint."""
+        """Remove old checkpoints.
+
+        The best validation's and the warm start's checkpoint are kept, and the newest
+        ones; ``newest`` is their number.
+        """
         kept = [self.best_checkpoint(state), self.first_checkpoint(state)]
         for old in self.checkpoints()[:-newest]:
             if old not in kept:
@@ -357,7 +369,7 @@ class RunFolder:
                 raise
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of metrics.jsonl; ignore a last line without its line end.
+        """Return the lines of metrics.jsonl; ignore an incomplete last line.
 
         Raise RunFolderError for a line that is not a step.
         """
@@ -366,7 +378,7 @@ class RunFolder:
     def metrics_from(self, start: int) -> tuple[list[dict[str, Any]], int]:
         """Return the lines of metrics.jsonl from byte ``start`` on, and the end offset.
 
-        For errors, see :meth:`metrics`; lines are counted from ``start``.
+        Raises the errors of :meth:`metrics`; their line numbers count from ``start``.
         """
         path = self.path / "metrics.jsonl"
         data = path.read_bytes()[start:] if path.exists() else b""
@@ -378,7 +390,7 @@ class RunFolder:
         return found, start + len(whole)
 
     def truncate_metrics(self, step: int) -> None:
-        """Remove the lines of steps after ``step``: the resumed run repeats these."""
+        """Remove the lines of steps after ``step``, which the resumed run repeats."""
         kept = [line for line in self.metrics() if line["step"] <= step]
         text = "".join(json.dumps(line) + "\n" for line in kept)
         write_atomically(self.path / "metrics.jsonl", text)
@@ -389,10 +401,11 @@ def metrics_line(
     validation: Metrics | None,
     forgetting: Forgetting | None = None,
 ) -> dict[str, Any]:
-    """Return a step's line of metrics.jsonl: the fields of its report, and two more.
+    """Return a step's line of metrics.jsonl.
 
-    They are the ``validation`` after the step, if there was one, and then the distance
-    from the untrained model, ``forgetting_kl``.
+    It has all fields of the step's report. If a validation followed the step, it also
+    has ``validation`` and, if measured, ``forgetting_kl``: the distance from the
+    untrained model in nats per token.
     """
     line = asdict(report)
     if validation is not None:
@@ -415,7 +428,10 @@ def _read_line(where: str, line: bytes) -> dict[str, Any]:
 
 
 def _refuse_secrets(config: TrainingConfig) -> None:
-    """Raise ConfigError if a setting, which the run folder keeps, has a secret."""
+    """Raise ConfigError if a setting contains a secret.
+
+    The run folder keeps all settings.
+    """
     redactor = Redactor.of_environment()
     for name, value in config.flat(config.model_dump(mode="json")).items():
         if (clean := redactor.json(value)) != value:

@@ -47,8 +47,8 @@ class TaskStream:
     """Chooses the training tasks of a scenario; state and seed determine the choice.
 
     After the scenario's last task, the first one comes again. With
-    ``task_choice="adaptive"``, tasks are skipped at random: those of families (kinds of
-    tasks) with little training signal more often. The signal is measured on rewards
+    ``task_choice="adaptive"``, tasks are skipped at random, more often in families
+    (kinds of tasks) with little training signal. The signal is measured on rewards
     minus the penalty ``failure_cost`` for failed tool calls. ``state`` is updated in
     place.
     """
@@ -78,16 +78,17 @@ class TaskStream:
         attempt: Callable[[Sequence[Task], int], Sequence[Sequence[Trajectory]]],
         has_signal: Callable[[Sequence[Trajectory]], bool],
     ) -> list[Sequence[Trajectory]]:
-        """Sample the groups of a step: the attempts at each of its tasks.
+        """Run a step's rollouts; return one group of attempts per task.
 
-        ``dapo`` then attempts further tasks to replace groups without a signal, while
-        the budget allows it. Groups without a signal are returned too: they count for
-        the budget and the run's record, but add nothing to the loss.
+        The algorithm ``dapo`` attempts further tasks to replace groups without a
+        training signal, while the budget allows it. Groups without a signal are
+        returned too. They count for the budget and the run's record, but add nothing to
+        the loss.
 
-        At least one group is sampled, even if the budget has no ``room`` for more
-        groups. ``attempt`` returns the groups of some tasks; it also gets the number of
-        groups that the step has so far. ``has_signal`` returns whether a group can be
-        trained on.
+        ``room`` is the number of groups that the budget still allows; at least one
+        group is sampled in any case. ``attempt`` runs the attempts at some tasks; its
+        second argument is the number of groups that the step has so far.
+        ``has_signal`` returns whether a group can be trained on.
         """
         groups: list[Sequence[Trajectory]] = []
         size, draws = self._config.tasks_per_step, most_draws(self._config.algorithm)
@@ -101,7 +102,7 @@ class TaskStream:
         return groups
 
     def learn(self, groups: Sequence[Sequence[Trajectory]]) -> None:
-        """Update each family's training signal in the state by its new groups."""
+        """Update the training signal of each family of tasks from new groups."""
         spread, cost = self._state.spread, self._config.failure_cost
         for group in groups:
             rewards = [

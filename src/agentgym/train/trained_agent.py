@@ -100,7 +100,7 @@ class TrainedAgent(BaseModel):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Names of the team's agents that have their own adapters; maybe empty."""
+        """Names of the team's agents with their own LoRA adapter; empty if none has."""
         return held_roles(self.model_path)
 
     @property
@@ -110,21 +110,22 @@ class TrainedAgent(BaseModel):
 
     @property
     def wording(self) -> Wording:
-        """The new prompts and tool descriptions that the agent was trained with.
+        """The prompts and tool descriptions that replaced the agent's own in training.
 
-        They replace the texts in the agent's code when this process runs the weights.
+        They replace them again when this process runs the weights.
         """
         return Wording.parse(str(self.provenance.config.get("prompts") or ""))
 
     def same_tasks(self, scenario: str) -> str | None:
-        """Return the setting ``scenario`` with which to load the agent's tasks file.
+        """Return the setting ``scenario`` that loads the agent's tasks file again.
 
         Args:
             scenario: The scenario's name, or the path of the tasks file.
 
         Returns:
-            The file's path, with options for its tools; real tool calls are turned off,
-            even if training ran them. None if ``scenario`` is not that tasks file.
+            The file's path, with options for its tools. Tools that really ran in
+            training now get recorded answers. None if ``scenario`` is not the agent's
+            tasks file.
         """
         if not is_tasks_file(self.scenario):
             return None
@@ -137,7 +138,7 @@ class TrainedAgent(BaseModel):
 
     @property
     def version(self) -> Version | None:
-        """The version, if the folder is a saved one in ``AGENTGYM_HOME``; else None."""
+        """Name and number of this saved version; None outside of ``AGENTGYM_HOME``."""
         return Version.at(self.path)
 
     @property
@@ -245,7 +246,7 @@ class TrainedAgent(BaseModel):
     def verified_model(self) -> Path:
         """Verify the model's files by their checksums, and return their folder.
 
-        An agent saved without checksums is not checked; see :attr:`unchecked`.
+        An agent that was saved without checksums is not checked.
 
         Raises:
             CorruptModelError: A file is missing, truncated or altered; the message has
@@ -271,8 +272,9 @@ class TrainedAgent(BaseModel):
         """Load the weights; return an httpx transport that answers chat completions.
 
         Pass it to ``httpx.AsyncClient(transport=...)``. This process then answers for
-        any address. Temperature and maximum length are those of the agent's evaluation
-        unless a request sets them. Closing the transport frees the weights.
+        any address. If a request does not set the temperature or the maximum length,
+        the values of the agent's evaluation are used. Closing the transport frees the
+        weights.
 
         Raises:
             CorruptModelError: The weights differ from those saved.

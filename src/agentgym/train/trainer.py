@@ -59,8 +59,8 @@ class Trainer:
         config: Every setting; None takes defaults and ``AGENTGYM_*`` variables.
         progress: Observer that receives each run's events; True prints lines to
             standard error, False is silent.
-        began: When a run's time limit begins, as a value of ``time.monotonic()``; None:
-            when ``train`` is called.
+        began: When a run's time limit begins, as a value of ``time.monotonic()``. If
+            None, the limit begins when ``train`` is called.
     """
 
     def __init__(
@@ -219,7 +219,10 @@ class Trainer:
     def _run_elsewhere(
         self, config: TrainingConfig, run: RunFolder, *, is_new: bool = False
     ) -> TrainingResult:
-        """Train to the end on another machine; ``is_new``: the run is not resumed."""
+        """Train to the end on another machine.
+
+        ``is_new`` is False for a resumed run.
+        """
         with _ended_helpfully(run, is_new=is_new):
             try:
                 result = place_of(config.gpu).train(config, run, self._progress)
@@ -409,10 +412,10 @@ def named_subject(
 
 @contextmanager
 def _ended_helpfully(run: RunFolder, *, is_new: bool) -> Iterator[None]:
-    """If an error ends the run, add a note on how to resume, if this is possible.
+    """Add a note on how to resume the run to an error that ends the block.
 
-    After an interrupt or a UsageError, a new run's folder without a checkpoint is
-    removed instead.
+    No note is added if the run cannot be resumed. After an interrupt or a UsageError,
+    the folder of a new run without a checkpoint is removed instead.
     """
     try:
         yield
@@ -455,8 +458,8 @@ def _observer(progress: Progress | bool) -> Progress:
 def _surroundings(trained: TrainedAgent) -> dict[str, Any]:
     """Return the settings that a user's own agent needs to run as in training.
 
-    The agent's own tools now get made-up results, even if they really ran in training:
-    the user must allow real calls again.
+    One thing differs: the agent's own tools get made-up results, even if they really
+    ran in training, until the user allows real calls again.
     """
     given = flattened(trained.provenance.config)
     has_own = given.get("agent.own_tools") or given.get("agent.allow_tools")

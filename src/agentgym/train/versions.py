@@ -64,7 +64,11 @@ class Version(NamedTuple):
 
 
 class Versions:
-    """The saved versions of the agent with one name; UsageError if it is invalid."""
+    """The saved versions of an agent.
+
+    Raises:
+        UsageError: The agent's name is invalid.
+    """
 
     def __init__(self, name: str) -> None:
         if not _NAME.fullmatch(name):
@@ -96,7 +100,7 @@ class Versions:
 
     @contextmanager
     def locked(self) -> Iterator[Self]:
-        """Lock out other processes that would add a version or set the default."""
+        """Lock the versions against changes by other processes, within the block."""
         require_writable_state()
         make_private_folder(agents_folder().parent)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -107,8 +111,9 @@ class Versions:
     def add(self, agent: Path) -> Version:
         """Copy an agent's folder as the next version.
 
-        The caller must hold the lock of :meth:`locked`. The version appears complete or
-        not at all. Weights become hard links if the file system supports them.
+        The caller must hold the lock of :meth:`locked`. Other processes see the new
+        version complete or not at all. Weights become hard links if the file system
+        supports them.
         """
         unfinished = self._folder / _UNFINISHED
         shutil.rmtree(unfinished, ignore_errors=True)  # of a killed process
@@ -123,9 +128,10 @@ class Versions:
         return version
 
     def set_default(self, version: Version, *, pinned: bool = False) -> None:
-        """Make ``version`` the default; ``pinned``: later runs may not change it.
+        """Make ``version`` the default.
 
-        The caller must hold the lock of :meth:`locked`.
+        If ``pinned``, later runs may not change the default. The caller must hold the
+        lock of :meth:`locked`.
         """
         write_atomically(self._folder / _DEFAULT, f"{version.number}\n")
         if pinned:
@@ -165,7 +171,9 @@ def saved_names() -> list[str]:
 
 
 def find(text: str) -> Version:
-    """Return the version for a text such as ``coding@3``; for ``coding``, the default.
+    """Return the saved version that a text such as ``coding@3`` names.
+
+    A name without a number, such as ``coding``, means the default version.
 
     Raises:
         NotFoundError: The name or version is unknown; the message lists known ones.
@@ -200,12 +208,12 @@ def find(text: str) -> Version:
 
 
 def _is(name: str, number: str) -> bool:
-    """Return whether two folder names are valid as an agent's name and version."""
+    """Return whether ``name`` and ``number`` can be the folder names of a version."""
     return bool(_NAME.fullmatch(name) and _NUMBER.fullmatch(number))
 
 
 def _link_or_copy(source: str, target: str) -> None:
-    """Copy a file. Make a hard link instead for weights, since they never change."""
+    """Copy a file, or make a hard link if it has weights, which never change."""
     if target.endswith(_WEIGHTS):
         with suppress(OSError):  # another file system, or no hard links
             os.link(os.path.realpath(source), target)

@@ -32,7 +32,7 @@ class BareJson(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return as calls the objects from ``start`` on with a name and parameters."""
+        """Return the calls from ``start`` on: objects with a name and parameters."""
         calls: list[WrittenCall] = []
         while found := _CALL.search(text, start):
             brace = text.index("{", found.start())
@@ -56,6 +56,6 @@ class BareJson(ToolFormat):
         return calls
 
     def call_text(self, name: str, written: str) -> CallText:
-        """Return the text around a call's arguments, whatever ``written`` is."""
+        """Return the text around a call's arguments; ignore ``written``."""
         before = f'{{"name": {json.dumps(name)}, "parameters": '
         return CallText("", (before,), "}", "")

@@ -70,11 +70,11 @@ class CallText(NamedTuple):
         before: Texts and marks between the opening mark and the arguments.
         after: Text between the arguments and the closing mark.
         closing: The mark that closes calls; empty if the format has no such mark.
-        notation: How arguments are written: ``json``: a JSON object; ``python``:
-            keyword arguments; ``tags``: one tag per argument, then the function's
-            closing tag.
-        around: If several calls stand between one pair of marks: the texts before the
-            first and after the last call, e.g. ``[`` and ``]``.
+        notation: How arguments are written: ``json`` (a JSON object), ``python``
+            (keyword arguments) or ``tags`` (one tag per argument, then the function's
+            closing tag).
+        around: The texts before the first and after the last call, e.g. ``[`` and
+            ``]``, for formats with several calls between one pair of marks.
         separator: The text between two such calls; empty if each call has its own
             marks.
     """
@@ -263,7 +263,7 @@ def call_of(
     values: tuple[int, int],
     mark: int,
 ) -> WrittenCall:
-    """Build a call; it is malformed unless name and arguments are valid.
+    """Build a call; mark it as malformed if its name or its arguments are not valid.
 
     The name must be a non-empty string without outer spaces. The arguments must be a
     dictionary, or a JSON object as text, which is kept as written. ``span`` and
@@ -292,7 +292,7 @@ def json_call(
     arguments: tuple[Any, int, int],
     mark: int,
 ) -> WrittenCall:
-    """Build a call from two fields of a :class:`JsonObject`.
+    """Build a call from the name and the arguments in a :class:`JsonObject`.
 
     The arguments may be an object, or the text of an object.
     """
@@ -302,9 +302,10 @@ def json_call(
 
 
 def malformed_call(text: str, start: int, mark: int, closing: str) -> WrittenCall:
-    """Return an unreadable call: up to its closing mark, or to the next opening mark.
+    """Return a malformed call that begins at ``start``.
 
-    ``mark`` is the offset after the opening mark, which begins at ``start``.
+    It ends after its closing mark, or before the next opening mark if this comes first.
+    ``mark`` is the offset after the call's opening mark.
     """
     ends = [text.find(closing, mark), text.find(text[start:mark], mark)]
     closed, reopened = (len(text) if at < 0 else at for at in ends)
@@ -370,7 +371,7 @@ def _after(mark: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _begun(text: str, mark: str) -> int:
-    """Return how many characters at the end of ``text`` are a start of ``mark``."""
+    """Return how many last characters of ``text`` may be the start of ``mark``."""
     for count in range(min(len(mark) - 1, len(text)), 0, -1):
         if text.endswith(mark[:count]):
             return count

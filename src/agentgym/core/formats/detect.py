@@ -127,8 +127,9 @@ def keeps_reasoning(render: Render, form: ToolFormat | None = None) -> bool:
     """Return whether a template keeps the reasoning of earlier answers in a prompt.
 
     If the template drops reasoning after the next user message, earlier answers in the
-    prompt no longer have the tokens that were sampled. Reasoning in a separate message
-    field is tested, and with ``form``, reasoning between its marks in an answer's text.
+    prompt no longer have the tokens that were sampled. The test uses reasoning in a
+    separate message field and, with ``form``, also reasoning between this format's
+    marks in an answer's text.
     """
     marks = form.reasoning_marks if form is not None else ()
     texts = [f"{opening}{_THOUGHT}{closing}" for opening, closing in marks]
@@ -191,7 +192,7 @@ def _answer(*calls: Message) -> Message:
 
 
 def _takes_one_call(render: Render, as_object: bool, call_id: str) -> bool:
-    """Return whether a template fails to write two calls in one answer."""
+    """Return whether a template cannot write two calls in one answer."""
     texts = "first value", "second value"
     calls = [
         _call({"text": text, "count": number}, as_object, f"{call_id[:-1]}{number}")

@@ -39,7 +39,7 @@ class Hermes(ToolFormat):
         return calls
 
     def call_text(self, name: str, written: str) -> CallText:
-        """Return the text around a call's arguments, whatever ``written`` is."""
+        """Return the text around a call's arguments; ignore ``written``."""
         before = f'{{"name": {json.dumps(name)}, "arguments": '
         return CallText(OPEN, (before,), "}", CLOSE)
 

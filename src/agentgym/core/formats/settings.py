@@ -15,13 +15,13 @@ class TemplateSettings(BaseModel, frozen=True, extra="forbid"):
         tool_format: Name of the format in which the model writes tool calls; ``auto``
             detects the format.
         chat_template: The text of a template to use instead of the tokenizer's, or
-            ``hermes`` for the built-in template. Empty: the tokenizer's template.
+            ``hermes`` for the built-in template. Empty takes the tokenizer's template.
         thinking: Whether the template asks the model to reason first; ``auto`` leaves
             that to the template.
         chat_template_kwargs: Further variables of the template, by name.
         constrain: ``calls`` restricts the tokens of tool calls to those that the tools'
             schemas allow; text outside of calls stays free. ``none`` restricts nothing;
-            ``auto``: as in the model's training.
+            ``auto`` does the same as in the model's training.
     """
 
     tool_format: str = "auto"

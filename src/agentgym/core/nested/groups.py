@@ -21,9 +21,9 @@ class JudgeSettings(_Group):
 
     Attributes:
         model: The judge's model: a name such as ``openai:gpt-4.1-mini``, or an address.
-            The attempts are sent to this model. None: no judge.
-        rubric: The judge's instructions: a file, or a text. Empty: the built-in
-            instructions.
+            The attempts are sent to this model. None means no judge.
+        rubric: The judge's instructions: a file, or a text. If empty, the built-in
+            instructions are used.
         weight: Maximum reward difference that the judge's ranking makes between two
             attempts.
         price_in: US dollars per million tokens that the judge reads.

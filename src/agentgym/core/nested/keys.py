@@ -60,7 +60,10 @@ def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings, flat or not, with the fields of each group in a mapping."""
+    """Return settings in nested form: each group is a mapping with its fields.
+
+    ``values`` may have nested, dotted and flat keys.
+    """
     found: dict[str, Any] = {}
     for key, value in flattened(values).items():
         group, dot, name = key.partition(".")

@@ -36,7 +36,10 @@ class Finding:
 
 
 class Note(NamedTuple):
-    """A remark that replaces the usual message of a tripwire without problems."""
+    """A remark of a tripwire, which the report shows if no problem was found.
+
+    It replaces the tripwire's standard message.
+    """
 
     status: Literal["pass", "warn", "skip"]
     why: str
@@ -72,7 +75,7 @@ class Played:
 
 @dataclass
 class _AsReturned(Ending):
-    """Scores an episode; keeps any result or exception of ``calculate_reward``."""
+    """Records the result of ``calculate_reward`` for an episode, or its exception."""
 
     scenario: Scenario
     scored: Any = None

@@ -21,8 +21,8 @@ class _Pay:
     """The rewards of one agent in one family (kind) of tasks.
 
     Attributes:
-        unearned: Mean of the reward minus the reward that the agent's calls deserve
-            (see ``_due``); None if the needed calls are unknown.
+        unearned: Mean difference between the reward and the reward that the agent's
+            calls deserve (see ``_due``); None if the needed calls are unknown.
         lucky: Number of episodes that by chance made all needed calls and called no
             other tool.
     """
@@ -114,8 +114,10 @@ def _without_plan(
 ) -> Iterator[str | Note]:
     """Yield a problem or note on rewards in tasks whose needed calls are unknown.
 
-    A mean reward above half of the highest, ``top``, is a problem. ``message`` begins
-    with the agent's calls, e.g. ``any calls``.
+    ``pays`` are the rewards in these tasks, and ``top`` is the highest possible reward.
+    A mean reward above half of ``top`` is a problem, a lower one gives a warning.
+    ``message`` is the start of the text and names the agent's calls, e.g.
+    ``any calls``.
     """
     paid = [pay for pay in pays if pay.mean > _NEAR_ZERO * top]
     if not paid:
@@ -166,11 +168,10 @@ def _pays(examined: Examination, agent: str) -> Iterator[_Pay]:
 def _due(examined: Examination, episode: Played) -> float | None:
     """Return the share of the full reward that an episode's calls deserve, 0..1.
 
-    The full reward is that of a right solution. The share is the number of needed calls
-    that were made, divided by the number of all needed calls. It is halved if other
-    tools were called too, since a scenario may penalise this. If the task needs no
-    call, the share is 1 without a call and 0 with any call. None if the needed calls
-    are unknown.
+    A right solution earns the full reward. The share is the number of needed calls that
+    were made, divided by the number of all needed calls. It is halved if other tools
+    were called too, since a scenario may penalise this. If the task needs no call, the
+    share is 1 without a call and 0 with any call. None if the needed calls are unknown.
     """
     needed = examined.scenario.needed_calls(episode.task)
     if needed is None or episode.trajectory is None:

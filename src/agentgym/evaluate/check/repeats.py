@@ -54,8 +54,8 @@ def determinism(examined: Examination) -> Iterator[str]:
 def _digests_of_others(examined: Examination) -> list[str]:
     """Run :func:`report` in two new processes with different hash seeds.
 
-    Return the JSON text that each one wrote; if one was too slow, a single text with an
-    error.
+    Return the JSON text of each process. If one took too long, return a single JSON
+    text with an error instead.
     """
     asked = json.dumps([examined.reference, examined.seed, examined.count])
     with open(os.devnull, "wb") as nowhere:
@@ -100,7 +100,7 @@ def report(asked: str) -> None:
 def _digests(examined: Examination) -> dict[str, dict[str, str]]:
     """Return hashes of ``tasks`` and ``episodes`` by name, to compare processes.
 
-    The hashes of ``tasks`` include those of the prompt and of the tools.
+    ``tasks`` also has hashes of the prompt and of the tools.
     """
     scenario = examined.scenario
     tasks = {

@@ -98,10 +98,10 @@ def _schemas(specs: Iterable[ToolSpec]) -> Iterator[str | Note]:
 def _unlike(
     usual: Sequence[ToolSpec], sets: Iterable[tuple[str, Sequence[ToolSpec]]]
 ) -> Iterator[str]:
-    """Find an environment with tools that differ from those of ``Scenario.tools``.
+    """Find an environment whose tools differ from those of ``Scenario.tools``.
 
-    An environment may have fewer tools. ``sets`` has each environment's description and
-    tools.
+    ``usual`` are the tools of ``Scenario.tools``; an environment may have only some of
+    them. ``sets`` has each environment's description and tools.
     """
     known = {spec.name: spec.to_openai() for spec in usual}
     for where, specs in sets:
@@ -136,7 +136,7 @@ def rewards(examined: Examination) -> Iterator[str]:
 
 
 def answer(examined: Examination) -> Iterator[Note]:
-    """Warn if the reward reads text of the model that training does not change."""
+    """Warn if the reward depends on text of the model that training does not change."""
     scenario = examined.scenario
     for note in answer_notes(scenario, scenario.define_trainable_components()):
         yield Note("warn", note)
@@ -192,7 +192,7 @@ def oracle(examined: Examination) -> Iterator[str | Note]:
 
 
 def tasks(examined: Examination) -> Iterator[str | Note]:
-    """Check that every split returns tasks; warn if fewer than ``examined.asked``."""
+    """Check that every split has tasks; warn if it has fewer than were requested."""
     few = []
     for split in REQUIRED:
         if split not in examined.scenario.splits:
@@ -253,7 +253,10 @@ def _said(tasks: Iterable[Task]) -> set[str]:
 
 
 def prompts(examined: Examination) -> Iterator[Note]:
-    """Check that each first prompt and one answer fit into the model nano's context."""
+    """Check that first prompts leave room for an answer in the context of ``nano``.
+
+    ``nano`` is the small model of this package.
+    """
     if find_spec("transformers") is None:
         yield Note("skip", "needs the extra 'local' to count tokens")
         return

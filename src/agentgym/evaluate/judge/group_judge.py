@@ -99,7 +99,7 @@ class _Group:
 
     @property
     def room(self) -> float:
-        """Lowest reward of an accepted attempt minus highest of a rejected attempt.
+        """Lowest reward of accepted attempts minus highest reward of rejected ones.
 
         Infinite if no attempt is rejected.
         """
@@ -107,7 +107,7 @@ class _Group:
         return min(self.rewards(True)) - max(rejected, default=-float("inf"))
 
     def unranked(self) -> str:
-        """Return why the judge need not rank this group; "" if it should."""
+        """Return why ranking this group would be useless; "" if it should be ranked."""
         chosen = list(compress(self.kinds, self.accepted))
         if len(chosen) < 2:
             return FEW
@@ -116,12 +116,12 @@ class _Group:
         return NO_ROOM if self.room <= 0 else ""
 
     def uncompared(self) -> str:
-        """Return why this group cannot compare judge and scenario; "" if it can."""
+        """Return why this group cannot show if judge and scenario agree; else ""."""
         return ONE_SIDED if len(set(self.accepted)) < 2 else ""
 
 
 class Ranker:
-    """The ranker of a run without a judge: it changes no rewards. A base class.
+    """Base class of rankers. It changes no rewards, and serves runs without a judge.
 
     Attributes:
         verdicts: By rollout id, ``score`` and ``why`` of each attempt that the last
@@ -132,11 +132,11 @@ class Ranker:
         self.verdicts: dict[str, dict[str, Any]] = {}
 
     def ranked(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Trajectory]]:
-        """Return the groups; add the judge's ranking to rewards of accepted attempts.
+        """Return the groups with the judge's ranking added to the rewards.
 
-        An attempt is accepted if the scenario scored it as successful. The ranking
-        becomes a further part of its reward, ``judge``. Without a judge, the groups are
-        returned unchanged. A group has the attempts at one task.
+        A group has the attempts at one task. Only the rewards of accepted attempts
+        change: those that the scenario scored as successful. The ranking becomes a
+        further part of their reward, ``judge``. Without a judge, nothing changes.
         """
         return list(map(list, groups))
 
@@ -155,7 +155,7 @@ class GroupJudge(Ranker):
         weight: Maximum reward difference that the ranking makes between two attempts.
         max_cost: Maximum US dollars for all requests in the record. A request that
             might exceed this limit is not sent.
-        timeout_s: Seconds for one request, retries included; None: three minutes.
+        timeout_s: Seconds for one request, retries included; None means three minutes.
         begin: Called before judging, with the number of attempts.
         done: Called when an attempt was judged or its request failed.
         beat: Called every half second while waiting; may raise to stop waiting.
@@ -195,7 +195,7 @@ class GroupJudge(Ranker):
             record.cost = 0.0
 
     def ranked(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Trajectory]]:
-        """Return the groups with the ranking added to accepted attempts' rewards."""
+        """Return the groups with the ranking added to rewards of accepted attempts."""
         found = list(map(_Group.of, groups))
         scores = self._judged(found, [group.unranked() for group in found])
         return [
@@ -281,7 +281,7 @@ class GroupJudge(Ranker):
     async def _ask(
         self, llm: EndpointLlm, limit: asyncio.Semaphore, group: _Group
     ) -> list[Score] | str:
-        """Return scores of the distinct attempts of a group; if none, the reason."""
+        """Return the scores of a group's distinct attempts, or why there are none."""
         async with limit:
             asked = self._question(group)
             bound = self._cost(2 * asked.size // _CHARACTERS, MOST_ANSWER)
@@ -311,7 +311,7 @@ class GroupJudge(Ranker):
     async def _answer(self, llm: EndpointLlm, asked: Question) -> list[Score]:
         """Send a request to the judge and return the scores of its answer.
 
-        The request has a JSON schema, unless the server does not support schemas.
+        If the server supports JSON schemas, the request has one.
         """
         is_openai = self._endpoint.servers[0] == PROVIDERS["openai"]
         options: dict[str, Any] = {

@@ -45,8 +45,8 @@ Entry = dict[str, Any]
 class Question:
     """A request to a judge: its messages in OpenAI's format.
 
-    ``labels`` are those of the attempts, in the order in which :func:`question` got
-    them.
+    ``labels`` has the label of each attempt in the request, in the order in which
+    :func:`question` got the attempts.
     """
 
     messages: list[dict[str, Any]]
@@ -177,7 +177,7 @@ def _line(entry: Any) -> str:
 
 
 def _short(value: Any) -> Any:
-    """Return a JSON value in which long texts have lost their middle."""
+    """Return a JSON value with the middle of each long text left out."""
     if isinstance(value, dict):
         return {key: _short(each) for key, each in value.items()}
     if isinstance(value, list):

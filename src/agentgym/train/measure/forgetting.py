@@ -109,9 +109,10 @@ def ask_questions(
 ) -> Forgetting:
     """Let the untrained model answer plain questions.
 
-    Without answers, ``skipped`` of the result has the reason. ``rollouts`` is the upper
-    limit on the rollouts of the whole run, measurements included; ``rollout_seconds``
-    are wall seconds per rollout, None if not timed.
+    If the questions are skipped, the result has no answers, and its ``skipped`` has the
+    reason. ``rollouts`` is the upper limit on the rollouts of the whole run,
+    measurements included. ``rollout_seconds`` is the wall time of a rollout; None if
+    not timed.
     """
     count = min(config.forgetting_questions, int(_SHARE * rollouts))
     if config.time is not None and rollout_seconds:
@@ -155,7 +156,11 @@ async def _all_of(policy: Policy, requests: list[ChatRequest]) -> list[ChatResul
 
 
 def compare(engine: "Engine", found: Forgetting) -> Forgetting:
-    """Return ``found`` with the newest distance; unchanged without answers."""
+    """Measure the model's distance from its untrained state.
+
+    Returns a copy of ``found`` with the new distance, or ``found`` itself if it has no
+    answers.
+    """
     if not found.answers:
         return found
     sequences = [

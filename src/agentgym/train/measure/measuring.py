@@ -38,7 +38,7 @@ passes one confirmation in five; without a margin, one in two."""
 
 
 class _EnoughTimed(Exception):
-    """Raised to end the timing before the last rollouts have ended."""
+    """Raised to stop timing rollouts before the slowest ones have ended."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,10 @@ class Measuring:
             )
 
     def _compare(self, *, warns: bool = False) -> None:
-        """Measure how much training changed the answers; warn if that is much."""
+        """Measure how much training changed the answers to plain questions.
+
+        ``warns``: whether to warn the user if the change is large.
+        """
         if self.state.forgetting is None:
             return
         found = self.state.forgetting = compare(self.engine, self.state.forgetting)
@@ -136,9 +139,9 @@ class Measuring:
     def time_rollouts(self, count: int, most_s: float) -> float:
         """Run ``count`` rollouts at once; return the wall seconds per rollout.
 
-        The start of the workers does not count, since it happens once per run. Most
-        rollouts are awaited; the slowest are abandoned. After ``most_s`` seconds, half
-        of the rollouts are enough.
+        The start of the workers does not count, since it happens once per run. The
+        timing waits for most rollouts and abandons the slowest. After ``most_s``
+        seconds, it waits only for half of them.
         """
         made = make_tasks(self.scenario, Split.VALIDATION, self.config.seed, count)
         samples = math.ceil(count / len(made))
@@ -166,10 +169,10 @@ class Measuring:
     def held_out(self, phase: str, *, step: int) -> dict[str, Metrics]:
         """Measure the policy on every held-out set; return the metrics by set's name.
 
-        The main set comes first; other sets may have e.g. harder tasks. ``phase`` is
-        ``before`` training, ``warmed`` (after a warm start) or ``after`` training. A
-        resumed run deletes rollouts that were recorded with a ``step`` after its
-        checkpoint.
+        The main set comes first; other sets may have e.g. harder tasks. ``phase`` says
+        when this is: ``before`` training, ``warmed`` (after a warm start) or ``after``
+        training. ``step`` is recorded with the rollouts: a resumed run deletes rollouts
+        of steps after its checkpoint.
         """
         config = self.config
         sets = held_out_sets(self.scenario, config.seed, config.test_tasks)
@@ -184,8 +187,9 @@ class Measuring:
     def at_end(self, weights: int) -> dict[str, Metrics]:
         """Return the held-out metrics of the trained agent's weights, by set.
 
-        The engine has loaded the weights of step ``weights``. Those of a warm start
-        (step 0) are not measured again.
+        The engine has already loaded these weights; ``weights`` is their step. The
+        weights of a warm start (step 0) were measured before, so their earlier metrics
+        are returned.
         """
         state = self.state
         found = state.warmed if not weights else {}
@@ -196,8 +200,8 @@ class Measuring:
     def _fresh(self, name: str) -> Metrics:
         """Measure the policy on validation tasks that the run has not used before.
 
-        ``name`` is ``best`` (weights of the best validation) or ``first`` (the warm
-        start).
+        ``name`` says which weights are loaded: ``best`` (those of the best validation)
+        or ``first`` (those of the warm start).
         """
         return self._validation(f"{name}-", self._unused, later=True)
 
@@ -214,9 +218,9 @@ class Measuring:
 
         After a warm start, the best of many validations may be best by chance. So the
         chosen weights must solve significantly more unused tasks than the warm start's
-        weights; otherwise the warm start's weights are loaded. If the warm start has
-        the best validation, the newest weights are chosen for this test, unless they
-        have a validation of their own.
+        weights; otherwise the warm start's weights are loaded. If the best validation
+        is that of the warm start, the newest weights take this test, unless they were
+        validated before.
         """
         state, engine = self.state, self.engine
         best, step = run.best_checkpoint(state), state.watch.best_step
@@ -237,7 +241,10 @@ class Measuring:
         return step
 
     def _is_good(self, found: Metrics | None) -> TypeGuard[Metrics]:
-        """Return whether a result meets the criteria, and training may end early."""
+        """Return whether a measurement meets the success criteria.
+
+        Always False if ``early_stop`` is off.
+        """
         return (
             self.config.early_stop
             and found is not None
@@ -247,11 +254,12 @@ class Measuring:
     def _validation(
         self, prefix: str, first: int, *, least: int = 0, later: bool = False
     ) -> Metrics:
-        """Measure the policy on validation tasks from index ``first`` on.
+        """Measure the policy on ``eval_tasks`` validation tasks from index ``first``.
 
-        If there is no such task, start from 0. The measurement's name begins with
-        ``prefix``. With fewer tasks than ``least`` rollouts, each one is attempted
-        several times. ``later``: whether a resumed run must repeat this measurement.
+        If the scenario has no such tasks, the first ones are used. The measurement's
+        name begins with ``prefix``. Tasks are attempted several times if this is needed
+        for ``least`` rollouts. ``later``: whether a resumed run must repeat this
+        measurement.
         """
         step, size = self.state.step, self.config.eval_tasks
         end = first + size

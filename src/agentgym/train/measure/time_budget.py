@@ -46,9 +46,9 @@ _LEAST_S = 30.0
 
 
 def require_time(config: TrainingConfig) -> None:
-    """Raise UsageError if a run's time limit is too short for any model, below 30 s.
+    """Raise UsageError if a run's time limit is below 30 s, too short for any model.
 
-    Rollout times are checked later.
+    Whether the limit is long enough for this model is checked later.
     """
     if config.time is not None and config.time < _LEAST_S:
         step = config.group_size * config.tasks_per_step
@@ -64,8 +64,8 @@ def require_time(config: TrainingConfig) -> None:
 class TimeBudget:
     """Chooses how many tasks and attempts of a run fit into its time limit.
 
-    In its methods, ``measured`` and ``per_rollout`` are wall seconds of a measurement,
-    divided by its rollouts, and ``left`` are the remaining seconds.
+    Arguments of its methods: ``measured`` and ``per_rollout`` are wall seconds per
+    rollout, as timed in a measurement; ``left`` are the remaining seconds of the run.
 
     Attributes:
         config: The settings. Numbers such as ``test_tasks`` are upper limits.
@@ -148,8 +148,8 @@ class TimeBudget:
         """Return sizes of steps and validations for the time after the baseline.
 
         The baseline is the measurement before training. Its rollouts often take longer
-        than those timed at the start. Then smaller sizes leave time for steps. Sizes
-        never grow.
+        than those timed at the start of the run; then steps and validations become
+        smaller. They never become larger.
         """
         config = self.config.replaced(warm_start=False)  # any warm start is over
         rest = replace(self, config=config)
@@ -158,9 +158,10 @@ class TimeBudget:
     def _sizes(
         self, left: float, per_rollout: float, batch: dict[str, int]
     ) -> dict[str, int]:
-        """Return ``batch`` (sizes of a step) with ``eval_tasks`` and ``eval_every``.
+        """Return the settings ``batch``, plus ``eval_tasks`` and ``eval_every``.
 
-        Validations then take a small share of the time.
+        ``batch`` has the sizes of a step. The added values are chosen so that
+        validations take a small share of the time.
         """
         config = self.config
         step = math.prod(batch.values()) * per_rollout * _STEP_PER_ROLLOUT
@@ -221,9 +222,9 @@ class TimeBudget:
     def has_room(self, state: RunState, step: float | None, measured: float) -> bool:
         """Return whether another step, and later measurements, fit into the time limit.
 
-        ``step`` are seconds per step; None if no step was timed. The first step may
-        overrun the limit, since its update is not counted: without any step, all
-        earlier time would be wasted.
+        ``step`` is the duration of a step in seconds; None if no step was timed. The
+        estimate for the first step leaves out its update, so this step may exceed the
+        limit. A run that ended without any step would waste all of its time.
         """
         config = self.config
         if config.time is None:
@@ -234,7 +235,10 @@ class TimeBudget:
         return state.wall_seconds + step + after <= config.time
 
     def check_trained(self, state: RunState, measured: float, run: Path) -> None:
-        """Raise TrainingFailedError if a run without time left has trained nothing."""
+        """Raise TrainingFailedError if the run has trained nothing so far.
+
+        Called if the time limit leaves no room for another step.
+        """
         if state.step or state.warmed:
             return
         config = self.config

@@ -38,7 +38,7 @@ class Watch(BaseModel, extra="forbid"):
         best_step: Step of the best validation; 0 before the first, and for the weights
             before any update.
         strikes: Number of validations since the success rate last rose. A validation
-            whose tools are chosen worse than before training counts twice.
+            counts twice if tools were chosen worse than before training.
         looks: Number of validations so far.
         solved: Families (kinds of tasks) with a success in at least one validation.
         remarks: The warnings of the newest validation.
@@ -57,10 +57,10 @@ class Watch(BaseModel, extra="forbid"):
         """Record a step's validation, and return its new warnings.
 
         A warning is new if the previous validation had no warning of this kind.
-        ``baseline`` are the metrics of the policy before its first update: after a warm
-        start those of the same validation tasks, otherwise of held-out tasks.
-        ``patience`` is the value of :attr:`strikes` that ends the run; the warning
-        ``stalled`` comes at half of it.
+        ``baseline`` are the metrics of the policy before its first update. After a warm
+        start, they were measured on the same validation tasks; otherwise on held-out
+        tasks. ``patience`` is the value of :attr:`strikes` that ends the run; the
+        warning ``stalled`` comes at half of this value.
         """
         self.looks += 1
         self.solved = sorted(

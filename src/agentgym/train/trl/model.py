@@ -53,9 +53,10 @@ def check_trainer(trainer: "GRPOTrainer") -> None:
 def load_policy(config: TrainingConfig, trainer: "GRPOTrainer") -> "LocalPolicy":
     """Load the model that answers the agent's requests, on the trainer's device.
 
-    With ``precision="auto"``, the loaded model has the precision of the trainer's
-    model. But if TRL trains an adapter, the loaded model is float32: bfloat16 would
-    lose the first updates, which are smaller than the last bit of the weights.
+    With ``precision="auto"``, the loaded model is bfloat16 if the trainer's model is,
+    else float32. If TRL trains an adapter, the loaded model is always float32, since
+    bfloat16 would lose the first updates: they are smaller than the last bit of the
+    weights.
     """
     import torch
 

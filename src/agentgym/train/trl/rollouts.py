@@ -164,7 +164,7 @@ class AgentRollouts:
         """Return a data set for TRL: each row has one task, in the column ``prompt``.
 
         Args:
-            count: Most rows; fewer if the scenario has fewer tasks.
+            count: Maximum number of rows; fewer if the scenario has fewer tasks.
             split: ``train``, ``validation`` or ``test``.
 
         Raises:

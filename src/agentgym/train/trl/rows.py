@@ -93,7 +93,7 @@ def _end(call: ModelCall) -> int:
 
 
 def _kept(sequence: TrainingSequence, most: int) -> Sequence[ModelCall]:
-    """Return the sequence's calls that end within the first ``most`` completion ids.
+    """Return the calls that end within the first ``most`` tokens of the completion.
 
     The completion begins with the response of the first trained call.
     """

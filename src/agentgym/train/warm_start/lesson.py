@@ -63,11 +63,11 @@ def most_tasks(config: TrainingConfig) -> int:
 
 @dataclass
 class Lesson:
-    """One warm start: runs the plans of training tasks, then fine-tunes the policy.
+    """A warm start: runs the calls that tasks need, then fine-tunes the policy on them.
 
-    A plan is a task with the calls that it needs. The seed determines the result.
-    ``check`` is called often; it may raise to stop the warm start. ``spent`` returns
-    the used share of the warm start's time; at 1, it ends.
+    A plan is a training task with the calls that it needs. The seed determines the
+    result. ``check`` is called often; it may raise to stop the warm start. ``spent``
+    returns the used share of the warm start's time; at 1, the warm start ends.
 
     Raises:
         ScenarioError: The scenario lists no needed calls.
@@ -89,7 +89,10 @@ class Lesson:
 
     @property
     def size(self) -> int:
-        """Upper limit on the rollouts to imitate; a rollout counts once per pass."""
+        """Upper limit on the rollouts to imitate.
+
+        A rollout counts several times if training passes over it several times.
+        """
         return self._passes(len(self._planned)) * len(self._planned)
 
     def give(self) -> WarmStart:
@@ -136,7 +139,7 @@ class Lesson:
         )
 
     def _play(self, imitation: Imitation) -> list[Trajectory]:
-        """Run the agent on the plans' tasks; a PlanPolicy answers as its model."""
+        """Run the agent on the plans' tasks, with a :class:`PlanPolicy` as model."""
         named = {f"plan-{n:05d}": planned for n, planned in enumerate(self._planned)}
         requests = [
             RolloutRequest(name, task, train=True, group=name, step=0)
@@ -161,7 +164,7 @@ class Lesson:
             return session.run(requests, self._on_rollout)
 
     def _routes(self) -> Routes | None:
-        """Return an empty record of a team's hand-offs; None without a user's agent."""
+        """Create an empty record of a team's hand-offs; None for a scenario's agent."""
         if self.config.agent.reference is None:
             return None
         tasks = (task for task, _ in self._planned)
@@ -260,11 +263,11 @@ class Lesson:
     def _imitated(self, call: ModelCall) -> Sequence[int]:
         """Return the positions of the tokens in an answer that the model imitates.
 
-        These are all tokens outside of the answer's reasoning. If the model is not
-        small, a final answer is an exception, since the plan has no text for it: the
-        model imitates only the first token, which decides against a call, and also the
-        end if the text is ``ANSWER``. A model that learned only calls would never stop
-        calling tools.
+        These are all tokens outside of the answer's reasoning. Models that are not
+        small make an exception for a final answer, since the plan has no text for it.
+        They imitate only its first token, which decides against a call, and also its
+        end if the text is ``ANSWER``. A model that imitated calls alone would never
+        stop calling tools.
         """
         every = range(len(call.response_ids))
         components = self.engine.label(call)

@@ -58,8 +58,8 @@ def check_calls_known(scenario: Scenario, seed: int) -> None:
 def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Planned]:
     """Return up to ``count`` training tasks, each with the calls that it needs.
 
-    They differ from the tasks that training begins with, unless the scenario has few.
-    Raise ScenarioError if there are none, or none lists the calls it needs.
+    They differ from the tasks that training begins with, unless the scenario has few
+    tasks. Raise ScenarioError if the scenario lists the needed calls of no task.
     """
     check_calls_known(scenario, seed)
     found: list[Planned] = []
@@ -132,7 +132,7 @@ class PlanPolicy(Policy):
 
     @property
     def model_name(self) -> str:
-        """Always ``plans``."""
+        """The model name, always ``plans``."""
         return "plans"
 
     @property
@@ -141,7 +141,7 @@ class PlanPolicy(Policy):
         return self.own.failure if self.own else ""
 
     async def release(self) -> None:
-        """Close the policy's connections of the current event loop."""
+        """Close the connections that the policy opened in the current event loop."""
         if self.own is not None:
             await self.own.release()
 
@@ -230,7 +230,7 @@ def _requested(number: int, tool: str, given: dict[str, Any]) -> RequestedCall:
 
 
 def _is_open(call: RequestedCall, request: ChatRequest) -> bool:
-    """Return whether a call's tool is offered and its result is still missing."""
+    """Return whether a call has no result yet, while its tool is still offered."""
     offered = {each["function"]["name"] for each in request.tools}
     answered = {message.get("tool_call_id") for message in request.messages}
     return call.name in offered and call.id not in answered

@@ -59,11 +59,11 @@ class Routes:
         return place
 
     def untried(self, place: TeamMember) -> Move | None:
-        """Return the next hand-off on the way to an untried one.
+        """Return the hand-off with which ``place`` explores the team further.
 
-        This is an untried hand-off of ``place`` itself, if it has one. Otherwise it is
-        the first hand-off on a route to an agent that has one. None if no known route
-        has an untried hand-off.
+        If ``place`` has a hand-off that was not tried yet, this is it. Otherwise it is
+        the first hand-off on a known route to an agent with such a hand-off. None if no
+        such route is known.
         """
         for first, at in [(None, place), *self._reached(place)]:
             for move, reached in self.ways[at].items():
@@ -88,8 +88,8 @@ class Routes:
     def arguments(self, request: ChatRequest, move: Move, text: str) -> dict[str, Any]:
         """Return the arguments of the call that makes a hand-off.
 
-        The request offers the hand-off's tool; arguments that describe the task get the
-        value ``text``.
+        ``request`` offers the tool that makes the hand-off. Arguments that describe the
+        task get the value ``text``.
         """
         functions = (tool["function"] for tool in request.tools)
         function = next(each for each in functions if each["name"] == move.tool)
