@@ -45,7 +45,10 @@ class FolderTemplate:
     """The chat template of a model's folder, rendered without a tokenizer."""
 
     def __init__(self, folder: Path, text: str = "") -> None:
-        """Read the chat template in a model's folder; a ``text`` replaces it."""
+        """Read the chat template of a model's folder.
+
+        If ``text`` is given, it is the template instead.
+        """
         settings: dict[str, Any] = {}
         if (folder / _SETTINGS).is_file():
             settings = read_json(folder / _SETTINGS)
@@ -138,18 +141,18 @@ class ChatTemplate:
 
     @property
     def keeps_reasoning(self) -> bool:
-        """Whether earlier reasoning stays in the prompt after the next user message."""
+        """Whether the model's reasoning stays in prompts after a new user message."""
         if self._keeps_reasoning is None:
             self._keeps_reasoning = keeps_reasoning(self._render, self.format)
         return self._keeps_reasoning
 
     @property
     def reasons(self) -> bool:
-        """Whether the template suggests that the model reasons before it answers.
+        """Whether the model probably reasons before it answers, judged by the template.
 
-        The template does if its prompts begin a reasoning part, or if it has a variable
-        that switches reasoning, and this variable is on. Without such a variable, it
-        does if it drops the reasoning of earlier answers.
+        True if prompts begin a reasoning part, or if the template has a variable that
+        switches reasoning on, and its value is true. Without such a variable, also true
+        if the template drops the reasoning of earlier answers.
         """
         if self.form.begins_reasoning:
             return True

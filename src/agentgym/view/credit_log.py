@@ -30,7 +30,7 @@ class Learned(NamedTuple):
 
 
 class CreditLog:
-    """Reads the complete lines of ``credit.jsonl``, each once; it may not exist yet."""
+    """Reads each complete line of ``credit.jsonl`` once; the file may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
