@@ -41,7 +41,7 @@ runs = typer.Typer(name="runs", help="Runs on disk.", no_args_is_help=True)
 
 @agents.command("list")
 def list_agents(as_json: AsJson = False) -> None:
-    """List the agents saved in AGENTGYM_HOME, every version of them."""
+    """List all versions of the agents that are saved in AGENTGYM_HOME."""
     print_result(listing.agents(as_json=as_json))
 
 

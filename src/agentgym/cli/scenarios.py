@@ -1,4 +1,4 @@
-"""``agentgym scenarios`` and ``tasks``: list, show, make and check them."""
+"""``agentgym scenarios`` and ``tasks``: make and check scenarios and tasks files."""
 
 from contextlib import closing
 from pathlib import Path

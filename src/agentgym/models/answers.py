@@ -90,7 +90,7 @@ class AnswerCache:
         return f"{text}."
 
     def key(self, path: str, body: Mapping[str, Any]) -> bytes | None:
-        """Count a request; return its cache key, or None unless temperature is 0."""
+        """Count a request; return its cache key, or None if temperature is not 0."""
         self.requests += 1
         temperature = body.get("temperature")
         if temperature != 0 or isinstance(temperature, bool):

@@ -172,8 +172,8 @@ class ChatTemplate:
     ) -> str:
         """Render messages to text; convert them with :meth:`prepared_all` before.
 
-        With ``prompt``, the text ends with the generation prompt, the beginning of an
-        answer.
+        If ``prompt`` is true, the text ends with the generation prompt (the beginning
+        of an answer).
 
         Raises:
             PromptError: The template fails for these messages.
@@ -198,9 +198,9 @@ class ChatTemplate:
     def prepared(self, message: Message) -> Message:
         """Convert a message to the form that the template takes.
 
-        A call's arguments stay the text that the policy wrote, unless the template
-        takes parsed objects. Content in parts is joined to one text, since many
-        templates ignore parts. Missing content becomes an empty text, since some
+        A call's arguments are parsed if the template takes objects; otherwise they stay
+        the text that the policy wrote. Content in parts is joined to one text, since
+        many templates ignore parts. Missing content becomes an empty text, since some
         templates fail without content.
 
         Raises:
@@ -279,7 +279,11 @@ class ChatTemplate:
         return texts
 
     def _switch(self, model: str, *, on: bool) -> dict[str, bool]:
-        """Return the template's variable that switches reasoning, as ``{name: on}``."""
+        """Return ``{name: on}`` for the template's variable that switches reasoning.
+
+        Raises:
+            ModelError: The template has no such variable.
+        """
         for name in _SWITCHES:
             if len(set(self._switched(name))) == 2:
                 return {name: on}

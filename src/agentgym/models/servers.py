@@ -106,7 +106,7 @@ class ServerPool:
 
     @property
     def troubles(self) -> list[str]:
-        """Messages about servers that get or got no calls; any thread may read them."""
+        """Messages about servers that failed; any thread may read this property."""
         every = [(s.url, s.out, s.was_out) for s in self._servers if s.was_out]
         return [
             f"The model server {url} gets no calls: it {out}."

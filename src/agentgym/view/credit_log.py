@@ -59,7 +59,7 @@ class CreditLog:
 
 
 def _read(line: bytes) -> tuple[str, list[Learned | None]] | None:
-    """Return a line's rollout id and sums; None without sums, or if it is not valid."""
+    """Return a line's rollout id and sums; None if it has no sums or cannot be read."""
     try:
         read = orjson.loads(line)
         sums = [_sums(call) for call in read["calls"]]

@@ -94,17 +94,18 @@ class OpenedRun:
         return {name: digest(part) for name, part in parts.items()}
 
     def page(self) -> dict[str, Any]:
-        """Return the data of the run's page as JSON values; see :func:`run_page`."""
+        """Return the data of the run's page: curves, measurements and problems."""
         cursor = as_text(self.cursor())
         return run_page(self.run) | {"cursor": cursor}
 
     def rollouts(
         self, filters: Mapping[str, str], sort: str, offset: int, limit: int
     ) -> dict[str, Any]:
-        """Return a page of rollouts; see :meth:`RolloutIndex.find`.
+        """Return some of the rollouts that match the filters, and their total number.
 
         If ``is_loading`` in the result is True, the database is still being read:
-        later calls may return more rollouts.
+        later calls may return more rollouts. For the arguments, see
+        :meth:`RolloutIndex.find`.
         """
         cursor = as_text(self.cursor())
         is_loading = self._refresh()
@@ -124,7 +125,10 @@ class OpenedRun:
         return self._index.facets() | {"is_loading": is_loading}
 
     def curves(self, by: str) -> dict[str, Any]:
-        """Return training metrics by step; see :meth:`RolloutIndex.curves`."""
+        """Return training metrics by step and by value of the column ``by``.
+
+        For the metrics, see :meth:`RolloutIndex.curves`.
+        """
         is_loading = self._refresh()
         return {"rows": self._index.curves(by), "is_loading": is_loading}
 

@@ -248,7 +248,7 @@ class RolloutIndex:
         offset: int = 0,
         limit: int = 50,
     ) -> dict[str, Any]:
-        """Return a page of rollouts, and their total number.
+        """Return some of the rollouts that match the filters, and their total number.
 
         ``filters`` maps names of columns to required values. ``step`` and ``level``
         may have several values, with commas between them. The filter ``text`` searches
