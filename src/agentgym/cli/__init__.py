@@ -1,1 +1,1 @@
-"""Define the command line: one file per group of commands, which call the library."""
+"""Define the commands of ``agentgym``, which call the library."""

@@ -81,10 +81,14 @@ def build() -> typer.Typer:
 def run(words: list[str], began: float, *, owns_process: bool = False) -> int:
     """Run one command line, and return its exit code.
 
-    Every :class:`AgentGymError` becomes one paragraph on standard error. ``words`` are
-    those after the program's name, ``began`` is the command's start in
-    ``time.monotonic()``. With ``owns_process``, Ctrl-C ends this process within five
-    seconds, even if something hangs.
+    An :class:`AgentGymError` is printed as one paragraph on standard error. If
+    ``owns_process`` is true, Ctrl-C ends this process within five seconds, even if a
+    thread hangs.
+
+    Args:
+        words: The command line without the program's name.
+        began: The command's start in ``time.monotonic()``.
+        owns_process: Whether this process may be killed after Ctrl-C.
     """
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]

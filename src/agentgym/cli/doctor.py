@@ -70,7 +70,7 @@ def install(
         bool, typer.Option("--cpu", help="Of vllm: its build for machines without GPU.")
     ] = False,
 ) -> None:
-    """Make an engine's environment with uv, with versions that work together."""
+    """Install an engine with uv, in its own environment, in compatible versions."""
     _, environment = _environment(engine)
     console = progress_console()
     for step in environment.install(for_cpu=cpu):
@@ -79,9 +79,10 @@ def install(
 
 @engines.command()
 def check(engine: Named, as_json: AsJson = False) -> None:
-    """Look at an engine's environment and the machine; exits with 1 if it will not run.
+    """Check whether an engine can run on this machine; exits with 1 if it cannot.
 
-    Where nothing is missing, a tiny model is started with it and asked once.
+    If nothing is missing, the engines vllm and verl are started with a tiny model,
+    which must answer one request.
     """
     factory, _ = _environment(engine)
     found, console = [], progress_console(as_json)

@@ -226,8 +226,8 @@ def _both(
     """Return the evaluations of two subjects on the same tasks.
 
     A subject is an agent, a model or a saved evaluation. If one is a saved evaluation,
-    only the other is evaluated, with the seed, split, number of tasks and number of
-    samples of the saved evaluation, which replace those in ``given``.
+    only the other is evaluated. The saved seed, split, number of tasks and number of
+    samples then replace those in ``settings`` and ``given``.
     """
     from agentgym.evaluate.result import Evaluation
     from agentgym.train.trainer import Trainer

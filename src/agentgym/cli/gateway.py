@@ -92,8 +92,8 @@ def gateway(
 ) -> None:
     """Serve rollouts to another trainer, such as Agent Lightning, until Ctrl-C.
 
-    With a scenario, workers here run its agents; without one, a controller does, and
-    each of its processes is `agentgym job`.
+    With a scenario, worker processes of this command run the agents. Without one,
+    Agent Lightning's controller starts `agentgym job` for each rollout.
     """
     from agentgym.models.reference import KEY_OF_ADDRESS, base_url
     from agentgym.rollout.gateway.address import check_address
@@ -186,10 +186,11 @@ def job(
     config: Config = None,
     unsafe_local_exec: UnsafeLocalExec = False,
 ) -> None:
-    """Run the one rollout that AGL_OPENAI_BASE_URL and AGL_KEY name, and report it.
+    """Run one rollout for Agent Lightning, and report its result.
 
-    Agent Lightning's controller starts this for each rollout and sets both. Exits with
-    1 if the rollout has no reward.
+    Agent Lightning's controller starts this command for each rollout, and names the
+    rollout in AGL_OPENAI_BASE_URL and AGL_KEY. Exits with 1 if the rollout has no
+    reward.
     """
     from agentgym.rollout.workers.job import Assignment, run_job
 
@@ -202,7 +203,7 @@ def job(
 
 
 def _settings(command: typer.Context, config: Path | None) -> "TrainingConfig":
-    """Return the settings from the command's options, which win over the file."""
+    """Return the command's settings; its options override the file ``config``."""
     from agentgym.core.config import TrainingConfig
     from agentgym.engines.lengths import paced_for_servers
 

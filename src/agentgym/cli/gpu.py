@@ -72,9 +72,14 @@ def prices(
 
 
 def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
-    """Return the offers of providers, and the errors of those that did not answer.
+    """Ask providers for machines; return the offers, and the errors of requests.
 
-    Without ``named``, all providers are asked. The machines are spot machines or not.
+    ``named`` is the only provider to ask. If it is None, the providers that are set up
+    and answer quickly are asked; if ``spot`` is true, all that have spot machines.
+    Only spot machines are returned if ``spot`` is true, else only other machines.
+
+    Raises:
+        ComputeError: A provider to ask is not set up, or no provider is.
     """
     from agentgym.compute.registry import (
         PROVIDERS,
@@ -104,7 +109,7 @@ def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
 
 
 def _configured(asked: "list[Provider]") -> "list[Provider]":
-    """Return ``asked``, the providers that have a key; raise if the list is empty."""
+    """Return ``asked``; raise ComputeError if it has no provider."""
     from agentgym.compute.registry import rented
 
     if not asked:
@@ -126,11 +131,11 @@ def reap(
 ) -> None:
     """End rented machines that no run uses any more.
 
-    Only machines whose name begins with "agentgym-" are shown and ended. Those of runs
-    that are going on in the folder of runs are left alone, unless --run names one; so
-    are those that another folder or computer rented, which may be in use, unless --all
-    is given. A machine that was asked for minutes ago and is not listed yet is looked
-    for again. Exits with 1 if one could not be ended.
+    Shows and ends only machines whose name begins with "agentgym-". Two kinds are left
+    running: machines of runs that still go on (--run ends one of them), and machines
+    that were rented from another folder or computer (--all ends them). If a machine was
+    requested minutes ago and its provider does not list it yet, the list is read again.
+    Exits with 1 if a machine could not be ended.
     """
     from agentgym.compute.reap import look, settle
     from agentgym.compute.registry import problem, rented

@@ -53,11 +53,11 @@ def inspect(
     allow_tool: AllowTool = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look into an agent, and try it once with a scripted model.
+    """Show an agent's parts, and try it once with a scripted model.
 
-    Shows its roles, prompts, tools and model, how the model is replaced, and the parts
-    that will not work and why. Nothing is trained, no tool really runs, no provider is
-    asked. Exits with 1 if it cannot be trained as it is.
+    Shows its roles, prompts, tools and model, how the model is replaced, and which
+    parts do not work and why. Nothing is trained, no tool really runs, and no provider
+    gets a request. Exits with 1 if the agent cannot be trained without a change.
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.rollout.located import located
@@ -129,8 +129,8 @@ def _on_tasks(
 ) -> Any:
     """Try an agent on a tasks file, and return a report about the agent.
 
-    Without ``tasks``, they are generated from the agent's tools. ``options`` are values
-    of the options for tools and checks, as :func:`with_tools` takes them.
+    If ``tasks`` is None, tasks are generated from the agent's tools. ``options`` are
+    the arguments of :func:`with_tools` after the scenario.
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.rollout.located import located

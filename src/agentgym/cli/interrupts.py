@@ -21,9 +21,9 @@ _MESSAGE = "Interrupted. `agentgym runs list` lists the runs that can continue.\
 class Interrupts:
     """Makes SIGTERM and SIGHUP act like Ctrl-C inside the block.
 
-    A signal that is ignored, as with ``nohup``, stays ignored. With ``hard``, which is
-    for the ``agentgym`` program alone, the process is killed some seconds after a
-    signal, even if a thread hangs in a system call or a library catches the exception.
+    A signal that is ignored, as with ``nohup``, stays ignored. If ``hard`` is true, the
+    process is killed some seconds after a signal, even if a thread hangs in a system
+    call or a library catches the exception. Only the ``agentgym`` program needs this.
     """
 
     def __init__(self, *, hard: bool) -> None:

@@ -129,7 +129,7 @@ def _changes(data: Row) -> Row:
 
 
 def _text(data: Row, *keys: str) -> str:
-    """Return the text under nested ``keys`` of a record; "" without one."""
+    """Return the text under nested ``keys`` of a record; "" if there is no text."""
     value = _at(data, *keys)
     return value if isinstance(value, str) else ""
 

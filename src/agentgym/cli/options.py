@@ -55,18 +55,21 @@ class PanelCommand(TyperCommand):
 
 
 def opt(text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
-    """Return a typer option for ``Annotated``, by default named as its parameter."""
+    """Return a typer option for ``Annotated``; without ``names``, typer names it."""
     return typer.Option(*names, help=text, rich_help_panel=panel, **more)
 
 
 def option(text: str, *names: str, default: Any = None, **more: Any) -> Any:
-    """Return a typer option as a parameter's default, by default named like it."""
+    """Return a typer option, to use as a parameter's default value.
+
+    Without ``names``, the option is named after the parameter.
+    """
     panel = more.pop("panel", None)
     return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
 
 
 def flag(text: str, name: str, panel: str | None = None) -> Any:
-    """Return a typer option that is off by default, and has no negation."""
+    """Return a typer option that is off by default, without a ``--no-…`` form."""
     return option(text, name, default=False, panel=panel)
 
 
@@ -105,7 +108,10 @@ Framework = Annotated[
 
 
 def project_agent(context: typer.Context, value: str | None) -> str | None:
-    """Return an agent as ``module:name``; look up any other name in project files."""
+    """Return an agent's ``module:name``; look up other names in project files.
+
+    Project files are ``langgraph.json`` and the ``pyproject.toml`` of CrewAI.
+    """
     if value is None or ":" in value or context.resilient_parsing:
         return value
     from agentgym.integrations.projects import named_in_project
@@ -186,7 +192,11 @@ Configurable = Annotated[
 
 
 def named_model(name: str) -> "TrainedAgent | str":
-    """Load the saved agent with this name; return a name that is a model's."""
+    """Return the saved agent with this name; if it is a model's name, return the name.
+
+    Raises:
+        NotFoundError: It is neither an agent nor a model.
+    """
     from agentgym.models import hub
     from agentgym.models.gguf.cache import SMOLLM2
     from agentgym.models.reference import is_local, is_remote
@@ -279,7 +289,11 @@ Command = Annotated[
 
 
 def with_command(agent: str | None, command: str | None) -> str | None:
-    """Return the setting ``agent``, from ``--agent`` or ``--command``, if given."""
+    """Return the setting ``agent`` from ``--agent`` or ``--command``, or None.
+
+    Raises:
+        UsageError: Both are given.
+    """
     if command is None:
         return agent
     from agentgym.programs.program import ProgramCommand
@@ -349,7 +363,14 @@ AgentTools = Annotated[
 
 
 def tools_reference(tools_from: str | None, agent: str | None) -> str | None:
-    """Return ``module:name`` of tools, ``@module:name`` of an agent, or None."""
+    """Return where tools are defined, from ``--tools-from`` or ``--agent``.
+
+    The result is ``module:name`` of tools, ``@module:name`` of an agent that has tools,
+    or None if neither option is given.
+
+    Raises:
+        UsageError: Both options are given.
+    """
     if tools_from is not None and agent is not None:
         raise UsageError(
             f"Whose tools? Give --tools-from {tools_from} or --agent {agent}, not both."
@@ -365,10 +386,13 @@ def with_tools(
     check: str | None = None,
     check_command: str | None = None,
 ) -> str:
-    """Return the setting ``scenario`` for a tasks file, with the values of options.
+    """Add the values of options for a tasks file to the setting ``scenario``.
 
-    A scenario that is not a tasks file is returned unchanged, without such options.
-    Print a warning with the names of tools that will really run.
+    Another scenario is returned unchanged. Prints a warning with the names of tools
+    that will really run.
+
+    Raises:
+        UsageError: An option is given, but the scenario is not a tasks file.
     """
     from agentgym.core.task import TaskSource
 
@@ -413,7 +437,11 @@ def _warn_of_calls(names: Sequence[str]) -> None:
 
 
 def with_data(scenario: str, data: str | None, categories: str | None) -> str:
-    """Return the setting ``scenario`` for a benchmark with these options, if given."""
+    """Add the values of ``--data`` and ``--categories`` to the setting ``scenario``.
+
+    Raises:
+        UsageError: One is given, but the scenario is not a benchmark.
+    """
     given = {"data": data or "", "categories": categories or ""}
     if not any(given.values()):
         return scenario
@@ -424,7 +452,7 @@ def with_data(scenario: str, data: str | None, categories: str | None) -> str:
 
 
 def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]:
-    """Return the settings for tools that an agent has, but the scenario does not have.
+    """Return the settings for the agent's tools that the scenario does not have.
 
     Print a warning with the names of tools that will really be called.
     """
@@ -457,8 +485,9 @@ def given_settings(
 def use_tool_options(context: typer.Context, given: dict[str, Any]) -> None:
     """Move the values of the options for tools and rewards into the settings ``given``.
 
-    For a tasks file, they become parts of the setting ``scenario``. For the user's own
-    agent and another scenario, those for tools become settings of the agent.
+    If the scenario is a tasks file, the values become parts of the setting
+    ``scenario``. Otherwise, ``--tools`` and ``--allow-tool`` become settings of the
+    user's own agent.
     """
     names = ("tools_from", "tools", "allow_tool", "check", "check_command")
     options = {name: context.params.get(name) for name in names}

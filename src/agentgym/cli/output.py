@@ -73,7 +73,7 @@ def progress_console(as_json: bool = False) -> "Console":
 
 
 def visible(text: str) -> str:
-    """Replace control characters in other people's texts: terminals obey them."""
+    """Replace control characters, which a terminal would execute, in a text."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -127,9 +127,10 @@ def print_result(text: str) -> None:
 
 
 def split_log_level(words: list[str]) -> tuple[list[str], int | None]:
-    """Remove ``--log-level LEVEL`` from any place in a command line; return its number.
+    """Remove ``--log-level LEVEL`` from a command line; return the rest and the level.
 
-    The number is None if no level was given.
+    The option may stand anywhere. The level is a number of :mod:`logging`; None if the
+    option was not given.
 
     Raises:
         UsageError: The level is missing or unknown.

@@ -130,12 +130,19 @@ def _tasks(
     *,
     is_scored: bool,
 ) -> "tuple[list[Task], Any]":
-    """Return the tasks of a file or a scenario, and how their rollouts are scored.
+    """Return the tasks of a file or a scenario, and the source of their rewards.
 
-    Rollouts are scored by a reward function, or by the scenario with the returned name.
-    None means that they get no reward. With ``is_scored``, ``source`` is a tasks file
-    with expected calls or a check, so that it is used as a scenario, with the tasks of
-    all splits.
+    The source is a reward function, or the name of the scenario that scores rollouts;
+    None if rollouts get no reward.
+
+    Args:
+        source: The tasks file or the scenario.
+        reward: ``module:function`` of a reward function for a tasks file.
+        split: The scenario's split.
+        seed: Seed of the scenario's tasks.
+        count: Number of the scenario's tasks.
+        is_scored: Whether ``source`` is a tasks file with expected calls or a check.
+            It is then used as a scenario, with the tasks of all splits.
     """
     from agentgym.core.task import EVERY_SPLIT, Split
     from agentgym.integrations.registry import load_factory

@@ -41,7 +41,7 @@ runs = typer.Typer(name="runs", help="Runs on disk.", no_args_is_help=True)
 
 @agents.command("list")
 def list_agents(as_json: AsJson = False) -> None:
-    """List the agents saved in AGENTGYM_HOME, every version of them."""
+    """List all versions of the agents that are saved in AGENTGYM_HOME."""
     print_result(listing.agents(as_json=as_json))
 
 
@@ -68,9 +68,10 @@ def use(
     name: Annotated[str, typer.Argument(help="NAME@N: a version of a saved agent.")],
     auto: bool = flag("Let better runs of NAME become its default again.", "--auto"),
 ) -> None:
-    """Choose the default: the version that an agent's name alone means.
+    """Choose an agent's default version: the one for NAME without @N.
 
-    Later runs do not change it, until --auto.
+    Later runs do not change this choice. With --auto, a better run's version becomes
+    the default again.
     """
     from agentgym.train.trained_agent import TrainedAgent
     from agentgym.train.versions import Versions, find
@@ -109,8 +110,8 @@ def export(
 ) -> None:
     """Write an agent's weights as transformers, peft and vLLM load them.
 
-    An agent that was trained with LoRA is an adapter, which needs its base model;
-    merged makes one model of both.
+    An agent that was trained with LoRA is an adapter, which needs its base model.
+    --format merged writes one model that contains both.
     """
     from agentgym.train.trained_agent import TrainedAgent
 
@@ -142,7 +143,7 @@ def export_run(
     ),
     output: Runs = Path("runs"),
 ) -> None:
-    """Write a run's ended rollouts in a format of other tools, one a line."""
+    """Write a run's ended rollouts to a file for other tools, one rollout a line."""
     from agentgym.rollout.record import stored_trajectories
     from agentgym.rollout.session import DATABASE_FILE
     from agentgym.rollout.solo.trajectory_file import TrajectoryWriter
@@ -216,9 +217,9 @@ def show_audit(
     output: Runs = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
-    """Show the commands that were executed, and their callers.
+    """Show the commands that a run or gateway executed, and the caller of each.
 
-    Without a run: of `eval`, `rollout`, `job` and `scenarios check`.
+    Without RUN, shows those of `eval`, `rollout`, `job` and `scenarios check`.
     """
     from agentgym.security import audit
     from agentgym.train.run_folder import list_runs
@@ -255,8 +256,8 @@ def serve(
 ) -> None:
     """Answer OpenAI's chat completions with a trained agent, until Ctrl-C.
 
-    Streaming and tool calls work as with OpenAI. Answers under way are finished
-    first when it is ended; a second Ctrl-C cuts them off.
+    Streaming and tool calls work as with OpenAI. After Ctrl-C, answers that have begun
+    are finished; a second Ctrl-C cuts them off.
     """
     from agentgym.serving.server import AgentServer
     from agentgym.train.process import InterruptFlag
@@ -296,8 +297,8 @@ def view(
 ) -> None:
     """Look at runs and their rollouts in a browser, until Ctrl-C.
 
-    Works while a run trains, changes no file, and answers this machine alone, at an
-    address with a token.
+    Works while a run trains, and changes no file. Only a browser on this machine can
+    open the page, with the printed address, which contains a token.
     """
     import webbrowser
 
@@ -330,7 +331,7 @@ def view(
 
 
 def _finder(names: list[str], output: Path) -> "Callable[[], Sequence[RunFolder]]":
-    """Return a function that lists the runs to show: those with ``names``, else all."""
+    """Return a function that lists the runs with ``names``; all runs without names."""
     from agentgym.train.run_folder import RunFolder, list_runs
 
     if not names:

@@ -1,4 +1,4 @@
-"""``agentgym scenarios`` and ``tasks``: list, show, make and check them."""
+"""``agentgym scenarios`` and ``tasks``: make and check scenarios and tasks files."""
 
 from contextlib import closing
 from pathlib import Path
@@ -76,7 +76,7 @@ def show(
 def fetch(name: Annotated[str, typer.Argument(help="A benchmark: bfcl.")]) -> None:
     """Download a benchmark's data from the package index, once.
 
-    They go into AGENTGYM_HOME, not into this environment.
+    The data are stored in AGENTGYM_HOME, not in this Python environment.
     """
     from agentgym.scenarios.bfcl import package
 
@@ -165,7 +165,7 @@ def new(
         default="heating",
     ),
 ) -> None:
-    """Write a scenario pack that works into ./scenarios/NAME, to be changed."""
+    """Write a complete example scenario to ./scenarios/NAME, for you to change."""
     from agentgym.scenarios.new_pack import write_pack
 
     folder = write_pack(name, template=template)
@@ -190,7 +190,7 @@ def starter(
     ),
     output: Output = None,
 ) -> None:
-    """Print a tasks file made from the schemas of your tools, to be rewritten.
+    """Generate a tasks file from the schemas of your tools, for you to correct.
 
     With --model-for-tasks the schemas, and an agent's system prompts, are sent to the
     model's server.
@@ -243,7 +243,7 @@ def from_logs(
 ) -> None:
     """Make a tasks file from logs: the users' requests and the calls that followed.
 
-    With tools, or an agent, calls that these do not take are left out.
+    If tools or an agent are given, calls that do not match a tool are left out.
     """
     found = _from_logs(file, tools_from, agent, output)
     calls = "no calls" if not found.answers else f"{found.answers} calls"
@@ -269,8 +269,8 @@ def from_reviews(
 ) -> None:
     """Make a tasks file from reviewers' decisions on an agent's calls.
 
-    An approved call is expected, an edited one as it was edited, and a tool of which
-    all calls were rejected must not be called.
+    A task expects the approved calls, and the edited calls in their edited form. It
+    forbids tools whose calls were all rejected.
     """
     found = _from_logs(file, tools_from, agent, output, reviewed=True)
     made = ", ".join(f"{kind} {n:,}" for kind, n in sorted(found.decisions.items()))
@@ -315,9 +315,10 @@ def record(
     allow_tool: AllowTool = None,
     yes: bool = flag("Do not ask.", "--yes"),
 ) -> None:
-    """Call your tools once, and keep their answers next to the tasks file.
+    """Call your tools once, and store their answers next to the tasks file.
 
-    Makes the expected calls that have no answer yet; says which, and asks first.
+    Makes each expected call that has no answer yet. Lists these calls and asks before
+    it makes them.
     """
     from agentgym.scenarios.tool_tasks.recording import Recording
 

@@ -211,8 +211,8 @@ def train(
 ) -> None:
     """Train an agent's model until its tool calls are reliable.
 
-    Shows the plan, a baseline on held-out tasks, live progress, and the same tasks
-    after training. Ctrl-C ends the run cleanly; --resume continues it.
+    Shows the plan, live progress, and the results on held-out tasks before and after
+    training. Ctrl-C ends the run cleanly; --resume continues it.
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import variable_of
@@ -280,9 +280,11 @@ def _tasks_file(tasks: Path, scenario: str | None) -> str:
 
 
 def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
-    """Check the options of a resumed run; return settings to find the run with.
+    """Return settings with which to find the run to resume.
 
-    ``clean`` is false if ``--config`` or ``--dry-run`` is given, which are refused.
+    Raises:
+        UsageError: ``given`` has a setting that a resumed run may not change, or
+            ``clean`` is false, which means that ``--config`` or ``--dry-run`` is given.
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.engines.resuming import MACHINE, refused_changes
@@ -378,9 +380,10 @@ def _train(
     began: float | None,
     as_json: bool,
 ) -> None:
-    """Train, and print the result; ``may_change`` are new settings of a resumed run.
+    """Train in a new run or in the run ``resume``, and print the result.
 
-    ``began`` is the command's start in ``time.monotonic()``.
+    ``may_change`` has settings that replace those of the resumed run. ``began`` is the
+    command's start in ``time.monotonic()``.
     """
     from agentgym.train.trainer import Trainer
     from agentgym.ui.tables import result_view

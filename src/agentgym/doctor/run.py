@@ -128,7 +128,7 @@ def _broken(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _lost(run: Evidence) -> Iterator[Obstacle]:
-    """Check for three faults: no model calls, uncounted calls, dropped rollouts."""
+    """Find missing model calls, calls without a recorded outcome, dropped rollouts."""
     calls, counted, episodes = run.ledger.calls, run.ledger.counted, run.episodes
     if run.steps and not calls:
         yield _critical(
@@ -184,7 +184,7 @@ def _base(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _watched(run: Evidence) -> Iterator[Obstacle]:
-    """Report the newest validation's warnings, e.g. that one tool takes over."""
+    """Report the newest validation's warnings, e.g. that one tool gets all calls."""
     for remark in run.remarks:
         severity: Severity = "info" if remark.kind == "unsolved" else "warning"
         evidence = f"{remark.text[:1].upper()}{remark.text[1:]}."
@@ -193,7 +193,10 @@ def _watched(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _signal(run: Evidence) -> Iterator[Obstacle]:
-    """Find attempts, steps and model calls from which the policy cannot learn."""
+    """Find steps and model calls from which the policy cannot learn.
+
+    Examples: all attempts at a task have equal rewards; most calls were masked.
+    """
     groups = sum(step["groups"] for step in run.recent)
     skipped = sum(step["skipped_groups"] for step in run.recent)
     if groups and skipped / groups >= 0.8:
@@ -349,7 +352,7 @@ def _updates(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _outcome(run: Evidence) -> Iterator[Obstacle]:
-    """Check whether held-out tasks improve with training tasks; find too short runs."""
+    """Find held-out tasks that do not improve with training tasks, and short runs."""
     if run.validation is not None and run.baseline is not None:
         before, after = _thirds([step["success_rate"] for step in run.steps])
         reached = run.validation.pass_1.value

@@ -1,4 +1,4 @@
-"""Bench: run one agent with one model on held-out or other tasks."""
+"""Bench: let one agent with one model attempt held-out or training tasks."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -30,7 +30,9 @@ _IN_FLIGHT = 8
 def open_bench(
     config: TrainingConfig, meter: Meter, progress: Progress
 ) -> Iterator["Bench"]:
-    """Yield a Bench for an agent's settings, whose paths are absolute.
+    """Load or connect to the model, and yield a Bench for the agent.
+
+    The settings ``config`` must have absolute paths.
 
     ``meter`` limits and counts the tokens and the cost of a model on a provider's
     server; a model on this machine does not use it.

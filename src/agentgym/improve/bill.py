@@ -102,7 +102,10 @@ class Bill(BaseModel, extra="forbid"):
         return path if path.is_file() else None
 
     def take_back(self, results: Sequence[RungResult]) -> None:
-        """Discard results of rungs that will run again, and the agent; keep costs."""
+        """Discard the results of rungs that will run again, but keep their costs.
+
+        The names of the training run and of the saved agent are discarded, too.
+        """
         for each in results:
             if each.dollars:
                 each.after, each.status = None, "ended"

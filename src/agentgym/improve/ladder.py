@@ -22,6 +22,7 @@ class Climb:
     Attributes:
         config: The agent's settings, with absolute paths. A rung may change them for
             later rungs, e.g. the prompts.
+        purse: The money that all rungs together may spend.
         meters: Counters of tokens and dollars, one per model that the running rung
             uses.
     """
@@ -44,9 +45,10 @@ class Climb:
 
 @dataclass(frozen=True)
 class Price:
-    """The estimated price of a rung, with money and time in words for the user.
+    """The estimated price of a rung.
 
-    ``dollars`` is None if they cannot be estimated.
+    ``words`` describe money and time to the user. ``dollars`` is None if the amount
+    cannot be estimated.
     """
 
     words: str
@@ -58,7 +60,8 @@ class Price:
 class Outcome:
     """The result of a rung, with sentences for the user.
 
-    The ``status`` is only used if the held-out tasks were not measured (``after``).
+    ``after`` has the metrics of the held-out tasks. If it is None, ``status`` is the
+    rung's status; otherwise the metrics decide whether the goal is met.
     """
 
     words: str
@@ -83,8 +86,8 @@ class LadderRung(ABC):
     def run(self, climb: Climb) -> Outcome:
         """Try this remedy, and return its result.
 
-        Money must be reserved in ``climb.purse`` before it is spent. For model calls,
-        the counter that :meth:`Climb.meter` returns does that.
+        Money must be reserved in ``climb.purse`` before it is spent. Model calls that
+        use a counter of :meth:`Climb.meter` reserve it themselves.
 
         Raises:
             AgentGymError: The remedy failed. The next remedy is tried unless the cost
@@ -96,9 +99,9 @@ class LadderRung(ABC):
 
 
 def try_rungs(rungs: Sequence[LadderRung], climb: Climb) -> Bill:
-    """Try rungs, the cheapest first, until held-out tasks meet the goal.
+    """Try remedies (rungs) in order until the held-out tasks meet the goal.
 
-    Those that an earlier process has finished are not tried again. Returns all results
+    Rungs that an earlier process has finished are not tried again. Returns all results
     and costs.
 
     Raises:
@@ -231,7 +234,7 @@ def _status(climb: Climb, found: Metrics) -> Status:
 def _met_words(
     climb: Climb, rungs: Sequence[LadderRung], place: int, found: Metrics
 ) -> str:
-    """Describe which remedy met the goal, how surely, and the next one's price."""
+    """Describe which remedy met the goal, its uncertainty, and the next one's price."""
     goal = climb.terms.goal
     share = found[goal.metric]
     name = rungs[place].name

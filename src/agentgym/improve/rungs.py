@@ -54,7 +54,10 @@ class AsItIs(LadderRung):
         self.parts: Parts | None = None
 
     def price(self, climb: Climb) -> Price:
-        """Describe the price of the held-out rollouts; the total is not known yet."""
+        """Describe the price of the held-out rollouts.
+
+        If tokens cost money, the sum is not known before this first measurement.
+        """
         config = climb.config
         count = _held_out(climb)
         what = f"{plural(count, 'rollout')} of held-out tasks on {config.model}"
@@ -68,7 +71,10 @@ class AsItIs(LadderRung):
         return Price(words, None, is_free=False)
 
     def run(self, climb: Climb) -> Outcome:
-        """Measure the held-out tasks; keep the agent's own texts as ``parts``."""
+        """Measure the held-out tasks, and keep the agent's prompts and descriptions.
+
+        ``parts`` keeps them for the search for better prompts.
+        """
         found, self.parts = _measured(climb, Wording())
         return Outcome(f"measured on {climb.config.model}.", found)
 
@@ -112,7 +118,10 @@ class BetterPrompts(LadderRung):
         return Price(words, None if free or not is_known else dollars, free)
 
     def run(self, climb: Climb) -> Outcome:
-        """Search for texts on training tasks; drop them if held-out tasks are worse."""
+        """Search for better texts on training tasks, then measure the held-out tasks.
+
+        If the share of solved held-out tasks falls, the new texts are not used.
+        """
         config, terms = climb.config, climb.terms
         path = climb.bill.folder / PROMPTS_FILE
         path.unlink(missing_ok=True)
@@ -306,7 +315,10 @@ def _meter(climb: Climb) -> Meter:
 
 
 def _measured(climb: Climb, wording: Wording) -> tuple[Metrics, Parts]:
-    """Measure the held-out tasks; return metrics, and the agent's replaceable texts."""
+    """Measure the held-out tasks; return the metrics and the texts that can change.
+
+    Those texts are the agent's system prompts and tool descriptions.
+    """
     prices = prices_of(climb.config.model, climb.terms.prices)
     with open_bench(climb.config, _meter(climb), climb.progress) as bench:
         found, made = bench.held_out(wording, prices)
@@ -334,7 +346,7 @@ def _held_out(climb: Climb) -> int:
 
 
 def _seconds_each(climb: Climb) -> float:
-    """Estimate a measurement's wall seconds, divided by its number of rollouts."""
+    """Estimate the wall seconds per rollout, with several rollouts in flight."""
     latest = climb.bill.latest
     if latest is None or not latest.seconds.n:
         return 1.0

@@ -55,7 +55,8 @@ _PARTIAL = 0.5
 class Reflector:
     """Sends requests to the reflection model (which writes new texts for an agent).
 
-    ``problem`` says why no more requests are sent; it is empty while they are.
+    ``problem`` says why no more requests are sent; empty as long as requests can be
+    sent.
     """
 
     def __init__(self, endpoint: MeteredEndpoint) -> None:
@@ -112,28 +113,35 @@ class _Refused(ProviderError):
 
 
 def _only_refused(why: str) -> None:
-    """Raise to prevent a retry, unless the server answered with an error status.
+    """Raise ModelCallError unless the server answered with an error status.
 
-    Without such an answer, the provider may have billed the request.
+    Called before a retry. If there was no such answer, the provider may have billed the
+    request, and a retry could be billed again.
     """
     if ": status " not in why:
         raise ModelCallError(why)
 
 
 class Parts:
-    """The system prompts and tool descriptions of attempts that can be replaced."""
+    """The agent's texts that can be replaced: system prompts and tool descriptions.
+
+    They are read from ``made``, attempts of the agent.
+    """
 
     def __init__(self, made: Sequence[Trajectory]) -> None:
         self.prompts, self.tools = _prompts(made), _tools(made)
 
     @property
     def texts(self) -> dict[str, str]:
-        """The agent's own texts, by a name such as ``system prompt 1``."""
+        """The agent's own texts; each has a name, such as ``system prompt 1``."""
         prompts = {f"{_PROMPT}{n + 1}": text for n, text in enumerate(self.prompts)}
         return prompts | {f"{_TOOL}{name}": text for name, text in self.tools.items()}
 
     def wording(self, texts: Mapping[str, str]) -> Wording:
-        """Return the replacements of own texts, by the names of :attr:`texts`."""
+        """Return the new ``texts`` as replacements of the agent's own texts.
+
+        The keys are names as in :attr:`texts`. Texts that are unchanged are left out.
+        """
         own = self.texts
         new = {name: text for name, text in texts.items() if text != own.get(name)}
         return Wording(
@@ -154,7 +162,7 @@ def _prompts(made: Sequence[Trajectory]) -> list[str]:
     """Return the system prompts that are the same in several tasks.
 
     A prompt that contains parts of its task differs from task to task and cannot be
-    replaced. If all attempts are at one task, every prompt counts.
+    replaced. If all attempts have the same task, all prompts are returned.
     """
     tasks: dict[str, set[str]] = defaultdict(set)
     for trajectory in made:
@@ -193,7 +201,10 @@ class _Adapter:
     def evaluate(
         self, batch: list[Task], candidate: dict[str, str], capture_traces: bool = False
     ) -> "EvaluationBatch[Any, None]":
-        """Attempt the tasks with the candidate's texts; score 0 if this fails."""
+        """Attempt the tasks with the texts of ``candidate``, and return the scores.
+
+        All scores are 0 if no attempt could be scored.
+        """
         from gepa.core.adapter import EvaluationBatch
 
         made: list[Trajectory] = []

@@ -37,7 +37,8 @@ class Terms:
         max_cost: Upper limit on the US dollars of everything together; by default
             nothing is spent.
         prices: Prices of the agent's model if a server runs it; None if not given.
-        reflection: The model that writes better prompts; None leaves them out.
+        reflection: The model that writes better prompts. If None, the search for
+            better prompts is left out.
         reflection_prices: Prices of the reflection model; None if not given.
         searched: Upper limit on the rollouts of the search for better prompts.
         bigger: The model for which a rented GPU is quoted.
@@ -96,7 +97,10 @@ def _model_of(words: str) -> str | None:
 
 
 def check_terms(terms: Terms, config: TrainingConfig, scenario: Scenario) -> None:
-    """Check the terms without cost: servers are only asked for a list of models."""
+    """Raise an error if the terms or settings cannot work.
+
+    This costs nothing: servers are only asked for their lists of models.
+    """
     if config.gpu not in HERE:
         raise UsageError(
             f"--gpu {config.gpu}: the ladder trains on this machine (auto, local, "

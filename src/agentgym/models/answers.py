@@ -38,11 +38,11 @@ _SAME_ANSWER = frozenset({"seed", "user"})
 class AnswerCache:
     """Stores complete answers in an SQLite file of limited size.
 
-    Only requests at temperature 0 are cached. Two requests are equal if they have the
-    same servers, path and body (model, messages, tools, sampling); the fields ``seed``
-    and ``user`` may differ. Answers stored under another ``weights``, the text that
-    identifies the servers and their weights, are not used. The least recently used
-    answers are removed first. Several processes may share a file.
+    Only requests at temperature 0 are cached. A stored answer is used for a request
+    with the same ``weights`` (a text that identifies the servers and their weights),
+    path and body (model, messages, tools, sampling); the fields ``seed`` and ``user``
+    may differ. If the file is full, the least recently used answers are removed.
+    Several processes may share a file.
 
     Raises:
         UsageError: The file cannot be used.
@@ -90,7 +90,7 @@ class AnswerCache:
         return f"{text}."
 
     def key(self, path: str, body: Mapping[str, Any]) -> bytes | None:
-        """Count a request; return its cache key, or None unless temperature is 0."""
+        """Count a request; return its cache key, or None if temperature is not 0."""
         self.requests += 1
         temperature = body.get("temperature")
         if temperature != 0 or isinstance(temperature, bool):
@@ -101,7 +101,10 @@ class AnswerCache:
         return hashlib.sha256(data).digest()
 
     def turn(self, key: bytes) -> asyncio.Lock:
-        """Return the lock of equal requests: the later ones reuse the first answer."""
+        """Return a lock, so that equal requests run one after another.
+
+        The first request stores the answer, and the later ones use it.
+        """
         return self._turns.setdefault(key, asyncio.Lock())
 
     def get(self, key: bytes) -> bytes | None:

@@ -45,7 +45,10 @@ class FolderTemplate:
     """The chat template of a model's folder, rendered without a tokenizer."""
 
     def __init__(self, folder: Path, text: str = "") -> None:
-        """Read the chat template in a model's folder; a ``text`` replaces it."""
+        """Read the chat template of a model's folder.
+
+        If ``text`` is given, it is the template instead.
+        """
         settings: dict[str, Any] = {}
         if (folder / _SETTINGS).is_file():
             settings = read_json(folder / _SETTINGS)
@@ -138,18 +141,18 @@ class ChatTemplate:
 
     @property
     def keeps_reasoning(self) -> bool:
-        """Whether earlier reasoning stays in the prompt after the next user message."""
+        """Whether the model's reasoning stays in prompts after a new user message."""
         if self._keeps_reasoning is None:
             self._keeps_reasoning = keeps_reasoning(self._render, self.format)
         return self._keeps_reasoning
 
     @property
     def reasons(self) -> bool:
-        """Whether the template suggests that the model reasons before it answers.
+        """Whether the model probably reasons before it answers, judged by the template.
 
-        The template does if its prompts begin a reasoning part, or if it has a variable
-        that switches reasoning, and this variable is on. Without such a variable, it
-        does if it drops the reasoning of earlier answers.
+        True if prompts begin a reasoning part, or if the template has a variable that
+        switches reasoning on, and its value is true. Without such a variable, also true
+        if the template drops the reasoning of earlier answers.
         """
         if self.form.begins_reasoning:
             return True
@@ -169,8 +172,8 @@ class ChatTemplate:
     ) -> str:
         """Render messages to text; convert them with :meth:`prepared_all` before.
 
-        With ``prompt``, the text ends with the generation prompt, the beginning of an
-        answer.
+        If ``prompt`` is true, the text ends with the generation prompt (the beginning
+        of an answer).
 
         Raises:
             PromptError: The template fails for these messages.
@@ -195,9 +198,9 @@ class ChatTemplate:
     def prepared(self, message: Message) -> Message:
         """Convert a message to the form that the template takes.
 
-        A call's arguments stay the text that the policy wrote, unless the template
-        takes parsed objects. Content in parts is joined to one text, since many
-        templates ignore parts. Missing content becomes an empty text, since some
+        A call's arguments are parsed if the template takes objects; otherwise they stay
+        the text that the policy wrote. Content in parts is joined to one text, since
+        many templates ignore parts. Missing content becomes an empty text, since some
         templates fail without content.
 
         Raises:
@@ -276,7 +279,11 @@ class ChatTemplate:
         return texts
 
     def _switch(self, model: str, *, on: bool) -> dict[str, bool]:
-        """Return the template's variable that switches reasoning, as ``{name: on}``."""
+        """Return ``{name: on}`` for the template's variable that switches reasoning.
+
+        Raises:
+            ModelError: The template has no such variable.
+        """
         for name in _SWITCHES:
             if len(set(self._switched(name))) == 2:
                 return {name: on}

@@ -63,8 +63,8 @@ def model_source(model: str) -> str:
 def new_rank(model: str, lora_rank: int | None) -> int:
     """Return the rank of a new adapter to train; 0 for no new adapter.
 
-    With 0, all weights are trained, or the adapter that the model's folder has. Without
-    ``lora_rank``, the rank is 0 for nano and 16 for other models.
+    With rank 0, the adapter in the model's folder is trained, or all weights if there
+    is none. If ``lora_rank`` is None, the rank is 0 for nano and 16 for other models.
     """
     if lora_rank is not None:
         return lora_rank
@@ -123,10 +123,10 @@ def held_roles(folder: Path) -> tuple[str, ...]:
 
 
 def name_base(folder: Path) -> None:
-    """Write the GGUF file, not its converted folder, as the adapters' base model.
+    """Name the GGUF file, not its converted folder, as the adapters' base model.
 
     The converted folder is a cache. It may be deleted, and its path differs between
-    machines.
+    machines. Adapters with another base model are unchanged.
     """
     for held in adapter_folders(folder).values():
         path = held / ADAPTER_FILE
@@ -137,10 +137,10 @@ def name_base(folder: Path) -> None:
 
 
 def base_folder(source: str, *, fetch: bool = False) -> Path | None:
-    """Return the folder with a model's ``config.json``; for an adapter, its base's.
+    """Return the folder with the ``config.json`` of a model or of an adapter's base.
 
-    ``source`` is the result of :func:`model_source`. The result is None if the file is
-    not on this machine; with ``fetch``, it is downloaded for a Hugging Face id.
+    ``source`` is the result of :func:`model_source`. If ``fetch`` is true, the file is
+    downloaded for a Hugging Face id. Returns None if the file is not on this machine.
     """
     adapter = held_adapter(Path(source))
     if adapter is not None:

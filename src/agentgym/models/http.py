@@ -188,7 +188,8 @@ class ServerAttempts:
         """Choose one of ``replicas`` for an attempt: ``async with attempt.at(...)``.
 
         Raises:
-            NoServerError: No server may answer.
+            NoServerError: All servers may have restarted with other weights; see
+                ``Server.is_barred``.
         """
         self._is_over = True  # unless the attempt fails
         pool = self._client.pool
@@ -323,7 +324,10 @@ class ServerAttempts:
 
 
 def _unfit(status: int, model: str, body: bytes) -> str | None:
-    """Return why a server cannot answer any request for this model, or None."""
+    """Return why a server can never answer for this model, or None if it may.
+
+    ``body`` is that of the server's error response.
+    """
     if status == HTTPStatus.UNAUTHORIZED:
         return f"refuses the key (status {status})"
     if status == HTTPStatus.NOT_FOUND and _names(model, body):

@@ -40,7 +40,10 @@ class Replicas:
     trains: bool = False
 
     def headers_of(self, url: str) -> dict[str, str] | None:
-        """Return a server's headers with the key; None if its URL has a password."""
+        """Return the header with the key; None without a key.
+
+        Also None for a URL with a user name or password, which is sent instead.
+        """
         host = url.partition("//")[2].partition("/")[0]
         if "@" in host or not self.api_key:
             return None
@@ -54,7 +57,8 @@ class Server:
     Attributes:
         out: Why the server gets no calls; empty if it gets calls.
         was_out: The last text in ``out``; empty if the server always got calls.
-        is_barred: Whether the server gets no calls until :meth:`ServerPool.renew`.
+        is_barred: Whether the server gets no calls until :meth:`ServerPool.renew`,
+            because it may have restarted with other weights.
         rest_s: Seconds until a server that gets no calls is checked again.
         quiet_until: Monotonic time until which the server asked for no calls, by
             ``Retry-After``.
@@ -90,7 +94,7 @@ class ServerPool:
     A call goes to the server with the fewest calls in flight; among equals, to the one
     that was asked longest ago. But a conversation's next call goes to its last server,
     which has the prefix cached, unless that server is much busier than another.
-    ``on_out`` gets a server that receives no more calls, but may come back.
+    ``on_out`` is called with a server that gets no more calls, to check it later.
     """
 
     def __init__(self, on_out: Callable[[Server], None]) -> None:
@@ -102,7 +106,7 @@ class ServerPool:
 
     @property
     def troubles(self) -> list[str]:
-        """Messages about servers that get or got no calls; any thread may read them."""
+        """Messages about servers that failed; any thread may read this property."""
         every = [(s.url, s.out, s.was_out) for s in self._servers if s.was_out]
         return [
             f"The model server {url} gets no calls: it {out}."
@@ -116,11 +120,11 @@ class ServerPool:
     ) -> Server:
         """Return the server to ask next, for a conversation with the id ``session``.
 
-        Servers in ``avoid`` are asked only if no other is ready. If none is ready, one
-        of those that are not barred (see ``Server.is_barred``) is returned, to test it.
+        A server in ``avoid`` is returned only if no other is ready. If no server is
+        ready, one with ``is_barred`` false is returned, to test whether it answers.
 
         Raises:
-            NoServerError: All servers are barred; the message says why.
+            NoServerError: ``is_barred`` is true for all servers; the message says why.
         """
         every = self._known(replicas)
         if len(every) == 1 and not every[0].is_barred:
@@ -154,7 +158,10 @@ class ServerPool:
         return max(0.0, round(until - time.monotonic(), 2))
 
     def answered(self, server: Server) -> None:
-        """Record that a server answered; unless it is barred, it gets calls again."""
+        """Record that a server answered.
+
+        It gets calls again, unless its ``is_barred`` is true.
+        """
         if server.out and not server.is_barred:
             self.take_back(server)
         server.failures, server.rest_s = 0, _REST_S
@@ -188,7 +195,10 @@ class ServerPool:
         server.out, server.failures = "", _OUT_AFTER - 1
 
     def renew(self, url: str) -> None:
-        """Let a server get calls, even if it was barred: it has the current weights."""
+        """Record that a server has the current weights: it gets calls again.
+
+        This is also so if ``is_barred`` was true.
+        """
         for server in self._servers:
             if server.url == url:
                 server.out, server.is_barred, server.failures = "", False, 0
@@ -206,7 +216,7 @@ class ServerPool:
         return least
 
     def _resort(self) -> Server:
-        """Return the server to ask if no server is ready."""
+        """Return the server to ask if no server is ready: the one that waits least."""
         able = [server for server in self._servers if not server.is_barred]
         if not able:
             message = "; ".join(

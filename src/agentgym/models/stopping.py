@@ -1,4 +1,4 @@
-"""Cut answers at stop sequences, for policies that sample beyond them."""
+"""Cut answers at stop sequences, for policies that do not end sampling at them."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace

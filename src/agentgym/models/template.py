@@ -15,10 +15,10 @@ _MOST_BYTES = 2**20
 
 
 def template_text(given: str) -> str:
-    """Return the text of the template for ``--chat-template``.
+    """Return the text of a chat template, given the value of ``--chat-template``.
 
-    It is a file, ``hermes`` for the built-in template, or the template's text, which
-    contains ``{``; empty for no template.
+    The value is a file, ``hermes`` for the built-in template, or the template itself,
+    which contains ``{``. For an empty value, the result is empty.
     """
     if not given or "{" in given:
         return given
@@ -40,7 +40,10 @@ def template_text(given: str) -> str:
 
 
 def template_of(source: str, given: TemplateSettings | None) -> TemplateSettings:
-    """Return the template settings of a run, else those in the model's folder."""
+    """Return the template settings in a model's folder, overridden by ``given``.
+
+    Only settings of ``given`` that differ from their default override the folder's.
+    """
     path = Path(source) / TEMPLATE_FILE
     kept = TemplateSettings()
     if path.is_file():

@@ -34,8 +34,8 @@ class MetricRow:
 class _Measure:
     """How a metric is shown: label, kind, and a factor (``scale``) for its value.
 
-    For metrics of kind ``cost``, a smaller value is better. Metrics that are not
-    ``usual`` are only shown in evaluations, and only if they were measured.
+    For metrics of kind ``cost``, a smaller value is better. If ``usual`` is false, the
+    metric is only shown in evaluations, and only if it was measured.
     """
 
     label: str
@@ -97,7 +97,7 @@ def rows(
 
     If both have the same tasks, differences are paired by task. Metrics that are not in
     ``USUAL`` are left out if they were not measured. ``warm`` is a third measurement,
-    after a warm start and before training.
+    after a warm start (imitation of known calls) and before training.
     """
     k = min(each.k for each in (before, after, warm) if each is not None)
     before, after = before.at_most(k), after.at_most(k)
@@ -141,10 +141,10 @@ def family_rows(
 
 
 def _tells(measure: _Measure, k: int, *shown: Metrics | None) -> bool:
-    """Return whether a metric can differ from ``pass_1``, and so is worth a row.
+    """Return whether a metric needs its own row: its value can differ from pass^1.
 
-    ``pass_1_of_all`` can only if rollouts were dropped, ``pass_k`` and ``pass_at_k``
-    only for more than one attempt per task (``k``).
+    ``pass_1_of_all`` can differ only if rollouts were dropped; ``pass_k`` and
+    ``pass_at_k`` only if there is more than one attempt per task (``k`` > 1).
     """
     if measure.name == "pass_1_of_all":
         return any(each is not None and each.dropped for each in shown)

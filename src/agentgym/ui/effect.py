@@ -60,7 +60,8 @@ def few_words(tasks: int) -> str:
 def effect_lines(result: TrainingResult) -> list[tuple[str, str]]:
     """Return sentences on whether training helped, each with its terminal style.
 
-    They name the metrics that got significantly better or worse, and the goals.
+    They name the metrics that got significantly better or worse, and the success
+    criteria that were reached.
     """
     lines = [(_goal_words(result.goals), "dim")]
     if (effect := result.effect) is not None:

@@ -73,7 +73,7 @@ def _notes(*every: Evaluation) -> list[Text]:
 
 
 def verdict(found: Comparison) -> str:
-    """Return a sentence with the p-value: is A or B better in pass^1, or neither?"""
+    """Return a sentence on whether A or B is better in pass^1, with the p-value."""
     what = "no difference shown"
     if found.p_value < 0.05:
         better = "B" if found.differences["pass_1"].value > 0 else "A"

@@ -35,10 +35,10 @@ _SHOWN: tuple[tuple[RoleMetric, bool], ...] = (
 
 
 def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:
-    """Return a row for each role, and a row for all: counts of its model calls.
+    """Return counts of model calls as texts: a row per role, and a row of sums.
 
-    The counts are: all, trained, masked and dropped. Return [] if there is only one
-    role.
+    A row has the role's name and its numbers of all, trained, masked and dropped calls.
+    Return [] if there is only one role.
     """
     if len(ledger.roles) < 2:
         return []

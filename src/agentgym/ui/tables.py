@@ -212,9 +212,10 @@ def comparison_view(
     names: Collection[MetricName] = USUAL,
     warm: Metrics | None = None,
 ) -> RenderableType:
-    """Return a table that compares measurements, by default in the usual metrics.
+    """Return a table that compares the metrics ``names`` of two measurements.
 
-    ``warm`` is a measurement after a warm start and before training.
+    ``warm`` is a measurement after a warm start (imitation of known calls), before
+    training.
     """
     table = comparison_table(rows(before, after, names, warm))
     return Group(Text(over(after), "dim"), table)
@@ -254,7 +255,11 @@ def over(metrics: Metrics) -> str:
 
 
 def ledger_view(ledger: Ledger) -> Text:
-    """Describe in a few lines how many model calls were trained, masked or dropped."""
+    """Describe how many model calls were trained, masked or dropped, and why.
+
+    Masked calls are left out of the loss. Dropped calls, or their rollouts, failed or
+    were not used.
+    """
     text = Text.assemble(
         (f"{plural(ledger.calls, 'model call')}: ", "bold"),
         f"{ledger.trained:,} trained, {ledger.masked.total():,} masked, "

@@ -82,7 +82,7 @@ class TerminalProgress(LinesProgress):
         self._show(metrics_view(title, metrics), Text(""))
 
     def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
-        """Print the expected time until the end of training."""
+        """Print an estimate of the remaining time; the arguments are seconds."""
         super().forecast(least, most, soonest)
         self._print("")
 
@@ -124,11 +124,17 @@ class TerminalProgress(LinesProgress):
             self._print(Text(f"  note: {remark}", "yellow"))
 
     def allows(self, doubts: Sequence[str]) -> bool:
-        """Print doubts, and ask whether to train; return False without a terminal."""
+        """Print reasons not to train, and ask whether to train all the same.
+
+        Return False without a terminal.
+        """
         return bool(self._asked(doubts, "Train all the same?"))
 
     def wants_warm_start(self, offer: str) -> bool | None:
-        """Ask whether to do a warm start; return None without a terminal."""
+        """Ask whether to do a warm start (imitation of known calls) before training.
+
+        Return None without a terminal.
+        """
         return self._asked([offer], "Do that?")
 
     def may_run(self, tool: str) -> bool | None:
@@ -143,7 +149,7 @@ class TerminalProgress(LinesProgress):
         return self._asked(quote, "Rent it?")
 
     def may_spend(self, terms: Sequence[str]) -> bool | None:
-        """Print costs, and ask whether to spend; return None without a terminal."""
+        """Print costs, and ask whether to spend the money; None without a terminal."""
         return self._asked(terms, "Spend it?")
 
     def _asked(self, lines: Sequence[str], question: str) -> bool | None:
@@ -163,7 +169,7 @@ class TerminalProgress(LinesProgress):
             self.__enter__()
 
     def stalled(self, reason: str | None) -> None:
-        """Print why the run waits for the disk, or that it continues."""
+        """Print why the run waits for the disk; if ``reason`` is None, it continues."""
         self._print(Text(stalled_words(reason), "bold yellow" if reason else "bold"))
 
     def ended(self, reason: str, ledger: Ledger) -> None:

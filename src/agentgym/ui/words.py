@@ -65,7 +65,10 @@ def sparkline(values: list[float], width: int) -> str:
 
 
 def use_of(result: TrainingResult) -> tuple[str, str]:
-    """Return the language (sh or python) and the text of code for the trained agent."""
+    """Return example code that uses the trained agent: language, then text.
+
+    The language is ``sh`` or ``python``.
+    """
     reference = agent_reference(result.config)
     if reference is not None and is_command(reference):
         return "sh", (
@@ -82,8 +85,8 @@ def use_of(result: TrainingResult) -> tuple[str, str]:
 def _exported(result: TrainingResult) -> str:
     """Return the method call that exports a trained agent, as in ``to_langchain()``.
 
-    The call has the argument ``tools=[...]`` if the user must give functions to run:
-    the agent's tools came from a tasks file, or each task had its own tools.
+    The call has the argument ``tools=[...]`` if the user must pass the functions to
+    run, because the tools came from a tasks file or each task had its own tools.
     """
     source = str(result.config.get("scenario", ""))
     has_none = is_tasks_file(source) and "tools=%40" not in source

@@ -30,7 +30,7 @@ class Learned(NamedTuple):
 
 
 class CreditLog:
-    """Reads the complete lines of ``credit.jsonl``, each once; it may not exist yet."""
+    """Reads each complete line of ``credit.jsonl`` once; the file may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -59,7 +59,7 @@ class CreditLog:
 
 
 def _read(line: bytes) -> tuple[str, list[Learned | None]] | None:
-    """Return a line's rollout id and sums; None without sums, or if it is not valid."""
+    """Return a line's rollout id and sums; None if it has no sums or cannot be read."""
     try:
         read = orjson.loads(line)
         sums = [_sums(call) for call in read["calls"]]

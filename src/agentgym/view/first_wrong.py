@@ -40,7 +40,7 @@ STOPPED = "The agent stopped before it made this call."
 class CallJudge:
     """Compares the tool calls of rollouts with the calls that their tasks need.
 
-    The scenario ``reference`` of the run lists the needed calls.
+    ``reference`` names the run's scenario, which lists the needed calls.
     """
 
     def __init__(self, reference: str) -> None:
@@ -56,6 +56,8 @@ class CallJudge:
 
     def judge(self, rollout_input: Any, trajectory: Trajectory) -> dict[str, Any]:
         """Return each tool call's class, the needed calls, and the first wrong call.
+
+        The class says whether a call is right, or its fault, such as a wrong argument.
 
         If the needed calls are not known, ``problem`` in the result says why.
         """
@@ -118,11 +120,12 @@ class CallJudge:
 def _first_wrong(
     judged: Sequence[JudgedCall], needed: int, succeeded: bool
 ) -> dict[str, Any] | None:
-    """Return the positions of the first wrong call and of the call needed instead.
+    """Return the first wrong call and the call that was needed instead.
 
-    If the attempt failed and no call was wrong, the first needless call counts. If the
-    agent stopped too early, ``call`` is None. Returns None if nothing was wrong.
-    ``needed`` is the number of needed calls.
+    Both are indices: ``call`` in ``judged``, ``needed`` in the list of needed calls. If
+    the attempt failed without a wrong call, ``call`` is the first repeated or unneeded
+    call. If the agent stopped too early, ``call`` is None. Returns None if nothing was
+    wrong. The argument ``needed`` is the number of needed calls.
     """
     places = [n for n, call in enumerate(judged) if _is_wrong(call)]
     if not places and not succeeded:
@@ -142,7 +145,7 @@ def _first_wrong(
 
 
 def _is_wrong(call: JudgedCall) -> bool:
-    """Return whether a call failed or was wrong; a needless call is not wrong."""
+    """Return whether a call failed or was wrong; repeated or unneeded is not wrong."""
     if call.call.outcome is not ToolOutcome.OK:
         return True
     return call.kind not in _HARMLESS | _NEEDLESS

@@ -51,7 +51,7 @@ class WatchedRun(RunFolder):
     guard: Any = field(default_factory=threading.Lock, compare=False)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of metrics.jsonl; see :meth:`RunFolder.metrics`."""
+        """Return the records in ``metrics.jsonl``, one per training step."""
         path = self.path / "metrics.jsonl"
         with self.guard:
             size = path.stat().st_size if path.exists() else 0
@@ -81,7 +81,7 @@ class OpenedRun:
         self._confusions: dict[Any, Any] = {}
 
     def signature(self) -> Signature:
-        """Return sizes and times of the run's files: they differ if the run changed."""
+        """Return sizes and times of the run's files, to detect changes."""
         return file_marks(self.run.path, _FILES)
 
     def cursor(self) -> dict[str, str]:
@@ -94,17 +94,18 @@ class OpenedRun:
         return {name: digest(part) for name, part in parts.items()}
 
     def page(self) -> dict[str, Any]:
-        """Return the data of the run's page as JSON values; see :func:`run_page`."""
+        """Return the data of the run's page: curves, measurements and problems."""
         cursor = as_text(self.cursor())
         return run_page(self.run) | {"cursor": cursor}
 
     def rollouts(
         self, filters: Mapping[str, str], sort: str, offset: int, limit: int
     ) -> dict[str, Any]:
-        """Return a page of rollouts; see :meth:`RolloutIndex.find`.
+        """Return some of the rollouts that match the filters, and their total number.
 
         If ``is_loading`` in the result is True, the database is still being read:
-        later calls may return more rollouts.
+        later calls may return more rollouts. For the arguments, see
+        :meth:`RolloutIndex.find`.
         """
         cursor = as_text(self.cursor())
         is_loading = self._refresh()
@@ -124,7 +125,10 @@ class OpenedRun:
         return self._index.facets() | {"is_loading": is_loading}
 
     def curves(self, by: str) -> dict[str, Any]:
-        """Return training metrics by step; see :meth:`RolloutIndex.curves`."""
+        """Return training metrics by step and by value of the column ``by``.
+
+        For the metrics, see :meth:`RolloutIndex.curves`.
+        """
         is_loading = self._refresh()
         return {"rows": self._index.curves(by), "is_loading": is_loading}
 
@@ -157,8 +161,8 @@ class OpenedRun:
     def confusion(self, phase: str) -> dict[str, Any]:
         """Return the confusion matrix of called and needed tools in one measurement.
 
-        At most a thousand rollouts are counted. The measurement ``after`` is that after
-        training.
+        At most a thousand rollouts are counted. ``phase`` names the measurement, such
+        as ``before`` or ``after`` training.
         """
         key = phase, self.signature()
         if key not in self._confusions:
@@ -219,7 +223,7 @@ class OpenedRun:
         return False
 
     def _raise_problem(self) -> None:
-        """Raise the error that ended the last read, if there was one, and forget it."""
+        """Raise the error of the last read, if it failed; each error only once."""
         problem, self._problem = self._problem, None
         if problem is not None:
             raise problem
@@ -250,5 +254,5 @@ def digest(value: object) -> str:
 
 
 def as_text(cursor: Mapping[str, str]) -> str:
-    """Join the hashes of a cursor to one text, which the page sends back later."""
+    """Join the hashes of :meth:`OpenedRun.cursor` to one text, for the page."""
     return ".".join(cursor.values())

@@ -39,7 +39,7 @@ EQUAL = (
 )
 """Columns whose filter keeps the rows with a given value."""
 LISTED = ("rules", "roles")
-"""Columns with several values in a row; a filter keeps the rows with a given one."""
+"""Columns with several values per row; a filter keeps rows that have a given value."""
 FACETS = ("phase", "split", "held_out", "step", "family", "level", "outcome", "reason")
 _RATIOS = {
     "success": ("sum(outcome = 'succeeded')", "count(*)"),
@@ -118,7 +118,8 @@ class RolloutIndex:
     def _read_credit(self) -> None:
         """Read new lines of ``credit.jsonl`` into the rows of their rollouts.
 
-        A line is kept until the end of its rollout was read from the database.
+        If the end of a line's rollout was not read from the database yet, the line
+        is kept for the next call.
         """
         early, self._uncredited = self._uncredited, []
         for lines in chain([early], self._credit.read()):
@@ -215,7 +216,7 @@ class RolloutIndex:
     def _complete(
         self, store: sqlite3.Connection, ended: Sequence[tuple[Any, ...]]
     ) -> list[tuple[Any, ...]]:
-        """Return the rows ``ended`` before the first rollout that has unread events."""
+        """Return the rows of ``ended`` before the first rollout with unread events."""
         last = """SELECT max(rowid) FROM events WHERE rollout_id = ?"""
         found = []
         for row in ended:
@@ -247,13 +248,14 @@ class RolloutIndex:
         offset: int = 0,
         limit: int = 50,
     ) -> dict[str, Any]:
-        """Return a page of rollouts, and their total number.
+        """Return some of the rollouts that match the filters, and their total number.
 
-        ``filters`` has the required value for each column's name. ``step`` and
-        ``level`` may have several values, with commas between them. ``text`` searches
-        the instruction, the calls, the errors and the ids. ``wrong_argument`` keeps
-        rollouts that called the right tool with wrong arguments. A ``-`` before the
-        column ``sort`` means descending order.
+        ``filters`` maps names of columns to required values. ``step`` and ``level``
+        may have several values, with commas between them. The filter ``text`` searches
+        instructions, calls, errors and ids. The filter ``wrong_argument`` keeps
+        rollouts that called the right tool with wrong arguments. ``sort`` is the name
+        of a column, e.g. ``place``, the order in which rollouts ended; a ``-`` before
+        it means descending order.
 
         Raises:
             UsageError: ``filters`` or ``sort`` names an unknown column.
@@ -275,7 +277,7 @@ class RolloutIndex:
         return {"total": total, "rows": [_record(row) for row in rows]}
 
     def facets(self) -> dict[str, Any]:
-        """Return each filter column's values, with the number of rollouts of each."""
+        """Return the values of each filter column, and how many rollouts have each."""
         names = (*FACETS, *LISTED)
         with self._lock:
             both = {
@@ -352,7 +354,7 @@ class RolloutIndex:
         return f"WHERE {' AND '.join(parts)}" if parts else "", values
 
     def _find_words(self, text: str) -> None:
-        """Define the SQL function ``has_words``: whether a row has these words."""
+        """Define the SQL function ``has_words``, which finds rows with these words."""
         if self._searched != text:
             rows = self._words.find(text.lower().split())
             is_found = rows.tobytes().__getitem__

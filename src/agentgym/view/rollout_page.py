@@ -75,8 +75,8 @@ def task_line(
 ) -> dict[str, Any]:
     """Return the task as a line of a tasks file.
 
-    Its ``expect`` has the needed calls; if these are unknown, the calls that this
-    rollout made without an error.
+    The line expects the needed calls. If these are not known, it expects the calls
+    that this rollout made without an error.
     """
     made = [call for call in trajectory.get_tool_calls() if call.outcome == "ok"]
     needed = [
@@ -113,7 +113,7 @@ def _steps(trajectory: Trajectory) -> list[dict[str, Any]]:
 def _model_call(
     call: ModelCall, messages: Sequence[Mapping[str, Any]], results: set[str]
 ) -> dict[str, Any]:
-    """Return a model call, without messages that other steps show."""
+    """Return a model call as JSON values, without messages that other steps show."""
     counts = call.token_counts
     new = [
         message

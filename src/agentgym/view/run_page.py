@@ -1,4 +1,4 @@
-"""The data of the list of runs and of a run's page, as JSON values."""
+"""Collect the data of the viewer's pages (list of runs, one run) as JSON values."""
 
 from dataclasses import asdict
 from typing import Any

@@ -77,7 +77,10 @@ class Attempt:
     failure: dict[str, Any] | None = None
 
     def read(self, kind: str, data: str | bytes | None) -> None:
-        """Add one event with its data as JSON, which model calls do not need."""
+        """Add one event to the summary.
+
+        ``data`` is the event's JSON; for a model call, it may be None.
+        """
         if kind == MODEL_REQUEST:
             self.model_calls += 1
         elif kind == "tool_call":
@@ -190,7 +193,11 @@ def _phase(is_train: bool, group: str) -> tuple[str, str]:
 
 
 def _turns(speakers: list[str], tokens: list[int]) -> list[tuple[str, int, int | None]]:
-    """Return each role of a team with its numbers of model calls and sampled tokens."""
+    """Return each role with its numbers of model calls and sampled tokens.
+
+    ``speakers`` has the role of each model call. The number of tokens is None if
+    ``tokens`` is empty.
+    """
     calls, sampled = Counter(speakers), Counter[str]()
     for role, count in zip(speakers, tokens, strict=False):
         sampled[role] += count
@@ -198,7 +205,7 @@ def _turns(speakers: list[str], tokens: list[int]) -> list[tuple[str, int, int |
 
 
 def _listed(values: list[str]) -> str:
-    """Join the values, without duplicates, to one text: each between line ends."""
+    """Join values to one text, without duplicates, with a newline around each value."""
     return "".join(f"{_END}{value}" for value in dict.fromkeys(values)) + (
         _END if values else ""
     )

@@ -37,7 +37,10 @@ def token_texts(run: RunFolder, trajectory: Trajectory) -> dict[str, Any]:
 
 
 def read_credit(path: Path, rollout_id: str) -> list[dict[str, Any]]:
-    """Return how each model call of a rollout was trained; empty if not recorded."""
+    """Return the training record of each model call of a rollout; [] if there is none.
+
+    ``path`` is the run's ``credit.jsonl``.
+    """
     try:
         data = path.read_bytes()
     except OSError:

@@ -113,10 +113,11 @@ def improve(
     unsafe_local_exec: UnsafeLocalExec = False,
     as_json: AsJson = False,
 ) -> None:
-    """Improve an agent until it meets a goal: as it is, prompts, training.
+    """Improve an agent until it meets a goal: better prompts, then training.
 
-    Stops at the first rung that meets the goal on held-out tasks, and shows the bill.
-    Ctrl-C keeps finished rungs; the same command goes on.
+    Measures the unchanged agent first. Stops after the first step (rung) that meets the
+    goal on held-out tasks, and shows the result and cost of each step. Ctrl-C keeps the
+    results of finished steps; the same command continues after them.
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import read_assignments, variable_of

@@ -228,7 +228,10 @@ def _make_folder(folder: Path) -> None:
 
 
 def _keep(solution: "Solution", save: Path | None) -> str:
-    """Save the changed files in ``save``, if given; return a sentence about this."""
+    """Write the changed files to the folder ``save``; return a sentence for the user.
+
+    If ``save`` is None, nothing is written.
+    """
     if save is None:
         return "Nothing was saved; --save FOLDER keeps the files."
     written = solution.save(save)

@@ -32,7 +32,7 @@ logger = get_logger(__name__)
 
 
 def is_converted(model: str) -> bool:
-    """Return whether ``--model`` names a GGUF model."""
+    """Return whether a model is a GGUF file or ``smollm2``, which are converted."""
     if model == SMOLLM2:
         return True
     return model.endswith(SUFFIX) and not Path(model).expanduser().is_dir()

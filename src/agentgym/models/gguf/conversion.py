@@ -152,9 +152,9 @@ def _split_as_trained(
 ) -> None:
     """Make a byte-level tokenizer split text and join tokens as in pretraining.
 
-    transformers splits text for all Llama-like models as for GPT-2. It joins tokens
-    before it decodes their bytes. So one token with a space prevents the decoding of
-    all other tokens.
+    transformers splits the text of all Llama-like models as for GPT-2. It also joins
+    tokens before it decodes their bytes: then one token that contains a plain space
+    leaves all other tokens undecoded.
     """
     from tokenizers import Regex, decoders, pre_tokenizers
 

@@ -1,4 +1,4 @@
-"""Report families (kinds) of tasks and unusual wordings that got worse."""
+"""Report families (kinds) of tasks, and out-of-vocabulary tasks, that got worse."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
