@@ -56,7 +56,7 @@ def _reads(
 
     Args:
         function: The function to search.
-        names: Names that the code uses as variables or attributes.
+        names: Names of variables or attributes to search for.
         owner: The class whose methods the function may call.
         by_key: Whether a name also counts if the code has it as a string, as in
             ``state["answer"]``.
@@ -72,7 +72,7 @@ def _reads(
 def _codes(function: Callable[..., Any], owner: type | None) -> Iterator[CodeType]:
     """Yield the code objects of a function and of the functions that it calls.
 
-    Only functions of the same package count: globals, and methods of ``owner``.
+    These are global functions of the same package, and methods of ``owner``.
     """
     package = _package(function)
     waiting: list[Any] = [function]

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 class Environment(ABC):
     """The state of one episode, on which its tools act.
 
-    Methods marked with ``@tool`` are the tools.
-
-    A tool returns the text that the agent sees. It raises ``ToolError`` to refuse a
-    call, and ``RuleViolation`` if a rule of the scenario forbids the call.
+    The tools are the methods marked with ``@tool``. A tool returns the text that the
+    agent sees. It raises ``ToolError`` to refuse a call, and ``RuleViolation`` if a
+    rule of the scenario forbids the call.
 
     Attributes:
         needs_answer: Whether an episode fails if an agent that runs as a program
@@ -98,7 +97,7 @@ def own_environment[E: Environment](kind: type[E], environment: Environment) -> 
     """Check that an environment is an instance of the class ``kind``, and return it.
 
     Raises:
-        ScenarioError: It is not.
+        ScenarioError: The environment has another class.
     """
     if not isinstance(environment, kind):
         raise ScenarioError(f"{environment!r} is not an environment of this scenario.")
@@ -106,7 +105,7 @@ def own_environment[E: Environment](kind: type[E], environment: Environment) -> 
 
 
 class Scenario(ABC):
-    """Tasks, an environment, tools, a reward, and success criteria.
+    """Base class of a scenario: its tasks, tools, reward and success criteria.
 
     Attributes:
         name: The scenario's name on the command line.
@@ -122,10 +121,11 @@ class Scenario(ABC):
             such as ``data`` in ``bfcl?data=wheel.whl``. The class gets each option as a
             keyword argument, a str.
         agents: The scenario's own agent for each framework, as ``module:name``. It is
-            used if the user names no agent. If a framework is missing, a default agent
-            with the scenario's prompt and tools is used.
-        extras: Optional dependencies of agentgym that the scenario needs, by the names
-            that pip uses, e.g. ``code-quality``. Remote machines install them too.
+            used if the user names no agent; a framework without an entry is then an
+            error. Empty (the default): the framework's default agent with the
+            scenario's prompt and tools is used.
+        extras: Optional dependencies (pip extras) of agentgym that the scenario needs,
+            e.g. ``code-quality``. Remote machines install them too.
         train_tokens: The tokens that the model learns from: ``calls``,
             ``calls+reasoning`` or ``all``. Choose ``all`` if the reward reads the text
             of the answer. The setting of the same name overrides it.
@@ -319,7 +319,7 @@ class Scenario(ABC):
         return frozenset()
 
     def success_criteria(self) -> dict[str, float]:
-        """Return the goals: training ends early if validation tasks reach them.
+        """Return the goals at which training ends early, measured on validation tasks.
 
         ``tool_reliability`` and ``success_rate`` are minimum shares from 0 to 1.
         ``cost_reduction`` is only reported, relative to the model before training.

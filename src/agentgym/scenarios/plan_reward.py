@@ -40,7 +40,7 @@ class Attempts:
 
     Attributes:
         done: Calls that succeeded, in order.
-        tools: Name of the tool of every call, with refused and failed calls.
+        tools: Name of the tool of every call, including refused and failed calls.
         failed: Name of the tool of each call that failed or had invalid arguments.
         violations: Number of calls that broke a rule.
     """

@@ -164,7 +164,9 @@ def scenario_names() -> list[str]:
 
 
 def absolute_reference(reference: str) -> str:
-    """Return a scenario's reference with absolute paths, so that any folder can use it.
+    """Return a scenario's reference with absolute paths.
+
+    It then selects the same scenario in any current folder.
 
     Args:
         reference: The scenario's name, with or without options, as in

@@ -44,8 +44,9 @@ class BenchmarkProblem:
         prefix: Code that the model has to complete; "" if it writes all code.
         entry_point: Name of the function that the answer must define; "" if the answer
             is a program.
-        is_python: Whether the prefix is Python. If an answer defines the function
-            again, the prefix is then still put before it, for its imports.
+        is_python: Whether the prefix is Python. If it is, the prefix is put before each
+            answer that lacks it, since it may have imports. If it is not, it is left
+            out if the answer defines the function itself.
         split: The problem's split in the benchmark; None if the benchmark has no
             splits.
         level: Difficulty from 1 to 3.

@@ -1,7 +1,7 @@
 """Download and read the benchmark's package ``bfcl-eval``, without installing it.
 
 Only its checker and its simulated programs are run, so its dependencies are not needed.
-They must be unchanged files of one known version.
+The files of both must be those of one known version.
 """
 
 import hashlib

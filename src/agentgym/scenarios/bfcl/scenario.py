@@ -167,8 +167,8 @@ class BfclScenario(Scenario):
         """Score an episode with the benchmark's checker.
 
         All calls of a multi-turn task are scored. In a single-turn task, only the
-        model's first answer with tool calls is scored. There, right functions with
-        wrong arguments earn a partial reward.
+        model's first answer with tool calls is scored, and right functions with wrong
+        arguments earn a partial reward.
         """
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry) and isinstance(environment, Programs):

@@ -22,7 +22,8 @@ class Correctness(RewardPart[SubmittedCode]):
     keeps them right earns the whole part. Give the part a small weight in this case.
 
     Args:
-        hidden: Expressions with their right values, for each module, by its path.
+        hidden: Expressions with their right values, by the path of the module, as in
+            ``{"shop.py": {"total([2, 3])": 5}}``.
         timeout_s: Time limit in seconds for each 100 expressions.
 
     Raises:

@@ -65,10 +65,10 @@ class Efficiency(RewardPart[SubmittedCode]):
     If a value differs from the reference's value, the share is 0.
 
     Args:
-        workload: Expressions that take time, for each module, by its path. The
-            reference solution should need at least 0.1 s for them, several times as
-            long as the start of Python. Each expression is evaluated once per process,
-            so cached results do not help.
+        workload: Expressions that take time, by the path of the module, as in
+            ``{"shop.py": ["total(range(10**6))"]}``. The reference solution should need
+            at least 0.1 s for them, several times as long as the start of Python. Each
+            expression is evaluated once per process, so cached results do not help.
         reference: Text of the reference solution's files, by path.
         timeout_s: Time limit of each run, in seconds.
 

@@ -29,7 +29,7 @@ class SubmittedCode:
 
     @property
     def to_run(self) -> dict[str, str]:
-        """The files to run: the final code, but the test files of the start.
+        """The files to run: the final code with the initial test files.
 
         So tests that the agent wrote or edited cannot change the result.
         """

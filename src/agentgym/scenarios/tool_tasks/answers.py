@@ -85,7 +85,7 @@ class ToolEnvironment(Environment):
         self._made: set[int] = set()
 
     def tools(self) -> list[Tool]:
-        """Return the tools; calls are answered as the settings say, see the class."""
+        """Return the tools, whose calls this environment answers."""
         return [Tool(tool.spec, self._bound(tool)) for tool in self._tools.values()]
 
     def folder(self) -> Path | None:

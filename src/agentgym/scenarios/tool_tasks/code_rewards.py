@@ -1,4 +1,4 @@
-"""Read the key ``rewards`` of a line in a tasks file, which rewards written code."""
+"""Read the key ``rewards`` of a tasks file, which says how to reward code."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ class CodeRewards:
     def score(
         self, files: Mapping[str, str], sandbox: "Sandbox | LazySandbox"
     ) -> Reward:
-        """Return the reward of files; 0 if nothing changed or a path is invalid."""
+        """Return the reward of the final files; 0 if unchanged or a path is invalid."""
         from agentgym.sandbox.commands import check_files
         from agentgym.scenarios.rewards import SubmittedCode
 

@@ -2,7 +2,7 @@
 
 Three formats are recognised by their keys. *xLAM* (Salesforce,
 ``xlam-function-calling-60k``) has ``query``, ``tools`` and ``answers``, the last two as
-JSON in a text. *ToolACE* (``Team-ACE/ToolACE``) has ``system``, with the functions as
+JSON text. *ToolACE* (``Team-ACE/ToolACE``) has ``system``, with the functions as
 JSON in the text, and ``conversations``, with calls in Python's notation. *Hermes*
 (NousResearch, ``hermes-function-calling-v1``) has ``conversations`` with calls in
 ``<tool_call>`` tags. Its functions are in ``tools``, or in a ``<tools>`` tag of the

@@ -1,4 +1,7 @@
-"""Score an agent that runs as a program, by a command or by the reward it posts."""
+"""Score an agent that runs as a program, without looking at its tool calls.
+
+A check command scores the program's work, or the program posts its reward.
+"""
 
 import threading
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""Read lines of JSON Lines files, and report broken lines."""
+"""Read lines of JSON Lines files, and report invalid lines."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -143,12 +143,12 @@ def matched(
 
 
 def _in_order(fits: list[list[bool]]) -> list[bool]:
-    """Return for each row whether it is matched, if the order of the calls counts.
+    """Return for each expected call whether it was made, if the order counts.
 
-    As many rows as possible are matched: a longest common subsequence.
+    As many expected calls as possible are matched: a longest common subsequence.
 
     Args:
-        fits: For each expected call (row) and made call (column), whether they fit.
+        fits: Whether an expected call (row) and a made call (column) fit.
     """
     rows, columns = len(fits), len(fits[0]) if fits else 0
     most = [[0] * (columns + 1) for _ in range(rows + 1)]  # matches from (i, j) on
@@ -168,12 +168,13 @@ def _in_order(fits: list[list[bool]]) -> list[bool]:
 
 
 def _in_any_order(fits: list[list[bool]]) -> list[bool]:
-    """Return for each row whether it is matched, if the calls may have any order.
+    """Return for each expected call whether it was made, in any order.
 
-    As many rows as possible are matched, by Kuhn's algorithm (augmenting paths).
+    As many expected calls as possible are matched, by Kuhn's algorithm (augmenting
+    paths).
 
     Args:
-        fits: For each expected call (row) and made call (column), whether they fit.
+        fits: Whether an expected call (row) and a made call (column) fit.
     """
     owner: dict[int, int] = {}
 

@@ -225,10 +225,10 @@ class ToolScenario(Scenario):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score an episode by the first of these that the scenario or the task has.
+        """Score an episode in the way that the scenario and the task require.
 
-        They are a judge of the program's work, the function ``check``, the reward for
-        written code, and the expected calls.
+        The first of these that exists is used: a judge of the program's work, the
+        function ``check``, the task's reward for code, the task's expected calls.
         """
         line, (made, by_code) = self._line(task), trajectory.calls_by_maker()
         specs = line.tools or self._specs
@@ -312,7 +312,7 @@ def tasks_reference(
     check: Callable[..., Any] | str | None = None,
     check_command: str | None = None,
 ) -> str:
-    """Return the reference to a tasks file, without the tools, which an agent has.
+    """Return the reference to a tasks file for an agent that has its own tools.
 
     Args:
         tasks: The tasks file.
@@ -337,10 +337,10 @@ def tasks_reference(
 
 
 def with_own_tools(reference: str, agent: str) -> str:
-    """Add an agent's tools to the reference of a tasks file, if it needs tools.
+    """Add an agent's tools to the reference of a tasks file, if they are needed.
 
-    It does not need them if it has tools, if the lines of the file have their own
-    tools, or if episodes are scored by a program's work.
+    They are not needed if the reference has tools, if the lines of the file have their
+    own tools, or if episodes are scored by a program's work.
 
     Args:
         reference: The reference.

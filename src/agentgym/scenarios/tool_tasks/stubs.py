@@ -38,7 +38,7 @@ def example(parameters: Schema, name: str, key: str = "") -> Any:
 def returns(function: Callable[..., Any]) -> Schema | None:
     """Return the JSON schema of a function's result; None for text or an unknown type.
 
-    The type is that of the annotation.
+    It is made from the function's return annotation.
     """
     try:
         hint = get_type_hints(function).get("return")

@@ -108,7 +108,7 @@ class TaskLine:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The argument values of the expected calls, by their JSON text.
+        """The different argument values of the expected calls; keys are their JSON.
 
         Lists and objects are replaced by the values in them.
         """

@@ -189,7 +189,10 @@ class _Log:
 
 
 def _offered(entry: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the key ``tools`` of an entry, a list or its JSON text; () if neither."""
+    """Return the tools in a log entry with messages; () if there are none.
+
+    They are a list or its JSON text.
+    """
     tools = entry.get("tools") or ()
     try:
         found = json.loads(tools) if isinstance(tools, str) else tools
