@@ -1,7 +1,7 @@
 """Scenarios to train on: the base class, the registry, and a folder per scenario.
 
-The names are imported at first use, so that a list of scenarios does not need to import
-pydantic.
+``Scenario`` and the other public names are imported at first use, so that importing
+this package is fast.
 """
 
 from typing import TYPE_CHECKING

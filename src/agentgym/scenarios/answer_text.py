@@ -1,4 +1,7 @@
-"""Warn about a reward that reads answers: by default, answers are not trained."""
+"""Warn if a reward reads the agent's answer and training ignores the answer's text.
+
+By default, the model learns only from the tokens of its tool calls.
+"""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +16,7 @@ _MOST_FUNCTIONS = 200
 
 
 def answer_notes(scenario: Scenario, trainable: Mapping[str, bool]) -> list[str]:
-    """Return a warning if the reward reads answers that the loss does not cover.
+    """Return a warning if the reward reads answers but the loss excludes them.
 
     Args:
         scenario: The scenario with the reward.
@@ -53,9 +56,10 @@ def _reads(
 
     Args:
         function: The function to search.
-        names: The names of attributes; with ``by_key`` also strings.
+        names: Names of variables or attributes to search for.
         owner: The class whose methods the function may call.
-        by_key: Whether a string in the code counts, as in ``state["answer"]``.
+        by_key: Whether a name also counts if the code has it as a string, as in
+            ``state["answer"]``.
     """
     seen: set[str] = set()
     for code in _codes(function, owner):
@@ -68,7 +72,7 @@ def _reads(
 def _codes(function: Callable[..., Any], owner: type | None) -> Iterator[CodeType]:
     """Yield the code objects of a function and of the functions that it calls.
 
-    Only functions of the same package count: globals, and methods of ``owner``.
+    These are global functions of the same package, and methods of ``owner``.
     """
     package = _package(function)
     waiting: list[Any] = [function]

@@ -1,4 +1,4 @@
-"""Scenario: tasks, an environment, tools and a reward. Subclass it to train on it."""
+"""Base classes of a scenario (tasks, tools, a reward) and of its environment."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -20,37 +20,43 @@ if TYPE_CHECKING:
 
 
 class Environment(ABC):
-    """The live state of one episode. Methods marked with ``@tool`` are its tools.
+    """The state of one episode, on which its tools act.
 
-    A tool returns the text that the agent sees, raises ``ToolError`` to refuse, and
-    raises ``RuleViolation`` when a rule of the scenario forbids the call.
+    The tools are the methods marked with ``@tool``. A tool returns the text that the
+    agent sees. It raises ``ToolError`` to refuse a call, and ``RuleViolation`` if a
+    rule of the scenario forbids the call.
 
     Attributes:
-        needs_answer: Whether an episode fails if the program prints no answer. Set it
-            to False if the reward does not read the answer.
-        posted: The reward that a program posted to ``AGENTGYM_REWARD_URL``, if any.
+        needs_answer: Whether an episode fails if an agent that runs as a program
+            (``--command``) prints no answer. Set it to False if the reward does not
+            read the answer.
+        posted: The reward that such a program posted to ``AGENTGYM_REWARD_URL``; None
+            if it posted none.
     """
 
     needs_answer: bool = True
     posted: ReportedReward | None = None
 
     def folder(self) -> Path | None:
-        """Return the folder with the task's files, the working folder of a program.
+        """Return the folder with the task's files.
+
+        An agent that runs as a program is started in this folder.
 
         Returns:
-            The folder; None (the default) if the task has no files. A program then gets
-            an empty folder.
+            The folder; None (the default) if the task has no files. A program is then
+            started in an empty folder.
         """
         return None
 
     def at_close(self, end: Callable[[], None]) -> None:
-        """Register a function that :meth:`close` calls first, to end running processes.
+        """Register a function that :meth:`close` must call before anything else.
 
-        Only environments with a :meth:`folder` need to override this method.
+        The function ends processes that still run in :meth:`folder`. Only environments
+        with a folder need to override this method.
         """
 
     def tools(self) -> list[Tool]:
-        """Return the tools bound to this episode."""
+        """Return the tools of this episode; their calls change this environment."""
         return bound_tools(self)
 
     def user_reply(self, message: str) -> str | None:
@@ -58,7 +64,7 @@ class Environment(ABC):
 
         Called each time the agent answers without a tool call. Return None at some
         point, so that the conversation ends. ``Scenario.max_turns`` limits the model
-        calls of each role over the whole conversation.
+        calls of each agent over the whole conversation.
 
         Args:
             message: The agent's answer, maybe empty.
@@ -88,10 +94,10 @@ class Environment(ABC):
 
 
 def own_environment[E: Environment](kind: type[E], environment: Environment) -> E:
-    """Return the environment, after a check that its class is ``kind``.
+    """Check that an environment is an instance of the class ``kind``, and return it.
 
     Raises:
-        ScenarioError: The environment is not an instance of ``kind``.
+        ScenarioError: The environment has another class.
     """
     if not isinstance(environment, kind):
         raise ScenarioError(f"{environment!r} is not an environment of this scenario.")
@@ -99,7 +105,7 @@ def own_environment[E: Environment](kind: type[E], environment: Environment) -> 
 
 
 class Scenario(ABC):
-    """Tasks, an environment, tools, a reward, and success criteria.
+    """Base class of a scenario: its tasks, tools, reward and success criteria.
 
     Attributes:
         name: The scenario's name on the command line.
@@ -107,26 +113,27 @@ class Scenario(ABC):
         difficulty: ``beginner``, ``intermediate`` or ``advanced``.
         estimated_time: Text for people, e.g. ``"about 5 minutes on 2 cores"``.
         reward_range: Lowest and highest value of ``calculate_reward``.
-        max_turns: Most model calls of each role in an episode, however many messages
-            the user sends.
+        max_turns: Maximum number of model calls of each agent in an episode, over all
+            messages of the user.
         splits: Splits that have tasks. Add ``Split.OUT_OF_VOCABULARY`` if there are
             test tasks with words that no other split uses.
         options: Names of the options that users may write after the scenario's name,
             such as ``data`` in ``bfcl?data=wheel.whl``. The class gets each option as a
             keyword argument, a str.
         agents: The scenario's own agent for each framework, as ``module:name``. It is
-            used if the user names no agent. Empty (the default): the framework's usual
-            agent with the scenario's prompt and tools.
-        extras: Extras of agentgym that the scenario needs, e.g. ``code-quality``.
-            Remote machines install them too.
+            used if the user names no agent; a framework without an entry is then an
+            error. Empty (the default): the framework's default agent with the
+            scenario's prompt and tools is used.
+        extras: Optional dependencies (pip extras) of agentgym that the scenario needs,
+            e.g. ``code-quality``. Remote machines install them too.
         train_tokens: The tokens that the model learns from: ``calls``,
             ``calls+reasoning`` or ``all``. Choose ``all`` if the reward reads the text
             of the answer. The setting of the same name overrides it.
-        judges_work: Whether the reward depends on a program's work and not on its tool
-            calls. The program's tools then need not be known.
-        has_check: Whether ``Reward.success`` means that an attempt is right. If nothing
-            can check that, set it to False, and let every attempt succeed that is not
-            clearly wrong: a judge (``--judge``) ranks the attempts.
+        judges_work: Whether the reward depends on the result of a program's work, and
+            not on its tool calls. The program's tools may then be unknown.
+        has_check: Whether ``Reward.success`` means that an attempt is right. Set it to
+            False if nothing can check that, and return success for every attempt that
+            is not clearly wrong. A judge model (``--judge``) then ranks the attempts.
         unsafe_local_exec: Whether model-written code may run without a sandbox. The
             runner sets it if the user allowed that.
     """
@@ -164,12 +171,13 @@ class Scenario(ABC):
                 processes must be able to import these objects. Not needed if each line
                 of the file has ``tools``.
             tasks: A JSON Lines file; see docs/your_tasks.md.
-            check: ``check(task, calls, state)`` scores an episode; the expected calls
-                are then not scored. It returns a bool, or a number from 0 to 1, where
-                1 is a success.
-            name: Name of the scenario; by default that of the file.
-            answers: How calls are answered: ``recorded``, ``stub`` or ``live``.
-            allow: Names of the tools that ``live`` may really call; other tools never
+            check: A function ``check(task, calls, state)`` that scores an episode,
+                instead of a comparison with the expected calls. It returns a bool, or a
+                number from 0 to 1, where 1 is a success.
+            name: Name of the scenario; by default the name of the file.
+            answers: How tool calls are answered: ``recorded`` (recorded answers),
+                ``stub`` (made-up answers) or ``live`` (the tools in ``allow`` run).
+            allow: Names of the tools that really run with ``live``; other tools never
                 run.
 
         Raises:
@@ -209,10 +217,10 @@ class Scenario(ABC):
 
         Args:
             seed: Seed of the tasks.
-            count: Number of tasks in the main set; others may be smaller.
+            count: Number of tasks in the main set; other sets may be smaller.
 
         Returns:
-            The task sets by name, the main set first.
+            The sets of tasks by name, the main set first.
         """
         return {"held-out": self.tasks(Split.TEST, seed, count)}
 
@@ -226,21 +234,20 @@ class Scenario(ABC):
     ) -> Reward:
         """Score a finished episode from the environment's state.
 
-        Called in a worker, since it may run code such as hidden tests, and before
-        ``environment.close()``. Do not let the agent's own claims count.
+        It runs in a worker process, before ``environment.close()``, and may run code
+        such as hidden tests. Do not reward the agent's claims about its own work.
 
         Raises:
-            Exception: Any exception. The rollout is then retried or dropped, and not
-                scored as 0.
+            Exception: The episode cannot be scored. It is then repeated or dropped, and
+                does not get the reward 0.
         """
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
-        """Return the calls of the task's shortest solution, in order; optional.
+        """Return the tool calls of the task's shortest solution, in order; optional.
 
-        With these calls, an evaluation reports which tool was called instead of the
-        right one, and which arguments were wrong. ``agentgym scenarios check`` makes
-        these calls, and the episode must then succeed. Rewards do not depend on this
-        method.
+        An evaluation compares them with the agent's calls, and reports wrong tools and
+        wrong arguments. ``agentgym scenarios check`` makes these calls, and the episode
+        must then succeed. Rewards do not depend on this method.
 
         Returns:
             None (the default) if the calls are not known.
@@ -248,11 +255,11 @@ class Scenario(ABC):
         return None
 
     def judge_changes(self, task: Task, changes: Mapping[str, str]) -> Reward | None:
-        """Return the reward for these changes to a task's project; optional.
+        """Return the reward of changes to the code of a task's project; optional.
 
         Override it if the scenario rewards code. ``agentgym scenarios check`` then
-        tries changes that must earn nothing, such as more tests, or tidy code that does
-        nothing.
+        tries useless changes, such as more tests or tidy code without effect, and
+        reports those that earn a reward.
 
         Args:
             task: The task.
@@ -274,13 +281,13 @@ class Scenario(ABC):
     def broadcast_rewards(self, trajectory: Trajectory) -> list[float]:
         """Return a reward for each model call.
 
-        By default each call gets the trajectory's reward without inner rewards
-        (:func:`agentgym.reward`), plus the inner rewards of this call alone. Only
-        called for scored trajectories.
+        By default, each call gets the reward of the finished episode, as in AgentFlow
+        (arXiv:2510.05592). The rewards that an agent gives to one of its calls with
+        :func:`agentgym.reward` count for this call alone. Only called for scored
+        trajectories.
 
         Returns:
-            One reward per model call. Giving each turn the final outcome follows
-            AgentFlow (arXiv:2510.05592).
+            One reward per model call, in order.
         """
         reward = trajectory.get_total_reward()
         if reward is None:
@@ -292,31 +299,32 @@ class Scenario(ABC):
     def define_trainable_components(self) -> dict[str, bool]:
         """Return whether the loss covers each kind of text that the policy writes.
 
-        The kinds are the values of :class:`agentgym.core.components.Component`. By
-        default ``train_tokens`` decides. Override this method for another choice.
+        The kinds are the values of :class:`agentgym.core.components.Component`, e.g.
+        tool calls or answers. By default, ``train_tokens`` decides. Override this
+        method for another choice.
         """
         return components_of(self.train_tokens)
 
     def rehearsal(self) -> "Scenario":
-        """Return this scenario with tools that are safe to call; by default itself.
+        """Return the scenario with tools that are safe to call; by default ``self``.
 
-        Override it if the tools act on the real world: return a scenario whose tools do
-        not. The returned scenario is used with agents that have no model and call
-        arbitrary tools, also in the tests of ``agentgym scenarios check``.
+        Override it if the tools act on the real world, and return a scenario whose
+        tools do not. It is used with scripted agents that call arbitrary tools, e.g. by
+        ``agentgym scenarios check``.
         """
         return self
 
     def live_tools(self) -> frozenset[str]:
-        """Return the names of the tools that really run; the user has allowed them."""
+        """Return the names of the tools that the user allowed to really run."""
         return frozenset()
 
     def success_criteria(self) -> dict[str, float]:
-        """Return the goals on validation tasks at which training ends early.
+        """Return the goals at which training ends early, measured on validation tasks.
 
         ``tool_reliability`` and ``success_rate`` are minimum shares from 0 to 1.
-        ``cost_reduction``, relative to the baseline, is only reported. Always include
-        ``success_rate``: an agent that makes one harmless call and gives up has a
-        perfect ``tool_reliability``.
+        ``cost_reduction`` is only reported, relative to the model before training.
+        Always include ``success_rate``: an agent that makes one harmless call and gives
+        up has a perfect ``tool_reliability``.
         """
         return {
             "tool_reliability": 0.95,
@@ -326,7 +334,7 @@ class Scenario(ABC):
 
     @property
     def sandbox(self) -> "LazySandbox":
-        """The sandbox for agents' code, opened at first use."""
+        """The sandbox that runs agents' code; it is started at the first use."""
         from agentgym.sandbox import LazySandbox
 
         made = LazySandbox(self.sandbox_config)
@@ -345,9 +353,9 @@ class Scenario(ABC):
             sandbox.close()
 
     def notes(self) -> list[str]:
-        """Return sentences about the tasks for users; by default none.
+        """Return sentences about the tasks for users; by default, an empty list.
 
-        The plan of a run shows them.
+        The plan that is shown before a run contains them.
         """
         return []
 

@@ -22,11 +22,11 @@ class ReceivedCall(NamedTuple):
 
 @dataclass
 class Books:
-    """The calls of an episode, recorded by its environment.
+    """A record of the tool calls that an environment received in an episode.
 
     Attributes:
         calls: Calls that succeeded, in order.
-        errors: Calls that were refused or failed, except broken rules.
+        errors: Calls that were refused or failed, without those in ``violations``.
         violations: Calls that broke a rule.
     """
 
@@ -36,7 +36,12 @@ class Books:
 
     @contextmanager
     def recording(self, call: ReceivedCall) -> Iterator[None]:
-        """Run the ``with`` block; record ``call`` in the list that fits its outcome."""
+        """Run the ``with`` block, which makes ``call``, and record the call.
+
+        The exception of the block selects the list: ``RuleViolation`` selects
+        ``violations``, another ``ToolError`` selects ``errors``, none selects
+        ``calls``.
+        """
         try:
             yield
         except RuleViolation:
@@ -48,10 +53,14 @@ class Books:
         self.calls.append(call)
 
     def forbid(self, message: str, *, enforce: bool) -> None:
-        """Refuse a call that breaks a rule; without ``enforce``, only count the call.
+        """Refuse a call that breaks a rule, or only record that the rule was broken.
+
+        Args:
+            message: The rule, for the agent.
+            enforce: Whether to refuse the call.
 
         Raises:
-            RuleViolation: ``enforce`` is True; the error has the message.
+            RuleViolation: ``enforce`` is True.
         """
         if enforce:
             raise RuleViolation(message)

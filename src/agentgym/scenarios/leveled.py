@@ -1,4 +1,4 @@
-"""LeveledScenario: a base class for tasks of three levels of difficulty."""
+"""Base class of scenarios whose tasks have three levels of difficulty."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ FIRST_LEVELS = (1, 2)
 
 
 class LeveledFamily(Protocol):
-    """A family: one kind of task."""
+    """One kind of task; all its tasks have the same level."""
 
     @property
     def level(self) -> int:
@@ -44,12 +44,12 @@ class LeveledScenario[F: LeveledFamily](Scenario):
         """Return tasks of mixed levels, from each family in turn.
 
         Args:
-            split: Split of the words, names and faults.
+            split: Split of the tasks. Each split has its own words and names.
             seed: Seed of the tasks.
             count: Number of tasks.
-            levels: Levels of the families. None takes all three for the split
-                ``TRAIN``, and levels 1 and 2 for other splits: the goals of
-                :meth:`success_criteria` are for these two levels.
+            levels: Levels of the tasks. None means levels 1 to 3 for the split
+                ``TRAIN``, and levels 1 and 2 for other splits, since the goals of
+                :meth:`success_criteria` apply to these two levels.
 
         Raises:
             UsageError: A level does not exist.
@@ -66,10 +66,11 @@ class LeveledScenario[F: LeveledFamily](Scenario):
         ]
 
     def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return the sets ``held-out``, ``level 3`` and ``out-of-vocabulary``.
+        """Return the held-out tasks in three sets.
 
-        ``held-out`` has levels 1 and 2. The tasks of ``out-of-vocabulary`` have words
-        that no other split uses.
+        ``held-out``, the main set, has levels 1 and 2. ``level 3`` has the hardest
+        tasks. ``out-of-vocabulary`` has levels 1 and 2, with words that no other split
+        uses. These two sets have a sixth of ``count`` tasks each.
         """
         smaller = max(1, count // 6)
         return {

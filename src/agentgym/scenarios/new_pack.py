@@ -1,4 +1,4 @@
-"""write_pack: create a scenario pack (a folder with a scenario) from a template."""
+"""Create a scenario pack (a folder with a scenario) from a template."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 def write_pack(
     name: str, folder: Path = Path(PACKS_FOLDER), template: str = "heating"
 ) -> Path:
-    """Write a working scenario pack for the user to change.
+    """Create a scenario pack that works and that the user then changes.
 
     Args:
         name: Name of the scenario and of its folder.
@@ -27,8 +27,8 @@ def write_pack(
         The pack's folder.
 
     Raises:
-        UsageError: The name is malformed or taken, the template is unknown, or the
-            folder exists or cannot be written.
+        UsageError: The name is malformed or belongs to a built-in scenario, the
+            template is unknown, or the folder exists or cannot be written.
     """
     known = sorted(path.name for path in _TEMPLATES.iterdir() if path.is_dir())
     if template not in known:

@@ -1,7 +1,8 @@
 """Read and change the options in a scenario's reference.
 
-A reference is the text by which users choose a scenario: its name and, after a ``?``,
-options. For example, ``bfcl?data=wheel.whl&categories=multiple``.
+A reference is the text with which users select a scenario. It has the scenario's name
+and, after a ``?``, options. An example is
+``bfcl?data=wheel.whl&categories=multiple``.
 """
 
 import os
@@ -44,7 +45,10 @@ def read_options(reference: str, known: Sequence[str] | None = None) -> dict[str
 
 
 def with_options(reference: str, **given: str) -> str:
-    """Return the reference with the ``given`` options; empty options are removed."""
+    """Return a reference with the options ``given`` added or replaced.
+
+    Options with an empty value are removed.
+    """
     from urllib.parse import urlencode
 
     name = reference.partition("?")[0]
@@ -54,16 +58,20 @@ def with_options(reference: str, **given: str) -> str:
 
 
 def with_absolute_data(reference: str) -> str:
-    """Return the reference with an absolute path in its option ``data``."""
+    """Return a reference whose option ``data`` is an absolute path.
+
+    A reference without this option is returned without it.
+    """
     data = read_options(reference).get(DATA, "")
     path = os.path.abspath(os.path.expanduser(data)) if data else ""
     return with_options(reference, **{DATA: path})
 
 
 def data_of(reference: str) -> "Path | None":
-    """Return the path of a scenario's data files; None if it has none.
+    """Return the path of a scenario's data files; None if there are no such files.
 
-    That is the path in the reference or, for BFCL, the downloaded package.
+    It is the option ``data`` of the reference. Without this option, BFCL has the folder
+    of the downloaded package, if that exists.
     """
     from pathlib import Path
 

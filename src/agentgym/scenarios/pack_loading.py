@@ -1,4 +1,4 @@
-"""load_pack: import a scenario pack from its folder, with helpful errors."""
+"""Import a scenario pack (a folder with a scenario), with helpful errors."""
 
 import hashlib
 import inspect
@@ -19,11 +19,12 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 def load_pack(path: str) -> Scenario:
     """Return a new instance of the scenario in a pack (a folder with a scenario).
 
-    The pack's folder becomes a separate package, so that ``scenario.py`` may import its
-    other modules: ``from .words import NAMES``.
+    The pack's folder is imported as a Python package, so that ``scenario.py`` can
+    import other modules of the folder, as in ``from .words import NAMES``.
 
     Args:
-        path: The result of :func:`~agentgym.scenarios.packs.locate_pack`.
+        path: Absolute path of the pack, as returned by
+            :func:`~agentgym.scenarios.packs.locate_pack`.
 
     Raises:
         ScenarioError: The pack cannot be imported, does not have exactly one scenario,
@@ -105,7 +106,11 @@ def _refuse_missing(error: ModuleNotFoundError, source: str, package: str) -> No
 
 
 def _scenario_class(module: ModuleType, path: str) -> type[Scenario]:
-    """Return the module's only scenario class whose name does not start with ``_``."""
+    """Return the only public scenario class of a module.
+
+    Raises:
+        ScenarioError: There is not exactly one, or it lacks methods.
+    """
     package = module.__name__.rpartition(".")[0]
     found = [
         value

@@ -1,7 +1,7 @@
-"""Find scenario packs on disk, and describe them without importing them.
+"""Find scenario packs on disk, and read their descriptions without an import.
 
-A pack is a folder with ``scenario.py``. Users refer to a pack in ``./scenarios`` by its
-name, and to other packs by the path of the folder or the file.
+A pack is a folder with ``scenario.py``. Users select a pack in ``./scenarios`` by its
+name, and other packs by the path of the folder or the file.
 """
 
 import os
@@ -18,7 +18,7 @@ CARD_FIELDS = ("name", "description", "difficulty", "estimated_time")
 
 
 class PackCard(NamedTuple):
-    """A pack's entry in a list of scenarios: name, description and more.
+    """The data of a pack that a list of scenarios shows.
 
     Attributes:
         path: Folder of the pack.
@@ -34,14 +34,17 @@ class PackCard(NamedTuple):
 
 
 def is_path(reference: str) -> bool:
-    """Return whether the text that selects a scenario is a path, not a name."""
+    """Return whether a reference to a scenario is a path, not a name."""
     if has_options(reference):
         return False
     return os.sep in reference or reference in (".", "..") or reference.endswith(".py")
 
 
 def is_tasks_file(reference: str) -> bool:
-    """Return whether a reference names a tasks file, maybe with tools after a ``?``."""
+    """Return whether a reference is a tasks file (``.jsonl``), with or without options.
+
+    An example with an option is ``tasks.jsonl?tools=app.tools:TOOLS``.
+    """
     return reference.partition("?")[0].endswith(".jsonl")
 
 
@@ -67,12 +70,15 @@ def locate_pack(reference: str) -> str | None:
 
 
 def pack_name(path: str) -> str:
-    """Return a pack's name: that of its folder, or of its file without ``.py``."""
+    """Return a pack's name: the name of its folder, or of its file without ``.py``."""
     return os.path.basename(path).removesuffix(".py")
 
 
 def pack_cards(folder: str = PACKS_FOLDER) -> list[PackCard]:
-    """Return the entries of packs in ``folder``, sorted by name, without imports."""
+    """Return the data of each pack in ``folder``, sorted by name.
+
+    The packs are parsed, not imported.
+    """
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
     except OSError:
@@ -84,7 +90,7 @@ def pack_cards(folder: str = PACKS_FOLDER) -> list[PackCard]:
 
 
 def _card(path: str) -> PackCard:
-    """Return a pack's entry, read from its source without importing it."""
+    """Return the data of a pack, parsed from its source without an import."""
     import ast
 
     name = pack_name(path)
@@ -104,7 +110,7 @@ def _card(path: str) -> PackCard:
 
 
 def _texts(node: "ast.ClassDef") -> dict[str, str]:
-    """Return the values of ``CARD_FIELDS`` that a class sets to literal texts."""
+    """Return the attributes in ``CARD_FIELDS`` that a class sets to string literals."""
     import ast
 
     found = {}

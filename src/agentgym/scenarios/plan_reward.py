@@ -1,9 +1,10 @@
-"""Compute the common parts of rewards for a plan: the calls that a task needs.
+"""Compute the parts of a reward that compares tool calls with a plan.
 
-A success earns 1 minus a little for needless calls. Needless calls are slow, but only
-guessing is wrong. Otherwise each step of the plan that was made earns a share of
-``PROGRESS``, and the right tool for the next step earns a part of a share. Many
-needless calls remove this credit.
+The plan has the calls that the task needs, one per step. A success earns 1, minus a
+small cost for each needless call. An attempt that reaches its goal by guessing is not a
+success. Without success, each step of the plan that was made earns an equal share of
+``PROGRESS``, and a call of the right tool for the next step earns a part of this share.
+Needless calls reduce this partial reward, down to 0.
 """
 
 import json
@@ -35,13 +36,13 @@ _REJECTED = (
 
 @dataclass(frozen=True)
 class Attempts:
-    """The calls of an episode.
+    """The tool calls of an episode, by outcome.
 
     Attributes:
         done: Calls that succeeded, in order.
-        tools: Tool of every call, refused ones included.
-        failed: Tool of each call that failed, or whose arguments were invalid.
-        violations: Number of broken rules.
+        tools: Name of the tool of every call, including refused and failed calls.
+        failed: Name of the tool of each call that failed or had invalid arguments.
+        violations: Number of calls that broke a rule.
     """
 
     done: Sequence[ReceivedCall]
@@ -67,9 +68,9 @@ class Attempts:
 
 
 def melted(needless: int) -> float:
-    """Return the factor for the progress of an attempt without success.
+    """Return the factor by which needless calls reduce a partial reward.
 
-    It falls from 1 with no needless call to 0 with 3 or more.
+    It is 1 without needless calls, and 0 with 3 or more.
     """
     return min(1.0, max(0.0, 1.0 - needless / _NEEDLESS_CALLS))
 
@@ -77,17 +78,17 @@ def melted(needless: int) -> float:
 def is_guessed(
     attempts: Attempts, needed: Sequence[str], tools: Collection[str], spare: int
 ) -> bool:
-    """Return whether an attempt reached its goal by trying everything.
+    """Return whether an attempt reached its goal by trying many calls.
 
     Such an attempt has more than ``spare`` needless calls. It called either every tool
-    that is not needed, or the needed tools with many different arguments. Repeating a
-    read, or reading other things first, is not guessing.
+    that the task does not need, or the needed tools with many different arguments.
+    Repeated calls and a few calls of other tools are not guessing.
 
     Args:
         attempts: The calls.
-        needed: Tool of each step of the plan.
-        tools: All tools of the agent.
-        spare: See ``SPARE_CALLS``.
+        needed: Name of the tool of each step of the plan.
+        tools: Names of all tools of the agent.
+        spare: Number of needless calls that are allowed; see ``SPARE_CALLS``.
     """
     if len(attempts.tools) - len(needed) <= spare:
         return False
@@ -105,16 +106,17 @@ def is_guessed(
 def success_parts(
     attempts: Attempts, needed: int, error: float, spare: int | None = None
 ) -> dict[str, float]:
-    """Return the parts of a success's reward, by name.
+    """Return the parts of the reward for a success, by name.
 
-    Their sum is at least 0.9 with up to ``spare`` needless calls, and at least 0.5 with
-    more. If ``spare`` is None, the sum is always at least 0.9.
+    They are ``outcome``, which is 1, and ``cost``, a negative number for needless and
+    failed calls. Their sum is at least 0.9 with up to ``spare`` needless calls, and at
+    least 0.5 with more. If ``spare`` is None, the sum is always at least 0.9.
 
     Args:
         attempts: The calls.
         needed: Number of calls in the plan.
-        error: Reward of a failed call, negative.
-        spare: See ``SPARE_CALLS``.
+        error: Reward of a failed call, a negative number.
+        spare: Number of needless calls that are allowed; see ``SPARE_CALLS``.
     """
     failed = len(attempts.failed)
     extra = max(0, len(attempts.tools) - needed - failed)
@@ -125,7 +127,14 @@ def success_parts(
 
 
 def tools_called(needed: Iterable[str], called: Iterable[str]) -> int:
-    """Count the needed calls whose tool was called; each call counts only once."""
+    """Count the needed calls whose tool was called.
+
+    Each call counts for at most one needed call.
+
+    Args:
+        needed: Name of the tool of each needed call.
+        called: Name of the tool of each call.
+    """
     left = list(called)
     count = 0
     for tool in needed:

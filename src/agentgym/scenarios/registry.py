@@ -1,7 +1,7 @@
-"""Find scenarios: built-in ones, packs on disk, and those of installed packages.
+"""Find built-in scenarios, scenario packs on disk, and those of installed packages.
 
-The entries of built-in scenarios repeat attributes of the classes, so that a list of
-scenarios needs to import neither the classes nor pydantic. A test compares both.
+``BUILT_IN`` repeats attributes of the scenario classes, so that a list of scenarios can
+be shown without a slow import of the classes. A test compares both.
 """
 
 import os
@@ -27,10 +27,10 @@ ENTRY_POINT_GROUP = "agentgym.scenarios"
 
 
 class ScenarioCard(NamedTuple):
-    """A scenario's entry in a list of scenarios.
+    """The data of a scenario that a list of scenarios shows.
 
     Attributes:
-        target: ``module:class``, or the folder of a pack.
+        target: Where the scenario is: ``module:class``, or the folder of a pack.
     """
 
     name: str
@@ -132,10 +132,10 @@ BUILT_IN = {
 
 
 def scenario_cards() -> list[ScenarioCard]:
-    """Return the entries of built-in scenarios, packs, and installed scenarios.
+    """Return the data of all scenarios: built-in ones, packs, and installed ones.
 
-    Packs and packages are not imported, so the description of an installed scenario is
-    only the name of its package.
+    Nothing is imported, so an installed package's scenario has only the name of the
+    package as its description.
     """
     cards = dict(BUILT_IN)
     for pack in pack_cards():
@@ -164,14 +164,13 @@ def scenario_names() -> list[str]:
 
 
 def absolute_reference(reference: str) -> str:
-    """Return a scenario's reference, changed so that it works from any folder.
+    """Return a scenario's reference with absolute paths.
+
+    It then selects the same scenario in any current folder.
 
     Args:
-        reference: The scenario's name, maybe with options, as ``bfcl?data=wheel.whl``;
-            a pack's path; or a tasks file with its tools.
-
-    Returns:
-        The reference; paths of packs and files, and paths in options, are absolute.
+        reference: The scenario's name, with or without options, as in
+            ``bfcl?data=wheel.whl``; a pack's path; or a tasks file with its tools.
 
     Raises:
         ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
@@ -198,13 +197,14 @@ def get_scenario(reference: str) -> "Scenario":
 
     Args:
         reference: The name of a built-in scenario, of a pack in ./scenarios or of an
-            installed one; the path of a pack's folder or file; or a tasks file with its
-            tools: :class:`~agentgym.core.task.TaskSource`.
+            installed package's scenario; the path of a pack's folder or file; or a
+            tasks file with its tools, see :class:`~agentgym.core.task.TaskSource`.
 
     Raises:
-        ScenarioNotFoundError: The scenario is unknown; the message has the nearest name
-            and all names.
-        UsageError: There is no pack at the path.
+        ScenarioNotFoundError: No scenario has this name. The message has the most
+            similar name and all names.
+        UsageError: The path is not a pack, an option is unknown, or the tasks file
+            cannot be used.
         ScenarioError: The scenario cannot be loaded, or has a built-in scenario's name.
     """
     from agentgym.errors import ScenarioError, ScenarioNotFoundError, UsageError
@@ -243,10 +243,10 @@ def get_scenario(reference: str) -> "Scenario":
 
 
 def agents_of(reference: str) -> dict[str, str]:
-    """Return a scenario's own agents, as ``module:name`` by framework; maybe empty.
+    """Return a scenario's own agents as ``module:name``, by framework; may be empty.
 
-    A built-in scenario is not instantiated: it may need an extra that only another
-    machine has.
+    A built-in scenario is not instantiated, since this machine may lack the packages
+    that the scenario needs.
     """
     name = reference.partition("?")[0]
     if name in BUILT_IN:
@@ -261,7 +261,9 @@ def agents_of(reference: str) -> dict[str, str]:
 
 
 def extras_of(reference: str) -> tuple[str, ...]:
-    """Return the extras of agentgym that a scenario needs; none for packs.
+    """Return the optional dependencies (extras) of agentgym that a scenario needs.
+
+    For packs and scenarios of installed packages, the result is empty.
 
     Raises:
         UsageError: A tasks file cannot be read.
@@ -305,9 +307,9 @@ def _pack(path: str) -> "Scenario":
 
 
 def _entry_points() -> "list[EntryPoint]":
-    """Return the scenarios of installed packages.
+    """Return the entry points of scenarios in installed packages.
 
-    To import and search importlib.metadata takes 40 ms. So the files of installed
+    Importing and searching ``importlib.metadata`` takes 40 ms. So the files of the
     packages are first searched for ``ENTRY_POINT_GROUP``, which takes 2 ms.
     """
     if not any(map(_declares_scenarios, sys.path)):

@@ -6,12 +6,11 @@ from agentgym.core.trajectory import Reward
 
 
 class ReportedReward(BaseModel):
-    """A reward from a program or a check command; other keys are ignored.
+    """A reward that a program or a check command reports; other keys are ignored.
 
     Attributes:
-        reward: From 0 to 1.
-        success: Whether the task was solved; None means that a reward of 1 is a
-            success.
+        reward: The reward, from 0 to 1.
+        success: Whether the task was solved. If it is None, a reward of 1 is a success.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)

@@ -1,4 +1,4 @@
-"""Convert external JSON schemas to pydantic models of arguments."""
+"""Convert the JSON schema of a tool's arguments to a pydantic model."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,10 +18,12 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def spec_of_openai(tool: Any) -> ToolSpec:
-    """Convert a tool in OpenAI's form, or only its ``function``, to a `ToolSpec`.
+    """Convert a tool in OpenAI's JSON format to a `ToolSpec`.
+
+    The value of its key ``function`` alone is accepted too.
 
     Raises:
-        ValueError: The value is not such a tool; the message says why.
+        ValueError: The tool does not have this format; the message says why.
     """
     function = tool.get("function", tool) if isinstance(tool, Mapping) else None
     if not isinstance(function, Mapping):
@@ -63,7 +65,7 @@ def _require_references(schema: dict[str, Any]) -> None:
     """Check that each ``$ref`` in a schema refers to a part of the same schema.
 
     Raises:
-        Unresolvable: A ``$ref`` points outside of the schema; nothing is fetched.
+        Unresolvable: A ``$ref`` refers to something else, which is never downloaded.
     """
     root = Resource.from_contents(schema, default_specification=DRAFT202012)
     resolver = Registry().resolver_with_root(root)
@@ -82,12 +84,12 @@ def _references(schema: Any) -> Iterator[str]:
 
 
 def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
-    """Return a tool's spec from a pydantic model of its arguments.
+    """Return the `ToolSpec` of a tool from a pydantic model of its arguments.
 
-    Unknown arguments are refused.
+    The spec refuses calls with arguments that the model does not have.
 
     Raises:
-        UnsupportedError: The arguments have no JSON schema.
+        UnsupportedError: The type of an argument has no JSON schema.
     """
     body = {
         "__module__": __name__,
@@ -109,8 +111,8 @@ def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSp
 def model_of_schema(name: str, schema: dict[str, Any]) -> type[BaseModel]:
     """Return a pydantic model that validates arguments by a JSON schema.
 
-    Arguments that the schema does not name are refused, unless ``additionalProperties``
-    allows them.
+    It refuses arguments that the schema does not name, unless the schema's
+    ``additionalProperties`` allows them.
     """
     wording = {"type": "object", "additionalProperties": False, **schema}
     judge = Draft202012Validator(wording, registry=Registry())

@@ -1,4 +1,4 @@
-"""Score an episode, and refuse invalid scores."""
+"""Calculate the reward of an episode, and check that it is valid."""
 
 import math
 
@@ -11,11 +11,10 @@ from agentgym.scenarios.base import Environment, Scenario
 def score(
     scenario: Scenario, task: Task, environment: Environment, trajectory: Trajectory
 ) -> Reward:
-    """Return the scenario's reward for a finished episode.
+    """Return the scenario's reward for a finished episode, after a check.
 
     Raises:
-        ScenarioError: The reward is invalid: NaN, infinite, out of range or of a wrong
-            type.
+        ScenarioError: The reward is NaN, infinite, out of range or of a wrong type.
         Exception: Any exception of ``calculate_reward``.
     """
     reward = scenario.calculate_reward(task, environment, trajectory)

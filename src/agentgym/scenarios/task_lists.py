@@ -1,4 +1,4 @@
-"""Get tasks from a scenario, and refuse invalid ones."""
+"""Get tasks from a scenario, and check that they are tasks."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ def make_tasks(scenario: Scenario, split: Split, seed: int, count: int) -> list[
     """Return at least one and at most ``count`` tasks of a split.
 
     Raises:
-        ScenarioError: The scenario has no tasks, or returns other objects.
+        ScenarioError: The scenario returned no tasks, or objects that are not tasks.
     """
     made = scenario.tasks(split, seed, count)
     return task_list(made, f"tasks({split.value}) of {scenario.name}")[:count]
@@ -27,12 +27,12 @@ def make_tasks(scenario: Scenario, split: Split, seed: int, count: int) -> list[
 def tasks_to_measure(
     scenario: Scenario, split: str, seed: int, count: int
 ) -> list[Task]:
-    """Return tasks of one split, or of all splits (:data:`EVERY_SPLIT`).
+    """Return up to ``count`` tasks of one split or of all splits, for an evaluation.
 
-    Tasks of all splits come from each family (kind of task) in turn.
+    With :data:`EVERY_SPLIT`, the tasks come from each family (kind of task) in turn.
 
     Raises:
-        ScenarioError: The scenario has no tasks, or returns other objects.
+        ScenarioError: The scenario returned no tasks, or objects that are not tasks.
     """
     if split != EVERY_SPLIT:
         return make_tasks(scenario, Split(split), seed, count)
@@ -47,7 +47,7 @@ def tasks_to_measure(
 
 
 def with_id(tasks: Sequence[Task], task_id: str) -> Task:
-    """Return the task with an id.
+    """Return the task whose id is ``task_id``.
 
     Raises:
         NotFoundError: No task has this id.
@@ -59,7 +59,10 @@ def with_id(tasks: Sequence[Task], task_id: str) -> Task:
 
 
 def needs_of(scenario: Scenario, tasks: Iterable[Task]) -> Needs:
-    """Return the calls that the tasks need, as far as the scenario knows them."""
+    """Return the tool calls that the tasks need, and the specs of their tools.
+
+    A scenario may not know the needed calls of a task.
+    """
     tasks = list(tasks)
     by_task = {task.id: scenario.needed_calls(task) for task in tasks}
     if usual := scenario.tools():
@@ -73,7 +76,7 @@ def needs_of(scenario: Scenario, tasks: Iterable[Task]) -> Needs:
 
 
 def tools_of(scenario: Scenario, task: Task) -> list[ToolSpec]:
-    """Return the tools that the environment of a task has."""
+    """Return the specs of the tools in a task's environment."""
     environment = scenario.create_environment(task)
     try:
         return [tool.spec for tool in environment.tools()]
@@ -82,20 +85,23 @@ def tools_of(scenario: Scenario, task: Task) -> list[ToolSpec]:
 
 
 def usual_tools(scenario: Scenario, seed: int) -> list[ToolSpec]:
-    """Return the scenario's tools; if tasks have their own, those of one task.
+    """Return the specs of the scenario's tools.
+
+    If each task has its own tools, these are the tools of one training task.
 
     Raises:
-        ScenarioError: There are no training tasks.
+        ScenarioError: The scenario has neither tools nor training tasks.
     """
     tools = scenario.tools()
     return tools or tools_of(scenario, make_tasks(scenario, Split.TRAIN, seed, 1)[0])
 
 
 def held_out_sets(scenario: Scenario, seed: int, count: int) -> dict[str, list[Task]]:
-    """Return the task sets of :meth:`Scenario.held_out`, the main one first.
+    """Return the sets of tasks from :meth:`Scenario.held_out`, the main set first.
 
     Raises:
-        ScenarioError: There are no sets, or a set has no tasks or other objects.
+        ScenarioError: There are no sets, a set is empty, or a set has objects that are
+            not tasks.
     """
     sets = scenario.held_out(seed, count)
     if not sets:
@@ -112,11 +118,11 @@ def held_out_count(scenario: Scenario, seed: int, count: int) -> int:
 
 
 def task_list(made: Any, what: str) -> list[Task]:
-    """Return a scenario's result as a list, after a check that it has only tasks.
+    """Check that a scenario's method returned only tasks, and return them as a list.
 
     Args:
         made: The result of the scenario's method.
-        what: Description of the result, for messages.
+        what: Description of this result, for messages.
 
     Raises:
         ScenarioError: The result is empty, or has objects that are not tasks.

@@ -1,9 +1,8 @@
-"""Judge HumanEval and MBPP: the tests are assertions that run after the code.
+"""Run the tests of HumanEval and MBPP: assertions that run after the answer's code.
 
-These tests run in the same process as the code under test. The line that reports
-success contains a random number per run, so an early exit does not count as success;
-code that searches its process for the number could still find it. HumanEval+ and MBPP+
-compare outputs outside the sandbox.
+Tests and code run in the same process, which prints a random number if the tests pass.
+So code that exits early does not pass. Code that searches its own process could still
+find the number. The tests of HumanEval+ and MBPP+ do not have this weakness.
 """
 
 import secrets
@@ -54,16 +53,16 @@ _os.write(_out, b"%s")
 
 @dataclass(frozen=True)
 class Asserts(Judge):
-    """Judges code by tests that run after it, in the same namespace.
+    """Accepts code if tests, which run after it in the same namespace, pass.
 
     Attributes:
-        tests: Python code; an exception is a failure.
+        tests: The tests, as Python code that raises an exception if a test fails.
     """
 
     tests: str
 
     def accepts(self, sandbox: LazySandbox, code: str) -> bool:
-        """See :meth:`Judge.accepts`."""
+        """Return whether the tests pass within 3 seconds."""
         number = secrets.token_hex(16)
         script = _SCRIPT % (code, self.tests, number)
         result = sandbox.run_sync(
@@ -127,7 +126,10 @@ def _before(row: dict[str, Any], source: str) -> list[str]:
 
 
 def _split(number: int) -> Split:
-    """Return the split of an MBPP problem; the few-shot examples go to training."""
+    """Return the split of an MBPP problem, as the benchmark defines it.
+
+    The benchmark's few-shot examples are used for training.
+    """
     if 11 <= number <= 510:
         return Split.TEST
     return Split.VALIDATION if 511 <= number <= 600 else Split.TRAIN

@@ -1,9 +1,10 @@
-"""Judge LiveCodeBench: tests by standard input or by function call.
+"""Run the tests of LiveCodeBench, which compare outputs for given inputs.
 
-Private tests are pickled, and unpickling can run code. So they are unpickled only in
-the sandbox, and only JSON text leaves it. The hidden inputs of a problem may take a
-hundred megabytes; they never leave the sandbox. The time limits are those of the
-benchmark's own harness: 6 s per test, and in total 7 s per test plus 5 s.
+The code is a program that reads standard input, or a method that is called. The data
+file has hidden tests in Python's pickle format, which can run code when it is read. So
+they are unpickled only in the sandbox, and only JSON text is read from it. The inputs
+of hidden tests stay in the sandbox, since they may have a hundred megabytes. Time
+limits are those of the benchmark: 6 s per test, and 5 s plus 7 s per test in total.
 """
 
 import inspect
@@ -90,12 +91,12 @@ _record_all([given for given, _ in _hidden()], *_asked)
 
 @dataclass(frozen=True)
 class Contest(Judge):
-    """Judges code by its printed lines or returned values.
+    """Accepts code if it prints the right lines or returns the right values.
 
     Attributes:
         place: File and line of the problem, for error messages.
-        public: Input and output of each public test.
-        private: The hidden tests: JSON, or the JSON pickled, then compressed with zlib
+        public: Input and right output of each public test.
+        private: The hidden tests as JSON. The JSON may be pickled, compressed with zlib
             and encoded in base64.
         name: The method to call; "" if the code is a program that reads standard input.
     """
@@ -106,7 +107,11 @@ class Contest(Judge):
     name: str
 
     def accepts(self, sandbox: LazySandbox, code: str) -> bool:
-        """See :meth:`Judge.accepts`."""
+        """Return whether the code passes the public and the hidden tests.
+
+        Raises:
+            SandboxError: The sandbox failed, or the hidden tests cannot be read.
+        """
         if "outputs" not in self._known:
             shown = [output for _, output in self.public]
             self._known["outputs"] = [*shown, *self._hidden_outputs(sandbox)]
@@ -130,9 +135,7 @@ class Contest(Judge):
         return {}
 
     def _hidden_outputs(self, sandbox: LazySandbox) -> list[str]:
-        """Return the right outputs of the hidden tests.
-
-        The inputs of these tests stay in the sandbox.
+        """Return the right outputs of the hidden tests, as text.
 
         Raises:
             SandboxError: The hidden tests cannot be read.
@@ -164,7 +167,7 @@ class Contest(Judge):
 
 
 def _same_lines(out: str, right: str) -> bool:
-    """Return whether each line of two outputs is equal, as text or as numbers."""
+    """Return whether all lines of two outputs are equal, as text or as numbers."""
     given, wanted = (text.strip().split("\n") for text in (out, right))
     if len(given) != len(wanted):
         return False
@@ -188,7 +191,7 @@ def read_livecodebench(
     """Yield the problems of LiveCodeBench.
 
     Args:
-        data: Path of the file.
+        data: Path of the data file.
         start: First contest date, e.g. 2025-01-31; empty for no limit.
         end: Last contest date in the same form; empty for no limit.
 
@@ -223,9 +226,14 @@ def read_livecodebench(
 
 
 def _public(row: dict[str, Any], text: str) -> tuple[tuple[tuple[str, str], ...], str]:
-    """Return input and output of each public test in ``text``, and the method to call.
+    """Return the public tests, and the name of the method to call.
 
-    The method is "" if the tests run a program.
+    Args:
+        row: The problem in the data file.
+        text: The public tests as JSON.
+
+    Returns:
+        Input and right output of each test. The name is "" if the tests run a program.
     """
     try:
         tests: Sequence[dict[str, Any]] = json.loads(text)

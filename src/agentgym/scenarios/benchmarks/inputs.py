@@ -1,4 +1,4 @@
-"""Restore types that MBPP+ inputs lose in its JSON file: tuples, sets, complex."""
+"""Restore types that JSON lacks in MBPP+'s inputs: tuples, sets, complex numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ Restore = Callable[[Any], Any]
 
 
 def _items(value: Any) -> list[Any]:
-    """Return a list with each item of ``value`` converted to a tuple."""
+    """Return the items of ``value``, each converted to a tuple."""
     return [tuple(item) for item in value]
 
 
@@ -59,11 +59,11 @@ _RESTORE = {
 
 
 def with_types(task_id: str, inputs: Sequence[Any]) -> list[Any]:
-    """Return the inputs of an MBPP+ problem with the types that its solution expects.
+    """Return the inputs of an MBPP+ problem in the types that its function expects.
 
     Args:
-        task_id: An id such as ``Mbpp/2``.
-        inputs: The arguments of each call, as read from JSON.
+        task_id: Id of the problem, such as ``Mbpp/2``.
+        inputs: The arguments of each call of the function, as read from JSON.
     """
     number = task_id.rpartition("/")[2]
     restore = _RESTORE.get(int(number)) if number.isdigit() else None

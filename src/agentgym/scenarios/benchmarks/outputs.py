@@ -1,8 +1,9 @@
-"""Judge HumanEval+ and MBPP+: compare outputs outside the sandbox.
+"""Run the tests of HumanEval+ and MBPP+, which compare outputs outside the sandbox.
 
-Format, limits and comparison are those of EvalPlus. The reference solution runs in the
-sandbox too. Each call may take 4 s, or 4 times the time of the reference solution if
-that is longer; all calls together may take 60 s.
+The answer's code and the benchmark's reference solution both run in the sandbox. File
+format, time limits and comparison are those of EvalPlus, which publishes these
+benchmarks. Each call may take 4 s, or 4 times as long as the reference solution if that
+is longer. All calls together may take 60 s.
 """
 
 import inspect
@@ -77,16 +78,17 @@ _record_all(*_asked)
 
 @dataclass(frozen=True)
 class Outputs(Judge):
-    """Judges code by comparing its outputs with those of a reference solution.
+    """Accepts code if its outputs equal those of a reference solution.
 
     Attributes:
-        reference: The reference solution.
-        name: The function to call.
-        inputs: Sets of inputs; a set has the arguments of each call as JSON (see
-            :func:`recorded.packed`). A set runs only if the code has passed the earlier
-            sets.
-        tolerance: Absolute tolerance for floats; 0 takes EvalPlus' default.
-        oracle: The benchmark whose special comparisons apply: "humaneval" or "mbpp".
+        reference: Source of the reference solution.
+        name: Name of the function to call.
+        inputs: Groups of calls; each call is the list of its arguments, converted by
+            :func:`recorded.packed`. A group runs only if the code has passed the
+            groups before it.
+        tolerance: Absolute tolerance for floats; 0 means EvalPlus' default.
+        oracle: The benchmark whose special rules for comparisons apply: "humaneval" or
+            "mbpp".
     """
 
     reference: str
@@ -96,11 +98,15 @@ class Outputs(Judge):
     oracle: str
 
     def accepts(self, sandbox: LazySandbox, code: str) -> bool:
-        """See :meth:`Judge.accepts`."""
+        """Return whether the code passes all groups of calls.
+
+        Raises:
+            SandboxError: The sandbox failed, or the reference solution does not run.
+        """
         return all(self._passes(sandbox, code, given) for given in self.inputs)
 
     def _passes(self, sandbox: LazySandbox, code: str, inputs: Inputs) -> bool:
-        """Return whether the code and the reference solution have equal outputs."""
+        """Return whether code and reference solution have equal outputs for a group."""
         if not inputs:
             return True
         if (expected := self._known.get(id(inputs))) is None:
@@ -128,7 +134,10 @@ class Outputs(Judge):
 
     @cached_property
     def _known(self) -> dict[int, list[tuple[Any, float]]]:
-        """A cache of the reference's outputs and seconds, by ``id`` of the inputs."""
+        """A cache of the reference's results: output and CPU seconds of each call.
+
+        Its keys are the ``id()`` of each group of calls.
+        """
         return {}
 
     def _run(
@@ -141,14 +150,14 @@ class Outputs(Judge):
     ) -> list[tuple[Any, float]]:
         """Run code in the sandbox; return the output and CPU seconds of each call.
 
-        The list is shorter than ``inputs`` if a call failed.
+        The list is empty or too short if a call failed.
 
         Args:
             sandbox: The sandbox.
             code: The code with the function to call.
-            inputs: The arguments of each call, as JSON.
-            limits: Most CPU seconds of each call.
-            whole_s: Most seconds of all calls together.
+            inputs: The arguments of each call, converted by :func:`recorded.packed`.
+            limits: Limit of the CPU seconds of each call.
+            whole_s: Limit of the seconds of all calls together.
         """
         asked = json.dumps([code, self.name, inputs, limits])
         files = {"judge.py": inspect.getsource(recorded) + _SCRIPT, "asked.json": asked}
@@ -173,7 +182,11 @@ class Outputs(Judge):
             return False
 
     def _by_oracle(self, arguments: Any, out: Any, right: Any) -> bool | None:
-        """Compare outputs by EvalPlus' special rules; None if no rule applies."""
+        """Compare outputs by EvalPlus' rules for single problems.
+
+        Returns:
+            Whether the outputs count as equal; None if the problem has no special rule.
+        """
         name = self.name
         if self.oracle == "humaneval":
             if name != "find_zero":
@@ -253,9 +266,14 @@ def _read(
 
 
 def _of_release(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
-    """Convert a line of EvalPlus' own file to a problem of the benchmark ``oracle``.
+    """Convert a line of the data file that EvalPlus releases to a problem.
 
-    The inputs are in two fields of the line.
+    The line has the inputs in two fields.
+
+    Args:
+        row: The line.
+        oracle: The benchmark, "humaneval" or "mbpp".
+        source: Description of the data's source, for error messages.
     """
     prompt, name, solution, number = (
         field(row, key, str, source)
@@ -285,9 +303,14 @@ def _of_release(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProbl
 
 
 def _of_hub(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
-    """Convert a line of Hugging Face's file to a problem of the benchmark ``oracle``.
+    """Convert a line of the data set on Hugging Face to a problem.
 
-    The inputs are in the line's test program.
+    The line has the inputs in a test program.
+
+    Args:
+        row: The line.
+        oracle: The benchmark, "humaneval" or "mbpp".
+        source: Description of the data's source, for error messages.
     """
     try:
         tests = TestProgram.parse(field(row, "test", str, source))

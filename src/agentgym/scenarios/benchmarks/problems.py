@@ -21,7 +21,7 @@ _FENCED = re.compile(
 
 
 class Judge(ABC):
-    """Decides whether code solves a problem."""
+    """Base class for the tests of one problem, which accept or reject code."""
 
     @abstractmethod
     def accepts(self, sandbox: LazySandbox, code: str) -> bool:
@@ -38,13 +38,15 @@ class BenchmarkProblem:
 
     Attributes:
         id: The id in the data file.
-        family: The benchmark, or a part of it.
+        family: Name of the benchmark, or of a part of it.
         instruction: The request to the model.
-        prefix: Code that the model has to complete; "" if it writes everything.
-        entry_point: The name that the answer must define; "" for a program.
-        is_python: Whether the prefix is Python. Code that defines the entry point
-            itself is then also put after the prefix: Python may define a name twice.
-        judge: Judges the code of an answer.
+        judge: The tests of the problem.
+        prefix: Code that the model has to complete; "" if it writes all code.
+        entry_point: Name of the function that the answer must define; "" if the answer
+            is a program.
+        is_python: Whether the prefix is Python. If it is, the prefix is put before each
+            answer that lacks it, since it may have imports. If it is not, it is left
+            out if the answer defines the function itself.
         split: The problem's split in the benchmark; None if the benchmark has no
             splits.
         level: Difficulty from 1 to 3.
@@ -61,9 +63,9 @@ class BenchmarkProblem:
     level: int = 1
 
     def code(self, answer: str) -> str:
-        """Return the code in an answer, completed with the problem's prefix.
+        """Return the code in an answer, with the problem's prefix if it is missing.
 
-        The longest code block counts; without a block, the whole answer is code.
+        This is the longest code block, or the whole answer if it has no code block.
         """
         found = _FENCED.findall(answer)
         code = str(max(found, key=len)) if found else answer
@@ -74,7 +76,7 @@ class BenchmarkProblem:
         return self.prefix + code
 
     def _is_whole(self, code: str) -> bool:
-        """Return whether the code defines the entry point without the prefix."""
+        """Return whether the code defines the entry point itself."""
         name = re.escape(self.entry_point)
         defined = rf"^(?:async def|def|class|function|func|fn|pub fn) +{name}\b|"
         defined += rf"^(?:const|let|var)? ?{name} *="
@@ -82,10 +84,9 @@ class BenchmarkProblem:
 
 
 def _values(path: str) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the JSON value of each line of a file.
+    """Yield the line number and JSON value of each line of a file.
 
-    If the file is one JSON array, its items are yielded instead. Lines are read one at
-    a time, since a file may have gigabytes.
+    If the file is one JSON array, the number and value of each item are yielded.
     """
     with Path(path).open("rb") as raw:
         is_packed = raw.peek(2)[:2] == b"\x1f\x8b"
@@ -110,15 +111,16 @@ def _object_of(line: str, number: int) -> Any:
 def read_lines(path: str, benchmark: str, source: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSON Lines or JSON file, which may be gzipped.
 
-    Each object has its file and line under the key ``""``, for error messages.
+    The key ``""`` is added to each object; it has the file and line, for error
+    messages.
 
     Args:
-        path: The file; empty if none was given.
-        benchmark: Title of the benchmark.
-        source: Description of the data's source.
+        path: The file; empty if the user did not give one.
+        benchmark: Title of the benchmark, for error messages.
+        source: Description of the data's source, for error messages.
 
     Raises:
-        UsageError: The file is missing, empty, or in another format.
+        UsageError: No file was given, or it is missing, empty, or in another format.
     """
     if not path:
         raise UsageError(
@@ -150,11 +152,16 @@ def read_lines(path: str, benchmark: str, source: str) -> Iterator[dict[str, Any
 
 
 def field(row: Mapping[str, Any], name: str, kind: type, source: str) -> Any:
-    """Return a field of an object from :func:`read_lines`.
+    """Return the value of a field after a check of its type.
+
+    Args:
+        row: An object from :func:`read_lines`.
+        name: Name of the field.
+        kind: The required type.
+        source: Description of the data's source, for the error message.
 
     Raises:
-        UsageError: The field is missing, or of another type than ``kind``. The message
-            has ``source``, which describes where the data come from.
+        UsageError: The field is missing, or of another type.
     """
     value = row.get(name)
     if not isinstance(value, kind):
@@ -167,7 +174,12 @@ def field(row: Mapping[str, Any], name: str, kind: type, source: str) -> Any:
 
 
 def texts(row: Mapping[str, Any], name: str, source: str) -> list[str]:
-    """Return a field that must be a list of texts.
+    """Return the value of a field after a check that it is a list of texts.
+
+    Args:
+        row: An object from :func:`read_lines`.
+        name: Name of the field.
+        source: Description of the data's source, for the error message.
 
     Raises:
         UsageError: The field is missing, or not a list of texts.
@@ -179,10 +191,10 @@ def texts(row: Mapping[str, Any], name: str, source: str) -> list[str]:
 
 
 def checked(result: SandboxResult) -> SandboxResult:
-    """Return the result, or raise an error if the sandbox itself failed.
+    """Check that the sandbox itself did not fail, and return the result.
 
     Raises:
-        SandboxError: The sandbox failed. A failed program is not an error.
+        SandboxError: The sandbox failed. A program that failed in it is not an error.
     """
     if result.status == "sandbox_error":
         raise SandboxError(f"The sandbox failed: {result.error}")

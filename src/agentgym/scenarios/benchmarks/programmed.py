@@ -1,7 +1,7 @@
-"""Read the inputs of HumanEval+ and MBPP+ from test programs, as on Hugging Face.
+"""Read inputs from the test programs in Hugging Face's data of HumanEval+ and MBPP+.
 
-A test program contains the inputs as a literal, and a loop that calls the function with
-each of them. The program is parsed, and never run.
+A test program has the inputs as a literal, and a loop that calls the function with each
+of them. The program is parsed, and never run.
 """
 
 import ast
@@ -16,10 +16,10 @@ _MOST_TOLERANCE = 0.01
 
 @dataclass(frozen=True)
 class TestProgram:
-    """The calls of a test program.
+    """The calls that a test program makes.
 
     Attributes:
-        name: The function that the program calls; ``candidate`` in HumanEval+.
+        name: Name of the function that it calls; in HumanEval+ always ``candidate``.
         inputs: The arguments of each call.
         tolerance: Absolute tolerance for floats; 0 if the program has none.
     """
@@ -53,7 +53,10 @@ class TestProgram:
 
 
 class _Constants(ast.NodeTransformer):
-    """Replaces the names ``inf`` and ``nan``, which have no literal, by values."""
+    """Replaces the names ``inf`` and ``nan`` in a syntax tree by their values.
+
+    Then `ast.literal_eval` can evaluate the tree.
+    """
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(_NUMBERS[node.id]) if node.id in _NUMBERS else node
@@ -72,7 +75,10 @@ def _runs_over(loop: ast.For) -> bool:
 
 
 def _called(loop: ast.For) -> Iterator[str]:
-    """Yield the functions that a loop calls as ``name(*x)``, except ``ref_func``."""
+    """Yield the names of functions that a loop calls in the form ``name(*x)``.
+
+    The function ``ref_func`` is left out.
+    """
     for node in ast.walk(loop):
         match node:
             case ast.Call(

@@ -1,4 +1,4 @@
-"""MultiPL-E: run the answer and the tests as one program."""
+"""Run the tests of MultiPL-E: the answer's code and the tests are one program."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,13 +35,14 @@ _COMMANDS: dict[str, tuple[str, Command]] = {
 
 @dataclass(frozen=True)
 class Joined(Judge):
-    """Judges code by running it and its tests as one program.
+    """Accepts code if the program of this code and its tests succeeds.
 
     Attributes:
-        language: A language of the sandbox.
-        tests: The code that follows the answer.
-        stops: Texts that end a completion: the code is cut before the first such text.
-        prefix: The start of the code, which the model has to complete.
+        language: Programming language: ``javascript``, ``go`` or ``rust``.
+        tests: Code of the tests, which is put after the answer's code.
+        stops: Texts at which the code is cut, if it starts with ``prefix``. The code
+            after such a text does not belong to the function.
+        prefix: Start of the code, which the model has to complete.
     """
 
     language: str
@@ -50,7 +51,7 @@ class Joined(Judge):
     prefix: str
 
     def accepts(self, sandbox: LazySandbox, code: str) -> bool:
-        """See :meth:`Judge.accepts`."""
+        """Return whether the program succeeds within 15 seconds (Go: 30 seconds)."""
         if code.startswith(self.prefix):
             completion = code[len(self.prefix) :]
             for stop in self.stops:

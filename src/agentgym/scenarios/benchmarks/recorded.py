@@ -1,4 +1,7 @@
-"""Values as JSON that keeps their types, for both sides of the sandbox."""
+"""Convert Python values to JSON and back, and keep their types.
+
+The source of this module is also copied into the sandbox.
+"""
 
 from typing import Any
 
@@ -6,7 +9,11 @@ _DEEPEST = 60
 
 
 def packed(value: object, depth: int = 0) -> Any:
-    """Convert a value to JSON; an unsupported one equals no other value."""
+    """Convert a value to JSON that keeps the types of Python.
+
+    A value of an unsupported type is replaced by a mark. Unpacked, it is not equal to
+    any other value.
+    """
     if depth > _DEEPEST:
         return ["other"]
     if value is None or type(value) in (bool, int, float, str):
@@ -31,7 +38,7 @@ def packed(value: object, depth: int = 0) -> Any:
 
 
 def unpacked(value: Any) -> Any:
-    """Convert the result of ``packed`` back to a value."""
+    """Convert the JSON that :func:`packed` returns back to the value."""
     if not isinstance(value, list):
         return value
     name = value[0]

@@ -1,4 +1,4 @@
-"""Code benchmarks as scenarios: the answer's code is judged in the sandbox."""
+"""Code benchmarks as scenarios: the code in an answer is tested in the sandbox."""
 
 import hashlib
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ _HELD_OUT = 50
 
 
 class CodeBenchmark(Scenario):
-    """A benchmark whose answers are code; its problems come from a data file.
+    """Base class of benchmarks in which an answer is code.
 
     Args:
-        problems: The problems in the data file.
+        problems: The problems in the benchmark's data file.
 
     Raises:
-        UsageError: The file is missing or has another format, or repeats a problem.
+        UsageError: The file is missing, has another format, or has a problem twice.
     """
 
     difficulty: ClassVar[Literal["advanced"]] = "advanced"
@@ -58,15 +58,15 @@ class CodeBenchmark(Scenario):
         vars(self).update(splits=has)  # per instance here, per class elsewhere
 
     def system_prompt(self) -> str:
-        """Return an empty text: these benchmarks have no system prompt."""
+        """Return an empty text, since these benchmarks have no system prompt."""
         return ""
 
     def tools(self) -> list[ToolSpec]:
-        """Return no tools: the answer is text."""
+        """Return an empty list, since a model answers without tools."""
         return []
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return problems of a split; the seed determines their order.
+        """Return up to ``count`` problems of a split; the seed determines their order.
 
         Raises:
             UsageError: The split has no problems.
@@ -93,7 +93,7 @@ class CodeBenchmark(Scenario):
         ]
 
     def notes(self) -> list[str]:
-        """Return a note on how many problems are used for training."""
+        """Return a sentence with the number of problems that are used for training."""
         count = len(self._splits.get(Split.TRAIN, ()))
         said = (
             f"training takes {count} of {len(self._by_id)} problems; to compare an "
@@ -106,7 +106,7 @@ class CodeBenchmark(Scenario):
         return _NoTools()
 
     def sandbox_config(self) -> SandboxConfig:
-        """Return a configuration with the limits of the benchmarks' own harnesses."""
+        """Return a sandbox configuration with limits for memory and output."""
         return replace(super().sandbox_config(), limits=_LIMITS)
 
     def calculate_reward(
@@ -122,11 +122,11 @@ class CodeBenchmark(Scenario):
 
 
 class _NoTools(Environment):
-    """An environment without state: only the answer counts."""
+    """An environment without tools and state, since only the answer is scored."""
 
 
 def _drawn(identity: str) -> Split:
-    """Choose the split of a problem by a hash of its id, the same on every machine."""
+    """Return the split of a problem, chosen by a hash of its id."""
     number = int.from_bytes(hashlib.sha256(identity.encode()).digest()[:4]) % 100
     if number < _HELD_OUT:
         return Split.TEST
@@ -134,7 +134,7 @@ def _drawn(identity: str) -> Split:
 
 
 class HumanEvalScenario(CodeBenchmark):
-    """HumanEval with its original tests."""
+    """The benchmark HumanEval with its original tests."""
 
     name = "humaneval"
     description = "Complete Python functions: HumanEval."
@@ -144,7 +144,7 @@ class HumanEvalScenario(CodeBenchmark):
 
 
 class HumanEvalPlusScenario(CodeBenchmark):
-    """HumanEval+ of EvalPlus: HumanEval with many more test inputs."""
+    """The benchmark HumanEval+ of EvalPlus: HumanEval with many more test inputs."""
 
     name = "humaneval_plus"
     description = "Complete Python functions: HumanEval+, many more inputs."
@@ -154,7 +154,7 @@ class HumanEvalPlusScenario(CodeBenchmark):
 
 
 class MbppScenario(CodeBenchmark):
-    """MBPP, full or sanitized, with its own splits."""
+    """The benchmark MBPP with its own splits, from the full or the sanitized file."""
 
     name = "mbpp"
     description = "Write small Python functions: MBPP, full or sanitized."
@@ -164,7 +164,7 @@ class MbppScenario(CodeBenchmark):
 
 
 class MbppPlusScenario(CodeBenchmark):
-    """MBPP+ of EvalPlus: MBPP with many more test inputs."""
+    """The benchmark MBPP+ of EvalPlus: MBPP with many more test inputs."""
 
     name = "mbpp_plus"
     description = "Write small Python functions: MBPP+, many more inputs."
@@ -174,10 +174,10 @@ class MbppPlusScenario(CodeBenchmark):
 
 
 class LiveCodeBenchScenario(CodeBenchmark):
-    """LiveCodeBench, or only its contests between two dates.
+    """The benchmark LiveCodeBench, or only its contests between two dates.
 
     Args:
-        data: Path of the file.
+        data: Path of the data file.
         start: First contest date, e.g. 2025-01-31; empty for no limit.
         end: Last contest date in the same form; empty for no limit.
     """
@@ -190,13 +190,13 @@ class LiveCodeBenchScenario(CodeBenchmark):
         super().__init__(read_livecodebench(data, start, end))
 
     def sandbox_config(self) -> SandboxConfig:
-        """Return a configuration with room for hidden tests of many megabytes."""
+        """Return a sandbox configuration that allows hidden tests of many megabytes."""
         limits = replace(_LIMITS, file_mb=512, output_bytes=16 << 20)
         return replace(super().sandbox_config(), limits=limits)
 
 
 class MultiPlEScenario(CodeBenchmark):
-    """MultiPL-E in JavaScript, Go and Rust."""
+    """The benchmark MultiPL-E in JavaScript, Go and Rust."""
 
     name = "multipl_e"
     description = "Complete functions in JavaScript, Go or Rust: MultiPL-E."
@@ -205,7 +205,7 @@ class MultiPlEScenario(CodeBenchmark):
         super().__init__(read_multipl_e(data))
 
     def sandbox_config(self) -> SandboxConfig:
-        """Return a configuration with the programming languages of the problems."""
+        """Return a sandbox configuration with the problems' programming languages."""
         judges = (problem.judge for problem in self._by_id.values())
         names = {judge.language for judge in judges if isinstance(judge, Joined)}
         return replace(super().sandbox_config(), languages=tuple(sorted(names)))

@@ -1,9 +1,13 @@
 """The Berkeley Function Calling Leaderboard, version 4, as a scenario.
 
-``package.py`` finds and reads the benchmark's own package, ``entries.py`` its tasks and
-splits, ``functions.py`` converts its functions to tools, ``answers.py`` derives right
-calls from its answers, ``verdict.py`` runs its own checker. For multi-turn tasks,
-``conversations.py`` reads the entries, and ``programs.py`` runs the simulated programs
-in the sandbox, with the script ``replay.py``. ``scenario.py`` combines them. This
-project contains neither data nor code of the benchmark.
+- ``scenario.py``: the scenario.
+- ``package.py`` downloads and reads the benchmark's own package, ``bfcl-eval``.
+  AgentGym contains neither its data nor its code.
+- ``entries.py`` reads the entries (test cases), and assigns them to splits.
+- ``functions.py`` converts the functions of an entry to tools.
+- ``answers.py`` builds right calls from the argument values that an entry accepts.
+- ``verdict.py`` runs the benchmark's checker for single-turn entries.
+- ``conversations.py`` reads multi-turn entries. Their functions act on programs that
+  the benchmark simulates, e.g. a file system or a trading account.
+- ``programs.py`` runs these simulated programs in the sandbox, with ``replay.py``.
 """

@@ -15,10 +15,10 @@ _LEFT_OUT = ""
 
 
 def right_calls(entry: Entry, *, brief: bool = False) -> list[NeededCall]:
-    """Return the calls that an entry (one test case) needs; empty if no function fits.
+    """Return the calls that an entry (one test case) needs; [] if no function fits.
 
-    The benchmark also accepts values that differ only in spaces or case. So all
-    arguments are marked as judged by the outcome (``NeededCall.by_outcome``).
+    The benchmark also accepts texts that differ in spaces or case. So all arguments are
+    in ``NeededCall.by_outcome``: any value is right if the benchmark accepts the call.
 
     Args:
         entry: The entry.
@@ -50,7 +50,10 @@ def _right_call(entry: Entry, answer: Mapping[str, Any], brief: bool) -> NeededC
 def _values(
     accepted: Sequence[Any], schema: Mapping[str, Any], language: str
 ) -> Iterator[Any]:
-    """Yield an argument's accepted values; as text if ``language`` is not Python."""
+    """Yield the values of an argument that the benchmark accepts.
+
+    They are source text if the functions' language is Java or JavaScript.
+    """
     for value in accepted:
         if value == _LEFT_OUT:
             continue
@@ -65,7 +68,11 @@ def _values(
 
 
 def _plain(value: Any) -> Any:
-    """Replace each list of accepted values in an object by its first value."""
+    """Return an accepted value in which each object has one value per key.
+
+    In the benchmark, an object has a list of accepted values per key; the first of them
+    is used.
+    """
     if isinstance(value, list):
         return [_plain(part) if isinstance(part, dict) else part for part in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Read multi-turn entries (test cases): the user's messages, and the right calls."""
+"""Read the benchmark's multi-turn entries (test cases with several user messages)."""
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,14 +26,14 @@ _NEW_FUNCTIONS = "DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC"
 
 @dataclass(frozen=True)
 class ConversationEntry(Entry):
-    """An entry with several turns, whose functions act on simulated programs.
+    """A test case with several turns, whose functions act on simulated programs.
 
     Attributes:
-        turns: The user's message of each turn.
-        right_calls: Right calls of each turn, as Python source. Empty for a turn in
-            which a function or an argument is missing and the agent has to say so.
-        later: Functions that the agent gets only at the start of a turn, by turn
-            number.
+        turns: The user's message at the start of each turn.
+        right_calls: Right calls of each turn, as Python source. They are empty for a
+            turn in which the agent must say that a function or an argument is missing.
+        later: Functions that the agent does not have at first, by the number of the
+            turn (from 0) in which it gets them.
         programs: Class names of the simulated programs.
         start: Initial state of each simulated program, by class name.
     """
@@ -45,7 +45,7 @@ class ConversationEntry(Entry):
     start: Mapping[str, Any]
 
     def named_calls(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return function name and arguments of each right call, over all turns."""
+        """Return the function name and arguments of each right call of all turns."""
         every = [*self.functions, *(f for each in self.later.values() for f in each)]
         orders = {f["name"]: list(f["parameters"]["properties"]) for f in every}
         found = []
@@ -64,7 +64,7 @@ class ConversationEntry(Entry):
 def read_conversations(
     package: Package, categories: Iterable[str]
 ) -> list[ConversationEntry]:
-    """Return all entries of multi-turn categories.
+    """Return all entries of the given multi-turn categories.
 
     Raises:
         UsageError: A file is missing or broken, or entries have no answers.
@@ -136,7 +136,11 @@ def _read(
 
 
 def _prompt(package: Package) -> str:
-    """Return the user message with which the benchmark announces new functions."""
+    """Return the text of the user's message that announces new functions.
+
+    Raises:
+        UsageError: The package does not have this text.
+    """
     try:
         for node in ast.parse(package.text(_PROMPTS)).body:
             if isinstance(node, ast.Assign) and any(

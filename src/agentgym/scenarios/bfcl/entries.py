@@ -56,12 +56,14 @@ class Entry:
     """One test case of the benchmark: a request, its functions and right calls.
 
     Attributes:
-        category: The category of the benchmark.
-        messages: The conversation, OpenAI-shaped; the user's request comes last.
-        functions: Schemas as in the benchmark's files. Types have the names of Python,
-            Java or JavaScript, e.g. ``dict``.
-        answers: The right calls, each ``{function: {argument: [accepted, …]}}``. The
-            accepted value ``""`` means that the argument may be omitted.
+        category: The benchmark's category, e.g. ``live_multiple``.
+        messages: The conversation in OpenAI's format; the user's request is the last
+            message.
+        functions: Schemas of the functions, as in the benchmark's files. Types have the
+            names of Python, Java or JavaScript, e.g. ``dict``.
+        answers: The right calls, each as ``{function: {argument: [value, …]}}`` with
+            all values that are right. The value ``""`` means that the argument may be
+            omitted.
     """
 
     id: str
@@ -72,7 +74,7 @@ class Entry:
 
     @property
     def request(self) -> str:
-        """The user's request as a text, after the earlier messages."""
+        """The whole conversation as one text, which ends with the user's request."""
         *before, last = self.messages
         system = [str(m["content"]) for m in before if m["role"] == "system"]
         said = [
@@ -84,11 +86,11 @@ class Entry:
 
 
 def chosen_categories(named: str) -> tuple[str, ...]:
-    """Return the categories that a list of category and group names selects.
+    """Return the categories that the user has selected.
 
     Args:
-        named: Comma-separated names; empty for the single-turn categories, since
-            conversations with many tools take long.
+        named: Comma-separated names of categories or groups; empty for all single-turn
+            categories.
 
     Raises:
         NotFoundError: A name is unknown.
@@ -143,9 +145,9 @@ def _read_category(package: Package, category: str) -> Iterable[Entry]:
 
 
 def split_entries(entries: Sequence[Entry]) -> dict[Split, list[Entry]]:
-    """Distribute entries to splits, so that no function or request is in two splits.
+    """Assign entries to splits, so that no function or request is in two splits.
 
-    The result depends only on the entries.
+    The same entries always give the same splits.
     """
     groups = _groups(entries)
     wanted = Counter(entry.category for entry in entries)
@@ -155,7 +157,7 @@ def split_entries(entries: Sequence[Entry]) -> dict[Split, list[Entry]]:
         counts = Counter(entry.category for entry in group)
 
         def lack(split: Split, counts: Counter[str] = counts) -> float:
-            """Return how far a split is below its share of the group's categories."""
+            """Return how urgently a split needs entries of the group's categories."""
             return sum(
                 n * (_SHARES[split] - had[split][name] / wanted[name])
                 for name, n in counts.items()
@@ -169,7 +171,10 @@ def split_entries(entries: Sequence[Entry]) -> dict[Split, list[Entry]]:
 
 
 def _groups(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Group entries that share functions or requests, largest groups first."""
+    """Group entries that have a function or a request in common.
+
+    The largest group is first.
+    """
     leader: dict[str, str] = {}
 
     def find(key: str) -> str:

@@ -1,8 +1,8 @@
-"""Convert the benchmark's functions to tools, as the benchmark itself does.
+"""Convert the functions of the benchmark to tools, as the benchmark itself does.
 
-The rules are those of ``bfcl_eval`` for models with function calling. Types become JSON
-types. Arguments of Java and JavaScript become text, and their descriptions name the
-original types.
+The rules are those of ``bfcl_eval`` for models with function calling. Types are
+replaced by JSON types. Arguments of Java and JavaScript functions have the JSON type
+string, and their descriptions say the original types.
 """
 
 import copy
@@ -51,7 +51,10 @@ _NAMES = {"java": "Java", "javascript": "JavaScript"}
 
 
 def language_of(category: str) -> str:
-    """Return the language of a category's functions: python, java or javascript."""
+    """Return the language of a category's functions.
+
+    It is ``python``, ``java`` or ``javascript``.
+    """
     last = category.rpartition("_")[2]
     return last if last in _NAMES else "python"
 
@@ -64,14 +67,14 @@ def tool_name(function: str) -> str:
 def specs_of(
     entry: Entry, functions: Sequence[dict[str, Any]] | None = None
 ) -> list[ToolSpec]:
-    """Return functions of an entry as tools, in order.
+    """Return the specs of tools for the functions of an entry (test case), in order.
 
     Args:
         entry: The entry.
-        functions: The functions; None for all of ``entry.functions``.
+        functions: The functions to convert; None means ``entry.functions``.
 
     Raises:
-        ValueError: A function has no valid schema.
+        ValueError: The schema of a function is invalid.
     """
     named = entry.functions if functions is None else functions
     return [spec_of_openai(_tool(f, entry.category)) for f in named]
@@ -94,7 +97,14 @@ def _tool(function: dict[str, Any], category: str) -> dict[str, Any]:
 
 
 def _as_text(part: dict[str, Any], language: str) -> None:
-    """Change the schema of a Java or JavaScript argument in place: the type is text."""
+    """Change a Java or JavaScript argument's type to string, in place.
+
+    The original type is added to the description.
+
+    Args:
+        part: Schema of the argument.
+        language: ``Java`` or ``JavaScript``.
+    """
     kind = part["type"]
     message = f" This is {language} {kind} type parameter in string representation."
     if kind == "any":
@@ -118,7 +128,7 @@ def _as_text(part: dict[str, Any], language: str) -> None:
 
 
 def _typed(part: dict[str, Any]) -> dict[str, Any]:
-    """Return an argument's schema with JSON types."""
+    """Return a copy of an argument's schema with JSON types."""
     made = dict(part)
     if made.get("type") == "float":
         made["format"] = "float"
@@ -135,7 +145,7 @@ def _item(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_inner(part: dict[str, Any]) -> dict[str, Any]:
-    """Convert the types in a schema's properties or items to JSON types."""
+    """Convert the types of a schema's properties or items to JSON types, in place."""
     if part["type"] not in ("array", "object"):
         return part
     if "properties" in part:

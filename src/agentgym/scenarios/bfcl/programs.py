@@ -1,4 +1,8 @@
-"""Run the simulated programs of multi-turn entries in the sandbox."""
+"""Run the simulated programs of multi-turn entries in the sandbox.
+
+The benchmark simulates programs, e.g. a file system or a trading account, on which the
+functions of an entry (test case) act.
+"""
 
 import asyncio
 import json
@@ -30,10 +34,12 @@ _TIMEOUT_S = 20.0
 
 
 def write_programs(package: Package, folder: Path) -> None:
-    """Copy the modules for the sandbox to ``folder``: the programs and mpmath.
+    """Copy the modules that the sandbox needs into a folder.
+
+    They are the simulated programs, and the package ``mpmath``, which they import.
 
     Raises:
-        UsageError: The programs are from another version, or mpmath is not installed.
+        UsageError: The package has another version, or mpmath is not installed.
     """
     package.require_programs()
     for name in PROGRAMS:
@@ -54,20 +60,19 @@ def write_programs(package: Package, folder: Path) -> None:
 
 
 class Programs(Environment):
-    """The environment of one conversation with simulated programs.
+    """The environment of a multi-turn task, whose tools act on simulated programs.
 
-    Each call runs in a new workspace, after a replay of all earlier calls. The programs
-    are fast, and keep no state between calls.
+    For each call, the sandbox starts new programs, repeats all earlier calls, and makes
+    the call. So no process has to stay alive between calls.
 
     Args:
-        entry: The entry.
-        specs: All tools of the entry, also those of later turns; see
-            :func:`program_tools`.
+        entry: The entry (test case).
+        specs: All tools of the entry by name, from :func:`program_tools`.
         sandbox: A sandbox in which the programs can be imported.
 
     Attributes:
-        turns: The calls of each turn so far, as ``[name, arguments]``.
-        ended: Whether the last turn is over.
+        turns: The agent's calls in each turn so far, as ``[name, arguments]``.
+        ended: Whether the last turn has ended.
     """
 
     def __init__(
@@ -91,7 +96,10 @@ class Programs(Environment):
         ]
 
     def user_reply(self, message: str) -> str | None:
-        """Return the user's next message, None at the end; add that turn's tools."""
+        """Start the next turn, and return the user's message; None after the last turn.
+
+        Tools that the agent gets in this turn become available.
+        """
         turn = len(self.turns)
         if turn == len(self._entry.turns):
             self.ended = True
@@ -117,7 +125,10 @@ class Programs(Environment):
                 raise ToolError(str(error)) from None
 
     def is_valid(self) -> bool:
-        """Return the benchmark's verdict; False if the conversation has not ended."""
+        """Return whether the benchmark's checker accepts the calls of all turns.
+
+        False if the conversation has not ended.
+        """
         if not self.ended:
             return False
         files = _files(self._entry, self.turns, self._entry.right_calls)
@@ -134,8 +145,8 @@ def score(
 ) -> Reward:
     """Score a conversation: 1 if the benchmark's checker accepts it, else 0.
 
-    The reward also has the share of needed calls with the right tool, and the share
-    with right arguments too. These two compare the calls of all turns, in any order.
+    ``Reward.right_tool`` and ``Reward.right_arguments`` compare the calls of all turns
+    together, and ignore their order.
     """
     success = _keeps_to_steps(trajectory) and programs.is_valid()
     needed = entry.named_calls()
@@ -158,7 +169,7 @@ def _key(call: tuple[str, dict[str, Any]]) -> str:
 
 
 def _keeps_to_steps(trajectory: Trajectory) -> bool:
-    """Return whether no turn has more than ``MOST_STEPS`` answers with calls."""
+    """Return whether each turn has at most ``MOST_STEPS`` answers with tool calls."""
     steps = 0
     for step in trajectory.steps:
         if isinstance(step, ModelCall):
@@ -169,13 +180,16 @@ def _keeps_to_steps(trajectory: Trajectory) -> bool:
 
 
 def program_tools(entry: ConversationEntry) -> dict[str, ToolSpec]:
-    """Return a conversation's tools by name, also those of later turns."""
+    """Return all tools of a multi-turn entry by name, also those of later turns."""
     every = [*entry.functions, *(f for added in entry.later.values() for f in added)]
     return {spec.name: _unchecked(spec) for spec in specs_of(entry, every)}
 
 
 def _unchecked(spec: ToolSpec) -> ToolSpec:
-    """Return a copy of a tool that accepts any arguments, as the benchmark does."""
+    """Return a copy of a tool's spec that accepts any arguments.
+
+    The benchmark does not check arguments either.
+    """
 
     class Arguments(BaseModel):
         model_config = ConfigDict(extra="allow")
@@ -188,7 +202,7 @@ def _unchecked(spec: ToolSpec) -> ToolSpec:
 
 
 class _UnfinishedError(Exception):
-    """A call did not finish in the sandbox, e.g. for lack of time or memory."""
+    """A call did not finish in the sandbox, e.g. due to its time or memory limit."""
 
 
 def _files(

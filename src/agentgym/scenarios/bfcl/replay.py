@@ -1,9 +1,9 @@
-"""Replay calls on the benchmark's simulated programs, or judge a conversation.
+"""Make calls on the benchmark's simulated programs, or check a whole conversation.
 
-This file runs in the sandbox, next to the package's modules, since a call may take too
-much time or memory, e.g. to compute a power with a billion digits. It imports nothing
-of AgentGym, reads ``job.json``, and prints one JSON object: the last call's ``result``,
-or whether the calls are ``valid``.
+This script runs in the sandbox, together with the modules of the benchmark, since a
+call may need too much time or memory, e.g. to compute a power with a billion digits. It
+reads ``job.json``, and prints a JSON object with the last call's ``result``, or with
+the checker's verdict, ``valid``. It does not import AgentGym.
 """
 
 import json
@@ -17,13 +17,18 @@ _PLACE = "bfcl_eval.eval_checker.multi_turn_eval"
 
 
 def written(call: list[Any]) -> str:
-    """Return a call (name and arguments) in the benchmark's notation."""
+    """Return a call (name and arguments) as Python source."""
     name, arguments = call
     return f"{name}({','.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def last_result(entry: dict[str, Any], turns: list[list[list[Any]]]) -> str:
-    """Replay the calls of all turns; return the result of the last call."""
+    """Make the calls of all turns on new programs; return the last call's result.
+
+    Args:
+        entry: The test case, as in the benchmark's file.
+        turns: The agent's calls of each turn, as ``[name, arguments]``.
+    """
     calls = [written(call) for turn in turns for call in turn]
     play = import_module(f"{_PLACE}.multi_turn_utils").execute_multi_turn_func_call
     results, _ = play(
@@ -44,7 +49,7 @@ def is_valid(
 
     Args:
         entry: The test case, as in the benchmark's file.
-        turns: The agent's calls of each turn.
+        turns: The agent's calls of each turn, as ``[name, arguments]``.
         answers: The right calls of each turn, as Python source.
     """
     made = [[[written(call) for call in turn]] if turn else [] for turn in turns]
@@ -54,7 +59,7 @@ def is_valid(
 
 
 def main() -> None:
-    """Replay or judge the calls in ``job.json``; print ``result`` or ``valid``."""
+    """Read ``job.json``; print the last call's result, or the checker's verdict."""
     job = json.loads(Path("job.json").read_text(encoding="utf-8"))
     entry, turns = job["entry"], job["turns"]
     if job["answers"] is None:

@@ -1,4 +1,4 @@
-"""BfclScenario: tasks of BFCL v4 to choose functions and their arguments."""
+"""The scenario of BFCL v4 (Berkeley Function Calling Leaderboard)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -45,12 +45,12 @@ _UNREADABLE = 0.6
 
 
 class BfclScenario(Scenario):
-    """The single-turn and multi-turn categories of BFCL v4, judged by its checker.
+    """The benchmark BFCL v4: calls of functions, judged by the benchmark's checker.
 
     Args:
         data: A wheel or folder of ``bfcl-eval``; empty for the downloaded package.
-        categories: Comma-separated names of categories or groups; empty for the
-            single-turn ones.
+        categories: Comma-separated names of categories or groups; empty for all
+            single-turn categories.
 
     Raises:
         UsageError: The data are missing, incomplete, or of another version.
@@ -91,15 +91,18 @@ class BfclScenario(Scenario):
         return Checker(self._package)
 
     def system_prompt(self) -> str:
-        """Return an empty text: the benchmark has no prompt for tool-calling models."""
+        """Return an empty text, as the benchmark does for models that call tools."""
         return ""
 
     def tools(self) -> list[ToolSpec]:
-        """Return no tools: each entry has its own functions."""
+        """Return an empty list, since each task has its own tools."""
         return []
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return tasks from each category in turn; the seed determines their order."""
+        """Return up to ``count`` tasks, from each category in turn.
+
+        The seed determines their order.
+        """
         rng = Random(f"{split}/{seed}")
         queues: dict[str, list[Entry]] = {name: [] for name in self._categories}
         for entry in self._splits.get(split, ()):
@@ -111,7 +114,7 @@ class BfclScenario(Scenario):
         return [_task(entry, split) for entry in order[:count]]
 
     def notes(self) -> list[str]:
-        """Return a note on how many entries are used for training."""
+        """Return a sentence with the number of tasks for training and for tests."""
         train, held_out = (
             len(self._splits[split]) for split in (Split.TRAIN, Split.TEST)
         )
@@ -123,10 +126,10 @@ class BfclScenario(Scenario):
         return [said]
 
     def create_environment(self, task: Task) -> Environment:
-        """Return an environment with the functions of the task's entry.
+        """Return an environment whose tools are the functions of the task.
 
-        Functions of single-turn entries accept calls and do nothing. Those of
-        conversations act on simulated programs.
+        The tools of single-turn tasks do nothing. Those of multi-turn tasks act on
+        simulated programs.
         """
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry):
@@ -136,7 +139,7 @@ class BfclScenario(Scenario):
         return _Functions(self._specs_of(entry))
 
     def sandbox_config(self) -> SandboxConfig:
-        """Return a configuration in which the simulated programs can be imported."""
+        """Return a sandbox configuration that can import the simulated programs."""
         config = super().sandbox_config()
         if not any(name in MULTI_TURN for name in self._categories):
             return config
@@ -161,9 +164,11 @@ class BfclScenario(Scenario):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score all calls of a multi-turn task, or one answer of a single-turn task.
+        """Score an episode with the benchmark's checker.
 
-        Of a single-turn task, the first answer with tool calls is scored.
+        All calls of a multi-turn task are scored. In a single-turn task, only the
+        model's first answer with tool calls is scored, and right functions with wrong
+        arguments earn a partial reward.
         """
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry) and isinstance(environment, Programs):
@@ -183,9 +188,9 @@ class BfclScenario(Scenario):
         return Reward(value, False, {"right tools": value}, tools, arguments)
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
-        """Return calls that the checker accepts; None if they are not known.
+        """Return calls that the benchmark's checker accepts; None if they are unknown.
 
-        Also None for multi-turn tasks, since their calls must be made in certain turns.
+        They are also None for multi-turn tasks, whose calls belong to certain turns.
         """
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry):
@@ -200,11 +205,17 @@ class BfclScenario(Scenario):
         return None
 
     def _shares(self, entry: Entry, calls: Sequence[MadeCall]) -> tuple[float, float]:
-        """Return two shares of the needed calls.
+        """Return which shares of the needed calls have the right tool and arguments.
 
-        The first counts needed calls whose tool was called. The second counts needed
-        calls that were made with right arguments. Each call of the model counts for at
-        most one needed call.
+        Each call of the model counts for at most one needed call.
+
+        Args:
+            entry: The test case.
+            calls: The model's calls.
+
+        Returns:
+            The share whose tool was called, and the share that was made with right
+            arguments.
         """
         tools = arguments = 0
         by_name, rest = [call.name for call in calls], list(calls)
@@ -230,7 +241,7 @@ class BfclScenario(Scenario):
 
 
 class _Functions(Environment):
-    """An environment with tools that do nothing, since only one answer is judged."""
+    """The environment of a single-turn task: its tools accept calls and do nothing."""
 
     def __init__(self, specs: Sequence[ToolSpec]) -> None:
         self._specs = specs
@@ -244,9 +255,11 @@ def _done(**arguments: Any) -> str:
 
 
 def answer_calls(trajectory: Trajectory, tools: set[str]) -> list[MadeCall]:
-    """Return the calls of the first answer with calls, as the model wrote them.
+    """Return the calls in the model's first answer with calls, as the model wrote them.
 
-    Calls of the agent's own tools, e.g. hand-offs, are left out.
+    Calls of the agent's own tools, e.g. hand-offs to other agents, are left out. If
+    the model's answers have no calls because the agent parses them from text, these
+    parsed calls are returned.
 
     Args:
         trajectory: A finished episode.

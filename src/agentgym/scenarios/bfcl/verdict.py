@@ -1,8 +1,8 @@
-"""Run the benchmark's own checker, unchanged.
+"""Run the benchmark's own checker of function calls, unchanged.
 
-The checker imports a module of the package that needs the clients of all model
-providers. This module is replaced. The checker's modules are loaded in isolation, not
-through ``sys.modules``. An installed ``bfcl_eval`` is neither used nor hidden.
+The checker imports a module of its package that needs the client libraries of all model
+providers. Only this module is replaced. The checker's modules are not put into
+``sys.modules``, so they do not conflict with an installed ``bfcl_eval``.
 """
 
 import builtins
@@ -20,17 +20,19 @@ _CHECKER = "eval_checker.ast_eval.ast_checker"
 
 
 class MadeCall(NamedTuple):
-    """A call that a model made; ``arguments`` is None if they cannot be parsed."""
+    """A call that a model made; ``arguments`` is None if its JSON cannot be parsed."""
 
     name: str
     arguments: Mapping[str, Any] | None
 
 
 class Checker:
-    """Judges the answers of a model; an answer is a list of calls.
+    """Judges a model's answer to a test case with the benchmark's checker.
+
+    An answer is a list of calls.
 
     Args:
-        package: The package with the checker.
+        package: The benchmark's package, which has the checker.
     """
 
     def __init__(self, package: Package) -> None:
@@ -39,11 +41,11 @@ class Checker:
         self._language: Any = modules.load(f"{NAME}.constants.enums").Language
 
     def accepts(self, entry: Entry, calls: Sequence[MadeCall]) -> bool:
-        """Return the benchmark's verdict on an answer to an entry.
+        """Return whether the benchmark accepts an answer to an entry (test case).
 
         If the arguments of a call cannot be parsed, the whole answer counts as an
         answer without calls, as in the benchmark's own runs. If the checker raises an
-        exception because of unusual arguments, the answer is wrong.
+        exception, e.g. because of unusual arguments, the answer is wrong.
         """
         unreadable = any(call.arguments is None for call in calls)
         if entry.category in IRRELEVANCE:
@@ -67,7 +69,10 @@ class Checker:
         return bool(found["valid"])
 
     def is_right(self, entry: Entry, answer: int, call: MadeCall) -> bool:
-        """Return whether a call matches the right call ``entry.answers[answer]``."""
+        """Return whether a call matches the right call ``entry.answers[answer]``.
+
+        ``answer`` is the number of the right call, from 0.
+        """
         wanted = entry.answers[answer]
         [name] = wanted
         function = self._checker.find_description(list(entry.functions), name)
@@ -85,7 +90,7 @@ class Checker:
 
 
 class _Modules:
-    """Loads modules of the package in isolation from ``sys.modules``."""
+    """Loads modules of the benchmark's package, but not into ``sys.modules``."""
 
     def __init__(self, package: Package) -> None:
         self._package = package
@@ -95,7 +100,11 @@ class _Modules:
         self._loaded = {_MODELS: models}
 
     def load(self, name: str) -> ModuleType:
-        """Return a module of the checker; it is loaded at the first call."""
+        """Return a module of the checker, which is loaded at the first call.
+
+        Raises:
+            ImportError: The name is not a module of the checker.
+        """
         if name not in self._loaded:
             file = f"{name.removeprefix(f'{NAME}.').replace('.', '/')}.py"
             if file not in CHECKER:

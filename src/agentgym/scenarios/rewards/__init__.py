@@ -1,10 +1,10 @@
-"""Rewards of named, weighted parts, and the static checks that they share.
+"""Rewards for code, composed of weighted parts.
 
-- ``parts``: :class:`ComposedReward` and its parts; :class:`SubmittedCode`.
-- ``correctness``: hidden tests by values, in the sandbox.
-- ``efficiency``: CPU time and memory relative to a reference solution.
-- ``code_quality``: style, security and complexity.
-- ``static_checks``: the findings of ruff, bandit and radon.
+- ``parts``: the base class of a part, and the reward that combines parts.
+- ``correctness``: a part for right results, by hidden tests in the sandbox.
+- ``efficiency``: a part for CPU time and memory, relative to a reference solution.
+- ``code_quality``: parts for style, security and complexity.
+- ``static_checks``: the problems that ruff, bandit and radon find in code.
 """
 
 from agentgym.scenarios.rewards.code_quality import Complexity, Security, Style

@@ -1,8 +1,8 @@
-"""Reward parts for code quality: style, security, complexity.
+"""Parts of a reward for code quality: style, security and complexity.
 
-Only problems count that the agent added. All Python files that the agent changed are
-checked, tests included. Counts are absolute: more clean lines or files do not
-compensate for a problem.
+All Python files that the agent changed are checked, also tests. Only problems that the
+initial code did not have reduce the reward. The number of problems counts, not their
+density, so additional clean code does not compensate for a problem.
 """
 
 from collections import Counter
@@ -22,13 +22,18 @@ from agentgym.scenarios.rewards.static_checks import (
 
 
 class _FewProblems(RewardPart[SubmittedCode]):
-    """A reward part that is smaller for each new problem, by its severity."""
+    """A part of a reward that each new problem reduces, by the problem's severity.
+
+    Attributes:
+        kinds: Kinds of problems to check for.
+        costs: Share of the part that one problem removes, by severity.
+    """
 
     kinds: ClassVar[tuple[Kind, ...]]
     costs: ClassVar[Mapping[Severity, float]]
 
     def share(self, evidence: SubmittedCode) -> float:
-        """Return 1 minus a cost for each problem that the agent added, at least 0.
+        """Return 1 minus the costs of the problems that the agent added; at least 0.
 
         Raises:
             MissingExtraError: The extra ``code-quality`` is not installed.
@@ -37,7 +42,7 @@ class _FewProblems(RewardPart[SubmittedCode]):
         return max(0.0, 1.0 - sum(self.costs[s] for s in self._added(evidence)))
 
     def _added(self, code: SubmittedCode) -> list[Severity]:
-        """Return the severity of each finding that the initial code did not have."""
+        """Return the severity of each problem that the initial code did not have."""
         changed = _changed(code, self.name)
         before = Counter(
             (found.path, found.rule)
@@ -56,7 +61,11 @@ class _FewProblems(RewardPart[SubmittedCode]):
 
 
 class Style(_FewProblems):
-    """Style and probable bugs, by ruff: 10 style problems or 5 bugs earn nothing."""
+    """Style and bugs, as ruff finds them.
+
+    The part earns 0 with 10 style problems, with 5 probable bugs, or with one error
+    that makes code fail, such as a syntax error.
+    """
 
     name: ClassVar[str] = "style"
     kinds: ClassVar[tuple[Kind, ...]] = ("bug", "style")
@@ -64,7 +73,11 @@ class Style(_FewProblems):
 
 
 class Security(_FewProblems):
-    """Security, by bandit: one serious problem or two possible ones earn nothing."""
+    """Security, as bandit finds problems.
+
+    The part earns 0 with one problem of high severity, two of medium severity, or ten
+    of low severity.
+    """
 
     name: ClassVar[str] = "security"
     kinds: ClassVar[tuple[Kind, ...]] = ("security",)
@@ -72,17 +85,16 @@ class Security(_FewProblems):
 
 
 class Complexity(RewardPart[SubmittedCode]):
-    """Complexity of the worst function, by radon: 10 paths earn all, 20 nothing.
+    """Cyclomatic complexity of the most complex function, as radon computes it.
 
-    A function that is not more complex than at the start does not count.
+    A complexity of up to 10 earns 1, and of 20 or more earns 0. Only functions that are
+    new or more complex than in the initial code count.
     """
 
     name: ClassVar[str] = "complexity"
 
     def share(self, evidence: SubmittedCode) -> float:
-        """Return the share to earn: from 1 to 0 for growing complexity.
-
-        The function with the highest complexity decides.
+        """Return the earned share of the part, from 1 (simple) to 0 (complex).
 
         Raises:
             MissingExtraError: The extra ``code-quality`` is not installed.
@@ -101,7 +113,7 @@ class Complexity(RewardPart[SubmittedCode]):
 def _by_name(text: str) -> dict[str, int]:
     """Return the complexity of each function, by name.
 
-    Code that does not parse has one entry: the name "" with ``VERY_COMPLEX``.
+    For code that does not parse, the result is ``{"": VERY_COMPLEX}``.
     """
     try:
         return {name: complexity for name, _, complexity in complexities(text)}

@@ -1,4 +1,4 @@
-"""Correctness: the share of hidden expressions with the right values."""
+"""A part of a reward for code that computes the right values in hidden tests."""
 
 from collections.abc import Iterator, Mapping
 from itertools import batched, groupby
@@ -13,16 +13,18 @@ _AT_ONCE = 100
 
 
 class Correctness(RewardPart[SubmittedCode]):
-    """Hidden tests by values, which code cannot forge: see ``agentgym.sandbox.gives``.
+    """The share of hidden expressions that have the right value with the agent's code.
 
-    Tests that the agent wrote or edited are removed before the code runs. Values that
-    are already right in the initial code earn nothing. If all values are right in it,
-    e.g. in a task to make code faster, any change that keeps them right earns the whole
-    part: then give the part a small weight.
+    Values are compared outside of the sandbox, so code cannot fake a right result; see
+    ``agentgym.sandbox.gives``. Tests that the agent wrote or edited are removed before
+    the code runs. Expressions that are already right with the initial code earn
+    nothing. If all of them are, e.g. in a task to make code faster, each change that
+    keeps them right earns the whole part. Give the part a small weight in this case.
 
     Args:
-        hidden: For each module, by path, expressions with their right values.
-        timeout_s: Seconds for up to 100 expressions together.
+        hidden: Expressions with their right values, by the path of the module, as in
+            ``{"shop.py": {"total([2, 3])": 5}}``.
+        timeout_s: Time limit in seconds for each 100 expressions.
 
     Raises:
         ScenarioError: There are no expressions.
@@ -42,9 +44,9 @@ class Correctness(RewardPart[SubmittedCode]):
         self._timeout_s = timeout_s
 
     def share(self, evidence: SubmittedCode) -> float:
-        """Return the share of initially wrong values that are right now.
+        """Return the share of the initially wrong values that the agent made right.
 
-        It is 1 only if every value is right, and 0 if the code is unchanged.
+        The share is 1 only if every value is right, and 0 if the code is unchanged.
 
         Raises:
             SandboxError: An expression cannot be used, or the sandbox failed.
@@ -58,7 +60,7 @@ class Correctness(RewardPart[SubmittedCode]):
         return max(0.0, 1.0 - len(wrong) / len(before)) if before else 0.0
 
     def _wrong(self, code: SubmittedCode, files: Mapping[str, str]) -> set[str]:
-        """Return the expressions that give a wrong value in these files."""
+        """Return the hidden expressions that have a wrong value with these files."""
         wrong: set[str] = set()
         for expected in self._batches():
             found = gives(code.sandbox, files, expected, timeout_s=self._timeout_s)

@@ -1,4 +1,4 @@
-"""Efficiency: CPU time and memory of code, relative to a reference solution."""
+"""A part of a reward for code that needs little CPU time and memory."""
 
 import ast
 import inspect
@@ -37,12 +37,12 @@ def _write_all(asked):
 
 @dataclass(frozen=True)
 class ProgramCost:
-    """The cost of one program, the least of several executions.
+    """CPU time and memory of a program that evaluates expressions.
 
     Attributes:
-        values: Text of the expressions' values; empty if the program failed.
-        cpu_s: CPU seconds of all its processes, Python's start included.
-        peak_mb: Peak memory of one of its processes, in MiB, Python's included.
+        values: The values of the expressions as text; empty if the program failed.
+        cpu_s: CPU time of all its processes in seconds, including the start of Python.
+        peak_mb: Highest memory use of one process in MiB, including Python's own.
     """
 
     values: str
@@ -54,20 +54,23 @@ class Efficiency(RewardPart[SubmittedCode]):
     """CPU time and memory of a workload, relative to a reference solution.
 
     The sandbox measures both from outside of the program. The reference solution and
-    the agent's code run alternately, several times each in new processes. The least
-    cost counts, so a busy machine does no harm. The share has steps: 1 up to 1.5 times
-    the reference's cost, 0.75 up to 3 times, 0.5 up to 6 times, 0.25 up to 12 times; a
-    ratio near a step is measured again. So the part separates a better algorithm from a
-    worse one, and ignores a few percent.
+    the agent's code run alternately, several times each, in new processes. The lowest
+    measurement of each counts, since a busy machine only increases the others.
 
-    If a value differs from the reference's, the share is 0.
+    The earned share depends on the ratio of the agent's cost to the reference's cost:
+    1 up to a ratio of 1.5, 0.75 up to 3, 0.5 up to 6, 0.25 up to 12, and 0 above. So
+    better algorithms earn more, and differences of a few percent do not count. A ratio
+    close to one of these limits is measured again.
+
+    If a value differs from the reference's value, the share is 0.
 
     Args:
-        workload: For each module, by path, expressions that take time. The reference
-            should need 0.1 s or more, several times as long as Python's start. An
-            execution evaluates each expression once, so caching results does not help.
+        workload: Expressions that take time, by the path of the module, as in
+            ``{"shop.py": ["total(range(10**6))"]}``. The reference solution should need
+            at least 0.1 s for them, several times as long as the start of Python. Each
+            expression is evaluated once per process, so cached results do not help.
         reference: Text of the reference solution's files, by path.
-        timeout_s: CPU seconds per execution.
+        timeout_s: Time limit of each run, in seconds.
 
     Raises:
         ScenarioError: The workload is empty, or an expression does not parse.
@@ -115,7 +118,12 @@ class Efficiency(RewardPart[SubmittedCode]):
     def measure(
         self, files: Mapping[str, str], sandbox: Sandbox | LazySandbox, rounds: int
     ) -> tuple[ProgramCost, ProgramCost]:
-        """Measure the reference solution and ``files``; return the least cost of each.
+        """Return the lowest cost of the reference solution and of ``files``.
+
+        Args:
+            files: Text of each file of the code to measure, by path.
+            sandbox: The sandbox in which both run.
+            rounds: How often each runs.
 
         Raises:
             ScenarioError: The reference solution fails.
@@ -154,7 +162,7 @@ class Efficiency(RewardPart[SubmittedCode]):
 
 
 def share_of_ratio(ratio: float) -> float:
-    """Return the share of the reward to earn, from 0 to 1.
+    """Return the share that code earns for its CPU time or its memory, from 0 to 1.
 
     Args:
         ratio: Cost of the code, divided by the cost of the reference solution.

@@ -1,4 +1,4 @@
-"""Add up weighted parts of a reward; of a wrong result, only the first part counts."""
+"""Combine weighted parts to a reward; a wrong result earns only the first part."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,12 +14,13 @@ from agentgym.scenarios.rewards.static_checks import is_test_file
 
 @dataclass(frozen=True, kw_only=True)
 class SubmittedCode:
-    """The code at the end of an episode.
+    """The code that an agent has at the end of an episode.
 
     Attributes:
-        files: Text of each final file, by relative path.
-        start: Text of each initial file; empty if the agent wrote all files.
-        sandbox: Sandbox for the code.
+        files: Text of each file at the end, by relative path.
+        start: Text of each file at the start, by relative path; empty if the agent
+            wrote all files.
+        sandbox: The sandbox in which the code runs.
     """
 
     files: Mapping[str, str]
@@ -28,9 +29,9 @@ class SubmittedCode:
 
     @property
     def to_run(self) -> dict[str, str]:
-        """The files to run: the final code with the initial tests.
+        """The files to run: the final code with the initial test files.
 
-        Tests that the agent wrote or edited have no influence.
+        So tests that the agent wrote or edited cannot change the result.
         """
         own = {p: text for p, text in self.files.items() if not is_test_file(p)}
         return own | {p: text for p, text in self.start.items() if is_test_file(p)}
@@ -46,40 +47,39 @@ class SubmittedCode:
 
 
 class RewardPart[Evidence](ABC):
-    """One part of a reward, which earns a share of its weight, from 0 to 1.
+    """Base class of one part of a reward, e.g. correctness.
 
     Attributes:
-        name: Its name in ``Reward.parts``.
+        name: The part's name in ``Reward.parts``.
     """
 
     name: ClassVar[str]
 
     @abstractmethod
     def share(self, evidence: Evidence) -> float:
-        """Return the earned share of the part, from 0 to 1.
+        """Return the share of the part's weight that the episode earns, from 0 to 1.
 
         Args:
             evidence: The final state of the episode, e.g. a :class:`SubmittedCode`.
 
         Raises:
-            Exception: The part cannot be measured. The rollout is then retried or
-                dropped, so do not return 0 instead.
+            Exception: The part cannot be measured. The episode is then repeated or
+                dropped, so raise an exception instead of returning 0.
         """
 
 
 class ComposedReward[Evidence]:
-    """A reward of weighted parts; the first part decides success.
+    """A reward that is the weighted sum of parts; the first part decides success.
 
-    The weights are scaled to add up to 1, so the reward is from 0 to 1. The other parts
-    are measured, and earn something, only if the share of the first part is 1.
-    Otherwise the first part earns its share times ``partial``. With the default of 0.5,
-    a wrong result earns less than half as much as a right one.
+    The weights are scaled to add up to 1, so the reward is from 0 to 1. The result is
+    right if the share of the first part is 1. Only then the other parts are measured
+    and added. A wrong result earns the first part alone, multiplied by ``partial``.
+    With the default of 0.5, a wrong result earns less than half as much as a right one.
 
     Args:
         first: The part that decides whether the result is right, and its weight.
         others: Further parts and their weights.
-        partial: From 0 to 1: the factor for the first part's share while the result is
-            not right.
+        partial: Factor for the first part of a wrong result, from 0 to 1.
 
     Raises:
         ScenarioError: A weight is not above 0, two parts have one name, or ``partial``
@@ -112,11 +112,14 @@ class ComposedReward[Evidence]:
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weight of each part by its name; they add up to 1."""
+        """The weight of each part, by the part's name; the weights add up to 1."""
         return {part.name: weight for part, weight in self._parts}
 
     def score(self, evidence: Evidence) -> Reward:
-        """Return the reward with all parts by name; unearned ones are 0.
+        """Return the reward; its ``parts`` have the points of each part by name.
+
+        Args:
+            evidence: The final state of the episode, e.g. a :class:`SubmittedCode`.
 
         Raises:
             ScenarioError: A part returned a number outside of 0 to 1.

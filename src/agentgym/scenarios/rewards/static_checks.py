@@ -1,8 +1,8 @@
 """Run static checks of Python code: ruff, bandit and radon.
 
-These checks parse the code and never run it. Comments cannot turn off a check: ``#
-noqa`` and ``# nosec`` are ignored, and so are configuration files. Results are cached
-by content.
+These checks parse the code and never run it. Code cannot turn off a check:
+configuration files and the comments ``# noqa`` and ``# nosec`` are ignored. Results for
+the same files are cached.
 """
 
 import json
@@ -48,10 +48,10 @@ class CodeFinding:
     """One problem found by a static check.
 
     Attributes:
-        path: The file, as given to :func:`find_problems`.
+        path: Path of the file, as given to :func:`find_problems`.
         line: Line number, from 1.
-        severity: ``high`` if code fails or can be exploited when run, ``low`` for style
-            problems and hints.
+        severity: ``high`` for code that fails or can be exploited when it runs,
+            ``medium`` for probable problems, ``low`` for style problems and hints.
         kind: ``bug``, ``style``, ``security`` or ``complexity``.
         rule: Id of the rule, e.g. ``F401``, ``B602``, ``CC``.
         message: Description for people.
@@ -75,16 +75,16 @@ def find_problems(
 ) -> list[CodeFinding]:
     """Return the problems in Python files, sorted by file, line and severity.
 
-    Other files are left out. ``assert`` is not reported in tests.
+    Files of other languages are ignored. ``assert`` is not a problem in test files.
 
     Args:
         files: Text of each file, by relative path.
-        kinds: Kinds to check; other checks do not run.
+        kinds: Kinds of problems to check for.
 
     Raises:
         MissingExtraError: The extra ``code-quality`` is not installed.
         SandboxError: A path is absolute or leaves the folder.
-        ScenarioError: A kind is unknown, or a check itself failed.
+        ScenarioError: A kind is unknown, or a check did not finish.
     """
     wanted = frozenset(kinds)
     if unknown := wanted - set(KINDS):
@@ -112,7 +112,7 @@ def require_checks(purpose: str) -> None:
     """Check that ruff, bandit and radon are installed, without importing them.
 
     Args:
-        purpose: Start of the message: the feature that needs them.
+        purpose: The feature that needs them, as the start of the error message.
 
     Raises:
         MissingExtraError: A package is missing.
@@ -122,7 +122,7 @@ def require_checks(purpose: str) -> None:
 
 
 def is_test_file(path: str) -> bool:
-    """Return whether a path is in a tests folder, or has the name of a test file."""
+    """Return whether a file is in a folder of tests, or has the name of a test file."""
     *folders, name = path.split("/")
     named = name.startswith("test_") or name.endswith("_test.py")
     return named or name == "conftest.py" or "tests" in folders or "test" in folders
@@ -133,7 +133,13 @@ def _place(found: CodeFinding) -> tuple[str, int, int, str]:
 
 
 def _unchecked(path: str, kind: Kind, why: str) -> CodeFinding:
-    """Return the finding for a file that cannot be checked."""
+    """Return the finding which says that a file cannot be checked.
+
+    Args:
+        path: Path of the file.
+        kind: Kind of problems that cannot be checked.
+        why: The reason, as the end of a sentence.
+    """
     tools = {"security": "bandit", "complexity": "radon"}
     return CodeFinding(
         path=path,
@@ -148,7 +154,11 @@ def _unchecked(path: str, kind: Kind, why: str) -> CodeFinding:
 
 @lru_cache(_REMEMBERED)
 def _linted(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
-    """Return ruff's findings: bugs and style."""
+    """Return bugs and style problems, as ruff finds them.
+
+    Args:
+        sources: Path and text of each file.
+    """
     try:
         from ruff.__main__ import find_ruff_bin
     except ImportError:
@@ -201,7 +211,11 @@ def _of_ruff(item: dict[str, Any], paths: Mapping[str, str]) -> CodeFinding:
 
 @lru_cache(_REMEMBERED)
 def _scanned(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
-    """Return bandit's findings: security."""
+    """Return security problems, as bandit finds them.
+
+    Args:
+        sources: Path and text of each file.
+    """
     try:
         from bandit.core.config import BanditConfig
         from bandit.core.manager import BanditManager
@@ -232,7 +246,11 @@ def _scanned(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
 
 @lru_cache(_REMEMBERED)
 def _measured(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
-    """Return radon's findings: functions with many paths."""
+    """Return the functions that are too complex, as radon measures them.
+
+    Args:
+        sources: Path and text of each file.
+    """
     return tuple(found for path, text in sources for found in _complex(path, text))
 
 
@@ -257,9 +275,9 @@ def _complex(path: str, text: str) -> Iterator[CodeFinding]:
 
 
 def complexities(text: str) -> list[tuple[str, int, int]]:
-    """Return each function's name, line and cyclomatic complexity.
+    """Return the name, line and cyclomatic complexity of each function in a source.
 
-    Methods and nested functions are counted separately.
+    Each method and each nested function has its own entry.
 
     Raises:
         MissingExtraError: The extra ``code-quality`` is not installed.
@@ -285,7 +303,11 @@ def complexities(text: str) -> list[tuple[str, int, int]]:
 
 
 def _write(folder: str, sources: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Write sources below ``folder``; return their given paths by written path."""
+    """Write source files into a folder.
+
+    Returns:
+        The relative path of each file, by the absolute path of the written file.
+    """
     written = {}
     root = Path(folder).resolve()
     for name, text in sources:

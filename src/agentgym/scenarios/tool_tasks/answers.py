@@ -1,4 +1,4 @@
-"""Answer tool calls in training: recorded or made-up answers, or real calls."""
+"""Answer tool calls in training, with recorded or made-up answers or real calls."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,13 +20,16 @@ from agentgym.scenarios.tool_tasks.task_file import Answer, TaskLine
 
 @dataclass(frozen=True)
 class Answering:
-    """How the calls of a scenario's tools are answered.
+    """The settings for answering the tool calls of a scenario.
 
     Attributes:
         tools: The tools with their functions; only those in ``allow`` ever run.
-        mode: ``recorded``, ``stub`` or ``live``, as in :class:`.TaskSource`.
-        allow: Tools that are really called if ``mode`` is ``live``.
-        recorded: Recorded answers, used for all tasks.
+        mode: ``recorded`` (recorded answers), ``stub`` (made-up answers) or ``live``
+            (the tools in ``allow`` run).
+        allow: Names of the tools that really run if ``mode`` is ``live``.
+        recorded: Recorded answers that apply to all tasks.
+        schemas: JSON schema of each tool's result, by the tool's name; None if the
+            result is text or its type is unknown.
     """
 
     tools: Sequence[Tool]
@@ -42,7 +45,7 @@ class Answering:
     def tools_of(self, line: TaskLine) -> Sequence[Tool]:
         """Return the tools for a line of the tasks file.
 
-        These are the line's own tools, which have no functions, or those of the file.
+        A line's own tools replace the tools of the file; they cannot really run.
         """
         if not line.tools:
             return self.tools
@@ -53,13 +56,13 @@ class ToolEnvironment(Environment):
     """The environment of one episode, for one line of a tasks file.
 
     Attributes:
-        missed: Number of calls without a recorded answer.
+        missed: Number of calls that failed because no answer was recorded for them.
 
     Args:
-        line: The task.
+        line: The line of the tasks file.
         answering: How calls are answered.
         base: The folder of the tasks file.
-        needs_answer: See :class:`Environment`.
+        needs_answer: Whether an episode fails if the program prints no answer.
     """
 
     def __init__(
@@ -82,17 +85,17 @@ class ToolEnvironment(Environment):
         self._made: set[int] = set()
 
     def tools(self) -> list[Tool]:
-        """Return the tools; their calls get the answers of this episode."""
+        """Return the tools, whose calls this environment answers."""
         return [Tool(tool.spec, self._bound(tool)) for tool in self._tools.values()]
 
     def folder(self) -> Path | None:
-        """Return the episode's folder with the line's files; create it if needed."""
+        """Return the episode's folder with the task's files; create it if needed."""
         if self._folder is None:
             self._folder = folder_with(self._line.files, self._base)
         return self._folder
 
     def at_close(self, end: Callable[[], None]) -> None:
-        """Register a function that :meth:`close` calls first."""
+        """Register a function that :meth:`close` calls before it deletes the folder."""
         self._ends.append(end)
 
     def close(self) -> None:
@@ -130,7 +133,7 @@ class ToolEnvironment(Environment):
         return stub_answer(name, schema, arguments, facts or {})
 
     def _known(self, made: ToolCall) -> str | None:
-        """Return the recorded answer of a call; None if there is none.
+        """Return the recorded answer to a call; None if no answer is recorded.
 
         If the task has several answers to equal calls, each call gets the next answer.
         """
@@ -143,9 +146,10 @@ class ToolEnvironment(Environment):
         return next(every, None)
 
     def _facts(self, made: ToolCall) -> dict[str, Any] | None:
-        """Return values that the answer of an expected call has to contain, by name.
+        """Return the values that the answer to an expected call must contain, by name.
 
-        Later calls need these values, and the request does not contain them.
+        They are arguments of later expected calls that the user's request does not
+        contain, so that the agent can only get them from answers.
 
         Returns:
             The values; None if the call is not expected.
@@ -176,7 +180,7 @@ def _no_function(**arguments: Any) -> str:
 
 
 async def run_live(tool: Tool, arguments: dict[str, Any]) -> str:
-    """Call a tool's function for real; return its answer as text.
+    """Really call a tool's function, and return its result as text.
 
     Raises:
         ToolError: The function raised an exception; the agent gets the message.

@@ -1,4 +1,4 @@
-"""Read the key ``rewards`` of a tasks file: how to judge code that tool calls write."""
+"""Read the key ``rewards`` of a tasks file, which says how to reward code."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,17 +30,17 @@ _EFFICIENCY = 2.0
 
 @dataclass(frozen=True)
 class CodeRewards:
-    """How the code for one line of a tasks file is written and judged.
+    """The reward for the code that an agent writes with a tool, for one task.
 
     Attributes:
-        tool: The tool that writes a file.
-        path: Name of the tool's argument with the path; empty if the tool always
-            writes ``file``.
-        file: Path of the file that the tool writes, if no argument has the path.
-        text: Name of the tool's argument with the text.
+        tool: Name of the tool that writes a file.
+        path: Name of the tool's argument with the file's path; empty if the tool always
+            writes the same file.
+        file: Path of the file that the tool always writes; empty if ``path`` is given.
+        text: Name of the tool's argument with the file's text.
         start: Text of each initial file, by path.
         reference: Text of each file of a right solution, by path.
-        reward: The reward with its parts.
+        reward: The weighted parts of the reward, e.g. correctness and style.
     """
 
     tool: str
@@ -53,7 +53,10 @@ class CodeRewards:
 
     @property
     def plan(self) -> list[NeededCall]:
-        """The calls that write the reference solution; other code may be right too."""
+        """The calls that write the files in ``reference``.
+
+        Their paths and texts are only examples, since other code may be right too.
+        """
         judged = frozenset({self.text, *([self.path] if self.path else [])})
         return [
             NeededCall(
@@ -65,9 +68,9 @@ class CodeRewards:
         ]
 
     def files_after(self, calls: Sequence[ToolCall]) -> dict[str, str]:
-        """Return the files after the calls: initial files, and those that calls wrote.
+        """Return the text of each file after the calls, by path.
 
-        Only successful calls count.
+        These are the initial files, and the files that successful calls wrote.
         """
         files = dict(self.start)
         for call in calls:
@@ -80,7 +83,7 @@ class CodeRewards:
     def score(
         self, files: Mapping[str, str], sandbox: "Sandbox | LazySandbox"
     ) -> Reward:
-        """Return the reward of the files; 0 for unchanged files or invalid paths."""
+        """Return the reward of the final files; 0 if unchanged or a path is invalid."""
         from agentgym.sandbox.commands import check_files
         from agentgym.scenarios.rewards import SubmittedCode
 
@@ -95,7 +98,9 @@ class CodeRewards:
 
 
 def extras_of_file(reference: str) -> tuple[str, ...]:
-    """Return the extras of agentgym that a tasks file needs; do not load its tools.
+    """Return the optional dependencies (extras) of agentgym that a tasks file needs.
+
+    The tools of the file are not loaded.
 
     Raises:
         UsageError: The file cannot be read.

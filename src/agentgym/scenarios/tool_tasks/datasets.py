@@ -2,11 +2,11 @@
 
 Three formats are recognised by their keys. *xLAM* (Salesforce,
 ``xlam-function-calling-60k``) has ``query``, ``tools`` and ``answers``, the last two as
-JSON in a text. *ToolACE* (``Team-ACE/ToolACE``) has ``system``, with the functions as
+JSON text. *ToolACE* (``Team-ACE/ToolACE``) has ``system``, with the functions as
 JSON in the text, and ``conversations``, with calls in Python's notation. *Hermes*
 (NousResearch, ``hermes-function-calling-v1``) has ``conversations`` with calls in
-``<tool_call>`` marks, and the functions in ``tools`` or in ``<tools>`` of the system
-text.
+``<tool_call>`` tags. Its functions are in ``tools``, or in a ``<tools>`` tag of the
+system message.
 """
 
 import ast
@@ -58,8 +58,8 @@ class _Asked:
     """The first request of a conversation that needs calls.
 
     Attributes:
-        instruction: The user's texts up to the first call.
-        calls: Name, arguments and, if known, answer of each call.
+        instruction: The user's messages up to the first call, joined.
+        calls: The keys ``tool``, ``args`` and, if known, ``answer`` of each call.
         turns: Number of the agent's messages with calls.
     """
 
@@ -75,10 +75,11 @@ _Read = Callable[[str, Sequence[str]], list[dict[str, Any]]]
 def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
     """Convert a record of a known data set to a line of a tasks file.
 
-    Other objects are returned unchanged. A conversation gives one line: the first
-    request that needs calls, with the calls up to the user's next message. Function
-    names keep letters, digits, ``_`` and ``-``; other characters become ``_``. The type
-    of an argument is left out if the record's own calls contradict it.
+    Objects that are not such a record are returned unchanged. A conversation gives one
+    line: the first request that needs calls, with the calls up to the user's next
+    message. In function names, characters other than letters, digits, ``_`` and ``-``
+    are replaced by ``_``. If a call in the record contradicts the type of an argument,
+    the type is left out.
 
     Raises:
         BrokenLineError: The record has the keys of a known data set but cannot be
@@ -101,9 +102,13 @@ def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
 def _line(
     record: Mapping[str, Any], asked: _Asked, tools: Any, kind: str
 ) -> dict[str, Any]:
-    """Return the line of a tasks file for a request, with tools in OpenAI's schema.
+    """Return the line of a tasks file for a request, with tools in OpenAI's format.
 
-    ``kind`` is the name of the data set, for errors.
+    Args:
+        record: The whole record.
+        asked: The request with its calls.
+        tools: The record's tools: a list, or its text.
+        kind: Name of the data set, for error messages.
     """
     if not asked.calls:
         raise BrokenLineError(
@@ -134,10 +139,10 @@ def _line(
 
 
 def _object(value: Any, name: str) -> Mapping[str, Any]:
-    """Return a part of a schema if the part is an object; {} for None.
+    """Check that a part of a schema is a JSON object, and return it; {} for None.
 
     Raises:
-        BrokenLineError: The part is something else.
+        BrokenLineError: The part is neither an object nor None.
     """
     if value is None:
         return {}
@@ -149,7 +154,14 @@ def _object(value: Any, name: str) -> Mapping[str, Any]:
 def _function(
     function: Mapping[str, Any], given: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Convert a function to OpenAI's schema; it accepts all arguments in ``given``."""
+    """Convert a function of a data set to a tool in OpenAI's format.
+
+    Types and required arguments are left out if a call contradicts them.
+
+    Args:
+        function: The function.
+        given: The arguments of each call of this function in the record.
+    """
     parameters = _object(function.get("parameters"), "parameters")
     if "properties" in parameters:
         properties = _object(parameters["properties"], "properties")
@@ -180,10 +192,12 @@ def _function(
 
 
 def _schema(value: Any, given: Sequence[Any]) -> dict[str, Any]:
-    """Convert a data set's schema of an argument to JSON schema.
+    """Convert a data set's description of an argument to a JSON schema.
 
-    ``given`` are the argument's values in the record's calls. A type or enum that
-    refuses one of them is left out.
+    Args:
+        value: The description.
+        given: The argument's values in the record's calls. A type or enum that does
+            not allow one of them is left out.
     """
     if not isinstance(value, Mapping):
         return {}
@@ -222,7 +236,13 @@ def _xlam(record: Mapping[str, Any]) -> _Asked:
 
 
 def _conversation(record: Mapping[str, Any], read: _Read, tools: Any) -> _Asked:
-    """Return the first request of a conversation that needs calls, and these calls."""
+    """Return the first request of a conversation that needs calls, with its calls.
+
+    Args:
+        record: The record with the conversation.
+        read: Parses the calls in an agent's message.
+        tools: The record's tools: a list, or its text.
+    """
     names = [
         str(each.get("function", each).get("name"))
         for each in _parsed(tools, "the list of functions", "conversation's")
@@ -277,7 +297,7 @@ def _system(record: Mapping[str, Any]) -> str:
 
 
 def _marked_tools(system: str) -> list[Any]:
-    """Return the functions in ``<tools>`` of a system text."""
+    """Return the functions in the last ``<tools>`` tag of a system message."""
     found = [
         text.strip()
         for text in _TOOLS.findall(system)
@@ -292,7 +312,7 @@ def _marked_tools(system: str) -> list[Any]:
 
 
 def _listed_tools(system: str) -> list[Any]:
-    """Return the JSON list of functions in a system text."""
+    """Return the first JSON list of functions in a system message."""
     decoder = json.JSONDecoder()
     for found in re.finditer(r"\[\s*\{", system):
         try:
@@ -308,7 +328,7 @@ def _listed_tools(system: str) -> list[Any]:
 
 
 def _marked(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Parse calls in ``<tool_call>`` marks, as JSON or as Python dicts."""
+    """Parse the calls in ``<tool_call>`` tags, written as JSON or as Python dicts."""
     return [
         _call(_value(found.strip(), "<tool_call>"), "Hermes")
         for found in _TOOL_CALL.findall(text)
@@ -316,7 +336,12 @@ def _marked(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _pythonic(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Parse ``[Some Name(key="value"), …]``; other text has no calls."""
+    """Parse calls such as ``[Some Name(key="value")]``; return [] for other texts.
+
+    Args:
+        text: The agent's message.
+        names: Names of the functions, which may contain spaces.
+    """
     text = text.strip()
     ordered = sorted(names, key=len, reverse=True)
     at = skip_space(text, 1)
@@ -372,7 +397,7 @@ def _call(value: Any, kind: str) -> dict[str, Any]:
 
 
 def _answers(text: str) -> Iterator[Any]:
-    """Yield the functions' answers in a message, one per call."""
+    """Yield the answer to each call from a message with the functions' answers."""
     parts = _RESPONSE.findall(text)
     try:
         values = [_value(part.strip(), "an answer") for part in parts or [text]]
@@ -388,9 +413,15 @@ def _answers(text: str) -> Iterator[Any]:
 
 
 def _parsed(value: Any, where: str, kind: str) -> list[Any]:
-    """Return a list that is given as a list, as JSON or as a Python literal.
+    """Return a list that is given as a list, as JSON text or as a Python literal.
 
-    Errors have ``where`` (which part of the record) and ``kind`` (which data set).
+    Args:
+        value: The list or its text.
+        where: Part of the record, for error messages.
+        kind: Name of the data set, for error messages.
+
+    Raises:
+        BrokenLineError: The value is not a list.
     """
     found = _value(value, f"{where} of this {kind} record") if value else value
     if not isinstance(found, list):
@@ -401,7 +432,7 @@ def _parsed(value: Any, where: str, kind: str) -> list[Any]:
 
 
 def _value(text: Any, where: str) -> Any:
-    """Parse a text as JSON or as Python's literal; return other values unchanged."""
+    """Parse a text as JSON or as a Python literal; return other values unchanged."""
     if not isinstance(text, str):
         return text
     try:

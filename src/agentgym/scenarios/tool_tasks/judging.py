@@ -1,4 +1,7 @@
-"""EpisodeJudge: score a program's work by a command, or by the reward it posts."""
+"""Score an agent that runs as a program, without looking at its tool calls.
+
+A check command scores the program's work, or the program posts its reward.
+"""
 
 import threading
 from abc import ABC, abstractmethod
@@ -26,7 +29,7 @@ _KIND = "check command"
 
 
 class EpisodeJudge(ABC):
-    """Scores an episode by the work of a program, not by its calls."""
+    """Base class for scoring an episode by the program's work, not its tool calls."""
 
     @abstractmethod
     def score(
@@ -35,21 +38,22 @@ class EpisodeJudge(ABC):
         """Return the reward of a finished episode.
 
         Raises:
-            RewardError: The episode has no reward.
+            RewardError: The episode cannot be scored, e.g. since the program posted no
+                reward.
             ProgramError: The check command failed; the message says why.
         """
 
 
 class CommandJudge(EpisodeJudge):
-    """Scores an episode by a command that runs in the episode's folder at the end.
+    """Scores an episode by a check command, which runs in the episode's folder.
 
-    The command gets the agent's answer as standard input. Exit code 0 means success and
-    1 failure, unless the last line of the output has the reward as JSON: ``{"reward":
-    0.5}``. With any other exit code, or after a timeout, the command has failed, and
-    there is no reward.
+    The command runs after the episode, with the agent's answer as standard input. Exit
+    code 0 means that the task is solved, and 1 that it is not. The command may instead
+    print a reward as JSON in its last line: ``{"reward": 0.5}``. Another exit code or a
+    timeout is an error, and the episode is not scored.
 
     Args:
-        program: The command.
+        program: The check command.
     """
 
     def __init__(self, program: ProgramCommand) -> None:
@@ -60,9 +64,9 @@ class CommandJudge(EpisodeJudge):
     def score(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Return the reward from the command.
+        """Run the check command, and return the reward.
 
-        If the episode has no model calls, the reward is cached for the task.
+        For an episode without model calls, the command runs only once per task.
         """
         if trajectory.model_calls:
             return self._run(task, environment, trajectory.answer or "")
@@ -119,12 +123,15 @@ class CommandJudge(EpisodeJudge):
 
 
 class PostedJudge(EpisodeJudge):
-    """Takes the reward that the program posted to ``AGENTGYM_REWARD_URL``."""
+    """Scores an episode by the reward that the program posted over HTTP.
+
+    The program posts to the address in ``AGENTGYM_REWARD_URL``.
+    """
 
     def score(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Return the posted reward; 0 if there is none and no model was called."""
+        """Return the posted reward; 0 if no model was called and nothing was posted."""
         if environment.posted is not None:
             return environment.posted.to_reward()
         if not trajectory.model_calls:
@@ -135,10 +142,14 @@ class PostedJudge(EpisodeJudge):
 
 
 def judge_of(check: str | None, check_command: str | None) -> EpisodeJudge | None:
-    """Return the judge that the options select; None if they do not select a judge.
+    """Return the judge that command-line options select; None if they select none.
+
+    Args:
+        check: Value of ``--check``; only ``posted`` selects a judge.
+        check_command: Value of ``--check-command``.
 
     Raises:
-        UsageError: Two judges are selected, or the command cannot be used.
+        UsageError: Both options are given, or the command cannot be used.
     """
     if check_command is not None:
         if check is not None:
@@ -159,7 +170,11 @@ def judge_of(check: str | None, check_command: str | None) -> EpisodeJudge | Non
 
 
 def check_files(files: Mapping[str, object]) -> str:
-    """Return why files cannot be written to a task's folder; "" if they can."""
+    """Return why files cannot be written to a task's folder; "" if they can.
+
+    Args:
+        files: Text of each file, by path relative to the folder.
+    """
     for name, text in files.items():
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not path.name or "\0" in name:
@@ -170,11 +185,11 @@ def check_files(files: Mapping[str, object]) -> str:
 
 
 def folder_with(files: Mapping[str, str] | str | None, base: Path) -> Path:
-    """Create a folder with a task's files; return its path.
+    """Create a temporary folder with a task's files, and return its path.
 
     Args:
-        files: Text of each file by path, or a folder to copy, relative to ``base``.
-            None creates an empty folder.
+        files: Text of each file by relative path, or a folder to copy, relative to
+            ``base``. None creates an empty folder.
         base: The folder of the tasks file.
     """
     folder = new_folder()

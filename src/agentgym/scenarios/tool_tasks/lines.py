@@ -1,4 +1,4 @@
-"""Read lines of JSON Lines files, and report broken lines."""
+"""Read lines of JSON Lines files, and report invalid lines."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +16,13 @@ _MOST_TURNS = 10_000
 
 
 class BrokenLineError(ValueError):
-    """A line is broken; the message says why."""
+    """A line of a JSON Lines file is invalid; the message says why."""
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield number and text of each line of a file, except empty lines and comments.
+    """Yield the number and text of each line, except empty lines and comments.
+
+    Numbers start at 1. A comment is a line that starts with ``#``.
 
     Raises:
         UsageError: The file cannot be read.
@@ -31,7 +33,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file.
+    """Return the text of a UTF-8 file.
 
     Raises:
         UsageError: The file cannot be read.
@@ -45,11 +47,12 @@ def read_text(path: Path) -> str:
 
 @dataclass(frozen=True)
 class FileSettings:
-    """Settings of a whole tasks file; a value is None if the file does not set it.
+    """Settings for all tasks of a file; a setting is None if the file does not set it.
 
     Attributes:
-        train_tokens: The tokens that the model learns from; see :class:`Scenario`.
-        max_turns: Most model calls of an episode.
+        train_tokens: The tokens that the model learns from: ``calls``,
+            ``calls+reasoning`` or ``all``.
+        max_turns: Maximum number of model calls of each agent in an episode.
     """
 
     train_tokens: TrainTokens | None = None
@@ -59,11 +62,11 @@ class FileSettings:
 def read_settings(path: Path) -> FileSettings:
     """Return the settings of a tasks file.
 
-    If the file has settings, they are its first line, an object without
-    ``instruction``: ``{"train_tokens": "all"}``.
+    They are in the first line, an object without ``instruction``, e.g.
+    ``{"train_tokens": "all"}``. This line is optional.
 
     Raises:
-        UsageError: The file cannot be read, or a value is not one of the choices.
+        UsageError: The file cannot be read, or a setting is unknown or invalid.
     """
     number, text = next(numbered_lines(path), (0, ""))
     header = _header(text)
@@ -99,7 +102,7 @@ def _max_turns(header: Mapping[str, Any]) -> int | None:
 
 
 def _header(text: str) -> dict[str, Any] | None:
-    """Return the settings in a file's first line; None if the line is a task."""
+    """Return the settings in a file's first line; None if it has no settings."""
     try:
         value = read_object(text)
     except BrokenLineError:
@@ -109,7 +112,7 @@ def _header(text: str) -> dict[str, Any] | None:
 
 
 def task_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield number and text of the task lines of a file, without its settings."""
+    """Yield the number and text of each task line; skip the line with settings."""
     for place, (number, text) in enumerate(numbered_lines(path)):
         if place or _header(text) is None:
             yield number, text
@@ -119,7 +122,7 @@ def read_object(text: str) -> dict[str, Any]:
     """Parse a line as a JSON object.
 
     Raises:
-        BrokenLineError: The line is not a JSON object.
+        BrokenLineError: The line is not a JSON object, or a key is in it twice.
     """
     try:
         value = json.loads(text, object_pairs_hook=_without_repeats)
@@ -152,8 +155,13 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     """Check that an object has no unknown keys.
 
+    Args:
+        value: The object.
+        known: The keys that it may have.
+        where: Name of the object, for the error message.
+
     Raises:
-        BrokenLineError: A key is unknown; the message has the nearest known key.
+        BrokenLineError: A key is unknown; the message suggests the most similar key.
     """
     for key in value:
         if key not in known:
@@ -163,7 +171,7 @@ def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str) -> No
 
 
 def shown(value: Any) -> str:
-    """Format a value for an error message."""
+    """Return a value as short JSON for an error message; "missing" for None."""
     if value is None:
         return "missing"
     text = json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Call tools once, and record their real answers in a file next to the tasks."""
+"""Call tools once, and record their real answers in a file next to the tasks file."""
 
 import json
 from collections.abc import Sequence
@@ -23,12 +23,14 @@ from agentgym.scenarios.tool_tasks.task_file import (
 
 @dataclass
 class Recording:
-    """The expected calls in a tasks file for which no answer is recorded yet.
+    """The calls of a tasks file whose answers are to be recorded.
 
     Attributes:
-        path: File of the answers.
-        calls: Calls to make, in the file's order.
-        failed: Messages about calls that failed in :meth:`run`.
+        path: File with the recorded answers.
+        calls: Calls to make, in the order of the tasks file.
+        tools: The tools by name.
+        known: Answers that are recorded, also those from :meth:`run`.
+        failed: A message for each call that failed in :meth:`run`.
     """
 
     path: Path
@@ -41,15 +43,16 @@ class Recording:
     def plan(
         cls, tasks: Path, tools: Sequence[Tool], allow: Sequence[str]
     ) -> "Recording":
-        """Find the calls to make, but do not make them.
+        """Find the expected calls without a recorded answer, but do not make them.
 
         Args:
             tasks: The tasks file.
             tools: The tools of the file.
-            allow: Names of the tools that may be called.
+            allow: Names of the tools that may really be called.
 
         Raises:
-            UsageError: The tasks file cannot be used, or an allowed tool is unknown.
+            UsageError: The tasks file cannot be used, or ``allow`` is empty or has an
+                unknown tool.
         """
         by_name = {tool.spec.name: tool for tool in tools}
         specs = {name: tool.spec for name, tool in by_name.items()}
@@ -78,7 +81,8 @@ class Recording:
     def run(self) -> int:
         """Make the calls and write the answers; return the number of new answers.
 
-        If the user interrupts a call, the answers of earlier calls are still written.
+        If an exception or the user interrupts a call, the answers to earlier calls are
+        still written.
         """
         before = len(self.known)
         try:

@@ -1,4 +1,4 @@
-"""Score an episode of a tasks file by its calls, its code or a user's function."""
+"""Score an episode by its tool calls, by written code or by a user's function."""
 
 import json
 import math
@@ -31,16 +31,22 @@ Check = Callable[[Task, list[ToolCall], dict[str, Any]], Any]
 def score_calls(
     line: TaskLine, calls: Sequence[ToolCall], specs: Mapping[str, ToolSpec]
 ) -> Reward:
-    """Score an episode's calls against the line's expected calls.
+    """Score an episode by comparing its calls with the expected calls of its task.
 
-    A success makes every expected call, in order if the line requires an order. A
-    success earns 1 minus a little for each other call, at least 0.5: a repeated read is
-    slow, not wrong. Guessing is not a success: calls of every needless tool, or of the
-    needed tools with many different arguments. Otherwise each expected call with right
-    arguments earns an equal share of 0.45. A call without arguments earns nothing, so
-    that merely looking does not pay. Surplus calls reduce this credit, and calls of
-    every needless tool remove it. Making no call earns less than any attempt, and a
-    forbidden call earns least.
+    An episode succeeds if it makes every expected call, in order if the task requires
+    an order. It then earns 1, minus a small cost for each other call, but at least 0.5:
+    a repeated read is slow, not wrong. Guessing is not a success: calling every tool
+    that the task does not need, or the needed tools with many different arguments.
+
+    Without success, each expected call that was made with right arguments earns an
+    equal share of 0.45. A call that has no arguments earns nothing, since it is made
+    easily. Needless calls reduce this partial reward, down to 0. An episode without
+    calls earns less than 0. A call of a forbidden tool earns -1, the lowest reward.
+
+    Args:
+        line: The task.
+        calls: The agent's calls, without calls of its own tools.
+        specs: The task's tools by name.
     """
     made = matched(line, calls, specs)
     expect = line.expect
@@ -83,11 +89,13 @@ def score_code(
     calls: Sequence[ToolCall],
     sandbox: Sandbox | LazySandbox,
 ) -> Reward:
-    """Score the files that an episode's calls wrote; a forbidden call earns least.
+    """Score the code that an episode's calls wrote.
+
+    A call of a forbidden tool earns -1, the lowest reward.
 
     Raises:
         SandboxError: The sandbox failed.
-        MissingExtraError: A part needs the extra ``code-quality``.
+        MissingExtraError: A part of the reward needs the extra ``code-quality``.
     """
     if any(call.name in line.forbid for call in calls):
         return Reward(LOWEST, False, {"forbidden": LOWEST})
@@ -101,10 +109,15 @@ def score_code(
 def without_done(
     line: TaskLine, by_code: Sequence[ToolCall], specs: Mapping[str, ToolSpec]
 ) -> TaskLine:
-    """Return the line without the expected calls that the agent's code made by itself.
+    """Return the task without the expected calls that the agent's code has made.
 
-    The model need not make these calls, and these calls cost the model nothing. If no
-    expected call would be left, the line is unchanged.
+    The model did not request these calls, so they do not count for its reward. If no
+    expected call would be left, the task is returned unchanged.
+
+    Args:
+        line: The task.
+        by_code: The calls that the agent's own code made.
+        specs: The task's tools by name.
     """
     left = list(line.expect)
     for call in by_code:
@@ -118,7 +131,10 @@ def without_done(
 def matched(
     line: TaskLine, calls: Sequence[ToolCall], specs: Mapping[str, ToolSpec]
 ) -> list[bool]:
-    """Return for each expected call whether it was made; a made call counts once."""
+    """Return for each expected call whether it was made.
+
+    One made call matches at most one expected call.
+    """
     fits = [
         [need.accepts(call, specs.get(call.name), succeeded=True) for call in calls]
         for need in line.expect
@@ -127,9 +143,12 @@ def matched(
 
 
 def _in_order(fits: list[list[bool]]) -> list[bool]:
-    """Return for each row (expected call) whether a made call matches, in order.
+    """Return for each expected call whether it was made, if the order counts.
 
-    As many rows as possible are matched: a longest common subsequence.
+    As many expected calls as possible are matched: a longest common subsequence.
+
+    Args:
+        fits: Whether an expected call (row) and a made call (column) fit.
     """
     rows, columns = len(fits), len(fits[0]) if fits else 0
     most = [[0] * (columns + 1) for _ in range(rows + 1)]  # matches from (i, j) on
@@ -149,9 +168,13 @@ def _in_order(fits: list[list[bool]]) -> list[bool]:
 
 
 def _in_any_order(fits: list[list[bool]]) -> list[bool]:
-    """Return for each row (expected call) whether a made call matches, in any order.
+    """Return for each expected call whether it was made, in any order.
 
-    As many rows as possible are matched, by Kuhn's augmenting paths.
+    As many expected calls as possible are matched, by Kuhn's algorithm (augmenting
+    paths).
+
+    Args:
+        fits: Whether an expected call (row) and a made call (column) fit.
     """
     owner: dict[int, int] = {}
 
@@ -184,7 +207,16 @@ def score_checked(
     calls: Sequence[ToolCall],
     state: dict[str, Any],
 ) -> Reward:
-    """Score an episode with the user's function; a forbidden call earns least.
+    """Score an episode with the user's check function.
+
+    A call of a forbidden tool earns -1, the lowest reward.
+
+    Args:
+        check: The function.
+        line: The line of the tasks file.
+        task: The task, for the function.
+        calls: The agent's calls, for the function.
+        state: Further results of the episode, for the function, e.g. ``answer``.
 
     Raises:
         ScenarioError: The result of the function is not a bool or a number from 0 to 1.

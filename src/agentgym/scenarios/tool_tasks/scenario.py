@@ -1,4 +1,4 @@
-"""ToolScenario: tasks with expected calls, for tools that a user already has."""
+"""The scenario of a tasks file, for tools that a user already has."""
 
 import inspect
 import os
@@ -62,13 +62,15 @@ class ToolScenario(Scenario):
     Args:
         tools: The tools, each with a spec and a function.
         path: The tasks file.
-        answers: How calls are answered.
-        allow: Tools that are really called if ``answers`` is ``live``.
-        check: A function that scores episodes; expected calls are then not scored.
-        judge: Scores episodes by the program's work, instead of ``check``.
-        name: Name of the scenario; by default that of the file.
-        source: Reference with which other processes load the scenario, or the reason
-            why they cannot load it.
+        answers: How tool calls are answered: ``recorded`` (recorded answers), ``stub``
+            (made-up answers) or ``live`` (the tools in ``allow`` run).
+        allow: Names of the tools that really run if ``answers`` is ``live``.
+        check: A function that scores episodes, instead of a comparison with the
+            expected calls.
+        judge: Scores episodes by the program's work; ``check`` is then not used.
+        name: Name of the scenario; by default the name of the file.
+        source: Reference with which other processes load the scenario. If they cannot
+            load it, the reason as text.
 
     Raises:
         UsageError: The file, a line of it, or an argument cannot be used.
@@ -124,28 +126,28 @@ class ToolScenario(Scenario):
 
     @property
     def check(self) -> Check | None:
-        """The user's function that scores episodes, or None."""
+        """The function that scores episodes; None if there is no such function."""
         return self._check
 
     @property
     def reference(self) -> str:
-        """The reference with which other processes load this scenario.
+        """The text with which other processes load this scenario.
 
         Raises:
-            UsageError: Other processes could not import the tools.
+            UsageError: Other processes cannot import the tools.
         """
         if isinstance(self._source, TaskSource):
             return str(self._source)
         raise UsageError(self._source or "The scenario was made of tools in memory.")
 
     def rehearsal(self) -> Scenario:
-        """Return this scenario without real tool calls."""
+        """Return this scenario with recorded answers instead of real tool calls."""
         if self._answering.mode != "live":
             return self
         return self._with_answers("recorded")
 
     def live_tools(self) -> frozenset[str]:
-        """Return the names of the tools that may really be called."""
+        """Return the names of the tools that may really run; empty without ``live``."""
         how = self._answering
         return how.allow if how.mode == "live" else frozenset()
 
@@ -157,16 +159,19 @@ class ToolScenario(Scenario):
         return made
 
     def system_prompt(self) -> str:
-        """Return a general prompt; an agent of the user has its own."""
+        """Return a general system prompt for the default agent.
+
+        A user's own agent has its own prompt.
+        """
         return _PROMPT
 
     def tools(self) -> list[ToolSpec]:
-        """Return the file's tools; none if lines have their own."""
+        """Return the specs of the tools; [] if lines of the file have their own."""
         some_have = any(line.tools for line in self._by_id.values())
         return [] if some_have else list(self._specs.values())
 
     def notes(self) -> list[str]:
-        """Return sentences about the tasks file for its author."""
+        """Return warnings about the tasks file, for its author."""
         notes = []
         if families := unmeasured(self._splits):
             notes.append(
@@ -186,11 +191,14 @@ class ToolScenario(Scenario):
         return notes
 
     def lines(self, split: Split) -> list[TaskLine]:
-        """Return the lines of a split."""
+        """Return the lines of the tasks file that belong to a split."""
         return list(self._splits[split])
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return tasks from each family in turn; the seed determines their order."""
+        """Return up to ``count`` tasks, from each family (kind of task) in turn.
+
+        The seed determines their order.
+        """
         families: dict[str, list[TaskLine]] = {}
         for line in self._splits[split]:
             families.setdefault(line.family, []).append(line)
@@ -206,7 +214,7 @@ class ToolScenario(Scenario):
         return [_task(line, split) for line in order[:count]]
 
     def create_environment(self, task: Task) -> Environment:
-        """Return an environment whose tools answer as configured."""
+        """Return an environment for the task, with its tools and files."""
         return ToolEnvironment(
             self._line(task),
             self._answering,
@@ -217,7 +225,11 @@ class ToolScenario(Scenario):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score an episode by the judge, or ``check``, or its code, or its calls."""
+        """Score an episode in the way that the scenario and the task require.
+
+        The first of these that exists is used: a judge of the program's work, the
+        function ``check``, the task's reward for code, the task's expected calls.
+        """
         line, (made, by_code) = self._line(task), trajectory.calls_by_maker()
         specs = line.tools or self._specs
         if self._judge is not None:
@@ -238,14 +250,14 @@ class ToolScenario(Scenario):
         return score_checked(self._check, line, task, calls, state)
 
     def judge_changes(self, task: Task, changes: Mapping[str, str]) -> Reward | None:
-        """Return the reward of changed code; None if the line does not reward code."""
+        """Return the reward of changed code; None if the task does not reward code."""
         code = self._line(task).code
         if code is None or (self._check, self._judge) != (None, None):
             return None
         return code.score({**code.start, **changes}, self.sandbox)
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
-        """Return the expected calls; None if the line has none."""
+        """Return the expected calls of a task; None if it has no expected calls."""
         return list(self._line(task).expect) or None
 
     def _line(self, task: Task) -> TaskLine:
@@ -263,7 +275,12 @@ def from_tools(
     answers: str,
     allow: Sequence[str],
 ) -> ToolScenario:
-    """Create the scenario for :meth:`Scenario.from_tools`."""
+    """Create a scenario from a tasks file; for the arguments see `Scenario.from_tools`.
+
+    Raises:
+        UsageError: The file, a line of it, or an argument cannot be used.
+        ScenarioError: A tool has no docstring or types.
+    """
     path = os.path.abspath(os.path.expanduser(os.fspath(tasks)))
     chosen = TaskSource.answering(answers)
     source: TaskSource | str
@@ -297,8 +314,14 @@ def tasks_reference(
 ) -> str:
     """Return the reference to a tasks file for an agent that has its own tools.
 
+    Args:
+        tasks: The tasks file.
+        check: A function that scores episodes, its ``module:name``, or another value of
+            ``--check``.
+        check_command: A command that scores episodes.
+
     Raises:
-        UsageError: Other processes could not import ``check``, or no file is given.
+        UsageError: Other processes cannot import ``check``, or ``tasks`` is not a path.
     """
     if not isinstance(tasks, str | os.PathLike):
         raise UsageError(
@@ -314,9 +337,14 @@ def tasks_reference(
 
 
 def with_own_tools(reference: str, agent: str) -> str:
-    """Add an agent's tools to a reference without tools, if the file needs tools.
+    """Add an agent's tools to the reference of a tasks file, if they are needed.
 
-    The file needs no tools if its lines have their own, or if a program is judged.
+    They are not needed if the reference has tools, if the lines of the file have their
+    own tools, or if episodes are scored by a program's work.
+
+    Args:
+        reference: The reference.
+        agent: The agent, as ``module:name``.
 
     Raises:
         UsageError: The file cannot be read.
@@ -329,7 +357,9 @@ def with_own_tools(reference: str, agent: str) -> str:
 
 
 def load_source(reference: str) -> ToolScenario:
-    """Load the scenario from the result of :func:`absolute_source`.
+    """Create the scenario from a reference with absolute paths.
+
+    :func:`absolute_source` returns such a reference.
 
     Raises:
         UsageError: The tools cannot be imported, or the file cannot be used.
@@ -359,7 +389,7 @@ def load_source(reference: str) -> ToolScenario:
 
 
 def absolute_source(reference: str) -> str:
-    """Return a tasks file's reference with absolute paths."""
+    """Return the reference of a tasks file with absolute paths and import folder."""
     source = TaskSource.parse(reference)
     path = os.path.abspath(os.path.expanduser(source.path))
     command = source.check_command
@@ -370,9 +400,14 @@ def absolute_source(reference: str) -> str:
 
 
 def load_tools(reference: str, folder: str = "") -> list[Tool]:
-    """Import the tools at ``module:name``: a function, or a list of them.
+    """Import the tools at ``module:name``, which is one tool or a list of tools.
 
-    A framework's own tools are accepted too; ``@module:name`` takes an agent's tools.
+    A tool is a function or a framework's tool. ``@module:name`` is an agent, and its
+    tools are returned.
+
+    Args:
+        reference: The ``module:name`` or ``@module:name``.
+        folder: Folder to import from; empty for the current folder.
 
     Raises:
         UsageError: The tools cannot be imported.
@@ -389,7 +424,7 @@ def _load_tools(references: Sequence[str], folder: str) -> list[Tool]:
 
 
 def _accept(task: Task, calls: Sequence[ToolCall], state: Mapping[str, Any]) -> bool:
-    """Accept any attempt, since there is no check."""
+    """Return True for every attempt: the check function of ``--check none``."""
     return True
 
 
@@ -418,7 +453,10 @@ def _imported(reference: str, option: str, folder: str) -> Any:
 
 
 def _importable(found: Any) -> tuple[list[str], str]:
-    """Return ``module:name`` of each function, and the folder to import from.
+    """Return the ``module:name`` of each function, and the folder to import from.
+
+    Args:
+        found: One function or tool, a list of them, or a ``module:name``.
 
     Raises:
         UsageError: Other processes cannot import a function.
@@ -448,7 +486,11 @@ def _importable(found: Any) -> tuple[list[str], str]:
 
 
 def _require_folders(lines: Sequence[TaskLine], base: Path) -> None:
-    """Check that each folder exists that a line names in ``files``."""
+    """Check that the folders in the key ``files`` of the lines exist.
+
+    Raises:
+        UsageError: A folder does not exist.
+    """
     for line in lines:
         if isinstance(line.files, str) and not (base / line.files).is_dir():
             raise UsageError(

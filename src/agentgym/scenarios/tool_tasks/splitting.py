@@ -1,8 +1,8 @@
-"""Assign tasks to splits: similar tasks together, and always in the same way.
+"""Assign the tasks of a tasks file to splits, similar tasks to the same split.
 
-Lines with the same values, or with nearly the same words, go into one split; otherwise
-held-out tasks would measure memory. If that leaves a split too small, the separation is
-relaxed step by step, and a note describes the result.
+Otherwise a model could solve the held-out tasks from memory. Tasks are similar if they
+have the same argument values, or nearly the same words. If a split then has too few
+tasks, the rule is relaxed step by step.
 """
 
 import hashlib
@@ -31,14 +31,16 @@ Groups = list[list[TaskLine]]
 def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]], str]:
     """Assign the lines of a tasks file to splits.
 
-    The ``split`` of a line is kept. The result depends only on the lines.
+    A line that names a ``split`` is in this split. The same lines always give the same
+    result.
 
     Returns:
-        The lines by split, and a phrase about their separation, e.g. ``no value``: no
-        two splits share an argument's value.
+        The lines by split, and a phrase about the separation of the splits. For
+        example, ``no value`` means that no argument value is in two splits.
 
     Raises:
-        UsageError: There are too few lines, or the same request is in two splits.
+        UsageError: There are too few lines, or lines with the same request name
+            different splits.
     """
     _refuse_contradictions(lines)
     if all(line.split is not None for line in lines):
@@ -85,7 +87,7 @@ def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]],
 
 
 def unmeasured(chosen: Mapping[Split, Sequence[TaskLine]]) -> list[str]:
-    """Return the families with training tasks but no test tasks."""
+    """Return the families (kinds of task) with training tasks but no test tasks."""
     tested = {line.family for line in chosen[Split.TEST]}
     trained = dict.fromkeys(line.family for line in chosen[Split.TRAIN])
     return [family for family in trained if family not in tested]
@@ -117,7 +119,10 @@ def _needed() -> str:
 
 
 def _values(line: TaskLine) -> set[str]:
-    """Return the argument values in the request, but no flags or single characters."""
+    """Return the argument values that the user's request contains.
+
+    Values that are bools or single characters are left out.
+    """
     said = plain_words(line.instruction)
     return {
         f"value {key}"
@@ -133,9 +138,9 @@ def _common_values(lines: Sequence[TaskLine]) -> set[str]:
 
 
 def _wordings(lines: Sequence[TaskLine]) -> dict[int, str]:
-    """Return a key for the wording of each line, by line number.
+    """Return a key for the wording of each line's request, by line number.
 
-    Argument values do not count. Nearly equal wordings have the same key.
+    Requests that differ only in argument values or in a few words have the same key.
     """
     known: list[tuple[str, set[str]]] = []
     found: dict[int, str] = {}
@@ -161,7 +166,12 @@ def _alike(one: set[str], other: set[str]) -> bool:
 
 
 def _groups(lines: Sequence[TaskLine], keys: Callable[[TaskLine], set[str]]) -> Groups:
-    """Group lines so that no two groups have a common key or request."""
+    """Group lines so that no two groups have a common key or request.
+
+    Args:
+        lines: The lines of the tasks file.
+        keys: Returns the keys of a line. Lines with a common key go into one group.
+    """
     parent = list(range(len(lines)))
 
     def root(index: int) -> int:
@@ -181,7 +191,10 @@ def _groups(lines: Sequence[TaskLine], keys: Callable[[TaskLine], set[str]]) -> 
 
 
 def _assign(groups: Groups) -> dict[Split, list[TaskLine]]:
-    """Assign each group to the split that lacks the most tasks of its families."""
+    """Assign each group to the split that needs tasks of its families the most.
+
+    Families are kinds of task. Groups with lines that name a split are assigned first.
+    """
     total = sum(map(len, groups))
     families = Counter(line.family for group in groups for line in group)
     chosen: dict[Split, list[TaskLine]] = {split: [] for split in Split}
@@ -228,5 +241,5 @@ def _digest(group: Sequence[TaskLine]) -> str:
 
 
 def plain_words(text: str) -> str:
-    """Normalize a text: lower case, only words, single spaces."""
+    """Return a text in lower case, without punctuation, with single spaces."""
     return " ".join(re.findall(r"\w+", text.lower()))

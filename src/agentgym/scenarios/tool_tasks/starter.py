@@ -1,4 +1,4 @@
-"""Create a first tasks file from the tools' schemas alone."""
+"""Create a first tasks file from the schemas of tools, without a language model."""
 
 import json
 import re
@@ -33,9 +33,9 @@ _HEAD = """\
 
 
 def starter(tools: Sequence[Tool]) -> str:
-    """Return the text of a tasks file made from the schemas of tools only.
+    """Return the text of a tasks file with made-up requests for each tool.
 
-    The same tools give the same text.
+    It is made from the tools' schemas. The same tools give the same text.
     """
     specs = [tool.spec for tool in tools]
     least = 2 * sum(LEAST.values())
@@ -69,18 +69,18 @@ def _lines(spec: ToolSpec, count: int) -> Iterator[dict[str, Any]]:
 
 
 def _plain(spec: ToolSpec) -> str:
-    """Return a tool's description as a request: its first sentence."""
+    """Return the first sentence of a tool's description, to be used in a request."""
     first = re.split(r"(?<=[.!?])\s", spec.description)[0].strip(" .!?")
     return first[:1].lower() + first[1:]
 
 
 def starter_of(agent: str, tools_from: str | None, *, write: bool) -> UsageError:
-    """Return an error that says how to get tasks for an agent that has none.
+    """Return the error for an agent without tasks; its message says how to get tasks.
 
     Args:
         agent: The agent, as ``module:name``.
-        tools_from: ``module:name`` of the tools; None takes the agent's tools.
-        write: Whether to write a first tasks file, unless it exists.
+        tools_from: ``module:name`` of the tools; None means the agent's own tools.
+        write: Whether to write a first tasks file, if it does not exist.
     """
     path = Path(f"{agent.rpartition(':')[2] or 'agent'}_tasks.jsonl")
     quoted = shlex.quote(agent)

@@ -1,4 +1,4 @@
-"""Make up values for JSON types: example arguments, and answers of tools."""
+"""Make up values from JSON schemas: arguments of tools, and answers of tools."""
 
 import hashlib
 import json
@@ -28,15 +28,18 @@ def example(parameters: Schema, name: str, key: str = "") -> Any:
 
     Args:
         parameters: The JSON schema of the tool's arguments.
-        name: Name of the argument; an argument that is not in the schema gets a text.
-        key: Seed: different keys give different values if the type allows that.
+        name: Name of the argument. If the schema does not have it, the value is text.
+        key: A seed. Different seeds give different values if the type allows that.
     """
     schema = parameters.get("properties", {}).get(name, {})
     return _value(schema, parameters.get("$defs", {}), name, {}, key or name, 0)
 
 
 def returns(function: Callable[..., Any]) -> Schema | None:
-    """Return the JSON schema of a tool's result; None for text or an unknown type."""
+    """Return the JSON schema of a function's result; None for text or an unknown type.
+
+    It is made from the function's return annotation.
+    """
     try:
         hint = get_type_hints(function).get("return")
         if hint in (None, str, Any, type(None)):
@@ -49,12 +52,12 @@ def returns(function: Callable[..., Any]) -> Schema | None:
 def stub_answer(
     tool: str, schema: Schema | None, arguments: Schema, facts: Schema
 ) -> str:
-    """Return a plausible answer of a tool, the same each time.
+    """Return a made-up answer to a tool call; equal calls get the same answer.
 
     Args:
         tool: The tool's name.
-        schema: Schema of the tool's result; see :func:`returns`.
-        arguments: The call's arguments, JSON values.
+        schema: JSON schema of the tool's result; None for a result that is text.
+        arguments: The call's arguments, which are JSON values.
         facts: Values, by name, that the answer must contain.
     """
     if schema is None:

@@ -1,4 +1,4 @@
-"""Read the tasks file: one request per line, with the expected calls."""
+"""Read a tasks file, which has one request per line, with its expected calls."""
 
 import itertools
 import json
@@ -53,7 +53,12 @@ _NO_TEXT = object()
 
 @dataclass(frozen=True)
 class Answer:
-    """A tool's answer to a call."""
+    """A recorded answer to a tool call.
+
+    Attributes:
+        call: The call that gets the answer; calls with equal arguments get it too.
+        text: The answer.
+    """
 
     call: NeededCall
     text: str
@@ -61,23 +66,25 @@ class Answer:
 
 @dataclass(frozen=True)
 class TaskLine:
-    """One line of a tasks file, checked.
+    """One task: a valid line of a tasks file.
 
     Attributes:
         number: Line number, from 1.
-        expect: The calls that the task needs; ``NeededCall.instead`` has other calls
-            that are equally right.
-        ordered: Whether the needed calls must be made in this order.
-        forbid: Tools that must not be called.
-        split: The split; None if the file does not set it.
-        answers: Recorded answers: first to expected calls, then to other calls.
-        configurable: Values for the agent's ``config["configurable"]``.
-        tools: This task's own tools by name, if any; they replace the file's tools.
-        code: How to judge the code that calls write; ``expect`` then has the calls that
-            write a right solution. None if the calls themselves are scored.
+        instruction: The user's request.
+        expect: The expected calls: those that the request needs. ``NeededCall.instead``
+            has other calls that are equally right.
+        ordered: Whether the expected calls must be made in this order.
+        forbid: Names of the tools that must not be called.
+        split: The split; None if the line does not name one.
+        answers: Recorded answers, first to expected calls, then to other calls.
+        configurable: Values for ``config["configurable"]`` of a LangGraph agent.
+        tools: The task's own tools by name, which replace the file's tools; may be
+            empty.
+        code: The reward for code that calls write. ``expect`` then has the calls that
+            write one right solution. None if the calls themselves are scored.
         files: Text of each file in the program's working folder, by path; or a folder
             to copy, relative to the tasks file. None if there are no files.
-        source: The line as a JSON object, in the format of tasks files.
+        source: The line as a JSON object, converted to the format of tasks files.
     """
 
     number: int
@@ -96,12 +103,15 @@ class TaskLine:
 
     @property
     def family(self) -> str:
-        """The kind of task: the names of the needed tools, joined by +."""
+        """The kind of task: the tools of the expected calls, joined by ``+``."""
         return "+".join(need.tool for need in self.expect) or "no call"
 
     @property
     def values(self) -> dict[str, Any]:
-        """The argument values of the expected calls, by the JSON text of each value."""
+        """The different argument values of the expected calls; keys are their JSON.
+
+        Lists and objects are replaced by the values in them.
+        """
         found = (
             value
             for need in self.expect
@@ -118,13 +128,13 @@ def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine
 
     Args:
         path: A JSON Lines file; lines that are empty or start with ``#`` are skipped.
-        specs: The tools by name.
-        checked: Whether a function or a judge scores episodes; then lines need no
+        specs: The file's tools by name.
+        checked: Whether a function or a judge scores episodes. Lines may then have no
             expected calls.
 
     Raises:
-        UsageError: The file cannot be read, is empty, or has broken lines. The message
-            lists number and problem of such lines.
+        UsageError: The file cannot be read, is empty, or has invalid lines. The message
+            has the number and the problem of such lines.
     """
     lines: list[TaskLine] = []
     wrong: list[str] = []
@@ -172,7 +182,7 @@ def read_answers(path: Path, specs: Specs) -> list[Answer]:
     A missing file counts as empty.
 
     Raises:
-        UsageError: A line is broken.
+        UsageError: A line is invalid.
     """
     if not path.exists():
         return []
@@ -192,10 +202,17 @@ def answers_path(tasks: str | os.PathLike[str]) -> Path:
 
 
 def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLine:
-    """Read and validate one line; see :func:`read_task_lines`.
+    """Read and validate one line of a tasks file.
+
+    Args:
+        number: The line's number, from 1.
+        text: The line.
+        specs: The file's tools by name.
+        checked: Whether a function or a judge scores episodes. The line may then have
+            no expected calls.
 
     Raises:
-        ValueError: The line is broken; the message says why.
+        ValueError: The line is invalid; the message says why.
     """
     line = as_task_line(read_object(text))
     check_keys(line, _KEYS, "it")
@@ -270,7 +287,11 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
 
 
 def _files(line: Mapping[str, Any]) -> dict[str, str] | str | None:
-    """Return a line's files: text by path, a folder, or None."""
+    """Return the value of a line's key ``files``, after a check.
+
+    Raises:
+        BrokenLineError: It is neither a folder nor an object of texts by path.
+    """
     files = line.get("files")
     if files is not None and not isinstance(files, str | dict):
         raise BrokenLineError(
@@ -283,7 +304,11 @@ def _files(line: Mapping[str, Any]) -> dict[str, str] | str | None:
 
 
 def _own_tools(line: Mapping[str, Any]) -> dict[str, ToolSpec]:
-    """Return a line's own tools, by name."""
+    """Return a line's own tools by name; empty if it does not have any.
+
+    Raises:
+        BrokenLineError: A tool cannot be used.
+    """
     from agentgym.scenarios.schemas import spec_of_openai  # jsonschema imports slowly
 
     found: dict[str, ToolSpec] = {}
@@ -301,7 +326,14 @@ def _own_tools(line: Mapping[str, Any]) -> dict[str, ToolSpec]:
 
 
 def _need(value: Any, specs: Specs, where: str, answers: list[Answer]) -> NeededCall:
-    """Parse an expected call and its alternatives; add their answers to ``answers``."""
+    """Parse an expected call, which may have alternatives.
+
+    Args:
+        value: The call as JSON, or ``{"any": [call, …]}`` for alternatives.
+        specs: The tools by name.
+        where: Place in the line, for error messages.
+        answers: List to which the answers in ``value`` are added.
+    """
     if isinstance(value, dict) and "any" in value:
         check_keys(value, ("any", "answer"), where)
         options = _list(value, "any")
@@ -353,7 +385,7 @@ def _call(
 
 
 def _values(value: Any, where: str) -> list[Any]:
-    """Return the accepted values of an argument: one value, or those in ``one_of``."""
+    """Return the right values of an argument: those in ``one_of``, or the value."""
     if not (isinstance(value, dict) and list(value) == ["one_of"]):
         return [value]
     accepted = value["one_of"]

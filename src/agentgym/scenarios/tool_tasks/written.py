@@ -1,4 +1,4 @@
-"""Create a first tasks file with requests written by a model."""
+"""Create a first tasks file whose requests a language model writes."""
 
 import asyncio
 import json
@@ -51,12 +51,12 @@ _HEAD = """\
 
 @dataclass
 class Written:
-    """Tasks written by a model.
+    """A tasks file written by a language model.
 
     Attributes:
-        text: The tasks file.
-        tasks: Number of lines.
-        dropped: Number of unusable lines from the model, by reason.
+        text: Text of the tasks file.
+        tasks: Number of tasks in it.
+        dropped: Number of the model's lines that were left out, by reason.
     """
 
     text: str
@@ -71,22 +71,21 @@ async def written_tasks(
     *,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> Written:
-    """Let a model write a tasks file.
+    """Ask a language model to write a tasks file.
 
-    Each tool gets its own requests, and if there are enough tools, some requests need
-    several of them. Lines are validated like those of any tasks file; invalid and
-    repeated ones are dropped and counted.
+    It writes requests for each tool and, if there are enough tools, requests that need
+    several tools. Invalid and repeated lines are left out and counted.
 
     Args:
         endpoint: The model's servers.
         tools: The agent's tools.
         prompts: The agent's system prompts, which describe its purpose.
-        on_progress: Called with a sentence about each part.
+        on_progress: Called with a line of text after the requests for each tool.
 
     Raises:
         ProviderError: The server refused the key.
         ModelError: The model wrote too few usable lines.
-        ModelCallError: The model did not answer, and there are no lines yet.
+        ModelCallError: The model did not answer, and has not written any lines yet.
     """
     llm = EndpointLlm(endpoint)
     author = _Author(llm, {tool.spec.name: tool.spec for tool in tools}, prompts)
@@ -117,7 +116,7 @@ async def written_tasks(
 
 
 class _Author:
-    """Asks a model for requests, and keeps usable ones."""
+    """Asks a language model for lines of a tasks file, and keeps the valid ones."""
 
     def __init__(
         self, llm: EndpointLlm, specs: dict[str, ToolSpec], prompts: Sequence[str]
@@ -130,7 +129,10 @@ class _Author:
         self._seen: set[str] = set()
 
     def topics(self) -> Iterator[str]:
-        """Yield topics to ask for, until there are enough lines."""
+        """Yield topics to ask for, until there are enough lines.
+
+        A topic is the name of a tool, or a phrase such as "several tools, 1 of 3".
+        """
         yield from self.specs
         wanted = 2 * sum(LEAST.values())
         several = (
@@ -144,7 +146,11 @@ class _Author:
             yield f"any tools, {number}"
 
     async def write(self, topic: str) -> int:
-        """Ask for requests about a topic; return how many were kept."""
+        """Ask for requests about a topic; return the number of lines that were kept.
+
+        Raises:
+            ModelCallError: The model did not answer.
+        """
         before = len(self.lines)
         for _ in range(_TRIES):
             if len(self.lines) - before >= _EACH // 2:
@@ -189,7 +195,7 @@ class _Author:
         ]
 
     def _variety(self, topic: str) -> str:
-        """Return an instruction that makes a model vary the names in its answers."""
+        """Return an instruction to use other names and values than in earlier lines."""
         rng = Random(f"{topic}/{len(self.lines)}")
         letters = ", ".join(rng.sample("ABCDEFGHIJKLMNOPRSTUVWYZ", _EACH))
         numbers = ", ".join(str(rng.randrange(1000, 99999)) for _ in range(_EACH))
@@ -229,10 +235,10 @@ class _Author:
 
 
 def _unsaid(line: TaskLine) -> str:
-    """Return the name of an argument that is not in the request; "" if there is none.
+    """Return the name of an argument whose value the request lacks; "" if none.
 
-    Only numbers and codes in the first call count: the request must contain these
-    values literally. Otherwise a model could not know them.
+    Only numbers and codes in the first expected call are checked. The request must
+    contain them literally, since an agent cannot guess them.
     """
     said = re.sub(r"[\s,.'_-]", "", line.instruction.lower())
     first = line.expect[0]
@@ -248,7 +254,10 @@ def _unsaid(line: TaskLine) -> str:
 
 
 def _objects(said: str) -> Iterator[dict[str, Any]]:
-    """Yield the tasks in an answer: a JSON list, an object with a list, or lines."""
+    """Yield the JSON objects in the model's answer.
+
+    The answer is a JSON list, an object with a list, or JSON Lines.
+    """
     text = re.sub(r"^\s*```\w*\s*$", "", said, flags=re.MULTILINE).strip()
     values: list[Any] = []
     try:

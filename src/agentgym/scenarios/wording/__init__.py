@@ -1,1 +1,1 @@
-"""The wording of requests: lists of texts per split, patterns, polite forms."""
+"""Compose the texts of users' requests; each split has its own wording."""

@@ -1,9 +1,9 @@
-"""Compose requests from patterns and frames.
+"""Compose users' requests from patterns.
 
-A pattern such as ``[open|read] {file}`` expands to the frames ``open {file}`` and
-``read {file}``. A request is a frame with values for its slots such as ``{file}``, and
-with polite words around the frame. A frame that does not start with a plain command is
-a complete sentence, and gets at most a greeting.
+A pattern such as ``[open|read] {file}`` has the alternatives ``open {file}`` and
+``read {file}``, which are called frames. A request is a frame whose slots, such as
+``{file}``, are replaced by values. If a frame is a command, polite words are added
+around it. If it is a complete sentence, at most a greeting is added.
 """
 
 import itertools
@@ -30,18 +30,18 @@ GREETINGS: Forms = _AROUND["greetings"]
 
 @dataclass(frozen=True, eq=False)
 class Phrases:
-    """The patterns of one family (kind of task), by split.
+    """The patterns for requests of one family (kind of task), by split.
 
-    If a frame of another split is also a frame of training, it is removed from
-    training. So one combination of alternatives can be held out, although training has
-    all alternatives.
+    A frame that training and another split have in common is removed from training. So
+    a combination of words can be kept for tests, although training has each of the
+    words.
     """
 
     patterns: Forms
 
     @cache  # noqa: B019 - the pools live as long as the process
     def frames(self, split: Split) -> tuple[str, ...]:
-        """Return the frames (requests with open slots) of a split, sorted."""
+        """Return a split's frames (requests with slots such as ``{file}``), sorted."""
         frames = set(expand(self.patterns[split]))
         if split is Split.TRAIN:
             held = (self.patterns[other] for other in Split if other is not split)
@@ -50,7 +50,7 @@ class Phrases:
 
 
 def expand(patterns: Iterable[str]) -> list[str]:
-    """Return all frames (requests with open slots) of the patterns."""
+    """Return all frames (requests with slots such as ``{file}``) of patterns."""
     return [frame for pattern in patterns for frame in _expand(pattern)]
 
 
@@ -63,7 +63,10 @@ def _expand(pattern: str) -> list[str]:
 
 
 def draw(rng: Random, split: Split, forms: Forms) -> str:
-    """Return a random phrase of a split; half of the time, one of training."""
+    """Return a random phrase of a split.
+
+    For splits other than training, half of the phrases are those of training.
+    """
     if split is Split.TRAIN or rng.random() < 0.5:
         return rng.choice(forms[split])
     return rng.choice(forms[Split.TRAIN])
@@ -75,13 +78,13 @@ def request(
     split: Split,
     slots: Mapping[str, str],
 ) -> str:
-    """Compose a request from a random frame.
+    """Return a request made from a random frame of a split, with polite words.
 
     Args:
         rng: Source of random choices.
-        phrases: The family's patterns.
-        split: Split of the frames and of the polite words.
-        slots: Values of the frame's slots.
+        phrases: The patterns of the family (kind of task).
+        split: Split of the frame and of the polite words.
+        slots: Value of each slot, by name.
     """
     frame = rng.choice(phrases.frames(split))
     text = frame.format_map(slots)

@@ -1,8 +1,9 @@
-"""Read pools of wording (lists of texts): text files, with own texts per split.
+"""Read lists of texts for requests from files; each split has its own texts.
 
-A file has ``[section]`` lines, each followed by the section's lines; ``#`` starts a
-comment. ``test.txt`` has the test split's sections; many sections may be spread over
-files, ``train_files.txt``, ``train_tests.txt`` and so on.
+A file has sections: a line ``[name]``, and the texts of this section, one per line. A
+line that starts with ``#`` is a comment. A file's name starts with the split, as in
+``test.txt``. A split may have several files, such as ``train_files.txt`` and
+``train_tests.txt``.
 """
 
 import re
@@ -20,10 +21,10 @@ _SECTION = re.compile(r"\[(\w+)\]")
 
 @cache
 def read_pools(folder: Path) -> dict[str, Forms]:
-    """Return the sections of a folder's files, by section name.
+    """Return the texts of a folder's files, by section and then by split.
 
     Raises:
-        ValueError: A file lacks a section that another file has.
+        ValueError: A split lacks a section that another split has.
     """
     found = {split: _sections(folder, split) for split in Split}
     for split, sections in found.items():

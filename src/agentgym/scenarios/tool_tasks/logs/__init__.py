@@ -1,9 +1,10 @@
-"""Create a tasks file from logs: the users' requests, and their calls.
+"""Create a tasks file from logs of an agent: users' requests, and the tool calls made.
 
-``message.py`` parses a message in any format, ``trace.py`` converts the calls for one
-request to a task. ``langsmith.py``, ``langfuse.py`` and ``opentelemetry.py`` read
-exports, ``reviews.py`` reads a person's decisions on calls, ``secrets.py`` removes API
-keys, and ``tasks.py`` detects a file's format.
+``tasks.py`` detects the format of a log file. ``langsmith.py``, ``langfuse.py``,
+``opentelemetry.py`` and ``atif.py`` read exports of traces. ``reviews.py`` reads a
+person's decisions on tool calls, and ``decided.py`` finds such decisions in tool
+results. ``message.py`` parses a message in any format, ``trace.py`` converts a trace to
+a task, and ``secrets.py`` removes API keys.
 """
 
 from agentgym.scenarios.tool_tasks.logs.reviews import record_review

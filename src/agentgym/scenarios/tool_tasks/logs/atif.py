@@ -14,13 +14,13 @@ from agentgym.scenarios.tool_tasks.logs.trace import Trace
 
 
 def is_atif(value: Mapping[str, Any]) -> bool:
-    """Return whether an object is a trajectory in this format."""
+    """Return whether an object is a trajectory in the ATIF format."""
     version = value.get("schema_version")
     return isinstance(version, str) and version.startswith("ATIF-")
 
 
 def read_atif(value: Mapping[str, Any]) -> Trace:
-    """Return a trajectory as a `Trace`, with the conversations of its subagents.
+    """Convert an ATIF trajectory to a `Trace`, with the conversations of subagents.
 
     Raises:
         ValueError: The trajectory has no readable steps.

@@ -1,8 +1,8 @@
 """Find reviewers' decisions in logged tool results.
 
 LangChain's ``HumanInTheLoopMiddleware`` keeps the model's original call in the
-conversation. A rejected call's result says so, and an edited call's result begins with
-a notice of the call that was really made. An approved call looks like any other.
+conversation. The result of a rejected call says that it was rejected. The result of an
+edited call begins with a notice that has the edited call. Approved calls have no mark.
 """
 
 import json
@@ -25,11 +25,15 @@ def is_rejected(answer: Result | None) -> bool:
 def edited(
     call: LoggedCall, answer: Result | None
 ) -> tuple[LoggedCall, Result | None] | None:
-    """Return a call as a reviewer edited it, and the result of the edited call.
+    """Return the call as a reviewer edited it, and the result of the edited call.
+
+    Args:
+        call: The model's original call.
+        answer: The result in the log; None if the log does not have it.
 
     Returns:
-        The pair; None if the result shows no edit. The result in the pair is None if no
-        text follows the notice of the edit.
+        The edited call and its result; the result is None if the log does not have it.
+        None instead of the pair if ``answer`` has no notice of an edit.
     """
     text = "" if answer is None else answer.text
     at = text.find(_EDITED, 0, _NOTICE)

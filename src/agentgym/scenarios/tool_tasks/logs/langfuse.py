@@ -1,4 +1,4 @@
-"""Read Langfuse's observations, as exported by its API, its UI and its blob storage.
+"""Read observations of Langfuse, as its API, its UI or its blob storage exports them.
 
 An observation has ``id``, ``traceId``, ``parentObservationId``, ``type``
 (``GENERATION`` is a model call, ``TOOL`` a tool, ``SPAN`` anything), ``name``,
@@ -36,10 +36,10 @@ def is_observation(value: dict[str, Any]) -> bool:
 
 
 class Observations:
-    """Observations, grouped into traces.
+    """A collection of Langfuse's observations, grouped into traces.
 
     Args:
-        problems: A list that gets messages about unreadable observations.
+        problems: A list to which messages about unreadable observations are added.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -85,13 +85,13 @@ class Observations:
 
 
 def _of(value: dict[str, Any], key: str) -> Any:
-    """Return the value of a key, which may be spelled in camel case or snake case."""
+    """Return the value of a key in camel case, or of its spelling in snake case."""
     snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in key)
     return value.get(key, value.get(snake))
 
 
 def _run(value: dict[str, Any]) -> dict[str, Any]:
-    """Convert an observation to the form of a LangSmith run."""
+    """Convert an observation to a run in the format of LangSmith."""
     kind = _KINDS.get(str(value.get("type")).upper(), "other")
     given = from_json(value.get("input"))
     if kind == "llm" and isinstance(given, list | str):

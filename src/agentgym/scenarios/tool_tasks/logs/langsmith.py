@@ -1,11 +1,11 @@
-"""Read LangSmith's runs, as exported by its SDK, its API and its command line.
+"""Read runs of LangSmith, as its SDK, its API or its command line exports them.
 
 A run has ``id``, ``trace_id``, ``run_type`` (``llm``, ``tool``, ``chain``, …),
 ``inputs``, ``outputs``, ``error`` and ``dotted_order``, which sorts a trace by
-execution (docs.langchain.com/langsmith/run-data-format). Children are listed next to it
-or in ``child_runs``. LangChain's tracer stores a model call as ``inputs.messages``, a
-batch of serialized messages, and ``outputs.generations[0][0].message``, and a tool's
-answer as ``outputs.output``.
+execution (docs.langchain.com/langsmith/run-data-format). Its children are separate
+entries, or in its ``child_runs``. LangChain's tracer stores a model's input as
+``inputs.messages`` (a batch of serialized messages), a model's output as
+``outputs.generations[0][0].message``, and a tool's answer as ``outputs.output``.
 """
 
 import ast
@@ -29,9 +29,9 @@ _SAID = ("messages", "message", "output", "choices", "generations")
 
 
 def is_run(value: dict[str, Any]) -> bool:
-    """Return whether an object is a run, or an example of a dataset.
+    """Return whether an object is a LangSmith run, or an example of a dataset.
 
-    Examples have ``inputs`` and ``outputs`` too.
+    Examples have ``inputs`` and ``outputs``, as runs have.
     """
     if isinstance(value.get("run_type"), str):
         return True
@@ -39,10 +39,10 @@ def is_run(value: dict[str, Any]) -> bool:
 
 
 class Runs:
-    """Runs, grouped into traces.
+    """A collection of LangSmith's runs, grouped into traces.
 
     Args:
-        problems: A list that gets messages about unreadable runs.
+        problems: A list to which messages about unreadable runs are added.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -73,12 +73,12 @@ class Runs:
 def trace_of(
     runs: list[dict[str, Any]], problems: list[str], of: str = "LangSmith"
 ) -> Trace:
-    """Combine the runs of one trace to a `Trace`.
+    """Convert the runs of one trace to a `Trace`.
 
     Args:
-        runs: All runs of one trace.
-        problems: A list that gets messages about unreadable runs.
-        of: Name of the runs' source, for messages.
+        runs: All runs of the trace, in the format of LangSmith.
+        problems: A list to which messages about unreadable runs are added.
+        of: Name of the product that recorded the runs, for messages.
     """
     keys = ("dotted_order", "start_time")
     key = next((k for k in keys if all(run.get(k) for run in runs)), None)
@@ -113,7 +113,7 @@ def trace_of(
 
 
 def _conversation(run: dict[str, Any]) -> list[Message]:
-    """Return the input and output of a model or a chain as messages."""
+    """Return the input and output of a model's or a chain's run as messages."""
     given = run.get("inputs")
     given = given.get("messages") if isinstance(given, dict) else given
     said = _said(run.get("outputs"))

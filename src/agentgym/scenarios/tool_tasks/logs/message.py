@@ -1,10 +1,10 @@
 """Parse messages of OpenAI, LangChain, Anthropic, Bedrock and OpenTelemetry.
 
-LangChain has three forms: ``{"lc": 1, "id": […, "AIMessage"], "kwargs": {…}}`` by
-``dumpd``, the older ``{"type": "ai", "data": {…}}``, and plain fields with ``type``.
-OpenTelemetry has ``{"role": …, "parts": […]}`` (``gen-ai-input-messages.json`` of its
-semantic conventions). OpenInference has OpenAI's fields, each wrapped
-(``spec/tool_calling``).
+LangChain has three formats: ``{"lc": 1, "id": […, "AIMessage"], "kwargs": {…}}`` from
+``dumpd``, the older ``{"type": "ai", "data": {…}}``, and an object with ``type`` and
+the message's fields. OpenTelemetry has ``{"role": …, "parts": […]}``
+(``gen-ai-input-messages.json`` of its semantic conventions). OpenInference wraps each
+object of OpenAI's format, as in ``{"message": {…}}`` (``spec/tool_calling``).
 """
 
 import json
@@ -42,10 +42,11 @@ _SILENT = ("reasoning", "thinking", "redacted_thinking", "reasoning_content")
 
 @dataclass(frozen=True)
 class LoggedCall:
-    """A tool call by a model.
+    """A tool call in a log.
 
     Attributes:
-        id: Id of the call; empty if the log has none.
+        id: Id of the call; empty if the log does not have it.
+        name: Name of the tool.
         arguments: Arguments of the call; None if they are not a JSON object.
     """
 
@@ -55,13 +56,19 @@ class LoggedCall:
 
     @property
     def key(self) -> str:
-        """A key that is equal for equal calls."""
+        """The call's name and arguments as JSON text, to compare calls."""
         return json.dumps([self.name, self.arguments], sort_keys=True)
 
 
 @dataclass(frozen=True)
 class Result:
-    """A tool's answer; ``id`` is the id of the call."""
+    """A tool's answer in a log.
+
+    Attributes:
+        id: Id of the call that it answers; empty if the log does not have it.
+        text: The answer.
+        failed: Whether the log marks it as an error.
+    """
 
     id: str
     text: str
@@ -70,11 +77,14 @@ class Result:
 
 @dataclass(frozen=True)
 class Message:
-    """One message.
+    """One message of a logged conversation.
 
     Attributes:
         role: ``user``, ``assistant``, ``tool`` or ``system``.
-        whole: Whether the message is only text, without images or files.
+        text: The text of the message.
+        calls: Tool calls that the model requested in the message.
+        results: Answers of tools in the message.
+        whole: False if the message also has images, files or other unknown parts.
     """
 
     role: str
@@ -85,7 +95,11 @@ class Message:
 
 
 def read_messages(value: Any) -> list[Message]:
-    """Parse messages: a list, a batch with one list, one message, or JSON of these.
+    """Parse a list of messages.
+
+    Args:
+        value: A list of messages, a list that contains such a list, one message, or one
+            of these as JSON text.
 
     Raises:
         ValueError: The value is something else.
@@ -101,7 +115,9 @@ def read_messages(value: Any) -> list[Message]:
 
 
 def read_message(value: Any) -> Message:
-    """Parse one message.
+    """Parse one message in any of the known formats.
+
+    A text is a message of the user.
 
     Raises:
         ValueError: The value is not a message.
@@ -131,7 +147,11 @@ def read_message(value: Any) -> Message:
 
 
 def read_arguments(value: Any) -> dict[str, Any] | None:
-    """Return arguments given as an object or as JSON; None if not an object."""
+    """Return a call's arguments, given as an object or as its JSON text.
+
+    Returns:
+        The arguments; None if they are not a JSON object.
+    """
     if value is None:
         return {}
     if isinstance(value, str):
@@ -140,14 +160,14 @@ def read_arguments(value: Any) -> dict[str, Any] | None:
 
 
 def read_result(value: Any) -> str:
-    """Return a tool's answer as the text that the agent saw."""
+    """Return a tool's answer as text, as the model got it."""
     if isinstance(value, list) and value and all(map(_is_text, value)):
         value = "".join(_text(part) or "" for part in value)
     return whole_text(result_text("" if value is None else value))
 
 
 def from_json(value: Any) -> Any:
-    """Parse a text as JSON; return values that are not JSON texts unchanged."""
+    """Parse a text as JSON; return a value unchanged if it is not JSON text."""
     if not isinstance(value, str):
         return value
     try:
@@ -157,7 +177,7 @@ def from_json(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Format a value for an error message."""
+    """Return the ``repr`` of a value, cut to 60 characters, for an error message."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
@@ -169,7 +189,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def _fields(value: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return a message's fields, and its declared type ("" without a type)."""
+    """Return a message's fields, and its type as in the log; "" without a type."""
     value = _bare(value)
     kwargs, data = value.get("kwargs"), value.get("data")
     if isinstance(kwargs, dict) and isinstance(value.get("id"), list) and value["id"]:
@@ -182,7 +202,11 @@ def _fields(value: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 def _bare(value: Any) -> dict[str, Any]:
-    """Unwrap an object from wrappers such as ``{"message": {…}}``."""
+    """Return the object inside of wrappers such as ``{"message": {…}}``.
+
+    Raises:
+        ValueError: The value is not an object.
+    """
     while isinstance(value, dict) and "role" not in value:
         inner = next((value[k] for k in _WRAPPED if isinstance(value.get(k), dict)), 0)
         if not isinstance(inner, dict):

@@ -1,17 +1,20 @@
-"""Read OpenTelemetry's spans and log records, in OTLP's JSON or as printed by SDKs.
+"""Read spans and log records of OpenTelemetry, in OTLP's JSON or as SDKs print them.
 
 OTLP's JSON (opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding) has attributes as
 lists of ``{"key", "value": {"stringValue": …}}``; SDKs and Phoenix print plain objects.
 The attributes follow one of these conventions:
 
-- GenAI: ``gen_ai.input.messages`` and ``gen_ai.output.messages``, objects or JSON of
-  them, on spans or on the event ``gen_ai.client.inference.operation.details``; tools as
-  ``gen_ai.tool.name``, ``gen_ai.tool.call.arguments`` and ``gen_ai.tool.call.result``.
-- GenAI up to 1.36: one event per message, ``gen_ai.user.message``,
-  ``gen_ai.tool.message``, ``gen_ai.choice``, …, as log records or on the span.
-- OpenInference: ``llm.input_messages.0.message.role``, …, flattened; tools as spans of
-  the kind ``TOOL`` with ``input.value`` and ``output.value``.
-- OpenLLMetry: ``gen_ai.prompt.0.role``, …, ``gen_ai.completion.0.content``, flattened.
+- GenAI: messages in ``gen_ai.input.messages`` and ``gen_ai.output.messages``, as
+  objects or JSON text, on spans or on the event
+  ``gen_ai.client.inference.operation.details``.
+  Tool calls in ``gen_ai.tool.name``, ``gen_ai.tool.call.arguments`` and
+  ``gen_ai.tool.call.result``.
+- GenAI up to 1.36: one event per message, such as ``gen_ai.user.message``,
+  ``gen_ai.tool.message`` or ``gen_ai.choice``, as a log record or on the span.
+- OpenInference: messages in flat keys such as ``llm.input_messages.0.message.role``;
+  tool calls as spans of the kind ``TOOL`` with ``input.value`` and ``output.value``.
+- OpenLLMetry: messages in flat keys such as ``gen_ai.prompt.0.role`` and
+  ``gen_ai.completion.0.content``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,7 +59,7 @@ _FAILED = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 
 @dataclass
 class _Span:
-    """A span with its log records."""
+    """A span with the data of its events and log records."""
 
     name: str = ""
     start: str = ""
@@ -66,7 +69,10 @@ class _Span:
 
 
 def is_export(value: dict[str, Any]) -> bool:
-    """Return whether an object is a span, a log record, or a group of these."""
+    """Return whether an object is a span, a log record, or a group of these.
+
+    A group is an object such as ``{"resourceSpans": […]}``.
+    """
     if any(_plain(key) in _GROUPS for key in value):
         return True
     return _identity(value, "traceid") is not None and (
@@ -75,10 +81,10 @@ def is_export(value: dict[str, Any]) -> bool:
 
 
 class Spans:
-    """Spans and log records, grouped into traces.
+    """A collection of OpenTelemetry's spans and log records, grouped into traces.
 
     Args:
-        problems: A list that gets messages about unreadable parts.
+        problems: A list to which messages about unreadable spans and records are added.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -211,7 +217,7 @@ def _tool(span: _Span) -> ToolRun | None:
 
 
 def _messages(span: _Span) -> Iterator[Message]:
-    """Yield a model's input and its first output as messages."""
+    """Yield the messages of a model call: its input, and the first of its outputs."""
     found = span.attributes
     if "gen_ai.input.messages" in found or "gen_ai.output.messages" in found:
         yield from read_messages(found.get("gen_ai.input.messages") or [])
@@ -232,7 +238,7 @@ def _messages(span: _Span) -> Iterator[Message]:
 
 
 def _of_event(name: str, event: Attributes) -> dict[str, Any]:
-    """Return the message in an event of GenAI's conventions up to 1.36."""
+    """Return the message in an event of the GenAI conventions up to 1.36."""
     if name == _CHOICE:
         message = from_json(event.get("message"))
         message = message if isinstance(message, dict) else {"content": message}
@@ -248,7 +254,7 @@ def _of_event(name: str, event: Attributes) -> dict[str, Any]:
 
 
 def _unflattened(found: Attributes, prefix: str) -> list[Any]:
-    """Return the list at ``prefix``, whose items may be flattened to ``prefix.0.…``."""
+    """Return the list in the attribute ``prefix`` or in flat keys ``prefix.0.…``."""
     start = f"{prefix}."
     parts = [
         (k.removeprefix(start), v) for k, v in found.items() if k.startswith(start)
@@ -265,7 +271,10 @@ def _is_list(value: Any) -> bool:
 
 
 def _tree(items: Any) -> Any:
-    """Build nested objects from dotted names; numbers as names make lists."""
+    """Build nested objects from pairs of a dotted name and a value.
+
+    An object whose names are all numbers becomes a list.
+    """
     tree: dict[str, Any] = {}
     for name, value in items:
         if isinstance(value, dict):
@@ -290,7 +299,7 @@ def _listed(tree: Any) -> Any:
 
 
 def _attributes(value: Any) -> Attributes:
-    """Return attributes by name, from a list of pairs or an object."""
+    """Return attributes by name, from OTLP's list or from a plain object."""
     if isinstance(value, list):
         pairs = [each for each in value if isinstance(each, dict)]
         return {str(each.get("key")): _any(each.get("value")) for each in pairs}
@@ -312,7 +321,7 @@ def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _any(value: Any) -> Any:
-    """Return the Python value of an ``AnyValue`` of OTLP."""
+    """Return the Python value of OTLP's ``AnyValue``, e.g. ``{"intValue": "1"}``."""
     if not isinstance(value, Mapping) or len(value) != 1:
         return None if value == {} else value
     [(key, inner)] = value.items()
@@ -337,7 +346,10 @@ def _identity(value: dict[str, Any], name: str) -> str | None:
 
 
 def _named(value: dict[str, Any], *names: str) -> Any:
-    """Return the value of the first key that is one of ``names``, in any spelling."""
+    """Return the value of the first key that is one of ``names``; None if none is.
+
+    Capital letters and underscores in the keys are ignored.
+    """
     return next((v for k, v in value.items() if _plain(k) in names), None)
 
 

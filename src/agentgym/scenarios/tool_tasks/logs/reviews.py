@@ -1,9 +1,10 @@
 """Record and read a person's decisions on an agent's tool calls.
 
-LangChain's ``HumanInTheLoopMiddleware`` interrupts with ``action_requests`` and expects
-as many ``decisions``: ``approve``, ``edit`` with an ``edited_action``, ``reject``, or
-``respond`` with the tool's answer. With ``interrupt_mode="per_call"`` it asks for one
-call, with ``name`` and ``args``, and expects one decision.
+LangChain's ``HumanInTheLoopMiddleware`` interrupts the agent with ``action_requests``,
+and expects one of these ``decisions`` on each: ``approve``, ``edit`` with an
+``edited_action``, ``reject``, or ``respond`` with the tool's answer. With
+``interrupt_mode="per_call"``, it interrupts for one call, an object with ``name`` and
+``args``, and expects one decision.
 """
 
 import json
@@ -33,9 +34,9 @@ def record_review(
     request: Any,
     response: Mapping[str, Any],
 ) -> None:
-    """Append a person's decision on tool calls to a file, for making tasks.
+    """Append a person's decisions on tool calls to a file, from which tasks are made.
 
-    Call it before you resume an interrupted agent::
+    Call this function before you resume an interrupted agent::
 
         [asked] = state.interrupts
         record_review("reviews.jsonl", state.values["messages"], asked, response)
@@ -44,8 +45,8 @@ def record_review(
     Then ``agentgym tasks from-reviews reviews.jsonl`` creates a tasks file.
 
     Args:
-        file: JSON Lines file, created if missing.
-        messages: The conversation so far: LangChain messages or dictionaries.
+        file: JSON Lines file; it is created if it does not exist.
+        messages: The conversation so far, as LangChain messages or dictionaries.
         request: The interrupt of LangChain's human-in-the-loop middleware, or the value
             of the interrupt.
         response: The response to the interrupt: ``{"decisions": […]}``, or one
@@ -69,13 +70,21 @@ def record_review(
 
 
 def is_review(value: Mapping[str, Any]) -> bool:
-    """Return whether an object is a review by :func:`record_review`."""
+    """Return whether an object is a review that :func:`record_review` wrote."""
     return "decisions" in value and "action_requests" in value
 
 
 @dataclass
 class _Request:
-    """The reviews (a person's decisions on calls) for one request of a user."""
+    """All reviews of the tool calls for one request of a user.
+
+    Attributes:
+        conversations: The conversation of each review.
+        answers: The answers that the person gave instead of a tool, by the key of the
+            call.
+        rejected: Names of the tools with a rejected call.
+        decisions: Number of decisions by kind, e.g. ``edit``.
+    """
 
     conversations: list[list[Message]] = field(default_factory=list)
     decided: dict[str, LoggedCall | None] = field(default_factory=dict)
@@ -86,7 +95,10 @@ class _Request:
 
 
 class Reviews:
-    """Reviews, grouped by the user's request."""
+    """A collection of reviews, grouped by the user's request.
+
+    A review has a person's decisions on the tool calls that an agent wants to make.
+    """
 
     def __init__(self) -> None:
         self._by_request: dict[str, _Request] = {}
@@ -120,7 +132,7 @@ class Reviews:
             about.decided[call.key] = right
 
     def traces(self) -> list[Trace]:
-        """Return a trace for each request, in the order in which reviews were added."""
+        """Return one trace for each request, in the order in which they were added."""
         return [_trace(about) for about in self._by_request.values()]
 
 
@@ -138,7 +150,10 @@ def _trace(about: _Request) -> Trace:
 
 
 def _reviewed(message: Message, about: _Request) -> Message:
-    """Return a message with its calls changed by the reviewer's decisions."""
+    """Return a message with the right calls, as the reviewer decided.
+
+    Edited calls are replaced, and rejected calls are left out.
+    """
     calls = []
     for call in message.calls:
         right = about.decided.get(call.key, call)

@@ -1,4 +1,4 @@
-"""Remove keys and tokens that people paste into chats."""
+"""Remove API keys and tokens that people paste into chats."""
 
 from typing import Any
 
@@ -6,7 +6,10 @@ from agentgym.security.redaction import Redactor
 
 
 class Secrets:
-    """Replaces keys and tokens by names; equal ones get the same name."""
+    """Replaces secrets (API keys and tokens) by names such as ``SECRET-1``.
+
+    Equal secrets get the same name.
+    """
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -14,11 +17,11 @@ class Secrets:
 
     @property
     def count(self) -> int:
-        """Number of secrets found."""
+        """Number of different secrets found."""
         return len(self._names)
 
     def hidden(self, value: Any) -> Any:
-        """Return a JSON value with its secrets replaced by names."""
+        """Return a JSON value in which each secret is replaced by its name."""
         if isinstance(value, str):
             return self._redactor.replaced(value, self._name)
         if isinstance(value, list):

@@ -43,17 +43,18 @@ _MOST_KEYS = 6
 
 @dataclass
 class FromLogs:
-    """Tasks created from logs.
+    """A tasks file created from logs.
 
     Attributes:
-        text: The tasks file.
-        kinds: Log formats in the file.
-        tasks: Number of lines in the tasks file.
-        answers: Number of expected calls with a tool's answer.
-        skipped: Number of traces that gave no line of the tasks file, by reason.
-        calls: Number of calls that were left out of the tasks file, by reason.
-        decisions: Number of reviewers' decisions that were applied, by kind.
-        secrets: Number of keys and tokens that were replaced.
+        text: Text of the tasks file.
+        kinds: Formats of the entries in the log file, e.g. ``LangSmith``.
+        tasks: Number of tasks in the tasks file.
+        answers: Number of expected calls whose answer is in the log.
+        skipped: Number of traces from which no task was made, by reason. Unreadable
+            entries of the log are counted too.
+        calls: Number of calls that were left out of the tasks, by reason.
+        decisions: Number of reviewers' decisions on tool calls, by kind, e.g. ``edit``.
+        secrets: Number of different API keys and tokens that were replaced.
     """
 
     text: str = ""
@@ -69,20 +70,23 @@ class FromLogs:
 def from_logs(
     path: Path, tools: Sequence[Tool] | None = None, *, reviewed: bool = False
 ) -> FromLogs:
-    """Create a tasks file from logs: the users' requests, and their calls.
+    """Create a tasks file from a log file, with users' requests and the calls for them.
 
-    Each conversation or trace gives its first request, the calls until the user's next
-    message, and the tools' answers. Failed calls and repeated requests are left out.
-    Texts that look like a key or a token are replaced.
+    Each conversation or trace gives one task: its first request, the calls until the
+    user's next message, and the tools' answers. Failed calls and repeated requests are
+    left out. Texts that look like an API key or a token are replaced.
+
+    If a reviewer edited a call, the edited call is expected. If a reviewer rejected a
+    call, its tool is forbidden, unless another call of the tool is expected.
 
     Args:
-        path: JSON or JSON Lines: messages, LangSmith's runs, Langfuse's observations,
-            OpenTelemetry's spans, reviews of :func:`record_review`. Of a call that a
-            reviewer edited, the edited form is expected. A tool is forbidden if a
-            reviewer rejected its calls and no call of the tool is expected.
-        tools: The agent's tools; calls of other tools, or with wrong arguments, are
-            left out. None takes the tools in the log, and writes them into the lines.
-        reviewed: Take only requests with reviewed calls.
+        path: JSON or JSON Lines file with messages, LangSmith's runs, Langfuse's
+            observations, OpenTelemetry's spans, trajectories in the ATIF format, or
+            reviews that :func:`record_review` wrote.
+        tools: The agent's tools; calls of other tools and calls with wrong arguments
+            are left out. None means the tools in the log, which are then written into
+            each line.
+        reviewed: Whether to use only requests with calls that a person reviewed.
 
     Raises:
         UsageError: The file cannot be read, has another format, or has no request with
@@ -128,7 +132,12 @@ def _counted(counted: Mapping[str, int]) -> list[str]:
 
 
 class _Log:
-    """Reads the traces in a log file; collects messages about unreadable parts."""
+    """Reads the traces in a log file.
+
+    Args:
+        path: The log file.
+        made: The result, whose ``skipped`` counts the unreadable entries.
+    """
 
     def __init__(self, path: Path, made: FromLogs) -> None:
         self._path = path
@@ -137,7 +146,7 @@ class _Log:
         self.problems: list[str] = []
 
     def traces(self) -> list[Trace]:
-        """Return the traces; those of plain conversations come first.
+        """Return the traces; conversations that were logged as messages come first.
 
         Raises:
             UsageError: The file cannot be read, or has no known format.
@@ -180,7 +189,10 @@ class _Log:
 
 
 def _offered(entry: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the tools listed with messages; the list may be JSON text."""
+    """Return the tools in a log entry with messages; () if there are none.
+
+    They are a list or its JSON text.
+    """
     tools = entry.get("tools") or ()
     try:
         found = json.loads(tools) if isinstance(tools, str) else tools
@@ -190,7 +202,11 @@ def _offered(entry: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _values(path: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a JSON or JSON Lines file, with their positions."""
+    """Yield the position and value of each line of a JSON Lines file.
+
+    A JSON file has only one value. Messages about lines that are not JSON are added to
+    ``problems``.
+    """
     text = read_text(path)
     try:
         value = json.loads(text)
@@ -212,7 +228,13 @@ def _values(path: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _entries(where: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield position and content of each log entry in a value, which may be nested."""
+    """Yield the position and content of each log entry in a value.
+
+    Args:
+        where: Position of the value.
+        value: An entry, or a list or object that contains entries.
+        depth: Depth of the value in the value of its line.
+    """
     inner = None
     if depth < _MOST_NESTED and not _kind(value):
         inner = value
@@ -226,7 +248,7 @@ def _entries(where: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _kind(value: Any) -> str:
-    """Return the format of an entry; "" if it is unknown."""
+    """Return the format of a log entry, e.g. ``LangSmith``; "" if it is unknown."""
     if isinstance(value, list):
         roles = [_is_object(each) and "role" in each for each in value]
         return _MESSAGES if roles and all(roles) else ""

@@ -1,4 +1,4 @@
-"""Trace: the calls for one request of a user, and the task made from it."""
+"""Convert a trace (the recorded work of an agent on a request) to a task."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _ALL_REJECTED = (
 
 @dataclass(frozen=True)
 class ToolRun:
-    """A run of a tool; ``answer`` is None if the log does not have it."""
+    """A recorded run of a tool; ``answer`` is None if the log does not have it."""
 
     call: LoggedCall
     answer: Result | None
@@ -26,17 +26,17 @@ class ToolRun:
 
 @dataclass
 class Trace:
-    """One request of a user, from start to end.
+    """The recorded work of an agent, in a form that does not depend on the log format.
 
     Attributes:
-        conversations: Inputs and outputs of models, in order; later ones repeat the
-            messages of earlier ones.
+        conversations: The messages of each model call (input and output), in order.
+            A later call repeats the messages of earlier calls.
         runs: Tool runs, in order.
-        asked: The user's request, if no conversation has it.
-        tools: Tools offered to the model, from the log, OpenAI-shaped.
-        rejected: Names of tools with a call that a reviewer rejected.
-        decisions: Number of reviewers' decisions by kind; :func:`read_task` adds those
-            that it finds in results.
+        asked: The user's request, for logs whose conversations do not have it.
+        tools: Tools that the model was offered, in OpenAI's format; may be empty.
+        rejected: Names of the tools with a call that a reviewer rejected.
+        decisions: Number of reviewers' decisions, by kind, e.g. ``edit``.
+            :func:`read_task` adds decisions that it finds in results.
     """
 
     conversations: list[list[Message]] = field(default_factory=list)
@@ -59,10 +59,11 @@ def read_task(
     The line has the first request, and the calls until the user's next message.
 
     Args:
-        trace: The trace of one request.
-        specs: The agent's tools; calls of other tools, or with wrong arguments, are
-            left out. None takes the trace's own tools, and writes them into the line.
-        left_out: Counter of left-out calls by reason, which is updated.
+        trace: The trace.
+        specs: The agent's tools; calls of other tools and calls with wrong arguments
+            are left out. None means the tools in the trace, which are then written into
+            the line.
+        left_out: A counter of left-out calls by reason, which is updated.
 
     Raises:
         LeftOutError: The trace cannot become a task.
@@ -113,7 +114,11 @@ def read_task(
 
 
 def _own_tools(trace: Trace) -> dict[str, ToolSpec]:
-    """Return the tools offered in a trace, by name."""
+    """Return the tools that the trace's model was offered, by name.
+
+    Raises:
+        LeftOutError: A tool cannot be used.
+    """
     from agentgym.scenarios.schemas import spec_of_openai  # jsonschema imports slowly
 
     try:
@@ -124,9 +129,12 @@ def _own_tools(trace: Trace) -> dict[str, ToolSpec]:
 
 
 def _first_turn(trace: Trace) -> tuple[str, list[LoggedCall]]:
-    """Return the first request and its calls.
+    """Return the user's first request, and the tool calls for it.
 
-    If no model has made a call, the calls are those of the tool runs.
+    If the conversations have no calls, the calls of the tool runs are returned.
+
+    Raises:
+        LeftOutError: The request has images or files.
     """
     first = (_request(messages) for messages in trace.conversations)
     opening = next((message for message in first if message is not None), None)
@@ -168,9 +176,9 @@ def _until_more(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _answers(trace: Trace) -> dict[str, Result]:
-    """Return tool answers by call id.
+    """Return the answers of tools, by the id of the call.
 
-    An answer that no model saw is taken from the tool's run.
+    An answer that is not in a conversation is taken from the tool's run.
     """
     found: dict[str, Result] = {}
     for messages in trace.conversations:
