@@ -1,4 +1,4 @@
-"""ReviewEnvironment: one episode's project, its five tools, and the reports."""
+"""ReviewEnvironment: a project to review, the agent's five tools and its reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,16 +13,16 @@ from agentgym.scenarios.rewards import CodeFinding, find_problems
 _MOST_FINDINGS = 6
 _LONGEST_MESSAGE = 48
 Reported = tuple[str, int, str]
-"""Path, line and kind of a report."""
+"""Path, line and kind of a problem that the agent reported."""
 
 
 @dataclass
 class ReviewBooks(ReadingBooks):
-    """The calls of an episode, the files that the agent linted, and its reports.
+    """Record of an episode: the calls, the files read or linted, and the reports.
 
     Attributes:
-        linted: Files that the agent has linted.
-        reports: The reports, in order.
+        linted: Paths of the files that the agent has linted.
+        reports: Path, line and kind of each problem that the agent reported, in order.
     """
 
     linted: set[str] = field(default_factory=set)
@@ -40,7 +40,7 @@ class ReviewEnvironment(ReadableProject[ReviewBooks]):
         super().__init__(files, ReviewBooks())
 
     def shown(self, name: str) -> str:
-        """Return a file's text with line numbers."""
+        """Return the text of a file, with a number before each line."""
         lines = self.workspace.files[name].rstrip("\n").split("\n")
         return "\n".join(f"{number}: {text}" for number, text in enumerate(lines, 1))
 
@@ -76,7 +76,7 @@ class ReviewEnvironment(ReadableProject[ReviewBooks]):
             return f"Reported line {line} of {name}."
 
     def _below(self, name: str) -> dict[str, str]:
-        """Return the text of the files at or below a path, by path.
+        """Return the text of a file, or of all files in a folder, by path.
 
         Raises:
             ToolError: There is no such file or folder.
@@ -95,10 +95,10 @@ class ReviewEnvironment(ReadableProject[ReviewBooks]):
 
 
 def is_worth_a_line(found: CodeFinding) -> bool:
-    """Return whether ``lint`` shows a finding to the agent.
+    """Return whether the tool ``lint`` shows a finding to the agent.
 
-    Bandit's hints of the lowest severity are hidden (such as each import of a module
-    that may be misused), and so is the order of imports.
+    It hides bandit's findings of low severity, such as each import of ``subprocess``,
+    and wrong orders of imports (rule I001).
     """
     hint = found.kind == "security" and found.severity == "low"
     return not hint and found.rule != "I001"

@@ -1,4 +1,4 @@
-"""Create tasks of each kind: the project to review, and its defects."""
+"""Create tasks of each kind: a project with planted defects, and a request."""
 
 from dataclasses import dataclass
 from random import Random
@@ -35,9 +35,9 @@ class Review:
     Attributes:
         instruction: The user's request.
         files: Text of each file, by relative path.
-        defects: The defects to report.
-        look: Files that the agent must read or lint.
-        plan: Tool and arguments of each call of the shortest solution.
+        defects: Path, line and kind of each defect that the agent must report.
+        look: Paths of the files that the agent must read or lint.
+        plan: Tool and arguments of each call in the shortest solution.
     """
 
     instruction: str
@@ -47,7 +47,7 @@ class Review:
     plan: tuple[PlannedCall, ...]
 
     def goal(self) -> dict[str, Any]:
-        """Return the goal of the task as JSON values."""
+        """Return the task's goal as JSON values."""
         return {
             "defects": [list(defect) for defect in self.defects],
             "look": list(self.look),
@@ -59,9 +59,9 @@ ReviewFamily = ProjectFamily[Review]
 
 
 def _planting(name: str, level: Level, phrases: str, *kinds: PlantKind) -> ReviewFamily:
-    """Return a kind of task whose modules have planted defects of ``kinds``.
+    """Create a kind of task: review a module that has one defect of each of ``kinds``.
 
-    Its requests are ``PHRASES[phrases]``.
+    ``phrases`` is the key in ``PHRASES`` of the phrases for the requests.
     """
 
     def draft(scene: Scene, phrases: Phrases) -> Review:
@@ -73,7 +73,7 @@ def _planting(name: str, level: Level, phrases: str, *kinds: PlantKind) -> Revie
 def _module_review(
     scene: Scene, phrases: Phrases, kinds: tuple[PlantKind, ...]
 ) -> Review:
-    """Create a task to review one module, which has a defect of each kind."""
+    """Create a task to review one module, which has one defect of each of ``kinds``."""
     rng, project = scene.rng, projects.build(scene.rng, scene.names)
     module = rng.choice(project.modules)
     planted = _plant(scene, project, module, kinds)
@@ -88,7 +88,7 @@ def _module_review(
 
 
 def _package_review(scene: Scene, phrases: Phrases) -> Review:
-    """Create a task to review a package with one or two defects in its modules."""
+    """Create a task to review a package: one or both modules have one defect each."""
     rng, project = scene.rng, projects.build(scene.rng, scene.names)
     files, defects = dict(project.files), list[Defect]()
     bad = rng.sample(project.modules, rng.choice((1, 2)))
@@ -143,7 +143,7 @@ def _at(module: Module, planted: Planted) -> tuple[Defect, ...]:
 def _plant(
     scene: Scene, project: Project, module: Module, kinds: tuple[PlantKind, ...]
 ) -> Planted:
-    """Plant a defect of each kind in a module, and maybe a style problem."""
+    """Add one defect of each of ``kinds`` to a module, and maybe a style problem."""
     rng = scene.rng
     wanted: list[PlantKind] = [*kinds]
     if rng.random() < _STYLE:

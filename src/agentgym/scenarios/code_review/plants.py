@@ -1,8 +1,9 @@
-"""Defects to plant in modules; a linter finds each defect at one line.
+"""Plants: pieces of code with one defect each, to add to a module.
 
-A plant is a function that is added to a module, with its imports. In its text, ``>``
-starts the line with the defect, ``{f}`` is the function's name, ``{a}`` and ``{b}`` are
-its parameters, and ``{g}`` is another name. No plant is used in two splits.
+A plant is a function with its imports, or only an import. In its text, ``>`` starts the
+line with the defect, ``{f}`` is the function's name, ``{a}`` and ``{b}`` are its
+parameters, and ``{g}`` is another name. The tool ``lint`` finds each defect at this
+line. Each plant belongs to one split.
 """
 
 from collections.abc import Sequence
@@ -17,13 +18,13 @@ PlantKind = Literal["bug", "security", "style"]
 
 @dataclass(frozen=True)
 class Plant:
-    """One defect that can be planted.
+    """A piece of code with one defect, which can be added to a module.
 
     Attributes:
-        kind: ``bug`` and ``security`` must be reported, ``style`` must not.
-        split: The only split that uses it. ``OUT_OF_VOCABULARY`` tasks use the plants
-            of the test split.
-        imports: Import lines.
+        kind: The agent must report ``bug`` and ``security``, but not ``style``.
+        split: The split whose tasks use the plant. Tasks of ``OUT_OF_VOCABULARY`` use
+            the plants of ``TEST``.
+        imports: Import lines that the code needs; one of them may be the defect.
         body: Lines of a function; empty if an import is the defect.
     """
 
@@ -34,7 +35,7 @@ class Plant:
 
 
 def _plants(text: str) -> tuple[Plant, ...]:
-    """Parse plants from blocks that start with the line ``split kind``."""
+    """Parse blocks that start with a line such as ``train bug`` into plants."""
     found = []
     for block in text.strip("\n").split("\n\n"):
         head, *lines = block.splitlines()
@@ -193,11 +194,12 @@ def {f}({a}):
 
 @dataclass(frozen=True)
 class Planted:
-    """A module with defects.
+    """A module after plants (pieces of code with a defect) were added.
 
     Attributes:
-        source: Text of the module.
-        defects: Line and kind of each defect to report, sorted by line.
+        source: Source of the module.
+        defects: Line number and kind of each bug and security problem, sorted by line;
+            without style problems.
     """
 
     source: str
@@ -205,7 +207,7 @@ class Planted:
 
 
 def of_kind(kind: PlantKind, split: Split) -> list[Plant]:
-    """Return the plants of a kind for ``split``."""
+    """Return the plants of a kind that tasks of ``split`` use."""
     home = Split.TEST if split is Split.OUT_OF_VOCABULARY else split
     return [plant for plant in PLANTS if (plant.kind, plant.split) == (kind, home)]
 
@@ -222,10 +224,11 @@ def plant_all(
 
     Args:
         rng: Source of random choices.
-        source: Text of the module.
+        source: Source of the module.
         plants: The plants; at most one may have its defect in an import.
-        names: Words that the module does not use, two per plant.
-        parameters: Pairs of names for the parameters of the added functions.
+        names: Words for the names of the added code, two per plant. The module must not
+            contain them.
+        parameters: Pairs of parameter names for the added functions.
     """
     lines: list[tuple[str, str]] = [(line, "") for line in source.rstrip().split("\n")]
     imports: dict[str, str] = {}

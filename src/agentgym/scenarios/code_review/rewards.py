@@ -1,4 +1,4 @@
-"""Score a review: precision and recall against planted defects."""
+"""Score a review by precision and recall: compare reports with planted defects."""
 
 from collections.abc import Iterable
 
@@ -26,13 +26,15 @@ _LOOK = 0.5
 def score(task: Task, books: ReviewBooks, trajectory: Trajectory) -> Reward:
     """Score a finished review.
 
-    A success reports every planted defect by file, line and kind, and nothing else. The
-    agent has read or linted all requested files, broken no rule, and made few needless
-    calls. A success earns 1, minus a little for each needless call.
+    In a success, the agent reported every planted bug and security problem by file,
+    line and kind, and reported nothing else. It also read or linted all requested
+    files, broke no rule, and made few needless calls. A success earns 1, minus a little
+    for each needless call.
 
-    Otherwise, with ``n`` calls in the plan, F1 (the harmonic mean of precision and
-    recall) earns up to 0.45 * (1 - 1/n), and reading all requested files earns up to
-    0.225 / n. Each false report costs 0.15, so reporting every line does not pay.
+    Without success, let ``n`` be the number of calls in the shortest solution. F1 (the
+    harmonic mean of precision and recall) then earns up to 0.45 * (1 - 1/n). Reading or
+    linting all requested files earns up to 0.225 / n. Each false report costs 0.15, so
+    reporting every line does not pay.
     """
     attempts = Attempts.of(books, trajectory)
     if not attempts.tools:
@@ -65,7 +67,7 @@ def score(task: Task, books: ReviewBooks, trajectory: Trajectory) -> Reward:
 
 
 def f1(defects: Iterable[object], reports: Iterable[object]) -> float:
-    """Return the harmonic mean of precision and recall; 0 without a match."""
+    """Return F1, the harmonic mean of precision and recall; 0 if no report is right."""
     planted, made = set(defects), set(reports)
     hits = len(planted & made)
     return 2 * hits / (len(planted) + len(made)) if hits else 0.0

@@ -1,4 +1,4 @@
-"""CodeReviewScenario: find planted defects, and report them by line."""
+"""CodeReviewScenario: find planted defects, and report their files and lines."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal
@@ -23,7 +23,7 @@ SYSTEM_PROMPT = (
 
 
 class CodeReviewScenario(LeveledScenario[ReviewFamily]):
-    """Find planted defects and vulnerabilities in Python packages.
+    """Tasks to find planted bugs and security problems in small Python packages.
 
     Raises:
         MissingExtraError: The extra ``code-quality`` is not installed.
@@ -43,11 +43,11 @@ class CodeReviewScenario(LeveledScenario[ReviewFamily]):
         require_checks("The scenario code_review")
 
     def system_prompt(self) -> str:
-        """Return the role and the rules."""
+        """Return the system prompt: the agent's role and its rules."""
         return SYSTEM_PROMPT
 
     def tools(self) -> list[ToolSpec]:
-        """Return the five tools."""
+        """Return the agent's five tools."""
         return tool_specs(ReviewEnvironment)
 
     def families(self) -> Sequence[ReviewFamily]:
@@ -57,20 +57,20 @@ class CodeReviewScenario(LeveledScenario[ReviewFamily]):
     def make_task(
         self, family: ReviewFamily, split: Split, seed: int, index: int
     ) -> Task:
-        """Return the ``index``-th task of a family, determined by the arguments."""
+        """Return the ``index``-th task of a family, the same for equal arguments."""
         return family.make_task(split, seed, index)
 
     def create_environment(self, task: Task) -> ReviewEnvironment:
-        """Return an environment with the task's project."""
+        """Return a new environment with the project that the task asks to review."""
         return ReviewEnvironment(task.initial_state["files"])
 
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score an episode; see :func:`.rewards.score`."""
+        """Score a review by the agent's reports; see :func:`.rewards.score`."""
         own = own_environment(ReviewEnvironment, environment)
         return rewards.score(task, own.books, trajectory)
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
-        """Return the calls that read the files and report the defects."""
+        """Return the calls that lint or read the files, and report each defect."""
         return [NeededCall(tool, arguments) for tool, arguments in task.goal["plan"]]

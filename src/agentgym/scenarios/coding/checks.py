@@ -1,4 +1,4 @@
-"""Lint and format code in this process without running it; results are cached."""
+"""Lint and format Python source without running it; cache the results."""
 
 import ast
 import inspect
@@ -16,7 +16,7 @@ _MOST_PASSES = 6
 
 @lru_cache(_REMEMBERED)
 def problems(source: str) -> tuple[tuple[int, str], ...]:
-    """Return sorted problems as (line, message), from pyflakes and pycodestyle."""
+    """Return the problems that pyflakes and pycodestyle find, as (line, message)."""
     try:
         return tuple(sorted(_found(source)))
     except (SyntaxError, ValueError) as error:
@@ -48,7 +48,7 @@ def _found(source: str) -> list[tuple[int, str]]:
 
 
 def _collector(found: list[tuple[int, str]]) -> type:
-    """Return a pycodestyle reporter class that appends (line, message) to ``found``."""
+    """Return a pycodestyle reporter class that adds each problem to ``found``."""
     import pycodestyle
 
     class Collector(pycodestyle.BaseReport):  # type: ignore[misc]
@@ -68,8 +68,9 @@ def formatted(source: str) -> str:
     """Return the source formatted by autopep8.
 
     Raises:
-        ToolError: The source does not parse, or is too long to format: autopep8's time
-            grows with the square of a source's or a statement's length.
+        ToolError: The source does not parse, is too deeply nested, or is too long. The
+            length is limited since autopep8's time grows with the square of the length
+            of the source or of a statement.
     """
     import autopep8  # type: ignore[import-untyped]
 
@@ -87,7 +88,7 @@ def formatted(source: str) -> str:
 
 
 def _longest_line(source: str) -> int:
-    """Return the number of tokens in the longest logical line."""
+    """Return the number of tokens in the longest statement."""
     most = tokens = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         tokens += 1
@@ -98,7 +99,10 @@ def _longest_line(source: str) -> int:
 
 @lru_cache(_REMEMBERED)
 def meaning(source: str) -> str | None:
-    """Return the syntax tree as text, or None if the source does not parse."""
+    """Return the syntax tree as text, or None if the source does not parse.
+
+    Sources that differ only in layout or comments have equal trees.
+    """
     try:
         return ast.dump(ast.parse(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,8 +1,8 @@
-"""The oracle: it makes the calls of the shortest solution in a real environment.
+"""The oracle: a script that solves a task with the calls of its shortest solution.
 
-Tests use it to show that every task can be solved. Pretraining uses its conversations.
-In these, steps that only a rule requires are left out at random, so that reinforcement
-learning has to train the rules.
+Tests use it to show that every task can be solved. Pretraining uses its conversations,
+in which some calls that only a rule requires are missing at random. So the pretrained
+policy has to learn the rules by reinforcement learning.
 """
 
 import json
@@ -38,11 +38,11 @@ _REFUSALS = (
 
 @dataclass(frozen=True)
 class Demonstration:
-    """One episode of the oracle, which makes the right calls.
+    """One episode in which the oracle (a script) solves the task.
 
     Attributes:
-        messages: OpenAI-shaped messages: system, user, then calls, results, and an
-            answer.
+        messages: Messages in OpenAI's format: system, user, then calls with their
+            results, and an answer.
         reward: The episode's reward.
     """
 
@@ -53,15 +53,16 @@ class Demonstration:
 def solve(
     task: Task, *, follow_rules: float = 1.0, rng: Random | None = None
 ) -> list[Step]:
-    """Return the calls that solve a task.
+    """Return the calls that solve a task, maybe without some that only rules require.
 
     Args:
         task: The task.
-        follow_rules: Probability of keeping each step that only a rule requires:
-            reading a file before an edit (a search replaces a reading that is not
-            kept) or before running a script, and running the tests after an edit.
-            Also the probability of not editing a test file.
-        rng: Decides which steps are kept; by default the task's id is the seed.
+        follow_rules: Probability of following a rule at each step where it applies. The
+            rules: read a file before an edit (else a search replaces the reading), read
+            a script before running it, run the tests after an edit, and never edit a
+            test file.
+        rng: Decides at which steps rules are followed; by default the task's id is the
+            seed.
     """
     rng = rng or Random(task.id)
     plan = [Step.from_json(step) for step in task.goal["plan"]]
@@ -91,15 +92,16 @@ async def demonstrate(
     rng: Random | None = None,
     system_prompt: str = SYSTEM_PROMPT,
 ) -> Demonstration:
-    """Run the oracle's calls, and record the conversation.
+    """Run the oracle's calls in an environment, and record the conversation.
 
     Args:
         task: The task.
         sandbox: Sandbox for tests and scripts.
         follow_rules: See :func:`solve`. Below 1, the environment counts broken rules,
             but does not refuse the calls.
-        rng: Decides which steps are kept, and the wording of the answer.
-        system_prompt: The first message.
+        rng: Decides at which steps rules are followed, and chooses the text of the
+            answer; by default the task's id is the seed.
+        system_prompt: Text of the system message.
     """
     rng = rng or Random(task.id)
     files = task.initial_state["files"]
@@ -138,19 +140,19 @@ def _messages(identity: str, step: Step, result: str) -> list[dict[str, Any]]:
 
 
 def _shortest(step: Step) -> dict[str, str]:
-    """Return the arguments that differ from the tool's defaults."""
+    """Return a call's arguments without those that equal the tool's defaults."""
     defaults = {"list_files": {"path": "."}, "run_tests": {"path": "tests"}}
     default = defaults.get(step.tool, {"args": ""})
     return {k: v for k, v in step.args.items() if default.get(k) != v}
 
 
 def _search_for(edit: Step) -> Step:
-    """Return a search call that shows the line to edit, instead of reading the file."""
+    """Return a search for the line to edit; it replaces reading the file."""
     return Step("search_code", {"query": edit.args["old"].partition(" = ")[0]})
 
 
 def _edit_of_test(task: Task, path: str, rng: Random) -> list[Step]:
-    """Return an edit of a test file, to break a rule; empty if no edit is possible."""
+    """Return an edit that breaks the rule on test files; empty if none is possible."""
     lines = task.initial_state["files"][path].splitlines()
     asserts = [line.strip() for line in lines if lines.count(line) == 1]
     asserts = [line for line in asserts if line.startswith("assert")]

@@ -1,4 +1,4 @@
-"""CodingEnvironment: one episode's project, its eight tools, and its rules."""
+"""CodingEnvironment: a project in memory, the agent's eight tools and its rules."""
 
 import shlex
 from collections.abc import Mapping
@@ -19,23 +19,23 @@ from agentgym.scenarios.coding.reading import ReadableProject, ReadingBooks
 
 @dataclass
 class CodingBooks(ReadingBooks):
-    """The calls of an episode, with the files that the agent read and edited.
+    """Record of an episode: the calls, the files read, and the modules not tested.
 
     Attributes:
-        untested: Edited modules whose tests have not been run since.
+        untested: Paths of modules whose tests have not been run since their last edit.
     """
 
     untested: set[str] = field(default_factory=set)
 
 
 class CodingEnvironment(ReadableProject[CodingBooks]):
-    """A small Python project in memory.
+    """A small Python project in memory, with tools to read, edit, check and run it.
 
     Args:
         files: Text of each file, by relative path.
         sandbox: Sandbox for tests and scripts.
-        enforce_rules: Whether to refuse a call that breaks a rule; otherwise the call
-            runs, and the broken rule is counted.
+        enforce_rules: Whether to refuse a call that breaks a rule. If False, the call
+            runs, and the broken rule is only counted.
     """
 
     def __init__(

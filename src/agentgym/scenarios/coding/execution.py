@@ -1,4 +1,4 @@
-"""Run a workspace's tests and scripts, always in the sandbox."""
+"""Run a project's tests, scripts and hidden checks in a sandbox."""
 
 import ast
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ _SHOWN = 120
 
 
 def is_test_path(path: str) -> bool:
-    """Return whether a path is the tests folder or in it."""
+    """Return whether a path is the folder ``tests`` or a file in it."""
     return path == TESTS or path.startswith(TESTS + "/")
 
 
 def tests_of(path: str) -> str:
-    """Return the path of a module's tests, by the project's convention."""
+    """Return the path of a module's tests: ``tests/test_m.py`` for ``shop/m.py``."""
     return f"{TESTS}/test_{path.rpartition('/')[2]}"
 
 
@@ -63,13 +63,13 @@ async def run_script(
 def repaired(
     sandbox: AnySandbox, files: Mapping[str, str], hidden: Mapping[str, dict[str, str]]
 ) -> bool:
-    """Return whether all hidden expressions have the expected values.
+    """Return whether the project's code gives the expected values of all expressions.
 
     Args:
         sandbox: Sandbox for the code.
         files: Text of each file of the project, by path.
-        hidden: For each module, by path, expressions in its namespace with the ``repr``
-            of their expected values.
+        hidden: The expressions to evaluate in each module, by the module's path; each
+            with the ``repr`` of its expected value. The agent does not see them.
 
     Raises:
         SandboxError: The sandbox failed.
@@ -88,7 +88,7 @@ def _checked(result: SandboxResult) -> SandboxResult:
 
 
 def _report(result: SandboxResult, files: Mapping[str, str]) -> str:
-    """Summarize a test run, e.g. ``1 failed, 2 passed`` and the first failure."""
+    """Describe a test run, e.g. ``1 failed, 2 passed.`` and the first failure."""
     if not result.tests:
         return (
             "No tests were found." if result.ok or not result.timed_out else "Stopped."

@@ -1,4 +1,4 @@
-"""Templates of generated functions: bodies, test arguments, and faults."""
+"""Templates for generated functions: their bodies, test arguments and faults."""
 
 from dataclasses import dataclass
 from random import Random
@@ -10,12 +10,13 @@ Point = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Fault:
-    """A wrong body of a function.
+    """A wrong body for a generated function.
 
     Attributes:
-        kind: The level 3 family: ``operator``, ``condition`` or ``value``.
-        body: The wrong body.
-        split: Its only split; ``OUT_OF_VOCABULARY`` tasks use the faults of ``TEST``.
+        kind: The wrong part of the body: ``operator``, ``condition`` or ``value``.
+        body: The wrong body, with the placeholders of :class:`Template`.
+        split: The split whose tasks use the fault. Tasks of ``OUT_OF_VOCABULARY`` use
+            the faults of ``TEST``.
     """
 
     kind: str
@@ -25,21 +26,21 @@ class Fault:
 
 @dataclass(frozen=True)
 class Template:
-    """A kind of generated function; its body has one line.
+    """A template for generated functions whose body has one line.
 
-    Placeholders: ``{a}`` and ``{b}`` for parameters, ``{K}`` for the module's constant,
-    ``{T}`` for a text.
+    Its placeholders: ``{a}`` and ``{b}`` for the parameters, ``{K}`` for the name of
+    the module's constant, ``{T}`` for a text.
 
     Attributes:
-        key: Name of the kind.
-        verbs: Possible first words of the function's name; ``_noun`` follows.
+        key: Name of the template.
+        verbs: Possible first words of the function's name, as ``add`` in ``add_lamp``.
         parameters: One entry per parameter, at most 2. The entry ``list`` is for a
             list; the text of other entries does not matter.
         doc: The docstring.
         body: The line after the docstring.
-        points: Arguments of test calls; each fault gives a wrong value for some of
+        points: Arguments of each test call. Each fault gives a wrong value for some of
             them.
-        faults: The possible faults.
+        faults: Wrong bodies that can replace ``body``.
     """
 
     key: str
@@ -52,12 +53,12 @@ class Template:
 
     @property
     def uses_constant(self) -> bool:
-        """Whether the body uses the module's constant."""
+        """Whether the body contains the module's constant."""
         return "{K}" in self.body
 
 
 def _faults(text: str) -> tuple[Fault, ...]:
-    """Parse lines of ``split kind: body``."""
+    """Parse lines such as ``train operator: return {a} - {b}`` into faults."""
     found = []
     for line in text.strip().splitlines():
         head, _, body = line.strip().partition(": ")
@@ -475,7 +476,7 @@ TEXT = Template(
 
 
 def with_fault(kind: str, split: Split) -> tuple[tuple[Template, Fault], ...]:
-    """Return each pair of a template and a fault of this kind, for ``split``."""
+    """Return pairs of a template and its fault, of this kind and for ``split``."""
     home = Split.TEST if split is Split.OUT_OF_VOCABULARY else split
     return tuple(
         (template, fault)
@@ -490,7 +491,7 @@ def pick(rng: Random, *, constant: bool | None = None) -> Template:
 
     Args:
         rng: Source of random choices.
-        constant: Whether the template uses the module's constant; None accepts both.
+        constant: Whether the template must use the module's constant; None allows both.
     """
     pool = [t for t in TEMPLATES if constant is None or t.uses_constant == constant]
     return rng.choice(pool)

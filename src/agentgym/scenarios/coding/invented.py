@@ -1,9 +1,9 @@
 """Invent names, so that a policy learns to copy names instead of recalling them.
 
 Held-out tasks use words that never occur in training. A policy that knows only the
-words of training may write one of them instead. So most training projects are named
-with pieces of training words or with random syllables. The policy then has to learn to
-copy any sequence of letters.
+words of training may write one of them instead. So most training projects have names
+made from pieces of training words or from random syllables. The policy then has to
+learn to copy any sequence of letters.
 """
 
 import builtins
@@ -19,7 +19,7 @@ INVENTED = 0.75
 
 _PIECE = (2, 4)
 _LONGEST = 8
-"""Most letters of a name; with longer names, projects do not fit into a prompt."""
+"""Maximum letters of a name; with longer ones, projects do not fit into a prompt."""
 _ONSETS = (
     "b bl br c ch cl cr d dr f fl fr g gl gr h j k kn l m n p ph pl pr qu r s sc sh sk "
     "sl sm sn sp st str sw t th tr tw v w wh wr y z"
@@ -32,10 +32,10 @@ _CODAS = (
 
 
 def names_for(split: Split, rng: Random) -> Names:
-    """Return the names for a project of ``split``.
+    """Return the words for the names in a project of ``split``.
 
-    They come from the pool of the split. In training, the share ``INVENTED`` of the
-    projects gets invented names.
+    They are the words of the split. In training, the share ``INVENTED`` of the projects
+    gets invented words instead.
     """
     if split is Split.TRAIN and rng.random() < INVENTED:
         return invented(rng)
@@ -43,7 +43,7 @@ def names_for(split: Split, rng: Random) -> Names:
 
 
 def invented(rng: Random) -> Names:
-    """Return invented names, none of which is in the pool of a split."""
+    """Return invented words, none of which is among the words of any split."""
     words: list[str] = []
     while len(words) < 30:
         word = _word(rng)
@@ -60,7 +60,7 @@ def invented(rng: Random) -> Names:
 
 
 def _word(rng: Random) -> str:
-    """Return a word made of two or three pieces of training words, or of syllables."""
+    """Return a word made of two or three random syllables or training-word pieces."""
     piece = rng.choice((_splinter, _syllable))
     made = "".join(piece(rng) for _ in range(rng.choice((2, 2, 2, 3))))
     return made[:_LONGEST]

@@ -1,4 +1,4 @@
-"""Add layout and lint problems that do not change a program's meaning."""
+"""Add layout flaws or an unused import to source without changing its behavior."""
 
 import re
 from random import Random
@@ -8,7 +8,7 @@ _OPERATORS = re.compile(r" (\+|-|\*|//|%|<=|>=|==|!=|<|>) ")
 
 
 def unformatted(rng: Random, source: str) -> str:
-    """Return the source with two kinds of flaws that a formatter fixes."""
+    """Return the source with two kinds of layout flaws that a formatter fixes."""
     flaws = rng.sample((_tight_assignment, _one_blank_line, _wide_call, _wide_def), 2)
     for flaw in flaws:
         source = flaw(source)
@@ -16,7 +16,7 @@ def unformatted(rng: Random, source: str) -> str:
 
 
 def with_unused_import(rng: Random, source: str) -> str:
-    """Return the source with an unused import."""
+    """Return the source with an unused import added at the top."""
     return f"import {rng.choice(('os', 're', 'math', 'json'))}\n\n{source}"
 
 

@@ -1,7 +1,7 @@
-"""Words for the names in generated projects, one pool per split.
+"""Words for the names in generated projects, one set of words per split.
 
-No word is in two pools, or in the wording of requests. So in held-out tasks, the agent
-meets new names and has to copy them.
+No word is in two sets, or in the phrases of requests. So the names in held-out tasks
+are new to the agent, which has to copy them.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from agentgym.core.task import Split
 
 @dataclass(frozen=True)
 class Names:
-    """The words of one split.
+    """The words of one split, from which names in projects are made.
 
     Attributes:
         packages: Names of packages.
         nouns: Topics of modules, functions, constants and scripts.
-        adjectives: Words for texts that programs show.
+        adjectives: Words for the texts in generated functions.
         parameters: Pairs of parameter names.
         lists: Parameter names for lists of numbers.
     """
@@ -28,7 +28,7 @@ class Names:
     lists: tuple[str, ...]
 
     def words(self) -> frozenset[str]:
-        """Return all words of the pool."""
+        """Return all words of this split."""
         pairs = (word for pair in self.parameters for word in pair)
         return frozenset(
             (*self.packages, *self.nouns, *self.adjectives, *self.lists, *pairs)

@@ -16,19 +16,19 @@ _SCRIPTS = ("make", "build", "report", "draw", "export", "measure")
 _TEXTS = ("no {n} left", "{a} {n}", "the {n} is {a}", "{a} {n} for you", "a {a} {n}")
 
 Points = Literal["few", "all"]
-"""Arguments in a function's tests: those of two calls, or all that reveal a fault."""
+"""Number of test calls per function: two, or as many as reveal every fault."""
 
 
 @dataclass(frozen=True)
 class Function:
-    """One function of a module.
+    """One generated function of a module.
 
     Attributes:
-        template: The template of its body.
+        template: The template of its docstring and body.
         name: Its name.
         parameters: Names of its parameters.
-        default: Default of the last parameter, if it has one.
-        text: The text for ``{T}`` in the body.
+        default: Default value of the last parameter; None if it has none.
+        text: The text for the placeholder ``{T}`` in the body.
     """
 
     template: Template
@@ -38,12 +38,17 @@ class Function:
     text: str = ""
 
     def fill(self, line: str, constant: str) -> str:
-        """Fill a template's line with this function's names, and with the constant."""
+        """Return a line of a template with its placeholders filled.
+
+        Args:
+            line: The line, such as ``return {a} + {K}``.
+            constant: Name of the module's constant.
+        """
         first, second = (*self.parameters, "", "")[:2]
         return line.format(a=first, b=second, K=constant, T=self.text)
 
     def signature(self) -> str:
-        """Return the function's ``def`` line."""
+        """Return the function's ``def`` line, without a line break."""
         parameters = ", ".join(self.parameters)
         if self.default is not None:
             parameters += f"={self.default}"
@@ -52,7 +57,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Module:
-    """One module of a package.
+    """One generated module of a package.
 
     Attributes:
         package: Name of the package.
@@ -70,12 +75,12 @@ class Module:
 
     @property
     def path(self) -> str:
-        """Path of the module."""
+        """Relative path of the module."""
         return f"{self.package}/{self.name}.py"
 
     @property
     def test_path(self) -> str:
-        """Path of the module's tests."""
+        """Relative path of the module's tests."""
         return f"tests/test_{self.name}.py"
 
     def source(self, *, docs: bool) -> str:
@@ -95,7 +100,12 @@ class Module:
         return "\n\n\n".join(blocks) + "\n"
 
     def tests(self, points: Points = "few") -> str:
-        """Return the source of the module's tests; see :data:`Points`."""
+        """Return the source of the module's tests.
+
+        Args:
+            points: ``few`` tests two calls per function; ``all`` tests as many calls as
+                reveal every fault of the function's template.
+        """
         names = [function.name for function in self.functions]
         if any(function.template.uses_constant for function in self.functions):
             names.insert(0, self.constant)
@@ -107,10 +117,10 @@ class Module:
         return "\n\n\n".join(blocks) + "\n"
 
     def values(self) -> dict[str, str]:
-        """Return expressions in the module's namespace, each with its value's ``repr``.
+        """Return the right value of each of many expressions, as its ``repr``.
 
-        The expressions are the constant, calls with the arguments of the tests, and
-        calls with other arguments. All these arguments can reveal a fault.
+        The expressions are the name of the constant, and calls of the functions: some
+        with the arguments of the tests, some with others that reveal the same faults.
         """
         found = {self.constant: repr(self.value)}
         for function in self.functions:
@@ -126,7 +136,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Project:
-    """A package, its tests and a script.
+    """A generated project: a package of two modules, their tests, and a script.
 
     Attributes:
         package: Name of the package.
@@ -148,12 +158,13 @@ def build(
     templates: Sequence[Template] = (),
     docs: bool | None = None,
 ) -> Project:
-    """Create a project.
+    """Create a random project.
 
     Args:
         rng: Source of random choices.
-        names: The words to use in names.
-        templates: Templates of the first module's functions; others are random.
+        names: Words for the names in the project.
+        templates: Templates for functions of the first module. All other functions get
+            random templates.
         docs: Whether functions have docstrings; random if None.
     """
     package = rng.choice(names.packages)
@@ -202,12 +213,15 @@ def _module(
 
 
 def text_for(rng: Random, names: Names, noun: str) -> str:
-    """Return a short text with ``noun``, which a generated program shows."""
+    """Return a short random text with ``noun``, to put into a generated function."""
     return rng.choice(_TEXTS).format(a=rng.choice(names.adjectives), n=noun)
 
 
 def other_arguments(point: Point) -> Point:
-    """Add 1 to positive numbers: the new arguments reveal the same faults."""
+    """Return the arguments with 1 added to positive numbers.
+
+    The new arguments reveal the same faults of a function.
+    """
     return tuple(_shift(value) for value in point)
 
 
@@ -237,7 +251,15 @@ def _call(function: Function, point: Point) -> str:
 
 @lru_cache(4096)
 def _expected(body: str, point: str, constant: str) -> str:
-    """Return the result of ``body`` for the arguments ``point``, as source code."""
+    """Return the expected result of a test call, as source code.
+
+    If the name of a constant is given, the result is an expression with this name.
+
+    Args:
+        body: The body of the function's template.
+        point: The arguments, as the ``repr`` of a tuple.
+        constant: Name of the module's constant; empty if the body does not use it.
+    """
     expression = body.removeprefix("return ")
     values: Point = ast.literal_eval(point)
     if constant:

@@ -1,4 +1,4 @@
-"""ReadableProject: an environment whose files can be listed, read and searched."""
+"""ReadableProject: a project in memory, with tools to list, read and search files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,21 +16,21 @@ _MOST_CHARACTERS = 1_200
 
 @dataclass
 class ReadingBooks(Books):
-    """The calls of an episode, with the files that the agent read.
+    """Record of an episode: the calls, and the files that the agent read.
 
     Attributes:
-        read: Files whose text the agent has seen.
+        read: Paths of the files that the agent has read.
     """
 
     read: set[str] = field(default_factory=set)
 
 
 class ReadableProject[B: ReadingBooks](Environment):
-    """A small Python project in memory.
+    """A small Python project in memory, with tools to list, read and search its files.
 
     Args:
         files: Text of each file, by relative path.
-        books: The record of calls.
+        books: The record to which the environment adds each call.
     """
 
     def __init__(self, files: Mapping[str, str], books: B) -> None:
@@ -70,16 +70,16 @@ class ReadableProject[B: ReadingBooks](Environment):
             return "\n".join(lines)[:_MOST_CHARACTERS]
 
     def changed_files(self) -> dict[str, str | None]:
-        """Return the files that the agent changed."""
+        """Return the new text of each file that the agent changed, by path."""
         return self.workspace.changed()
 
     def shown(self, name: str) -> str:
-        """Return a file's text as ``read_file`` shows it."""
+        """Return a file's text as the agent sees it; ``read_file`` cuts a long one."""
         return self.workspace.files[name]
 
 
 def search(files: Mapping[str, str], query: str) -> list[str]:
-    """Return ``path:line: text`` for each line that contains ``query``, tests last."""
+    """Return each line with ``query`` as ``path:line: text``; tests come last."""
     wanted = query.strip()
     if not wanted:
         return []

@@ -1,4 +1,4 @@
-"""Score an episode: the outcome first, then its progress."""
+"""Score an episode: by its outcome, or without success by its progress."""
 
 from collections.abc import Sequence
 
@@ -39,18 +39,18 @@ def score(
 ) -> Reward:
     """Score a finished episode.
 
-    A success earns 1 minus a little for needless calls, at least 0.5. An agent that
-    broke a rule, left an edit untested, or tried everything (:func:`is_guessed`) has no
-    success.
+    A success earns 1 minus a little for needless calls, at least 0.5. It is not a
+    success if the agent broke a rule, did not test an edit, or reached the goal by
+    trying everything (:func:`is_guessed`).
 
-    Otherwise each step of the plan that was made, in order, earns an equal share of
-    0.45. For the first step that was not made, a call of the right tool earns 0.4 of a
-    share. That is more than an error costs, so trying the next step never earns less
-    than stopping. Many needless calls remove this credit, so that calling everything
-    earns nothing.
+    Without success, the calls of the task's shortest solution share 0.45 equally: each
+    of them that the agent made, in order, earns its share. For the first that it did
+    not make, a call of the right tool earns 0.4 of a share. That is more than an error
+    costs, so trying the next call never earns less than stopping. Many needless calls
+    reduce these earnings to 0, so calling everything does not pay.
 
     Raises:
-        SandboxError: A repair could not be executed.
+        SandboxError: The repaired code could not be executed.
     """
     plan = [Step.from_json(step) for step in task.goal["plan"]]
     attempts = Attempts.of(environment.books, trajectory)
@@ -86,17 +86,17 @@ def score(
 
 
 def _charged(attempts: Attempts) -> int:
-    """Return the number of errors that cost something in a failed episode.
+    """Return the number of errors that reduce the reward of a failed episode.
 
-    A tool's first failure is cheap, so that trying is worth it: the first failures of
-    all tools together count as one error. Each further failure of a tool counts.
+    The first failures of all tools together count as one error, so that trying a tool
+    costs little. Each further failure of a tool counts as one error, up to 6 in all.
     """
     again = len(attempts.failed) - len(set(attempts.failed))
     return min(bool(attempts.failed) + again, _MOST_ERRORS)
 
 
 def _repeated(done: Sequence[ReceivedCall]) -> int:
-    """Count calls that repeat an earlier call with no edit between the two."""
+    """Count calls that repeat an earlier call without an edit between them."""
     count = 0
     seen: list[ReceivedCall] = []
     for call in done:
@@ -108,9 +108,9 @@ def _repeated(done: Sequence[ReceivedCall]) -> int:
 
 
 def _matches(step: Step, call: ReceivedCall, task: Task, repaired: bool) -> bool:
-    """Return whether a call counts as this step.
+    """Return whether a call counts as this step of the shortest solution.
 
-    An edit counts only if ``repaired``: if the project is in the end as required.
+    An edit counts only if the final project is as required (``repaired``).
     """
     if step.tool != call.tool:
         return False
@@ -130,7 +130,7 @@ def _matches(step: Step, call: ReceivedCall, task: Task, repaired: bool) -> bool
 def _progress(
     plan: Sequence[Step], done: Sequence[ReceivedCall], task: Task, repaired: bool
 ) -> int:
-    """Return how many steps of the plan were made, in order."""
+    """Return how many steps of the shortest solution the agent made, in order."""
     made = 0
     for call in done:
         if made < len(plan) and _matches(plan[made], call, task, repaired):
@@ -139,7 +139,10 @@ def _progress(
 
 
 def _next_tool(plan: Sequence[Step], made: int, attempts: Attempts) -> float:
-    """Return the part of a step's credit for a call of the next step's tool, or 0."""
+    """Return ``NEXT_TOOL`` if the first missing step's tool was called, else 0.
+
+    Calls that made earlier steps do not count.
+    """
     if made == len(plan):
         return 0.0
     needed = plan[made].tool
@@ -150,7 +153,7 @@ def _next_tool(plan: Sequence[Step], made: int, attempts: Attempts) -> float:
 def _shares(
     plan: Sequence[Step], attempts: Attempts, task: Task, repaired: bool
 ) -> tuple[float, float]:
-    """Return the shares of steps whose tool was called, and that were fully right."""
+    """Return two shares from 0 to 1: of steps whose tool was called, of steps made."""
     calls = list(attempts.done)
     right_tool = tools_called((step.tool for step in plan), attempts.tools)
     right_call = 0
@@ -166,7 +169,7 @@ def _shares(
 def _changed_as_asked(
     task: Task, environment: CodingEnvironment, sandbox: AnySandbox
 ) -> bool:
-    """Return whether the project is as the goal requires, and nothing else changed."""
+    """Return whether each file that had to change is right, and no other changed."""
     goal, files = task.goal, environment.workspace.files
     start: dict[str, str] = task.initial_state["files"]
     if goal["hidden"]:
@@ -184,7 +187,7 @@ def _changed_as_asked(
 
 
 def _repaired(task: Task, files: dict[str, str], sandbox: AnySandbox) -> bool:
-    """Return whether the code has the expected values and nothing else changed."""
+    """Return whether the code gives the right values, and other files are unchanged."""
     start: dict[str, str] = task.initial_state["files"]
     if files == start or _tests_changed(start, files):
         return False
@@ -214,7 +217,7 @@ def _tests_changed(start: dict[str, str], files: dict[str, str]) -> bool:
 
 
 def _damaged(task: Task, environment: CodingEnvironment) -> bool:
-    """Return whether a file changed that the goal does not mention."""
+    """Return whether the agent changed a file that the task does not ask to change."""
     goal, files = task.goal, environment.workspace.files
     start: dict[str, str] = task.initial_state["files"]
     return any(

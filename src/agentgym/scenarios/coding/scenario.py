@@ -1,4 +1,4 @@
-"""CodingScenario: small Python projects to read, edit, test and repair."""
+"""CodingScenario: tasks to read, edit, test and repair small Python projects."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal
@@ -29,11 +29,11 @@ _BY_OUTCOME = frozenset({"old", "new", "query"})
 
 
 class CodingScenario(LeveledScenario[Family]):
-    """Find, read, edit, test and repair code in generated Python packages.
+    """Tasks to find, read, edit, test and repair code in generated Python packages.
 
     Args:
-        sandbox: Sandbox for tests and scripts, which :meth:`close` does not close. None
-            lets the scenario open its own sandbox.
+        sandbox: Sandbox for tests and scripts; the caller closes it. If None, the
+            scenario opens a sandbox, and :meth:`close` closes it.
     """
 
     name: ClassVar[str] = "coding"
@@ -49,11 +49,11 @@ class CodingScenario(LeveledScenario[Family]):
         self._given = sandbox
 
     def system_prompt(self) -> str:
-        """Return the role and the rules."""
+        """Return the system prompt: the agent's role and its rules."""
         return SYSTEM_PROMPT
 
     def tools(self) -> list[ToolSpec]:
-        """Return the eight tools."""
+        """Return the agent's eight tools."""
         return tool_specs(CodingEnvironment)
 
     def families(self) -> Sequence[Family]:
@@ -61,24 +61,24 @@ class CodingScenario(LeveledScenario[Family]):
         return FAMILIES
 
     def make_task(self, family: Family, split: Split, seed: int, index: int) -> Task:
-        """Return the ``index``-th task of a family."""
+        """Return the ``index``-th task of a family, the same for equal arguments."""
         return family.make_task(split, seed, index)
 
     def create_environment(self, task: Task) -> CodingEnvironment:
-        """Return a new workspace with the task's project."""
+        """Return a new environment with the task's project."""
         return CodingEnvironment(task.initial_state["files"], self._runs_in())
 
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score an episode; see :func:`agentgym.scenarios.coding.rewards.score`."""
+        """Score an episode by its final files and its calls; see ``rewards.score``."""
         own = own_environment(CodingEnvironment, environment)
         return rewards.score(task, own, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
-        """Return the calls of the plan.
+        """Return the calls of the task's shortest solution.
 
-        Any text is right for an edit or a search if the episode succeeds.
+        If the episode succeeds, any text of an edit or of a search counts as right.
         """
         steps = map(Step.from_json, task.goal["plan"])
         return [
@@ -87,7 +87,10 @@ class CodingScenario(LeveledScenario[Family]):
         ]
 
     def success_criteria(self) -> dict[str, float]:
-        """Return the goals for validation tasks of levels 1 and 2."""
+        """Return the goals at which training ends early.
+
+        They are for validation tasks of levels 1 and 2.
+        """
         return {
             "tool_reliability": 0.95,
             "success_rate": 0.95,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def make_team(
     llm: "BaseChatModel", tools: "Sequence[BaseTool]"
 ) -> "CompiledStateGraph[Any, Any, Any, Any]":
-    """Return the team's graph with one model for all roles."""
+    """Return the team's compiled graph, with ``llm`` as the model of all roles."""
     from agentgym.scenarios.coding_team.team.graph import build_team
 
     return build_team(llm, tools)

@@ -1,4 +1,4 @@
-"""TeamEnvironment: a team's project, with its files, tools and record."""
+"""TeamEnvironment: a team's project in memory, with the tools of all roles."""
 
 import hashlib
 import json
@@ -28,14 +28,14 @@ from agentgym.scenarios.coding_team.team.routing import (
 from agentgym.scenarios.rewards.static_checks import Kind, find_problems
 
 MAX_ROUNDS = 3
-"""Most turns of the generator, unless a person allows more."""
+"""Maximum number of turns of the generator, unless a person allows more."""
 MEASURE_S = 10.0
-"""CPU seconds that a measured call may take."""
+"""Time limit in seconds for the script that measures a call."""
 WRITING = ("write_file", "edit_file")
-"""The tools for writing code, which the generator needs only if it is a model."""
+"""Tools for writing code; without use if a script plays the generator."""
 
 _REVIEW = frozenset({"lint", "check_security"})
-"""Checks that a file needs to count as reviewed."""
+"""Tools that must have checked a file before it counts as reviewed."""
 _MOST_CHARACTERS = 4_000
 _MOST_LINES = 5
 _MOST_FAILURES = 20
@@ -44,24 +44,27 @@ _SERIOUS = "high"
 
 
 class TeamEnvironment(Environment):
-    """A team's project in memory.
+    """A team's project in memory, with the tools of all roles.
+
+    A round is one turn of the generator.
 
     Args:
-        files: Text of the user's files, by relative path.
-        sandbox: Sandbox for all code.
-        max_rounds: Most turns of the generator.
-        target: Path at which code is written if the model names no file.
-        drafts: Files that a scripted generator writes, one set per round; the last set
-            is written again in further rounds. None if a model writes.
+        files: Text of each file at the start, by relative path.
+        sandbox: Sandbox for tests, checks and measured calls.
+        max_rounds: Maximum number of rounds per request of the user.
+        target: Path for code in the generator's answer, if it wrote no file itself.
+        drafts: For a scripted generator: the files to write in each round, text by
+            path. Rounds after the last entry write the last entry again. None if a
+            model writes the code.
 
     Attributes:
         workspace: The files.
-        books: The calls made by models. Calls by a rule or by code that replaces a
-            failed model are not recorded.
-        fallbacks: Roles whose model failed, so that a rule or the graph's own code took
-            the turn.
-        rounds: Number of turns of the generator so far.
-        max_rounds: Most turns of the generator.
+        books: Record of the tool calls that models made. Calls by the graph's own code,
+            which replaces a failed model, are not in it.
+        fallbacks: Role of each turn in which the graph's own code replaced a failed
+            model.
+        rounds: Number of rounds so far for the user's request.
+        max_rounds: Maximum of ``rounds``; a person can raise it.
     """
 
     def __init__(
@@ -93,18 +96,21 @@ class TeamEnvironment(Environment):
         self._stands_in = False
 
     def tools(self) -> list[Tool]:
-        """Return the tools, without those for writing if a script writes the code."""
+        """Return the tools, without those that write code if a script writes it."""
         found = bound_tools(self)
         if self._drafts is None:
             return found
         return [each for each in found if each.spec.name not in WRITING]
 
     def changed_files(self) -> dict[str, str | None]:
-        """Return the files that differ from the user's; None for a deleted file."""
+        """Return the text of each changed file, by path; None for a deleted file."""
         return self.workspace.changed()
 
     def begin(self) -> None:
-        """Start the user's next request: keep files, reset rounds and findings."""
+        """Prepare for the user's next request.
+
+        Keep the files; forget rounds, findings and test results.
+        """
         self._start = dict(self.workspace.files)
         self._accepted = dict(self._start)
         self.rounds, self.max_rounds = 0, self._more
@@ -283,7 +289,7 @@ class TeamEnvironment(Environment):
             return measured(_sound(result))
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts that decide which role is next; see ``team.routing``."""
+        """Return the facts that decide the next role; see ``routing.next_roles``."""
         changed = self._changed_code()
         reviewed = changed and all(
             self._checked.get(path, set()) >= _REVIEW for path in changed
@@ -315,7 +321,7 @@ class TeamEnvironment(Environment):
         self.rounds += 1
 
     def _recorded(self, name: str, **arguments: Any) -> Any:
-        """Return a context manager that records a call if a model makes it."""
+        """Return a context manager that records a call, if a model makes the call."""
         books = Books() if self._stands_in else self.books
         return books.recording(ReceivedCall(name, arguments))
 
@@ -358,9 +364,15 @@ class TeamEnvironment(Environment):
     def _checked_by(
         self, name: str, file: str, found: Sequence[dict[str, Any]], note: str
     ) -> str:
-        """Store a check's findings, and return the text that the agent sees.
+        """Store the findings of one check of a file; return the tool's result.
 
-        The text has the first findings, or it is ``note`` if the check found nothing.
+        The result has the first findings. It is ``note`` if there are none.
+
+        Args:
+            name: Name of the tool that checked the file.
+            file: Path of the file.
+            found: The findings.
+            note: The tool's result if there are no findings.
         """
         self._checked.setdefault(file, set()).add(name)
         self._add_findings(found)
@@ -382,10 +394,11 @@ class TeamEnvironment(Environment):
         return [path for path in sorted(self.workspace.files) if holds_tests(path)]
 
     def _tests(self) -> dict[str, Any] | None:
-        """Return the results of the tests that ran since the last edit.
+        """Return the results of the tests since the last edit of code.
 
         Returns:
-            None if no test has failed yet, and some tests still have to run.
+            None if no test has failed, and not all test files have been run. Without
+            test files: None until ``run_tests`` was called.
         """
         tests = self._test_files()
         done = [self._results[name] for name in tests if name in self._results]
@@ -397,7 +410,7 @@ class TeamEnvironment(Environment):
         )
 
     def _version(self) -> str:
-        """Return a hash of all files except tests."""
+        """Return a hash of the code: of all files except tests."""
         text = json.dumps(self._code(), sort_keys=True)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -424,10 +437,15 @@ def _sound(result: SandboxResult) -> SandboxResult:
 def _report_of(
     name: str, result: SandboxResult, wanted: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the part of a test run's result that is about one test file.
+    """Return the results of one test file in a test run.
 
-    An outcome that belongs to no file, e.g. of an aborted run, counts for the first
-    file in ``wanted``.
+    A file without any result counts as one failed test.
+
+    Args:
+        name: Path of the test file.
+        result: The result of the whole run.
+        wanted: Paths of all test files of the run. A result that belongs to none of
+            them, e.g. of an aborted run, counts for the first one.
     """
     tests = [
         test

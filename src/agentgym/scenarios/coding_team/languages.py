@@ -1,4 +1,4 @@
-"""Programming languages of a team's project: file names, tests and checkers."""
+"""The programming languages of a team's projects: test files and checkers."""
 
 import re
 from dataclasses import dataclass, field
@@ -12,17 +12,17 @@ from agentgym.scenarios.rewards.static_checks import is_test_file
 
 @dataclass(frozen=True, kw_only=True)
 class TeamLanguage:
-    """One language of a team's projects.
+    """A programming language of a team's projects.
 
     Attributes:
         name: Name of the language in the sandbox.
-        target: Path at which code is written if the model names no file.
+        target: Path for code in the generator's answer, if it wrote no file itself.
         test: An example of a test file's name.
-        seconds: CPU seconds that a test run may take, compiling included.
-        check: Command line of the language's checker, with ``{path}`` for the file.
-            Empty if ruff, bandit and radon check the code.
-        problem: Matches a problem in the checker's output, with the groups ``line`` and
-            ``message``.
+        seconds: Time limit for a test run or a check, compiling included.
+        check: Command line that checks a file, with ``{path}`` for the file. Empty if
+            ruff, bandit and radon check the code.
+        problem: Pattern for one problem in the output of ``check``, with the groups
+            ``line`` and ``message``.
     """
 
     name: str
@@ -33,14 +33,14 @@ class TeamLanguage:
     problem: re.Pattern[str] = field(default=re.compile(r"(?!)"))
 
     def checker(self, path: str) -> Argv:
-        """Return the command that checks a file."""
+        """Return the command that checks the file at ``path``."""
         return Argv(tuple(word.replace("{path}", path) for word in self.check))
 
     def problems(self, result: SandboxResult) -> list[tuple[int, str]]:
-        """Return line and message of each problem in a checker's output.
+        """Return line and message of each problem in the output of a check.
 
-        If a checker fails and no problem matches, the first line of its output counts
-        as a problem in line 1.
+        If the check failed but its output does not match ``problem``, the first line of
+        the output is the message of a problem in line 1.
         """
         if result.ok:
             return []
@@ -91,7 +91,7 @@ LANGUAGES: Final = {
         ),
     )
 }
-"""Each language by name."""
+"""The languages, by name."""
 TESTS: Final = ", ".join(language.test for language in LANGUAGES.values())
 """Example names of test files."""
 
@@ -108,10 +108,10 @@ def of_path(path: str) -> TeamLanguage | None:
 
 
 def is_test(path: str) -> bool:
-    """Return whether a path belongs to tests, in any of the languages."""
+    """Return whether a path is a file of tests, by its name or its folder."""
     return is_test_file(path) or _TEST.search(path) is not None
 
 
 def holds_tests(path: str) -> bool:
-    """Return whether a test runner would run the file at a path."""
+    """Return whether a test runner would run the file, judged by its path alone."""
     return is_test(path) and of_path(path) is not None and not path.endswith(_NO_TESTS)

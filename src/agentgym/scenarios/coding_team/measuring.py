@@ -1,4 +1,4 @@
-"""Measure time and memory of a function call in the sandbox."""
+"""Measure the time and memory of a function call in a sandbox."""
 
 import ast
 import json
@@ -7,7 +7,7 @@ from agentgym.errors import ToolError
 from agentgym.sandbox import SandboxResult
 
 SCRIPT = "measure_call.py"
-"""Name of the script in the workspace."""
+"""Path of the measuring script among the project's files."""
 
 _SOURCE = """\
 import importlib, json, time, tracemalloc
@@ -31,7 +31,7 @@ _SHOWN = 160
 
 
 def script_for(path: str, call: str) -> str:
-    """Return a script that measures a call of a module's function.
+    """Return the source of a script that measures a call of a module's function.
 
     Args:
         path: Path of the module.
@@ -53,7 +53,7 @@ def script_for(path: str, call: str) -> str:
 def measured(result: SandboxResult) -> str:
     """Describe the measured time and memory, or why the call failed.
 
-    The measured process itself writes the numbers, so they prove nothing.
+    The measured code could have printed other numbers, so do not trust them.
     """
     if result.status != "exited":
         return f"The call was stopped: {result.error or result.status}."

@@ -1,9 +1,10 @@
-"""Small problems for the team, with the drafts of a scripted generator.
+"""Create tasks for the team: small problems, and the code of a scripted generator.
 
 The tasks train the supervisor, the reviewer and the executor. A script plays the
-generator, so that a policy that cannot write code can learn the other roles. A task's
-drafts decide which roles have to work: the first draft may be right, wrong, long enough
-to need a review, or have a serious security problem.
+generator, so that a policy that cannot write code can learn the other roles. In each
+round, the script writes a draft: the code of the whole module. The first draft decides
+which roles have to work: it may be right, wrong, long enough to need a review, or have
+a serious security problem.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from agentgym.scenarios.coding_team.wording import PHRASES
 from agentgym.scenarios.wording.grammar import request
 
 _MANY = 4
-"""Least number of functions with which a module needs a review."""
+"""Number of functions of a module that is long enough to need a review."""
 _FAULTS = ("operator", "condition", "value")
 
 Call = dict[str, Any]
@@ -29,11 +30,11 @@ Call = dict[str, Any]
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem with its right solution.
+    """A programming problem with its right solution.
 
     Attributes:
-        module: The module to write.
-        source: Right source of the module.
+        module: The module that the team has to write.
+        source: The right source of the module.
         instruction: The user's request.
     """
 
@@ -44,14 +45,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class TeamFamily:
-    """A kind of task; its first draft decides which roles have to work.
+    """A kind of task; the generator's first draft decides which roles have to work.
 
     Attributes:
         name: Name of the family.
-        level: 2, or 3 if the first draft has a serious finding.
+        level: Difficulty: 3 if the review must find a serious problem, else 2.
         functions: Number of functions in the module.
-        first: Returns the wrong first draft; None if the first draft is right.
-        is_found: Whether the review finds the fault, before any test runs.
+        first: Function that returns a wrong first draft; None if the first draft is
+            right.
+        is_found: Whether the review finds the fault of the first draft, so that no test
+            has to run on it.
     """
 
     name: str
@@ -61,7 +64,7 @@ class TeamFamily:
     is_found: bool = False
 
     def plan(self, module: Module) -> list[Call]:
-        """Return the shortest solution's calls, without those of the generator."""
+        """Return the calls of the shortest solution, except those of the generator."""
         review = _calls(
             ("hand_over", {"to": "reviewer"}),
             ("lint", {"path": module.path}),
@@ -84,7 +87,7 @@ def _calls(*calls: tuple[str, Call]) -> list[Call]:
 
 
 def _faulty(rng: Random, split: Split, problem: Problem) -> str:
-    """Return the source with one of its functions replaced by a faulty one."""
+    """Return the right source with a fault in the body of one function."""
     pairs = [pair for kind in _FAULTS for pair in functions.with_fault(kind, split)]
     made = []
     for function in problem.module.functions:
@@ -97,7 +100,7 @@ def _faulty(rng: Random, split: Split, problem: Problem) -> str:
 
 
 def _misspelled(rng: Random, split: Split, problem: Problem) -> str:
-    """Return the source with an undefined name."""
+    """Return the right source with one parameter misspelled: an undefined name."""
     function = rng.choice([f for f in problem.module.functions if f.parameters])
     right = function.fill(function.template.body, problem.module.constant)
     name = function.parameters[0]
@@ -105,7 +108,7 @@ def _misspelled(rng: Random, split: Split, problem: Problem) -> str:
 
 
 def _insecure(rng: Random, split: Split, problem: Problem) -> str:
-    """Return the source with a weak hash, which bandit rates as serious."""
+    """Return the right source with a weak hash, a serious problem for bandit."""
     word = problem.module.name
     line = f'TAG = hashlib.md5(b"{word}").hexdigest()\n'
     head, _, rest = problem.source.partition("\n")
@@ -122,7 +125,7 @@ FAMILIES = (
 
 
 def make_task(family: TeamFamily, split: Split, seed: int, index: int) -> Task:
-    """Return the ``index``-th task of a family, determined by the arguments."""
+    """Return the ``index``-th task of a family, the same for equal arguments."""
     identity = f"{split}/{family.name}/{seed}/{index}"
     rng = Random(identity)
     problem = _problem(rng, family, split)
@@ -166,7 +169,10 @@ def _problem(rng: Random, family: TeamFamily, split: Split) -> Problem:
 
 
 def _templates(rng: Random, family: TeamFamily, split: Split) -> Sequence[Template]:
-    """Return templates for the functions; one has a fault if the family needs it."""
+    """Return templates for the module's functions.
+
+    If the first draft gets a fault, return one template that has faults for ``split``.
+    """
     if family.first is _faulty:
         kind = rng.choice(_FAULTS)
         return [rng.choice(functions.with_fault(kind, split))[0]]

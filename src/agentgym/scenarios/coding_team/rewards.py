@@ -1,4 +1,4 @@
-"""Score a team's episode: the outcome first, then its progress."""
+"""Score an episode of the team, by its calls or by the code that it wrote."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,14 +23,14 @@ ERROR = -0.04
 VIOLATION = -0.1
 FALLBACK = -0.05
 SPARE_CALLS = 3
-"""Needless calls that a success may contain."""
+"""Number of needless calls that a success may contain."""
 CORRECT, FINISHED = 0.7, 0.3
-"""Rewards for right code, and for finishing with it, if the policy writes the code."""
+"""If the policy writes the code: rewards for right code, and for finishing then."""
 _MOST_COUNTED = 4
 
 
 def needed(task: Task) -> list[NeededCall]:
-    """Return the calls of the task's plan (its shortest solution)."""
+    """Return the calls of the task's shortest solution."""
     return [
         NeededCall(step["tool"], step["args"], _others(step["tool"]))
         for step in task.goal["plan"]
@@ -38,17 +38,18 @@ def needed(task: Task) -> list[NeededCall]:
 
 
 def _others(tool: str) -> tuple[dict[str, str], ...]:
-    """Return other right arguments of a needed call: those that run all tests."""
+    """Return other right arguments of a call; ``run_tests`` may also run all tests."""
     return ({"path": ""}, {"path": "tests"}) if tool == "run_tests" else ()
 
 
 def score_routing(
     task: Task, environment: TeamEnvironment, trajectory: Trajectory
 ) -> Reward:
-    """Score an episode in which a script writes the code, by the calls of its plan.
+    """Score an episode in which a script writes the code, by the calls of the models.
 
-    A success earns at least 0.9. It makes every call of the plan in order with few
-    needless calls, and breaks no rule; no rule or code of the graph replaces a model.
+    In a success, the models made all calls of the shortest solution in order, with at
+    most ``SPARE_CALLS`` needless calls. They broke no rule, and the graph's own code
+    never had to replace a model. A success earns at least 0.9.
     """
     plan = needed(task)
     attempts = Attempts.of(environment.books, trajectory)
@@ -82,7 +83,11 @@ def score_outcome(
     trajectory: Trajectory,
     sandbox: AnySandbox,
 ) -> Reward:
-    """Score an episode in which the policy writes the code; see :func:`is_right`.
+    """Score an episode in which the policy writes the code, by this code.
+
+    Right code earns ``CORRECT``, and handing over to ``finish`` then earns ``FINISHED``
+    in addition. Errors, broken rules, and turns in which the graph's own code replaced
+    a model each cost a little.
 
     Raises:
         SandboxError: The code could not be executed.
@@ -104,9 +109,9 @@ def score_outcome(
 
 
 def is_right(task: Task, files: Mapping[str, str], sandbox: AnySandbox) -> bool:
-    """Return whether all hidden expressions have their expected values.
+    """Return whether the code gives the right values of the task's hidden expressions.
 
-    Test files of the project are left out.
+    Test files are ignored.
 
     Raises:
         SandboxError: The code could not be executed.
@@ -117,7 +122,7 @@ def is_right(task: Task, files: Mapping[str, str], sandbox: AnySandbox) -> bool:
 
 
 def _progress(plan: Sequence[NeededCall], done: Sequence[ReceivedCall]) -> int:
-    """Return how many calls of the plan were made, in order."""
+    """Return how many calls of the shortest solution were made, in order."""
     made = 0
     for call in done:
         if made < len(plan) and _matches(plan[made], call):
@@ -130,7 +135,7 @@ def _matches(need: NeededCall, call: ReceivedCall) -> bool:
 
 
 def _shares(plan: Sequence[NeededCall], attempts: Attempts) -> tuple[float, float]:
-    """Return the share of needed calls whose tool was called, and of right calls."""
+    """Return two shares from 0 to 1: of needed calls by tool only, of calls made."""
     tools = tools_called((need.tool for need in plan), attempts.tools)
     left = list(attempts.done)
     right = 0

@@ -1,4 +1,4 @@
-"""CodingTeamScenario: a team of four roles that solves small programming problems."""
+"""CodingTeamScenario: four roles solve small programming problems as a team."""
 
 from collections.abc import Mapping
 from random import Random
@@ -25,16 +25,16 @@ GENERATORS = ("script", "policy")
 
 
 class CodingTeamScenario(Scenario):
-    """A supervisor routes between a generator, a reviewer and an executor.
+    """Tasks for a team: a supervisor, a generator, a reviewer and an executor.
 
     Args:
-        generator: ``script``: a script writes the code, and the policy learns the other
-            roles. ``policy``: the policy also writes the code.
-        sandbox: Sandbox for tests, which :meth:`close` does not close. None lets the
-            scenario open its own sandbox.
+        generator: Writer of the code. With ``script``, a script writes it, and the
+            policy learns the other roles. With ``policy``, the policy also writes it.
+        sandbox: Sandbox for tests; the caller closes it. If None, the scenario opens a
+            sandbox, and :meth:`close` closes it.
 
     Raises:
-        UsageError: The generator is unknown.
+        UsageError: ``generator`` is not one of these two.
     """
 
     name: ClassVar[str] = "coding_team"
@@ -66,18 +66,18 @@ class CodingTeamScenario(Scenario):
         self._given = sandbox
 
     def system_prompt(self) -> str:
-        """Return the prompt for one agent with all roles: the order of work."""
+        """Return the system prompt for a single agent that has all roles."""
         return SYSTEM_PROMPT
 
     def tools(self) -> list[ToolSpec]:
-        """Return the tools of all roles."""
+        """Return all roles' tools, except those that write code if a script writes."""
         found = tool_specs(TeamEnvironment)
         if not self._is_scripted:
             return found
         return [spec for spec in found if spec.name not in WRITING]
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return tasks with small problems, each kind of task in turn.
+        """Return ``count`` tasks, from each kind of task in turn.
 
         Raises:
             MissingExtraError: The reviewer's checks are not installed.
@@ -90,7 +90,7 @@ class CodingTeamScenario(Scenario):
         ]
 
     def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return the sets ``held-out`` and ``out-of-vocabulary``.
+        """Return two sets of test tasks: ``held-out`` and ``out-of-vocabulary``.
 
         The second set is smaller. Its tasks have words that no other split uses.
         """
@@ -102,7 +102,7 @@ class CodingTeamScenario(Scenario):
         }
 
     def create_environment(self, task: Task) -> TeamEnvironment:
-        """Return a new project with the task's tests."""
+        """Return a new environment whose project only has the tests of the task."""
         state = task.initial_state
         return TeamEnvironment(
             state["files"],
@@ -114,14 +114,14 @@ class CodingTeamScenario(Scenario):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score an episode; see :mod:`agentgym.scenarios.coding_team.rewards`."""
+        """Score an episode: by its calls if a script writes code, else by its code."""
         own = own_environment(TeamEnvironment, environment)
         if self._is_scripted:
             return rewards.score_routing(task, own, trajectory)
         return rewards.score_outcome(task, own, trajectory, self._runs_in())
 
     def judge_changes(self, task: Task, changes: Mapping[str, str]) -> Reward | None:
-        """Return the reward of changed code; None if a script writes the code."""
+        """Return the reward for changed files; None if a script writes the code."""
         if self._is_scripted:
             return None
         files = {**task.initial_state["files"], **changes}
@@ -130,11 +130,11 @@ class CodingTeamScenario(Scenario):
         return Reward(value, right, {"correct": value})
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
-        """Return the task's plan; None if the policy writes the code."""
+        """Return the shortest solution's calls; None if the policy writes the code."""
         return rewards.needed(task) if self._is_scripted else None
 
     def notes(self) -> list[str]:
-        """Return a note on which roles are trained, if a script is the generator."""
+        """Return a note on the trained roles; empty if the policy writes the code."""
         if not self._is_scripted:
             return []
         note = (

@@ -1,8 +1,8 @@
-"""Customer: a script that answers only the questions that the agent asks.
+"""Customer: a script that plays a customer, and answers the agent's questions.
 
-The script has facts by kind, and recognises the kind of a question by keywords, since
-the agent's wording is not trained. It repeats an answer only once, so that the
-conversation ends even if the agent only asks.
+The script knows facts of several kinds, e.g. the email. It recognises by keywords which
+kind a question is about, since an agent may ask in any words. It answers each kind at
+most twice, so that the conversation ends even if the agent only asks.
 """
 
 import re
@@ -18,7 +18,7 @@ KEYWORDS = {
     "subject": ("subject", "complain", "about", "problem", "happened"),
     "priority": ("priority", "urgen", "important"),
 }
-"""Keywords of questions about each kind of fact."""
+"""Parts of words by which a question about each kind of fact is recognised."""
 
 _QUESTION = re.compile(
     r"\?|^\s*(what|which|who|where|how|when)\b|\b(please|tell me|give me|i need)\b"
@@ -28,20 +28,21 @@ _CLOSING = re.compile(
     r"|\b(more|further|other|another) (help|assist|question|request)"
     r"|\bif you (need|want|have) any|\bthat (all|everything)\b"
 )
-"""Phrases that ask the customer whether there is anything else."""
+"""Phrases with which an agent asks whether there is anything else."""
 
 _MOST_ANSWERS = 2
 
 
 class Customer:
-    """The customer of one episode.
+    """A scripted customer for one episode.
 
     Args:
-        facts: Answers for each kind of fact. When a question is repeated, the customer
-            gives the next answer, if there is one.
-        needs: Kinds of facts that the agent needs and the first message lacks, in the
-            order in which the agent needs them.
-        later: Further requests, each sent after an answer without a question.
+        facts: Answers to questions, by kind of fact. To a repeated question, the
+            customer gives the next answer, or else the last one again.
+        needs: Kinds of facts that the agent needs but that the customer's first message
+            does not contain, in the order of need.
+        later: Further requests. The customer sends the next one when the agent knows
+            all needed facts and asks for nothing that the customer can answer.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Customer:
         self._puzzled = False
 
     def reply(self, message: str) -> str | None:
-        """Return the reply to a message; None ends the conversation."""
+        """Return the reply to a message of the agent; None ends the conversation."""
         said = message.lower()
         kinds = [k for k, words in KEYWORDS.items() if any(w in said for w in words)]
         if not self._open and _CLOSING.search(said):
@@ -87,10 +88,14 @@ class Customer:
         return text
 
     def _after_statement(self, kinds: Sequence[str]) -> str | None:
-        """Return the reply to a statement that mentions facts of these kinds.
+        """Return the reply to a message without a question.
 
-        It is a mentioned fact that the agent needs, "sorry?" (once) if the agent needs
-        only other facts, or the next request if it needs none.
+        If the message mentions a kind of fact that the agent still needs, the reply is
+        this fact. If the agent needs only other facts, the reply is "sorry?", but only
+        once. If it needs no more facts, the reply is the next request.
+
+        Args:
+            kinds: The kinds of facts that the message mentions.
         """
         about = [kind for kind in kinds if kind in self._open]
         if about:
@@ -104,7 +109,7 @@ class Customer:
         return self._later.pop(0) if self._later else None
 
     def _puzzle(self, text: str) -> str | None:
-        """Return ``text`` at the first call in an episode, and None after that."""
+        """Return ``text`` at the first call, and None at later calls."""
         if self._puzzled:
             return None
         self._puzzled = True

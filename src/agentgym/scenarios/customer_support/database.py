@@ -32,7 +32,7 @@ _FILLED = {
     "shipments": 2,
     "refunds": 2,
 }
-"""Number of columns for which a task gives values, by table."""
+"""Number of columns that are filled from a task's initial state, by table."""
 
 _CHANGING = {
     "orders": "id, customer_id, status, street, city",
@@ -41,11 +41,11 @@ _CHANGING = {
     "tickets": "customer_id, subject, priority",
     "escalations": "1",
 }
-"""Columns that are compared with a task's goal: no generated ids, no free texts."""
+"""Columns that are compared with the goal, by table; no generated ids or texts."""
 
 
 def open_database(state: State) -> sqlite3.Connection:
-    """Return a database in a task's initial state.
+    """Return a new database with the rows of a task's initial state.
 
     Several threads may use the database, one after the other: an episode runs in one
     thread and is scored in another.
@@ -62,7 +62,7 @@ def open_database(state: State) -> sqlite3.Connection:
 
 
 def snapshot(database: sqlite3.Connection) -> dict[str, list[Row]]:
-    """Return the sorted rows of each table that are compared with a task's goal."""
+    """Return the rows that are compared with a task's goal, by table and sorted."""
     return {
         table: sorted(
             [_plain(value) for value in row]
@@ -73,7 +73,7 @@ def snapshot(database: sqlite3.Connection) -> dict[str, list[Row]]:
 
 
 def expected(state: State) -> dict[str, list[Row]]:
-    """Return the :func:`snapshot` of a database that has the rows of ``state``."""
+    """Return the :func:`snapshot` that a database with these rows would give."""
     with_all = {**{table: [] for table in _CHANGING}, **state}
     rows = {
         "orders": [[o[0], o[1], o[2], o[5], o[6]] for o in with_all["orders"]],
@@ -90,12 +90,12 @@ def expected(state: State) -> dict[str, list[Row]]:
 
 @cache
 def _empty() -> bytes:
-    """Return an empty database as bytes: loading is faster than creating tables."""
+    """Return a database with empty tables as bytes, to load it without running SQL."""
     database = sqlite3.connect(":memory:")
     database.executescript(_SCHEMA)
     return database.serialize()
 
 
 def _plain(value: object) -> object:
-    """Return a text in lower case without outer punctuation; other values unchanged."""
+    """Return a text in lower case without outer punctuation; keep other values."""
     return value.strip(" .,!?\"'").casefold() if isinstance(value, str) else value

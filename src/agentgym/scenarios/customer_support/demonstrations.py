@@ -1,7 +1,7 @@
-"""The oracle: it makes the calls of the shortest solution, and asks for unknown facts.
+"""The oracle: a script that solves a task with the calls of its shortest solution.
 
-It uses only arguments that the conversation or a tool's result has shown. So the tasks
-can be solved without guessing.
+It asks the customer for unknown facts, and uses only arguments that the customer or a
+tool has mentioned. This proves that each task can be solved without guessing.
 """
 
 import json
@@ -34,11 +34,11 @@ REFUSALS = ("Sorry, that is not possible.", "Sorry, I may not do that.")
 
 @dataclass(frozen=True)
 class SupportDemonstration:
-    """One episode of the oracle, which makes the right calls.
+    """One episode in which the oracle (a script) solves the task.
 
     Attributes:
-        messages: OpenAI-shaped messages: system, user, then calls, results, and
-            answers.
+        messages: Messages in OpenAI's format: system, user, then calls with their
+            results, answers, and further messages of the customer.
         reward: The episode's reward.
     """
 
@@ -49,13 +49,14 @@ class SupportDemonstration:
 def solve(
     task: Task, *, follow_rules: float = 1.0, rng: Random | None = None
 ) -> list[SupportStep]:
-    """Return the calls that solve a task.
+    """Return the calls that solve a task, maybe without some that only rules require.
 
     Args:
         task: The task.
-        follow_rules: Probability of keeping a step that only a rule requires: verifying
-            the identity, or looking at an order.
-        rng: Decides which steps are kept; by default the task's id is the seed.
+        follow_rules: Probability of following each of the rules to find the customer,
+            to verify the customer, and to look at an order. A task whose calls are all
+            required keeps all of them.
+        rng: Decides which rules are followed; by default the task's id is the seed.
     """
     rng = rng or Random(task.id)
     plan = [SupportStep.from_json(step) for step in task.goal["plan"]]
@@ -88,17 +89,18 @@ async def demonstrate(
     rng: Random | None = None,
     system_prompt: str = SYSTEM_PROMPT,
 ) -> SupportDemonstration:
-    """Run the oracle's calls, and record the conversation.
+    """Run the oracle's calls in an environment, and record the conversation.
 
     Args:
         task: The task.
         follow_rules: See :func:`solve`. Below 1, the environment counts broken rules,
             but does not refuse the calls.
-        rng: Decides which steps are kept, and the wording of questions and answers.
-        system_prompt: The first message.
+        rng: Decides which rules are followed, and chooses the texts of questions and
+            answers; by default the task's id is the seed.
+        system_prompt: Text of the system message.
 
     Raises:
-        ScenarioError: An argument would have to be guessed.
+        ScenarioError: The customer and the tools never mentioned a needed argument.
     """
     rng = rng or Random(task.id)
     environment = SupportEnvironment(
@@ -114,7 +116,7 @@ async def demonstrate(
 
 
 class _Talk:
-    """The oracle's conversation with a task's customer."""
+    """The conversation of the oracle (a script) with the customer of a task."""
 
     def __init__(
         self, environment: SupportEnvironment, rng: Random, system: str, task: Task
@@ -134,7 +136,11 @@ class _Talk:
         )
 
     async def make(self, step: SupportStep) -> None:
-        """Ask for the unknown arguments of a step, then make its call."""
+        """Ask the customer for a step's unknown arguments, then make its call.
+
+        Raises:
+            ScenarioError: Neither the customer nor a tool mentioned an argument.
+        """
         if step.request > self._request:
             self._request = step.request
             self.say(self._rng.choice(ANSWERS))
@@ -171,13 +177,13 @@ class _Talk:
         ]
 
     def say(self, text: str) -> None:
-        """Send an answer, and append the customer's reply."""
+        """Send a text to the customer; append it and the reply to ``messages``."""
         self.messages.append({"role": "assistant", "content": text})
         reply = self._environment.user_reply(text)
         if reply is not None:
             self.messages.append({"role": "user", "content": reply})
 
     def shown(self, value: object) -> bool:
-        """Return whether the customer or a tool has mentioned a value."""
+        """Return whether a message of the customer or of a tool contains a value."""
         texts = (m["content"] for m in self.messages if m["role"] in ("user", "tool"))
         return any(str(value).casefold() in text.casefold() for text in texts)

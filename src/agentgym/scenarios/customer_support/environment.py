@@ -1,4 +1,4 @@
-"""SupportEnvironment: one episode's shop, its tools, and its rules."""
+"""SupportEnvironment: a shop and a customer, the agent's tools and its rules."""
 
 import json
 import math
@@ -22,13 +22,14 @@ SENT = ("shipped", "delivered")
 
 
 class SupportEnvironment(Environment):
-    """A shop, and a customer with a request.
+    """A shop's database with tools for its help desk, and a customer with a request.
 
     Args:
-        state: A task's initial state: rows of each table, and the customer's script.
+        state: The initial state of a task: the rows of each table, and under
+            ``customer`` the arguments of :class:`Customer`.
         instruction: The customer's first message.
-        enforce_rules: Whether to refuse a call that breaks a rule; otherwise the call
-            runs, and the broken rule is counted.
+        enforce_rules: Whether to refuse a call that breaks a rule. If False, the call
+            runs, and the broken rule is only counted.
     """
 
     def __init__(
@@ -45,19 +46,19 @@ class SupportEnvironment(Environment):
         self._enforce = enforce_rules
 
     def user_reply(self, message: str) -> str | None:
-        """Return the customer's reply to an answer."""
+        """Return the customer's reply to an answer; None ends the conversation."""
         return self._customer.reply(message)
 
     def snapshot(self) -> dict[str, list[list[Any]]]:
-        """Return the rows of the database that are compared with a task's goal."""
+        """Return the database rows that are compared with a task's goal, by table."""
         return snapshot(self._database)
 
     def end_state(self) -> dict[str, list[list[Any]]]:
-        """Return the rows of the database that are compared with a task's goal."""
+        """Return the database rows for people to read; the same as :meth:`snapshot`."""
         return self.snapshot()
 
     def close(self) -> None:
-        """Drop the database."""
+        """Close the database in memory, which deletes it."""
         self._database.close()
 
     @tool
@@ -226,7 +227,7 @@ class SupportEnvironment(Environment):
             return "handed over"
 
     def _order_to_change(self, order_id: str) -> dict[str, Any]:
-        """Return an order, after a check that this customer may change it.
+        """Check the rules for changing an order, and return its row.
 
         Raises:
             ToolError: The order does not exist.
@@ -244,7 +245,7 @@ class SupportEnvironment(Environment):
         return order
 
     def _shown(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Return an order in the form that tools show."""
+        """Convert an order's row to the fields that the tools show to the agent."""
         items = self._rows("SELECT * FROM items WHERE order_id = ?", order["id"])
         names = [
             f"{item['quantity']} {item['name']}"
@@ -268,23 +269,23 @@ class SupportEnvironment(Environment):
         return bool(self._row("SELECT 1 FROM refunds WHERE order_id = ?", order_id))
 
     def _missing(self, what: str, key: str) -> str:
-        """Return or raise "there is no <what> <key>."; :meth:`_wrong` decides which."""
+        """Return or raise "there is no …", as :meth:`_wrong` decides."""
         return self._wrong(f"there is no {what} {key}.", key, start="error: ")
 
     def _wrong(self, message: str, key: str, *, start: str = "") -> str:
-        """Return an error message if the customer gave the wrong key, else raise it.
+        """Return an error message if the customer gave the wrong value, else raise it.
 
-        So a customer's mistake does not count against the agent. A key counts as given
-        by the customer if it has more than one letter and is a whole word of the
-        script.
+        A returned message does not count as an error, so the agent does not pay for a
+        mistake of the customer. The customer gave a value if it has more than one
+        character and is a whole word in the texts of the customer.
 
         Args:
             message: The error message.
-            key: A number, name or address that the agent used.
-            start: Text before a returned message; a raised message has none.
+            key: The wrong value that the agent used, e.g. a number or an email.
+            start: Text to put before the message when it is returned.
 
         Raises:
-            ToolError: The customer never gave the key.
+            ToolError: The customer did not give the value.
         """
         key = key.strip()
         given = rf"(?<!\w){re.escape(key)}(?!\w)"

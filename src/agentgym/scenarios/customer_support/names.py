@@ -1,7 +1,7 @@
-"""People, places and products of generated shops, one pool per split.
+"""Names of people, places and products for generated shops, one set per split.
 
-No name is in two pools. So names in held-out tasks are new to the agent, which has to
-copy them.
+No name is in two sets. So the names in held-out tasks are new to the agent, which has
+to copy them.
 """
 
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ _LETTERS = "ABCDEFGHJKLMNPRSTUVWXYZ"
 
 @dataclass(frozen=True)
 class SupportNames:
-    """The words of one split.
+    """The names of one split.
 
     Attributes:
         first: First names.
         last: Surnames.
-        domains: Mail domains, without their endings.
+        domains: Domains of email addresses, without endings such as ``.com``.
         products: Products of the shop.
         cities: The customers' cities.
-        streets: Street names; a number is added.
+        streets: Street names, without house numbers.
         subjects: Subjects of complaints.
-        numbers: Formats of order numbers: ``9`` is a digit, ``A`` a capital letter, all
-            else is literal.
+        numbers: Formats of order numbers. In a format, ``9`` stands for a digit, ``A``
+            for a capital letter, and other characters for themselves.
     """
 
     first: tuple[str, ...]
@@ -38,7 +38,7 @@ class SupportNames:
     numbers: tuple[str, ...]
 
     def words(self) -> frozenset[str]:
-        """Return every name of the pool, except subjects."""
+        """Return all names of this split, without the subjects."""
         return frozenset(
             (
                 *self.first,
@@ -51,7 +51,7 @@ class SupportNames:
         )
 
     def number(self, rng: Random) -> str:
-        """Return an order number in one of the split's formats."""
+        """Return a random order number in one of this split's formats."""
         made = ""
         for sign in rng.choice(self.numbers):
             if sign == "9":

@@ -1,4 +1,4 @@
-"""Score an episode: the final database first, then its progress."""
+"""Score an episode: by the final database, or without success by its progress."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,14 +34,16 @@ def score(
 ) -> Reward:
     """Score a finished episode.
 
-    A success needs a database with the expected rows, and may not break a rule. If the
-    goal is to find something out or to leave something unchanged, it also needs every
-    call of the plan. A success earns 1 minus a little for needless calls, at least 0.5.
-    An agent that has tried everything has no success (:func:`is_guessed`).
+    In a success, the database has the expected rows, and the agent broke no rule. If
+    the task is to look something up or to refuse, it also made every call of the
+    shortest solution. It is not a success if the agent reached the goal by trying
+    everything (:func:`is_guessed`). A success earns 1 minus a little for needless
+    calls, at least 0.5.
 
-    Otherwise each step of the plan that was made, in any order, earns an equal share of
-    0.45. For the first missing step, a call of the right tool earns 0.4 of a share.
-    Many needless calls remove this credit.
+    Without success, the calls of the shortest solution share 0.45 equally: each of them
+    that the agent made, in any order, earns its share. For the first that it did not
+    make, a call of the right tool earns 0.4 of a share. Many needless calls reduce
+    these earnings to 0.
     """
     attempts = Attempts.of(environment.books, trajectory)
     plan = _plan(task, attempts.done)
@@ -81,7 +83,7 @@ def score(
 
 
 def matches(step: SupportStep, call: ReceivedCall) -> bool:
-    """Return whether a call has the tool and the arguments of a step."""
+    """Return whether a call has the tool and the arguments that a step requires."""
     return step.tool == call.tool and all(
         _same(call.args[name], value) for name, value in step.args.items()
     )
@@ -93,10 +95,10 @@ def _repeated(done: Sequence[ReceivedCall]) -> int:
 
 
 def _plan(task: Task, done: Sequence[ReceivedCall]) -> list[SupportStep]:
-    """Return the task's plan, adapted to how the agent looked up orders.
+    """Return the calls of the shortest solution, adapted to the calls that were made.
 
-    A list of the customer's orders shows the same fields as a single order. So a list
-    that the agent made replaces a missing ``get_order``.
+    ``list_orders`` shows the same fields as ``get_order``. So if the agent listed the
+    customer's orders, this replaces a ``get_order`` that it did not make.
     """
     owners = {number: owner for number, owner, *_ in task.initial_state["orders"]}
     plan = []
@@ -116,7 +118,7 @@ def _made(step: SupportStep, done: Sequence[ReceivedCall]) -> bool:
 def _missing(
     plan: Sequence[SupportStep], done: Sequence[ReceivedCall]
 ) -> list[SupportStep]:
-    """Return the steps of the plan that were not made."""
+    """Return the steps of the shortest solution that the agent did not make."""
     left = list(done)
     missing: list[SupportStep] = []
     for step in plan:
@@ -131,7 +133,10 @@ def _missing(
 def _next_tool(
     plan: Sequence[SupportStep], missing: Sequence[SupportStep], attempts: Attempts
 ) -> float:
-    """Return the part of a step's credit for a call of the next step's tool, or 0."""
+    """Return ``NEXT_TOOL`` if the first missing step's tool was called, else 0.
+
+    Calls that made other steps do not count.
+    """
     if not missing:
         return 0.0
     needed = missing[0].tool
@@ -140,7 +145,7 @@ def _next_tool(
 
 
 def _damaged(task: Task, state: Mapping[str, Sequence[Any]]) -> bool:
-    """Return whether the database has a row that neither the start nor the goal has."""
+    """Return whether the agent made a row that is not expected at the end."""
     start = expected(task.initial_state)
     return any(
         row not in start[table] and row not in task.goal["state"][table]

@@ -1,4 +1,4 @@
-"""SupportScenario: requests at a shop's help desk, with rules."""
+"""SupportScenario: tasks for an agent at a shop's help desk, with rules."""
 
 from collections.abc import Sequence
 from random import Random
@@ -39,7 +39,7 @@ SYSTEM_PROMPT = f"{ROLE} {RULES}"
 
 
 class SupportScenario(LeveledScenario[SupportFamily]):
-    """Serve a shop's customers: look up, verify, change, refuse or hand over."""
+    """Tasks to help a shop's customers with orders, refunds and complaints."""
 
     name: ClassVar[str] = "customer_support"
     description: ClassVar[str] = (
@@ -53,11 +53,11 @@ class SupportScenario(LeveledScenario[SupportFamily]):
     max_turns: ClassVar[int] = 12
 
     def system_prompt(self) -> str:
-        """Return the role and the rules."""
+        """Return the system prompt: the agent's role and its rules."""
         return SYSTEM_PROMPT
 
     def tools(self) -> list[ToolSpec]:
-        """Return the twelve tools."""
+        """Return the agent's twelve tools."""
         return tool_specs(SupportEnvironment)
 
     def families(self) -> Sequence[SupportFamily]:
@@ -67,22 +67,22 @@ class SupportScenario(LeveledScenario[SupportFamily]):
     def make_task(
         self, family: SupportFamily, split: Split, seed: int, index: int
     ) -> Task:
-        """Return the ``index``-th task of a family."""
+        """Return the ``index``-th task of a family, the same for equal arguments."""
         return make_task(family, split, seed, index)
 
     def create_environment(self, task: Task) -> SupportEnvironment:
-        """Return a new shop with the task's customer."""
+        """Return a new environment with the task's shop and customer."""
         return SupportEnvironment(task.initial_state, task.instruction)
 
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score an episode; see ``rewards.score`` of this scenario."""
+        """Score an episode by the database and the calls; see ``rewards.score``."""
         own = own_environment(SupportEnvironment, environment)
         return rewards.score(task, own, trajectory)
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
-        """Return the task's plan; any free text is accepted as a reason."""
+        """Return the calls of the shortest solution; any ``reason`` counts as right."""
         free = {"escalate": {"reason": "asked for"}}
         return [
             NeededCall(
@@ -94,15 +94,15 @@ class SupportScenario(LeveledScenario[SupportFamily]):
         ]
 
     def vocabulary(self, split: Split) -> set[str]:
-        """Return the names that only this split uses, in lower case."""
+        """Return the names that only tasks of this split use, in lower case."""
         return {word.lower() for word in NAMES[split].words()}
 
     def success_criteria(self) -> dict[str, float]:
-        """Return the goals for validation tasks of levels 1 and 2.
+        """Return the goals at which training ends early.
 
-        ``tool_reliability`` is 2 points above the 95 % wanted on held-out tasks.
-        Training ends at the first validation that reaches the goals, and such a result
-        overestimates the policy.
+        They are for validation tasks of levels 1 and 2. ``tool_reliability`` is 2
+        points above the 95 % wanted on held-out tasks: training ends at the first
+        validation that reaches the goals, and such a result overestimates the policy.
         """
         return {
             "tool_reliability": 0.97,
@@ -112,7 +112,7 @@ class SupportScenario(LeveledScenario[SupportFamily]):
 
 
 def make_task(family: SupportFamily, split: Split, seed: int, index: int) -> Task:
-    """Return the ``index``-th task of a family, determined by the arguments."""
+    """Return the ``index``-th task of a family, the same for equal arguments."""
     identity = f"{split}/{family.name}/{seed}/{index}"
     draft = family.draft(SupportScene(Random(identity), split))
     return Task(

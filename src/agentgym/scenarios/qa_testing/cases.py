@@ -1,8 +1,8 @@
 """Parse an agent's tests: each is a function call and its expected value.
 
-A call names a function, and its arguments are plain values. So a test sees only the
-function's result. It cannot read the function's source, which would show whether the
-function is a mutant (a version with a planted fault).
+The arguments of the call are literals, such as ``3`` or ``[1, 2]``. So a test sees only
+the function's result. It cannot read the function's source, which would show whether
+the function is a mutant (a version with a planted fault).
 """
 
 import ast
@@ -16,11 +16,11 @@ _LONGEST = 300
 
 
 class Case(NamedTuple):
-    """One test.
+    """One test: a function call with its expected value.
 
     Attributes:
         call: The call, e.g. ``area_lamp(3, 4)``.
-        expected: The value that the call must give.
+        expected: The value that the call must return.
     """
 
     call: str
@@ -28,19 +28,20 @@ class Case(NamedTuple):
 
     @property
     def function(self) -> str:
-        """The name of the function."""
+        """Name of the function that is called."""
         return self.call.partition("(")[0]
 
 
 def read_call(text: str, functions: Iterable[str]) -> str:
-    """Parse a call, and return its text in a normal form.
+    """Check a function call, and return it in the format of :func:`ast.unparse`.
 
     Args:
         text: The call as the agent wrote it.
         functions: Names of the functions that may be called.
 
     Raises:
-        ToolError: The text is not a call of one of the functions with plain values.
+        ToolError: The text is not a call of one of the functions, or an argument is not
+            a literal.
     """
     wrong = f"{text[:60]!r} is not a call with plain values, as in add(2, 3)."
     if len(text) > _LONGEST:
@@ -64,10 +65,10 @@ def read_call(text: str, functions: Iterable[str]) -> str:
 
 
 def read_value(text: str) -> Any:
-    """Parse the text of a plain value.
+    """Parse a literal, such as ``12`` or ``[1, 2]``.
 
     Raises:
-        ToolError: The text is not a plain value.
+        ToolError: The text is not a literal, or is too long or too deeply nested.
     """
     try:
         value = ast.literal_eval(text.strip()) if len(text) <= _LONGEST else ...
@@ -80,10 +81,10 @@ def read_value(text: str) -> Any:
 
 
 def render_tests(module: str, cases: Sequence[Case]) -> str:
-    """Return the source of a test file.
+    """Return the source of a test file with the given tests of one module.
 
     Args:
-        module: Dotted name of the module.
+        module: Dotted name of the tested module.
         cases: The tests, at least one.
     """
     names = ", ".join(sorted({case.function for case in cases}))

@@ -1,4 +1,4 @@
-"""TestingEnvironment: one episode's project, its five tools, and the agent's tests."""
+"""TestingEnvironment: a project to test, the agent's five tools and its tests."""
 
 import re
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ _MOST_CASES = 20
 
 @dataclass
 class TestingBooks(ReadingBooks):
-    """The calls of an episode, with the files that the agent read and its tests.
+    """Record of an episode: the calls, the files read, and the tests added.
 
     Attributes:
-        cases: Tests of each module, by the module's path, in the order of the calls.
+        cases: The agent's tests of each module, by the module's path, oldest first.
     """
 
     __test__ = False
@@ -35,16 +35,16 @@ class TestingBooks(ReadingBooks):
 
     @property
     def count(self) -> int:
-        """Number of tests."""
+        """Number of tests that the agent added, in all modules."""
         return sum(map(len, self.cases.values()))
 
 
 class TestingEnvironment(ReadableProject[TestingBooks]):
-    """A small Python project with right code and too few tests.
+    """A small Python project with right code, to which the agent adds tests.
 
     Args:
         files: Text of each file, by relative path.
-        sandbox: Sandbox for calls and tests.
+        sandbox: Sandbox for the agent's function calls and tests.
     """
 
     __test__ = False

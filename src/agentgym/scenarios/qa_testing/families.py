@@ -1,4 +1,4 @@
-"""The kinds of task: functions to test, and mutants (versions with one fault)."""
+"""Create tasks: functions to test, and their mutants (versions with one fault)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from agentgym.scenarios.qa_testing.wording import PHRASES
 from agentgym.scenarios.wording.grammar import Phrases, request
 
 _HARD = ("over", "under", "enough", "within", "same", "both", "either")
-"""Templates whose mutants give other values only at a boundary."""
+"""Templates whose mutants return wrong values only for arguments at a boundary."""
 PlannedCall = tuple[str, dict[str, str]]
 
 
@@ -26,11 +26,11 @@ class TestingDraft:
 
     Attributes:
         instruction: The user's request.
-        files: Text of each file by path, without the module's tests.
+        files: Text of each file by path, without the tests of ``module``.
         module: Path of the module to test.
-        mutants: For each function to test, by name, sources of the module with one
-            fault in the function.
-        plan: Tool and arguments of each call of the shortest solution.
+        mutants: By name of each function to test, its mutants: sources of the module
+            with one fault in the function.
+        plan: Tool and arguments of each call in the shortest solution.
     """
 
     __test__ = False
@@ -42,7 +42,7 @@ class TestingDraft:
     plan: tuple[PlannedCall, ...]
 
     def goal(self) -> dict[str, Any]:
-        """Return the goal of the task as JSON values."""
+        """Return the task's goal as JSON values."""
         return {
             "module": self.module,
             "mutants": self.mutants,
@@ -54,7 +54,7 @@ TestingFamily = ProjectFamily[TestingDraft]
 
 
 def _plain(rng: Random) -> Template:
-    """Return a template whose mutants fail for nearly any arguments."""
+    """Return a random template whose mutants are wrong for nearly all arguments."""
     return rng.choice([t for t in _usable() if t.key not in _HARD])
 
 
@@ -76,7 +76,10 @@ def _test_module(scene: Scene, phrases: Phrases) -> TestingDraft:
 
 
 def _test_boundary(scene: Scene, phrases: Phrases) -> TestingDraft:
-    """Create a task to test a function whose mutants are wrong only at a boundary."""
+    """Create a task to test a function whose mutants are wrong only at a boundary.
+
+    For example, ``<`` instead of ``<=`` gives another value only for equal arguments.
+    """
     hard = [t for t in _usable() if t.key in _HARD]
     return _drafted(scene, phrases, [scene.rng.choice(hard)], whole=False)
 
@@ -109,7 +112,7 @@ def _drafted(
 
 
 def _faulty(template: Template, split: Split) -> list[str]:
-    """Return the wrong bodies that a template has for a split."""
+    """Return the template's wrong bodies that tasks of ``split`` use."""
     home = Split.TEST if split is Split.OUT_OF_VOCABULARY else split
     return [fault.body for fault in template.faults if fault.split is home]
 
@@ -117,7 +120,7 @@ def _faulty(template: Template, split: Split) -> list[str]:
 def _mutants(
     source: str, module: Module, function: Function, split: Split
 ) -> list[str]:
-    """Return one source of the module for each fault of the split in the function."""
+    """Return the mutants for ``split``: the module's source with each fault once."""
     head, mark, rest = source.partition(function.signature())
     right = function.fill(function.template.body, module.constant)
     return [
@@ -127,7 +130,7 @@ def _mutants(
 
 
 def _killing(function: Function, split: Split) -> list[tuple[str, str]]:
-    """Return the fewest calls that detect every mutant, each with its right value."""
+    """Return the fewest calls that together detect every mutant, with their values."""
     template = function.template
     bodies = _faulty(template, split)
     kills = {
@@ -155,7 +158,10 @@ def _call(function: Function, point: str) -> str:
 
 
 def _value(body: str, point: str) -> str | None:
-    """Return the ``repr`` of a body's value for the arguments; None if it raises."""
+    """Return the ``repr`` of the value that a body returns; None if it raises.
+
+    ``point`` are the arguments, as the ``repr`` of a tuple.
+    """
     expression = body.removeprefix("return ").format(a="a", b="b")
     names = dict(zip("ab", eval(point), strict=False))  # our own templates
     try:

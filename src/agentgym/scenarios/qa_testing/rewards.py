@@ -29,13 +29,15 @@ _MOST_ERRORS = 6
 def score(
     task: Task, books: TestingBooks, trajectory: Trajectory, sandbox: AnySandbox
 ) -> Reward:
-    """Score the tests of an episode.
+    """Score the tests that the agent added in an episode.
 
-    A success detects every mutant (version of the code with one fault) with tests that
-    all pass on the right code. It earns 1 minus a little for needless calls. An attempt
-    with too many needless calls is not a success, so testing everything does not pay.
-    Otherwise detected mutants, and reading the module, earn up to 0.45. Each test that
-    fails on the right code costs 0.15, up to two tests.
+    In a success, the tests detect every mutant (version of the code with one fault),
+    and all tests pass on the right code. It earns 1 minus a little for needless calls.
+    With too many needless calls it is not a success, so testing everything does not
+    pay.
+
+    Without success, the detected mutants earn up to 0.36, and reading the module up to
+    0.09. Each of at most two tests that fail on the right code costs 0.15.
 
     Raises:
         SandboxError: The code could not be executed.
@@ -64,9 +66,10 @@ def score(
 def judge(task: Task, cases: Sequence[Case], sandbox: AnySandbox) -> tuple[int, float]:
     """Return how many tests fail on the right code, and the share of detected mutants.
 
-    A test detects a mutant if the test passes on the right code, and its call raises an
-    error on the mutant or gives another value. All tests run in one execution in the
-    sandbox, and only values leave the sandbox; see :func:`agentgym.sandbox.gives`.
+    A mutant is a version of the code with one fault. A test detects it if the test
+    passes on the right code, and its call raises an error on the mutant or returns
+    another value. All calls run together in the sandbox; their values are compared
+    outside of it (see :func:`agentgym.sandbox.gives`).
     """
     if not cases:
         return 0, 0.0

@@ -1,4 +1,4 @@
-"""QaTestingScenario: tests that pass on right code and fail on code with a fault."""
+"""QaTestingScenario: tasks to write tests that detect faults in code."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal
@@ -24,11 +24,11 @@ _BY_OUTCOME = frozenset({"call", "expected"})
 
 
 class QaTestingScenario(LeveledScenario[TestingFamily]):
-    """Write tests for functions of generated Python packages.
+    """Tasks to write tests for functions of generated Python packages.
 
     Args:
-        sandbox: Sandbox for calls and tests, which :meth:`close` does not close. None
-            lets the scenario open its own sandbox.
+        sandbox: Sandbox for function calls and tests; the caller closes it. If None,
+            the scenario opens a sandbox, and :meth:`close` closes it.
     """
 
     name: ClassVar[str] = "qa_testing"
@@ -44,11 +44,11 @@ class QaTestingScenario(LeveledScenario[TestingFamily]):
         self._given = sandbox
 
     def system_prompt(self) -> str:
-        """Return the role and the rules."""
+        """Return the system prompt: the agent's role and its rules."""
         return SYSTEM_PROMPT
 
     def tools(self) -> list[ToolSpec]:
-        """Return the five tools."""
+        """Return the agent's five tools."""
         return tool_specs(TestingEnvironment)
 
     def families(self) -> Sequence[TestingFamily]:
@@ -58,24 +58,24 @@ class QaTestingScenario(LeveledScenario[TestingFamily]):
     def make_task(
         self, family: TestingFamily, split: Split, seed: int, index: int
     ) -> Task:
-        """Return the ``index``-th task of a family, determined by the arguments."""
+        """Return the ``index``-th task of a family, the same for equal arguments."""
         return family.make_task(split, seed, index)
 
     def create_environment(self, task: Task) -> TestingEnvironment:
-        """Return an environment with the task's project."""
+        """Return a new environment with the project that the task asks to test."""
         return TestingEnvironment(task.initial_state["files"], self._runs_in())
 
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score an episode; see :func:`.rewards.score`."""
+        """Score an episode by the agent's tests; see :func:`.rewards.score`."""
         own = own_environment(TestingEnvironment, environment)
         return rewards.score(task, own.books, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
-        """Return the calls of the plan.
+        """Return the calls of the task's shortest solution.
 
-        Any tested call and value is right if the episode succeeds.
+        If the episode succeeds, any tested call and any expected value count as right.
         """
         return [
             NeededCall(tool, arguments, by_outcome=_BY_OUTCOME & set(arguments))

@@ -1,4 +1,4 @@
-"""The wording of requests: text files per split."""
+"""The phrases of the requests, in one or more text files per split."""
 
 from pathlib import Path
 
@@ -6,4 +6,4 @@ from agentgym.scenarios.wording.grammar import Phrases
 from agentgym.scenarios.wording.pools import read_pools
 
 PHRASES = {name: Phrases(p) for name, p in read_pools(Path(__file__).parent).items()}
-"""Requests for each kind of review."""
+"""Phrases of the requests, by kind of review."""

@@ -1,4 +1,4 @@
-"""The base of all families (kinds of task): a request, a project, and a goal."""
+"""Base classes of the families (kinds of task) about a generated project."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ Level = Literal[1, 2, 3]
 
 @dataclass(frozen=True)
 class Step:
-    """One call of the shortest solution.
+    """One call of a task's shortest solution.
 
     Attributes:
         tool: Name of the tool.
         args: The arguments.
-        others: Alternative arguments that are equally right.
+        others: Other sets of arguments that are equally right.
     """
 
     tool: str
@@ -30,12 +30,12 @@ class Step:
     others: tuple[dict[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the step as JSON for a task's goal."""
+        """Return the step as JSON values, for the goal of a task."""
         return {"tool": self.tool, "args": self.args, "others": list(self.others)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Step":
-        """Parse the JSON of :meth:`to_json`."""
+        """Create a step from the JSON values that :meth:`to_json` returned."""
         return cls(data["tool"], data["args"], tuple(data["others"]))
 
 
@@ -45,16 +45,16 @@ class Draft:
 
     Attributes:
         instruction: The user's request.
-        files: The project at the start: text by path.
+        files: Text of each file of the project at the start, by path.
         plan: The calls of the shortest solution.
-        ordered: Whether a success must make the calls of the plan in order; otherwise
+        ordered: Whether a success must make the calls of ``plan`` in order. If False,
             only the final state of the project counts.
-        expected: For each file that must change, a right final text; texts with the
-            same meaning are right too.
-        formatted: Files that must be formatted at the end.
-        hidden: For each module, by path, expressions in its namespace with the ``repr``
-            of their right values. If not empty, any code that gives these values is
-            right, and ``expected`` is only one example.
+        expected: By path, a right final text of each file that must change. Another
+            text with the same syntax tree is right too.
+        formatted: Paths of the files that must be formatted at the end.
+        hidden: Expressions to evaluate in each module, by the module's path; each with
+            the ``repr`` of its right value. The agent does not see them. If there are
+            any, all code that gives these values is right, not only ``expected``.
     """
 
     instruction: str
@@ -66,7 +66,7 @@ class Draft:
     hidden: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def goal(self) -> dict[str, Any]:
-        """Return the goal of the task as JSON values."""
+        """Return the task's goal as JSON values."""
         return {
             "plan": [step.to_json() for step in self.plan],
             "ordered": self.ordered,
@@ -78,12 +78,12 @@ class Draft:
 
 @dataclass(frozen=True)
 class Scene:
-    """The inputs from which a family creates a draft (the content of a task).
+    """The inputs from which a family (kind of task) creates the content of a task.
 
     Attributes:
         rng: Source of random choices.
-        split: The split whose wordings and faults are used.
-        names: Names for the project.
+        split: The split whose request phrases and code faults are used.
+        names: Words for the names in the project.
     """
 
     rng: Random
@@ -100,10 +100,10 @@ class ProjectDraft(Protocol):
 
     @property
     def files(self) -> dict[str, str]:
-        """The project at the start: text by path."""
+        """Text of each file of the project at the start, by path."""
 
     def goal(self) -> dict[str, Any]:
-        """Return the goal of the task as JSON values."""
+        """Return the task's goal as JSON values."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ class ProjectFamily[D: ProjectDraft]:
     Attributes:
         name: Name of the family.
         level: Difficulty from 1 to 3.
-        phrases: Wordings of the requests.
-        draft: Creates the content of a task.
+        phrases: Phrases of the requests.
+        draft: Function that creates the content of a task.
     """
 
     name: str
@@ -123,7 +123,7 @@ class ProjectFamily[D: ProjectDraft]:
     draft: Callable[[Scene, Phrases], D]
 
     def make_task(self, split: Split, seed: int, index: int) -> Task:
-        """Return the ``index``-th task, determined by the arguments."""
+        """Return the ``index``-th task of this kind, the same for equal arguments."""
         identity = f"{split}/{self.name}/{seed}/{index}"
         rng = Random(identity)
         draft = self.draft(Scene(rng, split, names_for(split, rng)), self.phrases)
@@ -144,7 +144,11 @@ class Family(ProjectFamily[Draft]):
 
     @classmethod
     def of(cls, level: Level, draft: Callable[[Scene, Phrases], Draft]) -> Self:
-        """Create a family with the function's name, and the phrases of this name."""
+        """Create a family from a function that creates the content of a task.
+
+        The function's name, without its underscore, is the name of the family and the
+        key of its phrases in ``PHRASES``.
+        """
         name = draft.__name__.removeprefix("_")
         return cls(name, level, PHRASES[name], draft)
 
@@ -155,5 +159,5 @@ def pick_module(scene: Scene, project: Project) -> Module:
 
 
 def definition(name: str) -> tuple[dict[str, str], ...]:
-    """Return the arguments of search calls that find where a name is defined."""
+    """Return two ways to call ``search_code`` that find the definition of a name."""
     return {"query": f"def {name}"}, {"query": f"{name} ="}

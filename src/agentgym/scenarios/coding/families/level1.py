@@ -1,4 +1,4 @@
-"""Create tasks of level 1: a single call is right."""
+"""Create tasks of level 1, which a single call solves."""
 
 import re
 
@@ -20,7 +20,7 @@ _OCCURRENCES = re.compile(
     r"\b(all|each|every|calls?|comes?|contains?|have|lines|mention(s|ed)?|places|refer"
     r"|turns?|use[ds]?|using|with)\b"
 )
-"""Words by which a request asks for all occurrences of a name."""
+"""Words in requests that ask for all occurrences of a name."""
 
 
 def _project(scene: Scene) -> Project:

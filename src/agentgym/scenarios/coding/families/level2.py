@@ -19,7 +19,7 @@ from agentgym.scenarios.wording.grammar import Phrases, request
 
 
 def edit_plan(module: Module, old: str, new: str) -> tuple[Step, ...]:
-    """Return the plan: read a module, edit it, run the tests."""
+    """Return the calls that read a module, edit it, and run the tests."""
     return (
         Step("read_file", {"path": module.path}),
         Step("edit_file", {"path": module.path, "old": old, "new": new}),
@@ -28,7 +28,7 @@ def edit_plan(module: Module, old: str, new: str) -> tuple[Step, ...]:
 
 
 def run_tests(module: Module) -> Step:
-    """Return a step that runs all tests or, just as right, the module's tests."""
+    """Return the call that runs all tests; to run only the module's is right too."""
     return Step("run_tests", {"path": "tests"}, ({"path": module.test_path},))
 
 
@@ -43,10 +43,10 @@ def _edit(
     lines: tuple[str, str],
     slots: dict[str, str],
 ) -> Draft:
-    """Create a task: in the first module, replace ``lines[0]`` by ``lines[1]``.
+    """Create a task to replace ``lines[0]`` by ``lines[1]`` in the first module.
 
-    The request is made from templates (``phrases``), with the values ``slots`` for
-    their placeholders.
+    ``slots`` are the values for the placeholders in ``phrases``, the phrases of the
+    request.
     """
     module = project.modules[0]
     source = project.files[module.path]
@@ -75,7 +75,7 @@ def _change_constant(scene: Scene, phrases: Phrases) -> Draft:
 
 
 def _with_special(scene: Scene, special: Template) -> tuple[Project, Function]:
-    """Return a project with a function made from ``special``, and this function."""
+    """Create a project with a function made from ``special``; return both."""
     other = functions.pick(scene.rng)
     templates = [special, other] if scene.rng.random() < 0.5 else [other, special]
     project = projects.build(scene.rng, scene.names, templates=templates)
@@ -194,8 +194,8 @@ def _script_draft(
 ) -> Draft:
     """Create a task in which the agent must read the project's script, then run it.
 
-    ``args`` are the script's arguments, as one text. The request is made from templates
-    (``phrases``), with the values ``slots`` for their placeholders.
+    ``args`` are the script's arguments, as one text. ``slots`` are the values for the
+    placeholders in ``phrases``, the phrases of the request.
     """
     return Draft(
         request(scene.rng, phrases, scene.split, slots),

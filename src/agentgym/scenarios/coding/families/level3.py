@@ -1,4 +1,4 @@
-"""Create tasks of level 3: a fault makes tests fail; find and repair it."""
+"""Create tasks of level 3: find and repair the fault that makes tests fail."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from agentgym.scenarios.wording.grammar import Phrases, request
 
 @dataclass(frozen=True)
 class Broken:
-    """A project with one fault.
+    """A project in which one line of one function is wrong.
 
     Attributes:
-        project: The project without the fault.
-        files: Text of each file of the project with the fault, by path.
-        module: The module with the fault.
-        function: The function with the fault.
-        fault: The fault.
-        right: The line without the fault.
-        wrong: The line with the fault.
+        project: The project before its line was changed.
+        files: Text of each file of the faulty project, by path.
+        module: The module of the wrong line.
+        function: The function of the wrong line.
+        fault: The fault from which the wrong line was made.
+        right: The right line.
+        wrong: The wrong line.
     """
 
     project: Project
@@ -35,7 +35,7 @@ class Broken:
 
 
 def seed_fault(scene: Scene, kind: str) -> Broken:
-    """Create a project with a fault of ``kind`` (see :class:`Fault`) in a module."""
+    """Create a project with one fault; ``kind`` is as in :class:`Fault`."""
     rng = scene.rng
     template, fault = rng.choice(functions.with_fault(kind, scene.split))
     while True:

@@ -1,4 +1,4 @@
-"""The wording of requests: text files per split, and references to files."""
+"""The phrases of the requests, and phrases for files; text files for each split."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ from agentgym.scenarios.wording.grammar import Phrases
 from agentgym.scenarios.wording.pools import Forms, read_pools
 
 FORMS = ("module", "tests", "tests_of", "script", "folder", "root")
-"""Sections with phrases for files and folders; other sections have requests."""
+"""Sections of the text files with phrases for files; the others have requests."""
 
 _POOLS = read_pools(Path(__file__).parent)
 REFERENCES: dict[str, Forms] = {name: _POOLS[name] for name in FORMS}
 PHRASES = {name: Phrases(p) for name, p in _POOLS.items() if name not in FORMS}
-"""Requests for each family."""
+"""Phrases of the requests, by family (kind of task)."""

@@ -1,4 +1,4 @@
-"""Draw phrases that refer to a file or a folder; each is unambiguous."""
+"""Choose random phrases for a file or a folder; each phrase is unambiguous."""
 
 from random import Random
 
@@ -8,27 +8,27 @@ from agentgym.scenarios.wording.grammar import draw
 
 
 def module(rng: Random, split: Split, package: str, name: str) -> str:
-    """Return a phrase for the module ``package/name.py``."""
+    """Return a random phrase for the module ``package/name.py``."""
     return draw(rng, split, REFERENCES["module"]).format(p=package, m=name)
 
 
 def test_file(rng: Random, split: Split, name: str) -> str:
-    """Return a phrase for ``tests/test_name.py`` as a file."""
+    """Return a random phrase for the file ``tests/test_name.py``."""
     return draw(rng, split, REFERENCES["tests"]).format(m=name)
 
 
 def tests_of(rng: Random, split: Split, name: str) -> str:
-    """Return a phrase for ``tests/test_name.py`` as tests to run."""
+    """Return a random phrase for the tests in ``tests/test_name.py``."""
     return draw(rng, split, REFERENCES["tests_of"]).format(m=name)
 
 
 def script(rng: Random, split: Split, path: str) -> str:
-    """Return a phrase for the script at ``path``."""
+    """Return a random phrase for the script at ``path``."""
     return draw(rng, split, REFERENCES["script"]).format(s=path.removesuffix(".py"))
 
 
 def folder(rng: Random, split: Split, path: str) -> str:
-    """Return a phrase for a folder; ``"."`` is the whole project."""
+    """Return a random phrase for a folder; ``"."`` is the whole project."""
     if path == ".":
         return draw(rng, split, REFERENCES["root"])
     return draw(rng, split, REFERENCES["folder"]).format(d=path)

@@ -53,7 +53,7 @@ from agentgym.scenarios.coding_team.team.turns import (
 )
 
 ROLES = ("supervisor", GENERATOR, REVIEWER, EXECUTOR)
-"""Names of the roles; they select each role's model and label its calls."""
+"""Names of the roles: keys of ``models``, and the agents' names in LangChain."""
 Models = BaseChatModel | Mapping[str, BaseChatModel]
 
 _TRIES = 2
@@ -70,17 +70,19 @@ def build_team(
     """Build the team's compiled graph.
 
     Args:
-        models: One model for all roles, or a model for each role; ``default`` is for
-            all other roles.
-        tools: The team's tools, identified by name.
-        fallback: Model for a role whose own model has failed twice.
-        human: Whether to ask a person before risky edits, on a deadlock, and after the
-            last failed round. This needs a checkpointer.
-        checkpointer: LangGraph checkpointer that keeps the state between turns of the
-            user.
+        models: One model for all roles, or models by role; the key ``default`` is for
+            all roles without a key.
+        tools: The team's tools; the graph finds them by their names.
+        fallback: Model that a role asks after its own model has failed.
+        human: Whether to ask a person: after a risky edit, after the generator wrote
+            code that had failed before, and after the last failed round. This needs a
+            checkpointer.
+        checkpointer: LangGraph checkpointer that keeps the state between the user's
+            messages, and while a person is asked.
 
     Raises:
-        ValueError: A role has no model, or a tool is missing.
+        ValueError: A role has no model, or ``hand_over`` or ``team_state`` is missing
+            in ``tools``.
     """
     box = TeamTools(tools)
     by_role = {role: [_model_of(models, role)] for role in ROLES}
@@ -120,7 +122,7 @@ def _supervisor(models: list[BaseChatModel], tools: TeamTools, human: bool) -> A
     offered = [model.bind_tools([hand_over]) for model in models]
 
     async def supervisor(state: TeamState) -> Command[Any]:
-        """Choose the next role; the rules decide if the model makes no valid choice."""
+        """Let the model choose the next role, or choose by rule if it fails to."""
         known = _known(state, await tools.record())
         asked = SystemMessage(SUPERVISOR_PROMPT), HumanMessage(supervisor_brief(known))
         choice, note, by_rule = None, "", ""
@@ -152,13 +154,13 @@ def _supervisor(models: list[BaseChatModel], tools: TeamTools, human: bool) -> A
 async def _chosen(
     model: Any, messages: list[Any], hand_over: BaseTool, facts: Mapping[str, Any]
 ) -> tuple[Choice | None, str]:
-    """Return the next role that the model chose, and its note for this role.
+    """Ask a model for the next role; return the role and a note for it.
 
-    The role is None if the model made no allowed choice.
+    The role is None if the model made no choice that ``routing`` allows.
 
     Raises:
-        Exception: The provider refuses the key or the model, or its server is not
-            running.
+        Exception: The model's provider refuses the key or the model, or its server is
+            not running.
     """
     for _ in range(_TRIES):
         try:
@@ -185,7 +187,7 @@ async def _chosen(
 
 def _role(name: str, agents: list[Any], tools: TeamTools, human: bool) -> Any:
     async def node(state: TeamState) -> Command[Any]:
-        """Run the role, then return to the supervisor."""
+        """Run one turn of the role, then go to the supervisor or to a person."""
         before = {key: state.get(key) for key in ("files", "facts", "tests")}
         brief = role_brief(name, state)
         made = await take_turn(name, agents, tools, brief, before)
@@ -211,7 +213,11 @@ def _question(state: TeamState, work: Mapping[str, Any]) -> dict[str, Any] | Non
 
 def _person(tools: TeamTools) -> Any:
     async def person(state: TeamState) -> Command[Any]:
-        """Ask first, since this node runs again from its start after the answer."""
+        """Ask the person, then act on the answer.
+
+        Nothing may happen before the question, since LangGraph runs this node again
+        from its start after the answer.
+        """
         question = state["question"] or {}
         answer = None
         for number in range(MOST_ASKED):
@@ -244,7 +250,10 @@ def _person(tools: TeamTools) -> Any:
 
 
 def _known(state: TeamState, work: Mapping[str, Any]) -> TeamState:
-    """Return a state update with the user's last request and the state of the work."""
+    """Return a state update with the user's last request and the state of the work.
+
+    ``work`` is the result of :meth:`TeamTools.record`.
+    """
     problem = state.get("problem") or ""
     asked = [m.text for m in state.get("messages", ()) if m.type == "human"]
     if asked:
@@ -264,7 +273,7 @@ def _turn(state: TeamState, role: str, did: str, said: str = "") -> Turn:
 
 
 def _did(role: str, made: TurnResult) -> str:
-    """Summarize a turn in a few words."""
+    """Describe the result of a turn in a few words, for the history."""
     if made.problem:
         return f"could not be used: {made.problem}"
     if role == GENERATOR:
@@ -286,7 +295,7 @@ def _outcome(state: TeamState) -> str:
 
 
 def _end(state: TeamState, outcome: str) -> dict[str, Any]:
-    """Return the update that ends a request: the last message and the outcome."""
+    """Return the state update that ends a request: last message and outcome."""
     changed = ", ".join(state["facts"]["changed"]) or "nothing"
     tests = state.get("tests") or {"passed": 0, "failed": 0}
     text = (

@@ -16,11 +16,14 @@ _LEAST_WORDS = 2
 
 
 def understood(answer: Any) -> str | None:
-    """Return ``yes``, ``no``, or the instruction in an answer; None if it is unclear.
+    """Parse a person's answer into ``yes``, ``no``, or the text of an instruction.
 
-    An instruction has at least two words. The answer None counts as ``no``: the person
-    has left. LangGraph does not always allow the answer None, so ``{"answer": None}``
-    means the same.
+    An answer of two or more words counts as an instruction. The answer None means that
+    the person has left, and counts as ``no``. LangGraph does not always allow None as
+    an answer, so ``{"answer": None}`` means the same.
+
+    Returns:
+        None if the answer is unclear.
     """
     if isinstance(answer, Mapping):
         answer = answer.get("answer", "")
@@ -40,14 +43,15 @@ def understood(answer: Any) -> str | None:
 
 
 def about_edit(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, Any]:
-    """Return a question to a person: keep a risky edit?
+    """Return the question whether the person wants to keep a risky edit.
 
     Args:
         before: Text of each file before the edit, by path.
         after: Text of each file after the edit, by path.
 
     Returns:
-        The question: its ``kind``, its ``text``, and the changed ``files``.
+        The question: its ``kind``, its ``text``, and ``files``: the new text of each
+        changed file, None if it was deleted.
     """
     changed = changed_files(before, after)
     return {
@@ -60,7 +64,7 @@ def about_edit(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str,
 
 
 def about_deadlock() -> dict[str, Any]:
-    """Return a question to a person: go on with code that has failed before?"""
+    """Return the question whether to go on after the generator repeated bad code."""
     return {
         "kind": "deadlock",
         "text": "The generator wrote the same code again, and it has failed already. "
@@ -69,7 +73,7 @@ def about_deadlock() -> dict[str, Any]:
 
 
 def about_rounds(rounds: int) -> dict[str, Any]:
-    """Return a question to a person: after ``rounds`` failed rounds, try again?"""
+    """Return the question whether to go on after ``rounds`` failed rounds."""
     return {
         "kind": "failed_rounds",
         "text": f"{rounds} rounds have not solved it. Answer yes for as many more, no "

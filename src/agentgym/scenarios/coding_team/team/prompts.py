@@ -1,4 +1,4 @@
-"""System prompts of the roles, and the request of each turn."""
+"""The roles' system prompts, and the message that starts each turn."""
 
 from agentgym.scenarios.coding_team.team.routing import (
     EXECUTOR,
@@ -33,13 +33,13 @@ _MOST_EARLIER = 3
 
 
 def supervisor_brief(state: TeamState) -> str:
-    """Return the message for the supervisor, with the request and the facts."""
+    """Return the message that asks the supervisor to choose the next role."""
     note = f"\nNote: {state['note']}" if state.get("note") else ""
     return f"Request: {state['problem']}\n{describe(state['facts'])}{note}"
 
 
 def role_brief(role: str, state: TeamState) -> str:
-    """Return the message that asks a role to take its turn."""
+    """Return the message that asks a generator, reviewer or executor to work."""
     changed = ", ".join(state["facts"].get("changed", ())) or "none"
     if role == REVIEWER:
         return f"Request: {state['problem']}\nReview: {changed}"

@@ -9,10 +9,10 @@ REVIEWER: Final = "reviewer"
 EXECUTOR: Final = "executor"
 FINISH: Final = "finish"
 Choice = Literal["generator", "reviewer", "executor", "finish"]
-"""Possible answers of the supervisor."""
+"""Possible choices of the supervisor: a role, or the end of the work."""
 
 SIMPLE_LINES = 12
-"""Changes of at most this many lines may skip the review, unless risky."""
+"""A change that adds more lines than this to a file needs a review."""
 
 _RISKY = re.compile(
     r"\b(eval|exec|compile|__import__|subprocess|os\.(system|remove|unlink|rmdir|popen)"
@@ -22,15 +22,17 @@ _RISKY = re.compile(
 
 
 def next_roles(facts: Mapping[str, Any]) -> tuple[Choice, ...]:
-    """Return the choices that the facts allow, the preferred one first.
+    """Return the roles that may be next, or ``finish``; the preferred one is first.
 
-    A serious finding or a failed test returns the work to the generator while rounds
-    are left. Code that is not simple is reviewed before the end.
+    After a serious finding or a failed test, the generator is next, as long as rounds
+    (turns of the generator) are left. Code that is not simple needs a review.
 
     Args:
-        facts: The keys ``written``, ``simple``, ``reviewed``, ``serious``, ``tests``
-            (None, or counts of ``passed`` and ``failed``), ``rounds`` and
-            ``max_rounds``.
+        facts: ``written``, ``simple`` and ``reviewed``: whether code was written,
+            whether it is short and not risky, whether it was reviewed. ``serious``:
+            number of serious findings. ``tests``: numbers of ``passed`` and ``failed``
+            tests; None before a result. ``rounds`` and ``max_rounds``: rounds so far
+            and at most.
     """
     has_rounds = facts["rounds"] < facts["max_rounds"]
     if not facts["written"]:
@@ -49,7 +51,7 @@ def next_roles(facts: Mapping[str, Any]) -> tuple[Choice, ...]:
 
 
 def describe(facts: Mapping[str, Any]) -> str:
-    """Describe the facts in short lines for the supervisor."""
+    """Describe the facts of :func:`next_roles` to the supervisor, in short lines."""
     code = "none"
     if facts["written"]:
         code = "short" if facts["simple"] else "long or risky"
@@ -67,7 +69,7 @@ def describe(facts: Mapping[str, Any]) -> str:
 
 
 def is_simple(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """Return whether a change is small, in one file, and not risky."""
+    """Return whether a change is in one file, adds few lines, and is not risky."""
     changed = changed_files(before, after)
     if len(changed) > 1 or is_risky(before, after):
         return False
@@ -78,7 +80,7 @@ def is_simple(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
 
 
 def is_risky(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """Return whether a change deletes a file, or adds code that affects the machine."""
+    """Return whether a change deletes a file or adds risky code, e.g. ``eval``."""
     if before.keys() - after.keys():
         return True
     return any(
@@ -89,7 +91,7 @@ def is_risky(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
 
 
 def changed_files(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Return the sorted paths of files that differ."""
+    """Return the sorted paths of the files that differ between the two states."""
     return sorted(p for p in {*before, *after} if before.get(p) != after.get(p))
 
 

@@ -1,4 +1,4 @@
-"""The state that all roles share."""
+"""The typed state of the team's graph, shared by all roles."""
 
 import operator
 from typing import Annotated, Any, TypedDict
@@ -8,13 +8,14 @@ from langgraph.graph.message import add_messages
 
 
 class ReviewFinding(TypedDict):
-    """A problem in the code.
+    """A problem that a check or the reviewer found in the code.
 
     Attributes:
-        path: The file.
+        path: Path of the file.
         line: Line number, from 1.
-        severity: ``high``, ``medium`` or ``low``.
-        message: Description of the problem, with the broken rule.
+        severity: ``high`` (serious), ``medium`` or ``low``.
+        message: Description of the problem. From ruff, bandit or radon, it starts with
+            the rule's name.
     """
 
     path: str
@@ -24,7 +25,7 @@ class ReviewFinding(TypedDict):
 
 
 class TestReport(TypedDict):
-    """The result of the last test run.
+    """The results of the tests since the last edit.
 
     Attributes:
         passed: Number of passed tests.
@@ -40,13 +41,13 @@ class TestReport(TypedDict):
 
 
 class Turn(TypedDict):
-    """One entry of the history.
+    """One turn of a role, as an entry of the history.
 
     Attributes:
-        role: Name of the role.
-        round: Number of turns of the generator so far.
-        did: Summary of the result.
-        said: The role's last message; empty if there is none.
+        role: Name of the role, or ``person``.
+        round: Number of turns that the generator has had so far.
+        did: The result of the turn in a few words.
+        said: The role's last message, or the person's answer; maybe empty.
     """
 
     role: str
@@ -62,14 +63,15 @@ class TeamState(TypedDict, total=False):
         messages: The conversation with the user: the request, and the final answer.
         problem: The user's last request, as text.
         files: Text of each file, by relative path.
-        findings: Findings of the reviews since the last edit.
-        tests: Result of the last test run since the last edit, or None.
-        history: Every turn so far.
-        facts: Facts that decide the routing; see ``routing.next_roles``.
-        note: Advice for the next role, from the supervisor or a person.
-        question: The open question to a person, or None.
-        outcome: Outcome at the end: ``passed``, ``failed``, ``untested`` or
-            ``stopped``.
+        findings: Problems found in the files, each until its file is edited.
+        tests: Results of the tests since the last edit; None until one has failed or
+            all have run.
+        history: All turns so far.
+        facts: Facts that decide the next role; see ``routing.next_roles``.
+        note: Advice for the next role, from the supervisor, the executor or a person.
+        question: The question that a person has to answer now, or None.
+        outcome: Set at the end: ``passed``, ``failed``, ``untested``, or ``stopped`` if
+            a person stopped the work.
     """
 
     messages: Annotated[list[AnyMessage], add_messages]

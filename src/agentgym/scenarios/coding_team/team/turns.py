@@ -1,4 +1,4 @@
-"""Run one turn of a role: its attempts, and the replacement if they fail."""
+"""Run one turn of a role: ask its models, then replace them if they all fail."""
 
 import asyncio
 import json
@@ -31,9 +31,9 @@ ROLE_TOOLS: Mapping[str, tuple[str, ...]] = {
     ),
     EXECUTOR: ("read_file", "run_tests", "write_test", "measure"),
 }
-"""Names of the tools of each role; a team may lack some of them."""
+"""Names of the tools of each role; those that a team does not have are left out."""
 TURN_S = 600.0
-"""Seconds after which a model's attempt is stopped."""
+"""Time limit in seconds for one attempt of a model."""
 
 _STEPS = 40
 _REFUSED = frozenset({401, 403, 404})
@@ -45,10 +45,10 @@ _AGAIN = "Your last attempt could not be used: {problem} Use your tools."
 
 
 class TeamTools:
-    """The tools of a team, by name.
+    """All tools of a team, by name.
 
     Args:
-        tools: The team's tools.
+        tools: The tools of all roles.
 
     Raises:
         ValueError: ``hand_over`` or ``team_state`` is missing.
@@ -67,15 +67,19 @@ class TeamTools:
         return self._tools[name]
 
     def of_role(self, role: str) -> list[BaseTool]:
-        """Return the tools of a role."""
+        """Return the tools of a role, as far as the team has them."""
         return [self._tools[n] for n in ROLE_TOOLS[role] if n in self._tools]
 
     async def record(self, event: str = "look", role: str = "") -> dict[str, Any]:
-        """Call the tool ``team_state``; return the new state of the work.
+        """Report an event to the tool ``team_state``; return the state of the work.
 
         Args:
-            event: Event to report, e.g. ``fall_back``; ``look`` reports nothing.
+            event: The event, e.g. ``fall_back``. With ``look``, nothing is reported.
             role: The role that the event is about.
+
+        Returns:
+            The keys ``files``, ``findings``, ``tests`` and ``facts``, as in
+            :class:`TeamState`.
         """
         text = await self._tools["team_state"].ainvoke({"event": event, "role": role})
         state: dict[str, Any] = json.loads(text)
@@ -94,9 +98,10 @@ class TurnResult:
     """The result of a turn.
 
     Attributes:
-        work: The state of the work after the turn.
+        work: The state of the work after the turn, as :meth:`TeamTools.record` returns
+            it.
         said: The role's last message.
-        problem: Why the role's own work was unusable; empty if it was used.
+        problem: Why the models' work could not be used; empty if it was used.
     """
 
     work: dict[str, Any]
@@ -107,11 +112,10 @@ class TurnResult:
 def agents_of(
     role: str, models: Sequence[BaseChatModel], tools: TeamTools
 ) -> list[Any]:
-    """Return a compiled agent for each model.
+    """Return a compiled agent of a role for each model.
 
-    Returns:
-        An empty list for a generator without the tool ``write_file``: another program
-        writes the code.
+    The list is empty for a generator without the tool ``write_file``, since another
+    program then writes the code.
     """
     if role == GENERATOR and "write_file" not in tools:
         return []
@@ -126,12 +130,14 @@ async def take_turn(
     brief: str,
     before: Mapping[str, Any],
 ) -> TurnResult:
-    """Ask a role until its work is usable; otherwise do the work without a model.
+    """Ask a role's agents until one does usable work, else work without a model.
+
+    Without a model, this runs the checks of a reviewer or the tests of an executor.
 
     Args:
         role: Name of the role.
-        agents: Agents of the role; the first is asked twice, each of the others once.
-        tools: The whole team's tools.
+        agents: Agents of the role. The first is asked up to twice, the others once.
+        tools: All tools of the team.
         brief: The message to the role.
         before: The state of the work before the turn.
     """
@@ -157,17 +163,17 @@ async def take_turn(
 async def answers[M, A](
     models: Sequence[M], ask: Callable[[M], Awaitable[A]]
 ) -> AsyncIterator[A]:
-    """Ask a role's models, the first one twice; yield the answers.
+    """Ask models one after the other, the first one twice; yield each answer.
 
     A model whose server is not running is not asked again.
 
     Args:
-        models: The role's models.
-        ask: Asks one model, and returns its answer.
+        models: The models.
+        ask: Function that asks one model and returns its answer.
 
     Raises:
-        Exception: The provider refuses the key or the model, or the last model's server
-            is not running.
+        Exception: ``ask`` failed, e.g. because the provider refuses the key. If a
+            server is not running, the error is raised only for the last model.
     """
     gone = None
     for model in (*models[:1], *models):
@@ -184,7 +190,7 @@ async def answers[M, A](
 
 
 def is_final(error: BaseException) -> bool:
-    """Return whether an error shows that asking the model again is useless."""
+    """Return whether an error shows that a second request would fail too."""
     return getattr(error, "status_code", None) in _REFUSED or is_unreachable(error)
 
 
@@ -192,6 +198,10 @@ def is_unreachable(error: BaseException | None, depth: int = 0) -> bool:
     """Return whether an error was caused by a server that is not running.
 
     A server that is starting or overloaded answers with an HTTP status instead.
+
+    Args:
+        error: The error; None gives False.
+        depth: Number of causes followed so far, to limit the search.
     """
     if error is None or depth > _DEEPEST:
         return False
@@ -211,12 +221,15 @@ def _is_usable(role: str, before: Mapping[str, Any], work: Mapping[str, Any]) ->
 
 
 async def _keep_code(tools: TeamTools, said: str, before: Mapping[str, Any]) -> bool:
-    """Write the code block of an answer to a file; return whether there is just one.
+    """Write the code block of an answer to the target file, if there is exactly one.
 
     Args:
-        tools: The team's tools.
-        said: The answer.
-        before: The state of the work before the turn, with the path of the file.
+        tools: All tools of the team.
+        said: The generator's answer.
+        before: The state of the work before the turn; its ``facts`` have the path.
+
+    Returns:
+        Whether the file was written.
     """
     blocks = _CODE.findall(said)
     if len(blocks) != 1 or not blocks[0].strip():
@@ -227,7 +240,7 @@ async def _keep_code(tools: TeamTools, said: str, before: Mapping[str, Any]) -> 
 
 
 async def _stand_in(role: str, tools: TeamTools, before: Mapping[str, Any]) -> None:
-    """Run the reviewer's checks or the executor's tests without a model."""
+    """Run the checks for a reviewer, or the tests for an executor, without a model."""
     if role == EXECUTOR:
         await tools["run_tests"].ainvoke({})
     if role != REVIEWER:
@@ -239,11 +252,11 @@ async def _stand_in(role: str, tools: TeamTools, before: Mapping[str, Any]) -> N
 
 
 async def _asked(agent: Any, brief: str) -> tuple[str, str]:
-    """Run an agent; return its last message, and the problem ("" if there is none).
+    """Run an agent; return its last message, and the error as text (else "").
 
     Raises:
-        Exception: The provider refuses the key or the model, or its server is not
-            running.
+        Exception: The model's provider refuses the key or the model, or its server is
+            not running.
     """
     given = {"messages": [HumanMessage(brief)]}
     try:

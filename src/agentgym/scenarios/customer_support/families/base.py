@@ -1,4 +1,4 @@
-"""The base of all families (kinds of task): a shop, a customer, and a goal."""
+"""Base classes of the families (kinds of task): a shop, a customer and a goal."""
 
 import copy
 from collections.abc import Callable
@@ -17,12 +17,12 @@ Level = Literal[1, 2, 3]
 
 @dataclass(frozen=True)
 class SupportStep:
-    """One call of the shortest solution.
+    """One call of a task's shortest solution.
 
     Attributes:
         tool: Name of the tool.
-        args: The arguments that matter; others may have any value.
-        request: Number of the customer's request that this call serves, from 0.
+        args: The arguments with a fixed value; other arguments may have any value.
+        request: Index of the customer's request that the call serves, from 0.
     """
 
     tool: str
@@ -30,22 +30,22 @@ class SupportStep:
     request: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the step as JSON for a task's goal."""
+        """Return the step as JSON values, for the goal of a task."""
         return {"tool": self.tool, "args": self.args, "request": self.request}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "SupportStep":
-        """Parse the JSON of :meth:`to_json`."""
+        """Create a step from the JSON values that :meth:`to_json` returned."""
         return cls(data["tool"], data["args"], data["request"])
 
 
 @dataclass(frozen=True)
 class SupportScene:
-    """The inputs from which a family creates a draft (the content of a task).
+    """The inputs from which a family (kind of task) creates the content of a task.
 
     Attributes:
         rng: Source of random choices.
-        split: The split whose words and wordings are used.
+        split: The split whose names and phrases are used.
     """
 
     rng: Random
@@ -53,13 +53,25 @@ class SupportScene:
 
     @property
     def names(self) -> SupportNames:
-        """The names of the split."""
+        """Names of people, places and products for this split."""
         return NAMES[self.split]
 
 
 @dataclass
 class Order:
-    """An order of the shop."""
+    """An order of the shop.
+
+    Attributes:
+        number: The order number.
+        owner: Id of the customer.
+        status: Such as ``pending``, ``shipped`` or ``delivered``.
+        total: The price of the whole order.
+        days: Days since the delivery; None if it is not delivered.
+        items: Name and quantity of each product.
+        street: Street and house number of the delivery address.
+        city: City of the delivery address.
+        refunded: Whether the shop has paid the money back.
+    """
 
     number: str
     owner: str
@@ -85,7 +97,11 @@ class Order:
 
 
 class Story:
-    """A task under construction: the shop, its customer, the script and the plan."""
+    """The content of a task under construction; :func:`draft` completes it.
+
+    A new story has a random customer with two or three orders. The methods add orders,
+    the customer's texts, and the calls of the shortest solution (the plan).
+    """
 
     def __init__(self, scene: SupportScene) -> None:
         self.scene = scene
@@ -112,15 +128,15 @@ class Story:
             self.add_order(rng.choice(("pending", "processing", "delivered")))
 
     def say(self, kind: str, value: str) -> str:
-        """Return the customer's answer to a question about a fact, e.g. the email."""
+        """Return a random answer of the customer that gives a fact, e.g. the email."""
         return talk.fact(self.rng, self.scene.split, kind, value)
 
     def draw(self, form: str, **slots: str) -> str:
-        """Return a random phrase of the kind ``form``, its placeholders filled."""
+        """Return a random phrase of the kind ``form``, with ``slots`` filled in."""
         return talk.say(self.rng, self.scene.split, form, **slots)
 
     def add_order(self, status: str, **fields: Any) -> Order:
-        """Add an order; fields that are not in ``fields`` get random values."""
+        """Add an order of the customer; fields not in ``fields`` get random values."""
         rng, names = self.rng, self.scene.names
         free = [p for p in names.products if p not in self.used]
         items = rng.sample(free, rng.randint(1, 2))
@@ -143,15 +159,15 @@ class Story:
         return order
 
     def street(self) -> str:
-        """Return a random street with a house number."""
+        """Return a random street name with a house number."""
         name = self.rng.choice(self.scene.names.streets)
         return f"{name} {self.rng.randint(1, 99)}"
 
     def number(self, order: Order, *, stated: float = 0.7) -> str:
-        """Return a phrase that refers to an order.
+        """Return a phrase for an order, to use in a request.
 
-        With the probability ``stated``, it contains the order's number. Otherwise the
-        customer gives the number only when asked.
+        With the probability ``stated``, the phrase contains the order number. Otherwise
+        the customer gives the number only when asked.
         """
         self.facts["order"] = [self.say("order", order.number)]
         if self.rng.random() < stated:
@@ -160,11 +176,16 @@ class Story:
         return self.draw("vague")
 
     def ask(self, intent: str, **slots: str) -> str:
-        """Return a random request of the kind ``intent``, its placeholders filled."""
+        """Return a random request, e.g. for a ``refund``, with ``slots`` filled in."""
         return request(self.rng, INTENTS[intent], self.scene.split, slots)
 
     def open(self, text: str, *, verified: bool = False) -> None:
-        """Set the first message; with ``verified``, plan to verify the customer."""
+        """Set the customer's first message.
+
+        With ``verified``, add the calls that verify the customer to the plan. The
+        customer then gives the postcode only when asked, and the email either in the
+        first message or when asked.
+        """
         if not verified:
             self.text = text
             return
@@ -184,7 +205,13 @@ class Story:
         ]
 
     def do(self, tool: str, *, request: int = 0, **args: Any) -> None:
-        """Add a call to the plan."""
+        """Add a call to the plan (the calls of the shortest solution).
+
+        Args:
+            tool: Name of the tool.
+            request: Index of the customer's request that the call serves.
+            args: The arguments of the call.
+        """
         self.plan.append(SupportStep(tool, args, request))
 
 
@@ -194,12 +221,13 @@ class SupportDraft:
 
     Attributes:
         instruction: The customer's first message.
-        state: The shop and the customer's script.
+        state: The initial rows of each table, and the arguments of :class:`Customer`.
         plan: The calls of the shortest solution.
-        every_step: Whether all calls of the plan are required; otherwise only the final
-            state counts.
-        refuse: Whether nothing may be changed, and the plan only shows why.
-        goal_state: The expected final rows of the database.
+        every_step: Whether a success must make all calls of ``plan``. If False, only
+            the final database counts.
+        refuse: Whether the agent must change nothing and refuse the request. The calls
+            of ``plan`` then only find the reason.
+        goal_state: The expected final rows of each table.
     """
 
     instruction: str
@@ -210,7 +238,7 @@ class SupportDraft:
     goal_state: dict[str, Any]
 
     def goal(self) -> dict[str, Any]:
-        """Return the goal of the task as JSON values."""
+        """Return the task's goal as JSON values."""
         return {
             "plan": [step.to_json() for step in self.plan],
             "every_step": self.every_step,
@@ -227,15 +255,15 @@ def draft(
     products: list[list[Any]] | None = None,
     **changed: Any,
 ) -> SupportDraft:
-    """Create a draft from a story.
+    """Create the content of a task from a story.
 
     Args:
         story: The finished story, with its orders in the initial state.
-        every_step: See :class:`SupportDraft`.
-        refuse: See :class:`SupportDraft`; True implies ``every_step``.
-        products: Rows of the stock table; None for an empty table.
-        changed: Rows that the goal adds to each table. For ``orders``, the changed
-            fields of each order, by its number.
+        every_step: Whether a success must make all calls of the plan.
+        refuse: Whether the agent must refuse the request; implies ``every_step``.
+        products: Initial rows of the table ``products``; None for an empty table.
+        changed: The expected changes by table: for ``orders``, by order number, the
+            new values of fields; for other tables, the new rows.
     """
     state: dict[str, Any] = {
         "customers": [[story.customer, story.person, story.email, story.postcode]],
@@ -276,7 +304,7 @@ class SupportFamily:
     Attributes:
         name: Name of the family.
         level: Difficulty from 1 to 3.
-        draft: Creates the content of a task.
+        draft: Function that creates the content of a task.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Create tasks of level 1: a single call is right, and no rule forbids it."""
+"""Create tasks of level 1, which a single call solves; no rule forbids the call."""
 
 from agentgym.scenarios.customer_support.families.base import (
     Story,

@@ -1,4 +1,4 @@
-"""Create tasks of level 2: a few calls under the rules, or a reason not to act."""
+"""Create tasks of level 2: a few calls under the rules, or a forbidden request."""
 
 from agentgym.scenarios.customer_support.environment import MOST_REFUND, REFUND_DAYS
 from agentgym.scenarios.customer_support.families.base import (

@@ -1,4 +1,4 @@
-"""Create tasks of level 3: four or five calls; the need for some shows on the way."""
+"""Create tasks of level 3: four or five calls; early results decide later calls."""
 
 from agentgym.scenarios.customer_support.families.base import (
     Story,
@@ -32,7 +32,7 @@ def _return_item(scene: SupportScene) -> SupportDraft:
 
 
 def _cancel_too_late(scene: SupportScene) -> SupportDraft:
-    """Create a cancellation of a shipped order: its only item is returned instead."""
+    """Create a request to cancel a shipped order; its item must be returned instead."""
     story = Story(scene)
     order = story.add_order("shipped")
     quantity = scene.rng.choice((1, 1, 2, 3))
@@ -58,7 +58,7 @@ def _forgotten_number(scene: SupportScene) -> SupportDraft:
 
 
 def _wrong_number(scene: SupportScene) -> SupportDraft:
-    """Create a request with a wrong order number, which the customer corrects."""
+    """Create a request with a wrong order number, which the customer corrects later."""
     story = Story(scene)
     order = story.add_order(scene.rng.choice(UNSHIPPED))
     wrong = scene.names.number(scene.rng)
@@ -75,7 +75,7 @@ def _wrong_number(scene: SupportScene) -> SupportDraft:
 
 
 def _changed_mind(scene: SupportScene) -> SupportDraft:
-    """Create a cancellation that the customer turns into a change of address."""
+    """Create a request to cancel, which the customer replaces by a new address."""
     story = Story(scene)
     order = story.add_order(scene.rng.choice(UNSHIPPED))
     reference = talk.order(scene.rng, scene.split, order.number)
@@ -92,7 +92,7 @@ def _changed_mind(scene: SupportScene) -> SupportDraft:
 
 
 def _two_requests(scene: SupportScene) -> SupportDraft:
-    """Create two requests of one customer: a return, then a complaint."""
+    """Create two requests of one customer: to return an item, then a complaint."""
     story = Story(scene)
     order = story.add_order("delivered")
     item = scene.rng.choice(order.items)[0]
@@ -116,7 +116,7 @@ def _two_requests(scene: SupportScene) -> SupportDraft:
 
 
 def _lower(text: str) -> str:
-    """Return a request that starts in lower case, to continue a sentence."""
+    """Return a request with its first letter in lower case, to continue a sentence."""
     return text if text.startswith("I ") else text[0].lower() + text[1:]
 
 

@@ -1,4 +1,4 @@
-"""The wording of requests and answers: text files per split."""
+"""The phrases of the customers, in one or more text files per split."""
 
 from pathlib import Path
 
@@ -12,6 +12,6 @@ _FORMS = (
 
 _POOLS = read_pools(Path(__file__).parent)
 FORMS: dict[str, Forms] = {name: _POOLS[name] for name in _FORMS}
-"""Phrases of customers that are not requests, by kind."""
+"""Phrases of customers other than requests, by kind, e.g. for an answer."""
 INTENTS = {name: Phrases(p) for name, p in _POOLS.items() if name not in _FORMS}
 """Requests of customers, by kind, e.g. to cancel an order."""

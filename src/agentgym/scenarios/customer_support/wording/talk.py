@@ -1,4 +1,4 @@
-"""Draw phrases of customers that are not requests."""
+"""Choose random phrases of customers other than requests, e.g. for an answer."""
 
 from random import Random
 from typing import Any
@@ -9,17 +9,17 @@ from agentgym.scenarios.wording.grammar import draw
 
 
 def say(rng: Random, split: Split, form: str, **slots: Any) -> str:
-    """Return a random phrase of the kind ``form``; ``slots`` fill its placeholders."""
+    """Return a random phrase of the kind ``form``, with ``slots`` filled in."""
     return draw(rng, split, FORMS[form]).format(**slots)
 
 
 def order(rng: Random, split: Split, number: str) -> str:
-    """Return a phrase that refers to an order by its number."""
+    """Return a random phrase that refers to an order by its number."""
     return say(rng, split, "order", n=number)
 
 
 def fact(rng: Random, split: Split, kind: str, value: str) -> str:
-    """Return the answer to a question about one fact."""
+    """Return a random answer that gives a fact, e.g. ``value`` as the ``email``."""
     if rng.random() < 0.3:
         name = {"order": "order number"}.get(kind, kind)
         return say(rng, split, "tell_kind", k=name, x=value)
