@@ -67,6 +67,15 @@ def test_a_program_that_claims_to_be_fast_is_measured_from_outside(
     assert share(sandbox, forged) == 0.5
 
 
+def test_a_program_that_fails_in_a_later_run_earns_nothing(
+    sandbox: LazySandbox,
+) -> None:
+    again = "if '# 1' in open('_workload.py').read():\n    raise SystemExit(0)\n\n\n"
+    right, given = PART.measure({"m.py": again + SLOW}, sandbox, rounds=3)
+    assert (bool(right.values), given.values) == (True, "")
+    assert share(sandbox, again + SLOW) == 0.0
+
+
 def test_the_share_falls_in_steps() -> None:
     ratios = (0.2, 1.0, 1.4, 2.0, 4.0, 8.0, 20.0)
     shares = [share_of_ratio(ratio) for ratio in ratios]

@@ -222,7 +222,8 @@ def read_livecodebench(
             level=_LEVELS.get(difficulty, 2),
         )
     if not found:
-        raise UsageError(f"{data} has no contest from {start or 'any day'} to {end}.")
+        dates = f"from {start or 'any day'} to {end or 'any day'}"
+        raise UsageError(f"{data} has no contest {dates}.")
 
 
 def _public(row: dict[str, Any], text: str) -> tuple[tuple[tuple[str, str], ...], str]:
