@@ -19,7 +19,7 @@ row. Both exceed an episode's own limits, so that an episode's limit ends the ru
 
 
 class AgentFrameworkAdapter(ClientAdapter):
-    """Adapter of agent-framework-core 1.23: ``Agent``, and workflows of agents."""
+    """Adapter for ``Agent`` and workflows of agents of agent-framework-core 1.23."""
 
     name = "agent_framework"
     title = "Agent Framework"
@@ -83,7 +83,7 @@ class AgentFrameworkAdapter(ClientAdapter):
     def in_training(
         self, agent: Any, model: Any, servers: Servers
     ) -> Callable[[ClientLoop], Conversation]:
-        """Return a function that starts a conversation with a copy of the agent."""
+        """Return a function that starts a conversation with a copy of ``agent``."""
         from agentgym.integrations.agent_framework.conversation import (
             FrameworkConversation,
         )
