@@ -104,8 +104,8 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
 def load_trained(trained: Trained, agent: Any, export: str) -> Any:
     """Return the agent or factory of the user that is exported with the trained model.
 
-    If ``agent`` is given, it is this object, or is imported from this ``module:name``.
-    Otherwise, it is the agent that was trained, or None for the default agent.
+    If ``agent`` is an object, return it; if it is a ``module:name``, import it. If it
+    is None, import the agent that was trained, or return None for the default agent.
 
     Raises:
         UsageError: The agent cannot be imported from the working folder. If it is the
@@ -142,7 +142,10 @@ def refuse_while_importing() -> None:
 
 
 def is_of(adapter: Adapter, found: Any) -> bool:
-    """Return whether an object's class, or a base class of it, is a framework's."""
+    """Return whether the adapter's framework defines the class of an object.
+
+    A class that is derived from a framework's class also counts.
+    """
     roots = {base.__module__.partition(".")[0] for base in type(found).__mro__}
     return any(map(adapter.owns, roots))
 
@@ -361,9 +364,10 @@ def _adapter_of(found: Any) -> Adapter | None:
 
 
 def values_for(reference: str | None, option: str) -> Callable[[Task], Any]:
-    """Import the user's function of a task that an option such as ``--inputs`` names.
+    """Import the function that the user gave with an option, e.g. ``--inputs``.
 
-    Without a reference, return a function that always returns None.
+    The function takes a task. Without a reference, return a function that always
+    returns None.
     """
     if reference is None:
         return lambda task: None

@@ -251,7 +251,7 @@ class Adapter(ABC):
         return list(found.values())
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Convert the tools of an agent, or a single framework tool, to callable tools.
+        """Convert the tools of an agent, or one framework tool, to AgentGym tools.
 
         Calling a returned tool runs its real code. Tools that only pass control to
         another agent are left out, because training does not replace them.
@@ -270,7 +270,7 @@ class Adapter(ABC):
         raise UnsupportedError(f"{self.name} cannot look into the agents of a factory.")
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on how an agent behaves differently in training."""
+        """Return notes for the user on how an agent behaves differently in training."""
         return []
 
     def with_model(self, agent: Any, model: Any) -> Any:

@@ -51,7 +51,11 @@ from agentgym.scenarios.reported import ReportedReward
 from agentgym.security.audit import asking, digest, is_audited, note
 
 STUCK_AFTER = 3
-"""Number of identical failing tool calls in a row after which an episode ends."""
+"""Number of identical failing tool calls in a row after which an episode ends.
+
+OpenHands detects stuck agents in a similar way. More repetitions would not help
+training.
+"""
 
 MOST_ROLES = 32
 """All agents of a team together may make at most ``MOST_ROLES * max_turns`` model calls
@@ -107,7 +111,8 @@ class Episode:
         crash: The unexpected exception that a tool's code raised, or None. ToolError is
             expected: it refuses a call. The episode ends as crashed, even if the
             framework handles the exception.
-        tools: All callable tools by name.
+        tools: All tools by name. If an agent of a Python framework calls its own tool
+            of the same name, the episode's tool is run instead.
         task_tools: Schemas of the environment's tools for models, in order.
         extra: More tools. If the environment has a tool of the same name, the
             environment's tool is used.
@@ -251,13 +256,13 @@ class Episode:
 
         Args:
             name: The tool's name, as the model wrote it.
-            arguments: The arguments, as the model's JSON or parsed.
+            arguments: The arguments, as the JSON text of the model or as a dict.
             call_id: The id of the model's tool call, if it has one.
 
         Raises:
             EpisodeCut: The episode is already over, and the tool is not run. Or the
-                same call failed in the same way three times in a row (``stuck``, as in
-                OpenHands): the model would only repeat it.
+                same call has now failed in the same way three times in a row, which
+                ends the episode (kind ``stuck``).
         """
         if self.cut is not None:
             raise EpisodeCut(self.cut.kind, self.cut.detail)
@@ -291,7 +296,8 @@ class Episode:
         """Record a tool call that has finished, even if other code ran the tool.
 
         Raises:
-            EpisodeCut: The same call failed in the same way three times in a row.
+            EpisodeCut: The same call has now failed in the same way three times in a
+                row.
         """
         self.steps.append(made)
         if self._is_stuck(made):
@@ -390,9 +396,10 @@ class Episode:
         )
 
     def enter(self, environment: Environment) -> None:
-        """Take the environment's tools; make this the task's :func:`current_episode`.
+        """Take the environment's tools, and make this the current episode.
 
-        The task is the asyncio task that calls this method.
+        :func:`current_episode` then returns it in the calling asyncio task, and in the
+        tasks that this task starts.
 
         Raises:
             UsageError: Two tools have the same name.

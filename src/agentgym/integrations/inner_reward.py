@@ -64,7 +64,10 @@ def reward(value: float, *, name: str = "inner") -> None:
 
 
 def receive_with(receiver: Callable[[str, float], None]) -> None:
-    """Make :func:`reward` call ``receiver`` in this context and in its copies."""
+    """Make :func:`reward` call ``receiver`` in this context and in its copies.
+
+    The context is that of ``contextvars``, e.g. of an asyncio task.
+    """
     _RECEIVER.set(receiver)
 
 

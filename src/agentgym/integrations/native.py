@@ -229,7 +229,7 @@ class NativeAdapter(Adapter):
         """Do nothing, because this framework needs no other packages."""
 
     def check_reference(self, reference: str | None) -> None:
-        """Raise UnsupportedError if the user gives an agent: it cannot be trained."""
+        """Raise UnsupportedError if an agent is given, because it needs a framework."""
         if reference is not None:
             raise UnsupportedError(
                 f"--agent {reference} needs a framework; choose one with --framework."
@@ -243,7 +243,7 @@ class NativeAdapter(Adapter):
         return [AgentRole("agent", None, specs, None)]
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Return the built-in agent; raise UnsupportedError if the user gives one."""
+        """Return the built-in agent; raise UnsupportedError if an agent is given."""
         self.check_reference(blueprint.agent.reference)
         return NativeAgent(blueprint)
 

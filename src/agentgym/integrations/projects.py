@@ -64,7 +64,7 @@ class ProjectAgent:
 
 
 def project_agents(folder: str | Path = "") -> list[ProjectAgent]:
-    """Return the agents that langgraph.json and CrewAI's classes define in a folder.
+    """Return the agents that a folder's langgraph.json and CrewAI classes define.
 
     An empty ``folder`` is the working folder.
     """

@@ -1,4 +1,4 @@
-"""run_episode: run one attempt at a task: agent, user, limits and reward.
+"""run_episode: run one attempt at a task, with an agent, a user, limits and a reward.
 
 It is used in training, for rollouts without training, and for the check of a scenario,
 in which agents without a model solve tasks.

@@ -50,7 +50,7 @@ class AgentFrameworkAdapter(ClientAdapter):
         return made
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the schema ``spec`` that passes arguments to ``run``."""
+        """Return a tool of the framework with the schema ``spec``; it calls ``run``."""
         from agent_framework import FunctionTool
 
         async def call(**arguments: Any) -> str:

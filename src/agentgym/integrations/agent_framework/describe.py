@@ -57,7 +57,10 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def concerns(found: Any) -> list[str]:
-    """Return a warning for each tool that a provider's servers run."""
+    """Return a warning for each tool that a provider's servers run.
+
+    Such tools are left out in training.
+    """
     return [
         left_out(_named(tool), agent.name or DEFAULT_AGENT)
         for agent in members(found)

@@ -106,7 +106,7 @@ class AutoGenAdapter(ClientAdapter):
         return GatewayClient(**options)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the schema ``spec`` that passes arguments to ``run``."""
+        """Return a tool of the framework with the schema ``spec``; it calls ``run``."""
         from agentgym.integrations.autogen.tools import SpecTool
 
         return SpecTool(spec, run)

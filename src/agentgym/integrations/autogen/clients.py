@@ -25,8 +25,8 @@ POLICY_INFO = ModelInfo(
 class PlainOpenAIClient(OpenAIChatCompletionClient):
     """AutoGen's OpenAI client, but it sends tools without the field ``strict``.
 
-    AutoGen adds ``strict: false``. Servers assume the same if the field is missing, but
-    chat templates would write it into the prompt.
+    AutoGen adds ``strict: false``. Chat templates would write this field into the
+    prompt. Without the field, servers assume the same value.
     """
 
     def _process_create_args(self, *args: Any, **named: Any) -> Any:
@@ -41,8 +41,8 @@ class GatewayClient(PlainOpenAIClient):
     """Calls the training gateway, and sends the calling agent's name with each request.
 
     Messages and tools are passed in the argument ``extra_body``, which the openai
-    package sends unchecked. It compares other fields with its type annotations, which
-    takes longer than sending them. The request's JSON stays the same.
+    package sends unchecked. In other arguments, the package would compare them with its
+    type annotations, which takes longer than sending them. The JSON is the same.
     """
 
     def _process_create_args(self, *args: Any, **named: Any) -> Any:

@@ -35,8 +35,8 @@ class PolicyClient(ChatCompletionClient):
 
     A call's ``extra_create_args`` may have ``temperature``, ``max_tokens`` and
     ``seed``; other options raise UnsupportedError. A temperature of 0 always takes the
-    most likely token. ``seed`` is the seed of the first request, and increases by 1
-    with each request.
+    most likely token. The constructor's ``seed`` is the seed of the first request; each
+    further request uses the next number.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ async def _result(name: str, arguments: Any, call_id: str | None) -> ToolResult:
 
 
 def route_tool(tool: Any) -> None:
-    """Patch a tool: if the current episode has a tool of its name, run that tool."""
+    """Patch a tool: run the current episode's tool of the same name, if any."""
     run = tool.run_json
     name = tool.name
 
@@ -57,10 +57,9 @@ def route_tool(tool: Any) -> None:
 
 
 def route_bench(bench: Any) -> None:
-    """Patch a workbench: run the current episode's tools instead of those it replaces.
+    """Patch a workbench: run the current episode's tool of the called name, if any.
 
-    An episode's tool replaces the workbench's tool of the same name. The list of the
-    workbench's tools is requested only once.
+    The list of the workbench's tools is requested only once.
     """
     call, offered = bench.call_tool, bench.list_tools
     tools: list[Any] = []

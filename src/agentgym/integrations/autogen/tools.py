@@ -34,7 +34,7 @@ class SpecTool(BaseTool[BaseModel, Any]):
         return self._schema
 
     async def run(self, args: BaseModel, cancellation_token: CancellationToken) -> str:
-        """Run the tool on validated arguments. AutoGen's agents call ``run_json``."""
+        """Run the tool on validated arguments; agents call ``run_json`` instead."""
         return await self._run(dict(args), None)
 
     async def run_json(

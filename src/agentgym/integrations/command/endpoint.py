@@ -80,8 +80,8 @@ class ModelEndpoint:
     def nowhere(self) -> dict[str, str]:
         """Return the environment variables for a program that has no task yet.
 
-        The address in them refuses every request. The keys in them replace the user's
-        own provider keys, so that the program cannot see those.
+        The address in these variables refuses every request. Their keys replace the
+        user's own provider keys, so that the program cannot read the user's keys.
         """
         return self._variables(_NO_TASK)
 

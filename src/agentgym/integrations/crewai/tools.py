@@ -72,7 +72,7 @@ class CrewEpisodeTool(BaseTool):
 
 
 class RoutedTool(BaseTool):
-    """Wraps an agent's tool; if the episode has a tool of its name, runs that tool."""
+    """Wraps an agent's tool, and runs the episode's tool of the same name, if any."""
 
     _tool: BaseTool = PrivateAttr()
 

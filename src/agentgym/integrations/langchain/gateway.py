@@ -20,8 +20,9 @@ class GatewayChatOpenAI(ChatOpenAI):
     Requests contain the name of the calling agent.
 
     Messages and tools are passed in the argument ``extra_body``, which the openai
-    package sends unchecked. It compares other fields with its type annotations, which
-    takes several times longer than sending them. The request's JSON stays the same.
+    package sends unchecked. In other arguments, the package would compare them with its
+    type annotations, which takes several times longer than sending them. The JSON is
+    the same.
     """
 
     def _get_request_payload(

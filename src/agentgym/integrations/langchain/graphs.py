@@ -29,9 +29,9 @@ _OF_CREATE_AGENT = "langchain_create_agent"
 def running_role() -> str | None:
     """Return the name of the agent that makes the current model call, or None.
 
-    The name is that of ``create_agent(name=...)``. For another graph inside a node, it
-    is the name of that node. For a graph that is not inside a node, it is the name of
-    the node that calls the model.
+    The name is that of ``create_agent(name=...)``. For a graph that was built in
+    another way, it is the name of the node that contains the graph. If no node contains
+    the graph, it is the name of the node that calls the model.
     """
     from langchain_core.runnables.config import ensure_config
 
@@ -126,7 +126,7 @@ def concerns(graph: Any) -> list[str]:
 
 
 def can_wait(graph: Any) -> bool:
-    """Return whether a graph, or a graph nested in it, may interrupt for a person."""
+    """Return whether a graph, or a graph nested in it, may pause for a person."""
     return any(_waits(each) for _, each in _graphs(graph))
 
 

@@ -278,7 +278,7 @@ def _with_schema(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _formed(options: dict[str, Any]) -> tuple[dict[str, Any], Form]:
-    """Replace the option ``response_format`` by a tool, which the model must call."""
+    """Replace ``response_format`` by a tool that the model calls to give its answer."""
     try:
         return form_as_tool(_with_schema(options))
     except ValueError as error:

@@ -111,7 +111,7 @@ def patch_models(module: ModuleType) -> None:
 
 
 def patch_tools(module: ModuleType) -> None:
-    """Patch ``BaseTool``: if the current episode has a tool of that name, run it."""
+    """Patch ``BaseTool``: run the current episode's tool of the same name, if any."""
     base = module.BaseTool
     run, arun = base.run, base.arun
 

@@ -111,7 +111,7 @@ class ClientLoop(AgentLoop):
         return self._agents.of_episode()(self)
 
     def first_input(self) -> Any:
-        """Call the user's ``--inputs`` function for the current task; None without one.
+        """Return the value of ``--inputs`` for the current task; None if not set.
 
         Raises:
             UsageError: The framework does not accept the type of the result.
@@ -149,7 +149,10 @@ class ClientConversation(Conversation):
         self._has_begun = False
 
     async def turn(self, message: str) -> str:
-        """Run the agent on a message, or first on the value of ``--inputs``, if set."""
+        """Run the agent on a message of the user, and return its answer.
+
+        If ``--inputs`` is set, its value for the task replaces the first message.
+        """
         given = None if self._has_begun else self._loop.first_input()
         self._has_begun = True
         with clients_redirected_to(self._loop.blueprint):
@@ -175,7 +178,7 @@ class ClientAdapter(Adapter):
         inspector: The module that inspects the framework's agents. It defines the
             classes ``AGENTS``, ``TOOLS`` (single tools) and ``MODEL``, and four
             functions. ``members(agent)`` returns the agents of a team, and
-            ``roles(agent)`` their descriptions. ``own_tools(found)`` returns callable
+            ``roles(agent)`` their descriptions. ``own_tools(found)`` returns AgentGym
             tools, perhaps none. ``concerns(agent)`` is as in :class:`Adapter`.
     """
 

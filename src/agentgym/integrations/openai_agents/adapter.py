@@ -77,7 +77,7 @@ def _is_sdk(file: str | None) -> bool:
 
 
 class OpenAIAgentsAdapter(ClientAdapter):
-    """Adapter of openai-agents 0.20: agents, hand-offs, agents as tools, guardrails."""
+    """Adapter for agents of openai-agents 0.20, also with hand-offs and guardrails."""
 
     name = "openai_agents"
     title = "OpenAI Agents SDK"
@@ -124,7 +124,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         return OpenAIChatCompletionsModel(name, client)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the schema ``spec`` that passes arguments to ``run``."""
+        """Return a tool of the framework with the schema ``spec``; it calls ``run``."""
         from agents import FunctionTool
         from agents.tool_context import ToolContext
 

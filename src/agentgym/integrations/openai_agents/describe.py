@@ -55,7 +55,10 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def concerns(agent: Any) -> list[str]:
-    """Return a warning for each tool that OpenAI's servers run."""
+    """Return a warning for each tool that OpenAI's servers run.
+
+    Such tools are left out in training.
+    """
     return [
         left_out(type(tool).__name__, each.name)
         for each in members(agent)

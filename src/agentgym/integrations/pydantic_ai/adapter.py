@@ -80,7 +80,7 @@ async def _resolved(requests: Any) -> Any:
 
 
 class PydanticAIAdapter(ClientAdapter):
-    """Adapter of pydantic-ai 2: ``Agent`` with its tools, toolsets and output types."""
+    """Adapter for pydantic-ai 2: ``Agent`` with tools, toolsets and output types."""
 
     name = "pydantic_ai"
     title = "pydantic-ai"
@@ -118,7 +118,7 @@ class PydanticAIAdapter(ClientAdapter):
         return OpenAIChatModel(name, provider=provider, profile=profile)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the schema ``spec`` that passes arguments to ``run``."""
+        """Return a tool of the framework with the schema ``spec``; it calls ``run``."""
         from pydantic_ai import RunContext
         from pydantic_ai.tools import Tool as OwnTool
 

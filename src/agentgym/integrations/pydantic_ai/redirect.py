@@ -80,7 +80,7 @@ def patch_agents(module: ModuleType) -> None:
 
 
 def patch_tools(module: ModuleType) -> None:
-    """Patch tool calls: if the current episode has a tool of that name, run it."""
+    """Patch tool calls: run the current episode's tool of the same name, if any."""
     kind = module.ToolManager
     validate, execute = kind.validate_tool_call, kind._raw_execute
 
