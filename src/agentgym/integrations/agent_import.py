@@ -102,14 +102,14 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
 
 
 def load_trained(trained: Trained, agent: Any, export: str) -> Any:
-    """Return the user's agent for an export; None if the default agent was trained.
+    """Return the agent or factory of the user that is exported with the trained model.
 
-    It is ``agent``, an object or ``module:name``, or if that is None, the agent that
-    was trained.
+    If ``agent`` is an object, return it; if it is a ``module:name``, import it. If it
+    is None, import the agent that was trained, or return None for the default agent.
 
     Raises:
-        UsageError: The agent cannot be imported from the working folder; the message
-            names the method ``export``.
+        UsageError: The agent cannot be imported from the working folder. If it is the
+            agent that was trained, the message names the export method ``export``.
     """
     if agent is not None:
         return load_agent(agent) if isinstance(agent, str) else agent
@@ -142,7 +142,10 @@ def refuse_while_importing() -> None:
 
 
 def is_of(adapter: Adapter, found: Any) -> bool:
-    """Return whether a framework defines the class, or a base class, of an object."""
+    """Return whether the adapter's framework defines the class of an object.
+
+    A class that is derived from a framework's class also counts.
+    """
     roots = {base.__module__.partition(".")[0] for base in type(found).__mro__}
     return any(map(adapter.owns, roots))
 
@@ -175,8 +178,12 @@ def _takes(found: Any, what: str) -> bool:
 def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
     """Return the name of the framework of an agent, factory or command.
 
-    ``framework`` is the framework in the settings, which only matters for a factory. If
-    it is the default, that of the objects in the factory's module is preferred.
+    ``framework`` is the name in the settings. It is only used for a factory, because
+    the class of an agent shows its framework. If it is the default, and the factory's
+    module has objects of only one framework, that framework is returned instead.
+
+    Raises:
+        UnsupportedError: ``reference`` is not an agent, a factory or a command.
     """
     found = load_agent(reference, folder=folder)
     if (adapter := _adapter_of(found)) is not None:
@@ -194,9 +201,9 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
 
 
 def _framework_in_module(reference: str) -> str | None:
-    """Return the framework of the objects in a factory's module.
+    """Return the name of the framework whose objects a factory's module contains.
 
-    None if the module has no objects of frameworks, or objects of several frameworks.
+    None if the module contains objects of no framework, or of several frameworks.
     """
     module = sys.modules.get(reference.partition(":")[0])
     roots = {_root_of(value) for value in vars(module).values()} if module else set()
@@ -209,7 +216,7 @@ def _framework_in_module(reference: str) -> str | None:
 
 
 def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
-    """Return ``found``; if it is a factory, call it and return its agent.
+    """Return the agent that a factory creates; return any other object unchanged.
 
     The model is passed as the parameter ``llm``, ``model``, ``model_client`` or
     ``chat_model``, and the tools as ``tools``. A factory with two required parameters
@@ -308,7 +315,7 @@ def reference_of(agent: Any) -> str:
 def named_tools(reference: str, option: str, folder: str = "") -> Any:
     """Return the tools at ``module:name``, or those of the agent ``@module:name``.
 
-    Tools and agents of a framework are converted to callable tools. Other objects are
+    Tools and agents of a framework are converted to AgentGym tools. Other objects are
     returned unchanged. Error messages name the command-line option ``option``.
     """
     if reference.startswith("@"):
@@ -325,7 +332,11 @@ def named_tools(reference: str, option: str, folder: str = "") -> Any:
 
 
 def agent_tools(reference: str, folder: str = "") -> list[Tool]:
-    """Return an agent's own tools as callable tools; see :meth:`Adapter.own_tools`."""
+    """Import an agent, and return its tools; a call of a tool runs its real code.
+
+    Raises:
+        UnsupportedError: The agent has no tools, or gets its tools from its caller.
+    """
     found = load_agent(reference, folder=folder)
     if takes_tools(found):
         raise UnsupportedError(
@@ -353,9 +364,10 @@ def _adapter_of(found: Any) -> Adapter | None:
 
 
 def values_for(reference: str | None, option: str) -> Callable[[Task], Any]:
-    """Import the function of ``--inputs`` or another option, which takes a task.
+    """Import the function that the user gave with an option, e.g. ``--inputs``.
 
-    Without a reference, return a function that always returns None.
+    The function takes a task. Without a reference, return a function that always
+    returns None.
     """
     if reference is None:
         return lambda task: None

@@ -16,8 +16,8 @@ class Blueprint:
 
     Attributes:
         system_prompt: The agent's role and rules.
-        tools: Schemas of the tools that every task has; calls go to the current
-            episode. Empty if each task has its own tools, see
+        tools: Schemas of the tools that every task has. A call runs the tool of the
+            current episode. Empty if each task has its own tools; see
             :class:`~agentgym.integrations.tool_sets.ToolSets`.
         max_turns: Maximum number of model calls of each agent in an episode, over all
             user messages.
@@ -55,7 +55,7 @@ def refuse_configurable(blueprint: Blueprint, framework: str) -> None:
 
 
 def refuse_context(blueprint: Blueprint, framework: str) -> None:
-    """Raise if ``--context`` is set, for frameworks whose agents run without one.
+    """Raise if ``--context`` is set, for frameworks that have no runtime context.
 
     Raises:
         UsageError: The setting is set; the message names ``framework``.
@@ -121,7 +121,7 @@ class AgentLoop(ABC):
 
     Attributes:
         agent: The framework's agent object, for inspection; None if there is none.
-        way: Phrase for messages: how training replaces the agent's model.
+        way: A phrase for messages that says how training replaces the agent's model.
     """
 
     agent: Any = None
@@ -166,8 +166,8 @@ class Adapter(ABC):
         name: The framework's name for ``--framework``.
         preload: Modules that every worker needs, imported once before workers start.
         packages: Top-level packages that define the framework's agents and tools.
-        addressee: Name of the argument of a team's tools that names the agent to call;
-            empty if the team has one tool for each agent.
+        addressee: In frameworks whose teams have one tool to call any agent, the name
+            of the tool's argument for the agent, e.g. ``coworker``; else empty.
         runs_tools: Whether the agent's own code runs all tools. Then no tool acts on
             the episode's environment.
     """
@@ -244,13 +244,14 @@ class Adapter(ABC):
         """Return the tool schemas of an agent or a whole team, each name once.
 
         Raises:
-            UnsupportedError: See :meth:`roles`.
+            UnsupportedError: The object is not an agent of this framework, or cannot be
+                inspected.
         """
         found = {tool.name: tool for role in self.roles(agent) for tool in role.tools}
         return list(found.values())
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Convert the tools of an agent, or a single framework tool, to callable tools.
+        """Convert the tools of an agent, or one framework tool, to AgentGym tools.
 
         Calling a returned tool runs its real code. Tools that only pass control to
         another agent are left out, because training does not replace them.
@@ -269,7 +270,7 @@ class Adapter(ABC):
         raise UnsupportedError(f"{self.name} cannot look into the agents of a factory.")
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on how an agent behaves differently in training."""
+        """Return notes for the user on how an agent behaves differently in training."""
         return []
 
     def with_model(self, agent: Any, model: Any) -> Any:

@@ -51,7 +51,11 @@ from agentgym.scenarios.reported import ReportedReward
 from agentgym.security.audit import asking, digest, is_audited, note
 
 STUCK_AFTER = 3
-"""Number of identical failing tool calls in a row after which an episode ends."""
+"""Number of identical failing tool calls in a row after which an episode ends.
+
+OpenHands detects stuck agents in a similar way. More repetitions would not help
+training.
+"""
 
 MOST_ROLES = 32
 """All agents of a team together may make at most ``MOST_ROLES * max_turns`` model calls
@@ -75,7 +79,7 @@ class EpisodeCut(Exception):
     The episode is still scored, unless it crashed or was cancelled.
 
     Attributes:
-        reason: Why the episode ended: a kind, e.g. ``max_turns``, and a detail.
+        reason: Why the episode ended. It has a kind, e.g. ``max_turns``, and a detail.
     """
 
     def __init__(self, kind: str, detail: str = "") -> None:
@@ -85,11 +89,11 @@ class EpisodeCut(Exception):
 
 @dataclass
 class Episode:
-    """One attempt at one task: the tools, the environment, and the record.
+    """One attempt at one task, with its tools, its environment and its calls so far.
 
     Attributes:
         task: The task; ``task.instruction`` is the user's first message.
-        rollout_id: Id of the rollout: the task's run, with one or more attempts.
+        rollout_id: Id of the rollout, which is one or more attempts at the task.
         attempt: Number of this attempt within the rollout, as a text.
         mode: ``train`` or ``val`` (validation).
         scenario: The scenario's name; empty if there is none.
@@ -104,9 +108,11 @@ class Episode:
         overflowed: Whether the last request exceeded the model's context. The agent may
             continue with a shorter request. If the agent fails instead, the episode
             counts as cut short.
-        crash: An exception in a tool's own code, other than a refusal; else None. The
-            episode ends as crashed, even if the framework handles the exception.
-        tools: All callable tools by name.
+        crash: The unexpected exception that a tool's code raised, or None. ToolError is
+            expected: it refuses a call. The episode ends as crashed, even if the
+            framework handles the exception.
+        tools: All tools by name. If an agent of a Python framework calls its own tool
+            of the same name, the episode's tool is run instead.
         task_tools: Schemas of the environment's tools for models, in order.
         extra: More tools. If the environment has a tool of the same name, the
             environment's tool is used.
@@ -244,20 +250,19 @@ class Episode:
     ) -> str:
         """Run a tool, record the outcome, and return the text for the agent.
 
-        After a mistake of the model or a refusal of the tool, the text starts with
-        ``Error:``. Any other exception ends the episode as crashed. Malformed arguments
-        do not reach the tool.
+        If the call is invalid or the tool refuses it (ToolError), the text starts with
+        ``Error:``. Any other exception of the tool ends the episode as crashed, and is
+        raised. The tool is not run with malformed arguments.
 
         Args:
             name: The tool's name, as the model wrote it.
-            arguments: The arguments, as the model's JSON or parsed.
+            arguments: The arguments, as the JSON text of the model or as a dict.
             call_id: The id of the model's tool call, if it has one.
 
         Raises:
-            EpisodeCut: The same call failed in the same way three times in a row
-                (``stuck``). Further repetitions have no training value; OpenHands
-                detects stuck agents likewise. Or the episode is already over, and the
-                tool is not run.
+            EpisodeCut: The episode is already over, and the tool is not run. Or the
+                same call has now failed in the same way three times in a row, which
+                ends the episode (kind ``stuck``).
         """
         if self.cut is not None:
             raise EpisodeCut(self.cut.kind, self.cut.detail)
@@ -291,7 +296,8 @@ class Episode:
         """Record a tool call that has finished, even if other code ran the tool.
 
         Raises:
-            EpisodeCut: The agent is stuck; see :meth:`use_tool`.
+            EpisodeCut: The same call has now failed in the same way three times in a
+                row.
         """
         self.steps.append(made)
         if self._is_stuck(made):
@@ -301,7 +307,11 @@ class Episode:
     def use_tool_sync(
         self, name: str, arguments: dict[str, Any], *, call_id: str | None = None
     ) -> str:
-        """Run a tool from a thread other than the episode's; see :meth:`use_tool`."""
+        """Run a tool like :meth:`use_tool`, from sync code in another thread.
+
+        Raises:
+            RolloutError: It is called in the thread of the episode's event loop.
+        """
         if self._loop is None or _is_running(self._loop):
             raise RolloutError(
                 "A synchronous tool was called on the event loop, which it would "
@@ -358,7 +368,7 @@ class Episode:
         return self._environment is None or self._environment.needs_answer
 
     def post_reward(self, reward: ReportedReward) -> None:
-        """Store a reward that the user's program has posted."""
+        """Store a reward that the user's program has sent over HTTP."""
         if self._environment is not None:
             self._environment.posted = reward
 
@@ -386,7 +396,10 @@ class Episode:
         )
 
     def enter(self, environment: Environment) -> None:
-        """Take the environment's tools; become the asyncio task's current episode.
+        """Take the environment's tools, and make this the current episode.
+
+        :func:`current_episode` then returns it in the calling asyncio task, and in the
+        tasks that this task starts.
 
         Raises:
             UsageError: Two tools have the same name.
@@ -404,7 +417,7 @@ class Episode:
         receive_with(self._receive)
 
     def attach_inner_rewards(self) -> None:
-        """Add each new value of ``agentgym.reward`` to the preceding model call."""
+        """Add each new ``agentgym.reward`` to the last model call before it."""
         calls = [step for step in self.steps if isinstance(step, ModelCall)]
         if not calls:
             return
@@ -433,8 +446,8 @@ def current_episode() -> Episode:
     """Return the episode to which the running asyncio task or thread belongs.
 
     Raises:
-        RolloutError: There is none, e.g. because the agent started a thread without
-            copying the context.
+        RolloutError: It belongs to no episode, e.g. because the agent started a thread
+            without copying the context.
     """
     try:
         return _CURRENT.get()
@@ -446,7 +459,7 @@ def current_episode() -> Episode:
 
 
 def episode_or_none() -> Episode | None:
-    """Return the episode like :func:`current_episode`, or None if there is none."""
+    """Return the current episode, or None outside of an episode."""
     return _CURRENT.get(None)
 
 

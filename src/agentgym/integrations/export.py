@@ -23,9 +23,10 @@ def agent_and_tools(
 ) -> tuple[Any, str, list[Any]]:
     """Return the agent or factory to export, its name for messages, and its tools.
 
-    The agent is None if the scenario's default agent was trained. The tools are empty
-    for an agent with its own tools. Otherwise they are ``tools``, or if that is None,
-    the scenario's tools, which ``convert`` converts to tools of the framework.
+    The agent is ``agent``, or the agent that was trained; None for the scenario's
+    default agent. The tools are empty for an agent with its own tools. Otherwise they
+    are ``tools``, or the scenario's tools, which ``convert`` converts to tools of the
+    framework.
 
     Raises:
         UsageError: ``tools`` are given, but the agent has its own tools; or neither the
@@ -48,7 +49,7 @@ def agent_and_tools(
 
 
 def _examples(trained: Trained, export: str) -> list[Tool]:
-    """Return the scenario's tools, which act on the environment of an example task."""
+    """Return the scenario's tools, bound to the environment of an example task."""
     try:
         scenario = get_scenario(trained.scenario)
     except (UsageError, ScenarioError) as error:

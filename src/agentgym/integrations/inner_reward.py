@@ -28,9 +28,9 @@ def reward(value: float, *, name: str = "inner") -> None:
             return {"documents": relevant}
 
     In training, the value is added to the rollout's reward, as a part with this name.
-    It is also added to the reward of the last model call (``ModelCall.rewards``); see
+    It is also added to the rewards of the last model call (``ModelCall.rewards``); see
     :meth:`agentgym.Scenario.broadcast_rewards`. It does not change whether the task
-    counts as solved. Outside a rollout, e.g. in production, the call does nothing.
+    counts as solved. Outside a rollout, e.g. in production, the function does nothing.
 
     Args:
         value: From -1e9 to 1e9; keep it small compared with the scenario's reward.
@@ -64,7 +64,10 @@ def reward(value: float, *, name: str = "inner") -> None:
 
 
 def receive_with(receiver: Callable[[str, float], None]) -> None:
-    """Make :func:`reward` call ``receiver`` in this context and in its copies."""
+    """Make :func:`reward` call ``receiver`` in this context and in its copies.
+
+    The context is that of ``contextvars``, e.g. of an asyncio task.
+    """
     _RECEIVER.set(receiver)
 
 

@@ -1,4 +1,4 @@
-"""Run the built-in agent (framework ``native``): a tool loop, two prompt formats."""
+"""Run the built-in agent, framework ``native``: a tool loop with two prompt formats."""
 
 import json
 import re
@@ -42,7 +42,7 @@ class NextMove(NamedTuple):
 
 
 class ToolPrompt:
-    """Offers tools to a model and reads the model's calls, by native tool calling.
+    """Prompt format with the tool calls of OpenAI's chat completions.
 
     Attributes:
         options: Options to send with every request.
@@ -68,9 +68,9 @@ class ToolPrompt:
 
 
 class ReAct(ToolPrompt):
-    """Describes tools and reads tool calls as text (Yao et al., arXiv:2210.03629).
+    """Prompt format with tools and tool calls as text (Yao et al., arXiv:2210.03629).
 
-    The model needs no support for tool calls.
+    So it also works with models and servers that do not support tool calls.
     """
 
     options = MappingProxyType({"offer_tools": False, "stop": ["\nObservation:"]})
@@ -124,7 +124,7 @@ Final Answer: the answer
 
 
 def _object(text: str) -> str:
-    """Return the JSON value at the start of ``text``; if none, the first paragraph."""
+    """Return the JSON text at the start of ``text``, or else the first paragraph."""
     try:
         _, end = json.JSONDecoder().raw_decode(text)
     except ValueError:
@@ -135,8 +135,8 @@ def _object(text: str) -> str:
 class ToolLoop(Conversation):
     """Asks the model, and runs the model's tool calls until the model answers.
 
-    ``ask`` returns a function that sends messages and the current tools to the model.
-    It is called again when tools are added.
+    ``ask`` returns a function that sends messages and the episode's tools to the model.
+    When tools are added, ``ask`` is called again, because the function keeps its tools.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class ToolLoop(Conversation):
         self._ask = self._new_ask()
 
     async def turn(self, message: str) -> str:
-        """Answer one message of the user."""
+        """Return the agent's answer to one message of the user."""
         said = self._messages
         said.append({"role": "user", "content": message})
         while True:
@@ -221,34 +221,34 @@ class NativeAgent(AgentLoop):
 
 
 class NativeAdapter(Adapter):
-    """Trains the built-in agent; it can be exported to other frameworks."""
+    """Trains the built-in agent, which can be exported to other frameworks."""
 
     name = "native"
 
     def check(self) -> None:
-        """Do nothing: the base installation is enough."""
+        """Do nothing, because this framework needs no other packages."""
 
     def check_reference(self, reference: str | None) -> None:
-        """Raise UnsupportedError for an agent: only the built-in loop is trained."""
+        """Raise UnsupportedError if an agent is given, because it needs a framework."""
         if reference is not None:
             raise UnsupportedError(
                 f"--agent {reference} needs a framework; choose one with --framework."
             )
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Describe the object as one agent whose tools are its ``@tool`` methods."""
+        """Return one description, with the object's ``@tool`` methods as its tools."""
         specs: list[ToolSpec] = tool_specs(type(agent))
         if not specs:
             raise UnsupportedError(f"{agent!r} has no methods marked with @tool.")
         return [AgentRole("agent", None, specs, None)]
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Return the built-in agent; raise UnsupportedError if an agent is set."""
+        """Return the built-in agent; raise UnsupportedError if an agent is given."""
         self.check_reference(blueprint.agent.reference)
         return NativeAgent(blueprint)
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Raise UnsupportedError: the built-in agent belongs to no framework."""
+        """Raise UnsupportedError: the built-in agent is not a framework's object."""
         raise UnsupportedError(
             "Use to_langchain() or another to_...() method, or serve the folder."
         )

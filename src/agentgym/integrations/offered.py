@@ -1,8 +1,8 @@
 """Validate tool calls against the JSON schemas in the model request.
 
-An agent's own tool, e.g. a hand-off in a team, is known only by its JSON schema. Types
-are checked as in pydantic's lax mode, like the arguments of the scenario's tools:
-``"2"`` is a valid integer.
+AgentGym knows an agent's own tool, e.g. a hand-off in a team, only by its JSON schema.
+Types are checked as in pydantic's lax mode, in which ``"2"`` is a valid integer. The
+arguments of the scenario's tools are checked in the same way.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,14 +24,19 @@ _CONVERTED = {"integer": int, "number": float, "boolean": bool}
 
 @dataclass(frozen=True)
 class SchemaFault:
-    """An error in a call's arguments: its category, and a message."""
+    """An error in the arguments of a tool call.
+
+    Attributes:
+        kind: Category of the error.
+        text: Error message.
+    """
 
     kind: Fault
     text: str
 
 
 def offered_functions(tools: Iterable[Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the functions in a request's OpenAI tools, by name."""
+    """Return the function definitions in the OpenAI tools of a request, by name."""
     found = (tool.get("function") for tool in tools if isinstance(tool, Mapping))
     return {
         function["name"]: function

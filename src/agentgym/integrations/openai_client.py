@@ -24,12 +24,12 @@ _BUILDING = threading.Lock()
 
 
 def clients_redirected_to(blueprint: Blueprint) -> AbstractContextManager[None]:
-    """Within the block, send OpenAI clients' chat completions to the gateway."""
+    """Send the chat completions of all OpenAI clients in the block to the gateway."""
     return holding(_GATEWAY, blueprint)
 
 
 def patch_clients(module: ModuleType) -> None:
-    """Patch OpenAI's clients to work with :func:`clients_redirected_to`."""
+    """Patch OpenAI's clients, so that :func:`clients_redirected_to` works."""
     from agentgym.integrations.agent_import import refuse_while_importing
 
     build = module.BaseClient._build_request

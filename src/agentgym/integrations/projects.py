@@ -37,9 +37,9 @@ class ProjectAgent:
         name: The agent's name for ``--agent``.
         reference: ``module:name`` to import.
         source: Name of the project file in which the agent was found.
-        roots: Folders for the import path. The first is the agent's own folder, which
-            goes before installed packages; the other folders go after them.
-        env: Environment variables, or the file that contains them.
+        roots: Folders to add to the import path. The first, from which the agent is
+            imported, goes before installed packages; the others go after them.
+        env: Environment variables, or the path of the file that contains them.
     """
 
     name: str
@@ -50,7 +50,7 @@ class ProjectAgent:
     env: Path | Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """Extend the import path, and set those variables of ``env`` that are unset."""
+        """Extend the import path, and set variables of ``env`` that are not set yet."""
         own, *others = map(str, self.roots)
         sys.path[:] = [own, *(place for place in sys.path if place != own)]
         sys.path += [place for place in others if place not in sys.path]
@@ -64,7 +64,7 @@ class ProjectAgent:
 
 
 def project_agents(folder: str | Path = "") -> list[ProjectAgent]:
-    """Return the agents that the files of a project folder define.
+    """Return the agents that a folder's langgraph.json and CrewAI classes define.
 
     An empty ``folder`` is the working folder.
     """
@@ -134,7 +134,10 @@ def _graphs(project: Path) -> list[ProjectAgent]:
 
 
 def _dependencies(project: Path, listed: Any) -> list[Path]:
-    """Return local folders in ``dependencies`` of langgraph.json, and their ``src``."""
+    """Return the local folders among langgraph.json's ``dependencies``.
+
+    If such a folder contains a folder ``src``, return ``src`` too.
+    """
     names = listed if isinstance(listed, list) else ["."]
     folders = [
         (project / name).resolve()

@@ -30,9 +30,10 @@ FRAMEWORKS = Plugins(
 
 
 def require(modules: list[str], extra: str, purpose: str) -> None:
-    """Raise MissingExtraError if ``modules`` cannot be imported; do not import them.
+    """Raise MissingExtraError if some of ``modules`` are not installed.
 
-    ``extra`` is the pip extra that installs them. ``purpose`` starts the error message.
+    The modules are not imported. ``extra`` is the pip extra that installs them. The
+    error message starts with ``purpose``, e.g. ``The CrewAI adapter``.
     """
     if any(find_spec(module) is None for module in modules):
         raise MissingExtraError(extra, purpose)

@@ -1,7 +1,7 @@
-"""run_episode: run one attempt at a task: agent, user, limits and reward.
+"""run_episode: run one attempt at a task, with an agent, a user, limits and a reward.
 
-Training workers, rollouts without training, and the check of a scenario (by agents
-without a model) use this function.
+It is used in training, for rollouts without training, and for the check of a scenario,
+in which agents without a model solve tasks.
 """
 
 import asyncio
@@ -72,7 +72,10 @@ class Ending:
 
 
 class ScenarioEnding(Ending):
-    """Scores with the scenario's reward, in a thread because its tests may be slow."""
+    """Scores an episode with the scenario's reward.
+
+    The reward is computed in a thread, because it may run slow tests.
+    """
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
@@ -95,11 +98,11 @@ async def run_episode(
     ending: Ending,
     timeout_s: float | None = None,
 ) -> Trajectory:
-    """Run one attempt at a task; errors of the agent or scenario only end the attempt.
+    """Run one attempt at a task; do not raise errors of the agent or the scenario.
 
-    ``drive`` runs the agent, e.g. by :func:`converse`. After ``timeout_s`` wall seconds
-    the episode is ended. The episode keeps its steps even if the caller is cancelled,
-    and the environment is always closed.
+    ``drive`` runs the agent, e.g. by :func:`converse`. The episode ends after at most
+    ``timeout_s`` wall seconds. It keeps its steps even if the caller is cancelled, and
+    the environment is always closed.
 
     Returns:
         The trajectory. It is scored, even if a limit ended the episode. After an error
@@ -164,9 +167,10 @@ async def converse(loop: AgentLoop, episode: Episode) -> str:
 
 
 async def talk(conversation: Conversation, episode: Episode) -> str:
-    """Let agent and user alternate until the end; return the agent's last answer.
+    """Continue a conversation to its end; return the agent's last answer.
 
-    If the environment adds tools meanwhile, the agent is offered these tools too.
+    Agent and user take turns. If the environment adds tools between two turns, they are
+    offered to the agent.
     """
     message: str | None = episode.task.instruction
     answer = ""
@@ -184,8 +188,8 @@ async def talk(conversation: Conversation, episode: Episode) -> str:
 def reason_of(error: Exception) -> Reason:
     """Return the reason for dropping a rollout after an error.
 
-    For an unexpected error, the detail ends with the file and line, unless they are in
-    AgentGym's own code.
+    For an unexpected error, its detail ends with the file and line that raised the
+    error. They are left out if they are in AgentGym's own code.
     """
     if isinstance(error, ProgramError):
         return Reason(kind=error.kind, detail=str(error))

@@ -14,11 +14,12 @@ class ToolSets[T]:
     """Caches agents, or parts of agents, by the tools with which they were built.
 
     If all tasks have the same tools, as in most scenarios, only one object is built.
-    Otherwise the objects of the most recently used sets are kept. They must not need
-    closing. If not ``differs``, the agent has its own tools, and one object is built.
+    Otherwise the objects for the most recently used sets are kept; the others are
+    dropped without being closed. ``differs`` is false for an agent with its own tools;
+    then, too, only one object is built.
 
     Attributes:
-        usual: The object built from ``tools``, those that every task has.
+        usual: The object that was built with ``tools``, the tools of every task.
     """
 
     def __init__(

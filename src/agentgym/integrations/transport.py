@@ -27,7 +27,7 @@ _ANNOUNCED: ContextVar[str | None] = ContextVar("agentgym_announced", default=No
 
 
 def announce(role: str) -> None:
-    """Set the name of the agent that makes model calls from now on in this context.
+    """Set the name of the agent that makes the later model calls in this context.
 
     A name set by :func:`speaking_as` has priority.
     """
@@ -57,11 +57,11 @@ def _on_one_line(role: str) -> str | None:
 class EpisodeTransport(AiohttpTransport):
     """Sends ``/episode/...`` requests to the current episode's path.
 
-    So one client per worker serves all episodes. This keeps calls cheap: building an
-    OpenAI client takes longer than a request. The connections are aiohttp's: with
-    dozens of connections, aiohttp's pool needs a fraction of the time of httpx's pool.
-    The connections belong to one event loop. Requests from another loop, e.g. of
-    ``asyncio.run`` in a thread, are passed to that loop.
+    So one client per worker serves all episodes. This saves time, because building an
+    OpenAI client takes longer than a request. aiohttp makes the connections, because
+    with dozens of connections its pool is much faster than httpx's pool. The
+    connections belong to one event loop. Requests from another loop, e.g. of
+    ``asyncio.run`` in a thread, are passed to the connections' loop.
     """
 
     loop: asyncio.AbstractEventLoop | None = None
@@ -97,7 +97,7 @@ class EpisodeTransport(AiohttpTransport):
 
 
 class SyncEpisodeTransport(httpx.HTTPTransport):
-    """Like EpisodeTransport, for sync code in threads with the episode's context."""
+    """The sync version of EpisodeTransport, for threads with the episode's context."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; if the episode is over, return an error response instead."""
@@ -114,7 +114,7 @@ class SyncEpisodeTransport(httpx.HTTPTransport):
 
 
 def episode_client(blueprint: Blueprint) -> httpx.AsyncClient:
-    """Return a client whose ``/episode`` requests go to the current episode."""
+    """Return a client whose ``/episode`` requests go to the current episode's path."""
     transport = EpisodeTransport(limits=_limits(blueprint), verify=_tls())
     with suppress(RuntimeError):  # no loop runs yet: that of the first request
         transport.loop = asyncio.get_running_loop()
@@ -122,19 +122,19 @@ def episode_client(blueprint: Blueprint) -> httpx.AsyncClient:
 
 
 def sync_episode_client(blueprint: Blueprint) -> httpx.Client:
-    """Return a sync client whose ``/episode`` requests go to the current episode."""
+    """Return a sync client whose ``/episode`` requests go to the episode's path."""
     transport = SyncEpisodeTransport(limits=_limits(blueprint), verify=_tls())
     return httpx.Client(transport=transport, timeout=None)
 
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """Return one TLS context for all clients: loading the certificates takes 20 ms."""
+    """Return the TLS context of all clients; loading its certificates takes 20 ms."""
     return httpx.create_ssl_context()
 
 
 def _of_plain(headers: httpx.Headers) -> list[tuple[str, str]]:
-    """Return the headers without those that state the body's encoding or length."""
+    """Return the headers except those on the body's encoding or length."""
     coded = ("content-encoding", "content-length", "transfer-encoding")
     return [(key, value) for key, value in headers.multi_items() if key not in coded]
 

@@ -27,7 +27,10 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def marked(marks: set[bytes]) -> dict[int, bytes]:
-    """Return the mark of each process whose environment has one, by process id."""
+    """Find the processes whose environment has one of ``marks`` (``NAME=VALUE``).
+
+    Return the mark of each process by its process id.
+    """
     found: dict[int, bytes] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -73,9 +76,9 @@ def _end_too_large(most: dict[bytes, int]) -> None:
 
 
 def main(folder: str) -> None:
-    """Limit the memory of programs until the parent process ends; then kill them all.
+    """Limit the memory of programs; when the parent process ends, kill all programs.
 
-    ``folder`` is the parent's folder for programs, which is removed at the end.
+    ``folder`` is the parent's folder for programs, which is then removed.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

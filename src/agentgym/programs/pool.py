@@ -66,7 +66,7 @@ def _parsed(line: bytes) -> dict[str, str]:
 class ProgramPool:
     """Reuses the processes of one program for several tasks. Thread-safe.
 
-    ``start`` starts the program in a folder. After ``most`` tasks, a process is ended.
+    ``start`` starts a process in a folder. A process is ended after ``most`` tasks.
     """
 
     def __init__(self, start: Callable[[Path], ProgramRun], most: int) -> None:
@@ -100,8 +100,9 @@ class ProgramPool:
     ) -> str:
         """Send a task to a process from :meth:`take`, and return its answer.
 
-        Then the process can be taken again, also if it reported an error. It is ended
-        instead if it did not reply correctly, had its last task, or the pool is closed.
+        Afterwards the process can be taken again, also if it reported an error. It is
+        ended if it did not reply correctly, if it has had the maximum number of tasks,
+        or if the pool is closed.
 
         Raises:
             ProgramError: The process gave no answer. The kind is ``SAID_ERROR`` if the

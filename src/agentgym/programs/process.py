@@ -59,7 +59,7 @@ class ProgramEnd:
 
     @property
     def why(self) -> str:
-        """Text with the exit code and the last line of standard error."""
+        """Phrase with the exit code or signal, and the last line of standard error."""
         lines = self.errors.strip().splitlines()
         last = f": {lines[-1]:.300}" if lines else ""
         if self.exit_code < 0:
@@ -68,14 +68,14 @@ class ProgramEnd:
 
 
 class Watcher:
-    """Starts the guard: a process that kills programs which this process has started.
+    """Starts the guard, a process that kills programs of this process if necessary.
 
-    The guard kills a program that uses too much memory, and all programs when this
-    process ends.
+    The guard kills a program that uses too much memory. When this process ends, the
+    guard kills all programs that this process has started.
 
     Attributes:
-        folder: Folder in which programs have their folders. It is removed when this
-            process ends.
+        folder: Parent folder of the programs' folders. It is removed when this process
+            ends.
     """
 
     def __init__(self) -> None:
@@ -105,15 +105,15 @@ class Watcher:
     def begin(self, mark: bytes, memory_mb: int) -> threading.Event:
         """Limit the memory of a program and its children together.
 
-        Return an event that is set when the guard has killed the program. ``mark`` is
-        ``NAME=VALUE`` of a variable in the program's environment.
+        Return an event that is set when the guard has killed the program. ``mark``
+        identifies the program: an environment variable of it, as ``NAME=VALUE``.
         """
         self._over[mark] = over = threading.Event()
         self._say(b"+ %s %d\n" % (mark, memory_mb))
         return over
 
     def end(self, mark: bytes) -> None:
-        """Stop limiting a program's memory; ``mark`` is its variable, NAME=VALUE."""
+        """Stop limiting the memory of the program with this ``mark``."""
         self._over.pop(mark, None)
         self._say(b"- %s\n" % mark)
 
@@ -156,8 +156,9 @@ def new_folder() -> Path:
 class ProgramRun:
     """Starts a program, sends its input, and reads its output.
 
-    No shell interprets ``words``. ``variables`` are added to the environment of this
-    process. ``memory_mb`` limits the program and its children together, in megabytes.
+    ``words`` are the program and its arguments, which no shell interprets. The program
+    gets this process's environment variables and ``variables``. ``memory_mb`` limits
+    the program and its children together, in megabytes.
     """
 
     def __init__(
@@ -207,7 +208,7 @@ class ProgramRun:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the program still runs and was not killed."""
+        """Whether the program still runs; False after :meth:`kill` with an error."""
         return self._killed is None and self._process.poll() is None
 
     def wait(self, given: bytes = b"", timeout_s: float | None = None) -> ProgramEnd:
@@ -231,7 +232,8 @@ class ProgramRun:
         """Write a line to the program's standard input, and return the parsed answer.
 
         The program keeps running until :meth:`close`, even after an error. ``line`` has
-        no newline. ``timeout_s`` limits the wait for the answer, in wall seconds.
+        no newline at its end. ``timeout_s`` limits the wait for the answer, in wall
+        seconds.
 
         Raises:
             ProgramError: The program ended or was killed, did not answer in time, wrote
@@ -382,7 +384,10 @@ def _exit_descriptor(pid: int) -> int | None:
 
 
 def _sent(number: int, given: bytes) -> bytes:
-    """Write to a pipe; return the bytes still to write, b"" if the reader has ended."""
+    """Write to a pipe, and return the bytes that are left to write.
+
+    Return b"" if the reader has ended.
+    """
     try:
         return given[os.write(number, given[:65536]) :] if given else b""
     except BlockingIOError:

@@ -60,7 +60,7 @@ class ProgramCommand:
 
     @property
     def reference(self) -> str:
-        """The setting ``agent`` for this program: ``command:`` and the command."""
+        """The command after the prefix ``command:``, as in the setting ``agent``."""
         return f"{COMMAND}{self}"
 
     @property
@@ -68,7 +68,7 @@ class ProgramCommand:
         """Maximum number of tasks of one process: 50 if the command has ``{tasks:50}``.
 
         Such a process reads each task as a line of JSON. In its arguments,
-        ``{tasks:50}`` becomes ``50``. None: a process attempts one task.
+        ``{tasks:50}`` becomes ``50``. None if a process attempts only one task.
         """
         found = _TASKS.search(" ".join(self.words))
         return None if found is None else int(found[1])
@@ -92,7 +92,10 @@ class ProgramCommand:
         return type(self)(tuple(words))
 
     def require(self, *, option: str = "--command") -> None:
-        """Raise UsageError, which names ``option``, if the program is not installed."""
+        """Raise UsageError if the program is not installed.
+
+        The message names the command-line option ``option``.
+        """
         if shutil.which(self.words[0]) is None:
             raise UsageError(
                 f"{option} {str(self)!r}: the program {self.words[0]!r} was not found "
@@ -108,7 +111,7 @@ class ProgramCommand:
     def arguments(self, instruction: str, file: Path) -> list[str]:
         """Return the program and its arguments for one task.
 
-        ``instruction`` replaces ``{task}``, and the path of ``file`` ``{task_file}``.
+        ``{task}`` becomes ``instruction``, and ``{task_file}`` the path of ``file``.
         """
         if self.tasks is not None:
             return [_TASKS.sub(r"\1", word) for word in self.words]
@@ -154,8 +157,8 @@ def write_task(folder: Path, task: Mapping[str, Any]) -> Path:
 def base_variables() -> dict[str, str]:
     """Return the environment variables that every program gets.
 
-    They turn off proxies for requests to the local model's server, and contain the path
-    of the project's folder, also as the first entry of ``PYTHONPATH``.
+    They turn off proxies for requests to servers on this machine. The working folder is
+    in ``AGENTGYM_PROJECT``, and is the first entry of ``PYTHONPATH``.
     """
     found = {}
     for name in ("NO_PROXY", "no_proxy"):

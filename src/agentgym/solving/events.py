@@ -1,4 +1,4 @@
-"""Report the events of a running team, which come from LangChain's callbacks."""
+"""Report the events of a running coding team, with LangChain's callbacks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,12 +17,13 @@ _INTERNAL = frozenset({"team_state"})
 
 @dataclass(frozen=True)
 class TeamEvent:
-    """One event of a running team.
+    """One event of a running coding team.
 
     Attributes:
-        kind: ``asked``: a role calls its model; ``said``: the model has answered;
-            ``tool``: a tool has returned a result; ``turn``: a role's turn has ended.
-        role: The role.
+        kind: ``asked`` if a role calls its model, ``said`` if the model has answered or
+            failed, ``tool`` if a tool has returned a result, ``turn`` if a role's turn
+            has ended.
+        role: The role: supervisor, generator, reviewer or executor.
         text: The model's text, the tool's result, or the result of the turn; empty for
             ``asked``.
         tool: The tool's name; empty unless ``kind`` is ``tool``.
@@ -38,7 +39,9 @@ Listener = Callable[[TeamEvent], None]
 
 
 class TeamEvents(BaseCallbackHandler):
-    """Passes events to a listener, for which the team waits, and counts tokens by role.
+    """Passes a team's events to a listener, and counts tokens by role.
+
+    The team waits until the listener returns.
 
     Attributes:
         usage: Number of model calls and tokens, by role.
@@ -56,7 +59,7 @@ class TeamEvents(BaseCallbackHandler):
         self._roles: dict[UUID, str] = {}
 
     def begin(self) -> None:
-        """Clear the counts and the errors of an earlier request to the team."""
+        """Delete the counts and the error of an earlier request to the team."""
         self.usage.clear()
         self.no_answer, self._has_answered = "", False
 
@@ -68,7 +71,7 @@ class TeamEvents(BaseCallbackHandler):
     def on_chat_model_start(
         self, serialized: Any, messages: Any, *, run_id: UUID, **more: Any
     ) -> None:
-        """Report that a role calls its model, and remember the role for the answer."""
+        """Report that a role calls its model, and store the role for the answer."""
         role = self._roles[run_id] = _role_of(more.get("metadata"))
         self.report(TeamEvent("asked", role))
 
@@ -100,7 +103,7 @@ class TeamEvents(BaseCallbackHandler):
     def on_tool_start(
         self, serialized: Any, input_str: str, *, run_id: UUID, **more: Any
     ) -> None:
-        """Remember which role calls which tool, for the tool's result."""
+        """Store the calling role and the tool's name for :meth:`on_tool_end`."""
         name = (serialized or {}).get("name", "")
         self._roles[run_id] = f"{_role_of(more.get('metadata'))}\0{name}"
 

@@ -41,8 +41,8 @@ def chat_models(
 ) -> "tuple[dict[str, BaseChatModel], list[str]]":
     """Return the chat model of each role, and notes for the user about the models.
 
-    ``model`` or ``agent``, a trained agent or its name, is for the roles that are not
-    in ``models``.
+    A role that is not in ``models`` uses ``model``, or the trained agent ``agent``, an
+    object or a name.
 
     Raises:
         UsageError: A role has no model, a key is missing, or ``model`` and ``agent``

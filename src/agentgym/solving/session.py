@@ -1,4 +1,4 @@
-"""TeamSession: a team that works on one project, over several requests."""
+"""TeamSession: a coding team that works on one project, over several requests."""
 
 import inspect
 import json
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Human = Callable[[dict[str, Any]], Any]
 """Function that asks a person a question of the team. The question is a dict with
-``kind``, ``text`` and in some cases ``files``. The function returns the answer as text,
-or None to stop the work. It may be async."""
+``kind``, ``text`` and in some cases ``files``. The function returns the answer as text;
+None counts as ``no``. It may be async."""
 
 MOST_CHARACTERS = 20_000
 """Maximum number of characters of a request to the team."""
@@ -35,11 +35,11 @@ _STEPS = 1_000
 
 
 class TeamSession(AbstractContextManager["TeamSession"]):
-    """A team that keeps its files and its conversation between requests.
+    """A coding team that keeps its files and its conversation between requests.
 
     The arguments are those of :func:`agentgym.solve`, but the models are LangChain's
-    chat models: one for each role, or one for all. All solutions contain ``notes``,
-    sentences for the user.
+    chat models: one for each role, or one for all. ``notes`` are messages for the user
+    that each solution contains.
 
     Attributes:
         notes: The argument ``notes``, plus a sentence if the linters are not installed.
@@ -117,7 +117,8 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         """Let the team work on a request, and return its solution.
 
         The work ends early after an error, or if the function ``human`` of this session
-        returns None. The solution then has all files written so far, and the reason.
+        answers ``no`` to a question, except one about a risky edit. The solution then
+        has all files written so far.
 
         Raises:
             UsageError: The problem is empty or too long.
@@ -147,7 +148,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         return self._solution(outcome)
 
     def so_far(self, why: str) -> Solution:
-        """Return the work so far, with the outcome ``stopped`` and the error."""
+        """Return the work so far with the outcome ``stopped`` and the error ``why``."""
         return self._solution("stopped", why)
 
     async def _run(self, given: Any) -> Outcome:

@@ -1,4 +1,4 @@
-"""Solution: a team's files, with their tests, review and cost."""
+"""Solution: the files that a coding team wrote, with tests, review and cost."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -12,7 +12,7 @@ Outcome = Literal["passed", "failed", "untested", "stopped"]
 
 
 class Usage(NamedTuple):
-    """The model calls of a role.
+    """Numbers of model calls and tokens of a role.
 
     Attributes:
         calls: Number of calls, failed ones included.
@@ -32,19 +32,20 @@ class Solution:
 
     Attributes:
         problem: The request.
-        outcome: ``passed`` if all tests passed; ``failed`` if some failed or a serious
-            finding is left; ``untested`` without tests; ``stopped`` if the work ended
-            early, for the reason in ``error``.
+        outcome: ``failed`` if a test failed, a serious finding of the review is left,
+            or no file was written. Otherwise ``passed`` if tests passed, ``untested``
+            without tests. ``stopped`` if the work ended early.
         files: All files of the project: relative path to text.
         changed: Paths of the files that differ from the user's, sorted.
         tests: Counts of ``passed`` and ``failed`` tests, and the ``failures``; None if
             no test has run since the last edit.
         findings: Findings of the review: ``path``, ``line``, ``severity``, ``message``.
-        history: All turns, each with ``role``, ``round``, ``did`` and ``said``.
+        history: The turns of all roles: ``role``, ``round`` (number of the generator's
+            turns so far), ``did`` (summary) and ``said`` (the role's last message).
         usage: Model calls and tokens by role.
         cost: US dollars; None if no prices were given.
         notes: Sentences about models and tools.
-        error: Why the work ended early; empty if it did not.
+        error: Why the work ended early; empty if it did not, or if a person stopped it.
     """
 
     problem: str

@@ -44,18 +44,20 @@ def solve(
         model: The model for all roles: ``openai:NAME``, ``anthropic:NAME``, a server's
             address, a folder, or ``nano`` (the model in AgentGym); or a LangChain chat
             model.
-        models: Models by role (supervisor, generator, reviewer, executor); they win
-            over ``model``.
+        models: Models by role (supervisor, generator, reviewer, executor). A role in
+            ``models`` does not use ``model``.
         agent: A trained agent, or its name, instead of ``model``.
         files: The project's files: relative path to text. The team may not change the
             tests in them.
         language: Language of new files.
-        human: Function that asks a person before risky edits, when the generator
-            repeats code that failed, and after the last failed round. Its argument is a
-            dict with ``kind`` and ``text``. It returns yes, no, an instruction, or None
-            to stop, and may be async.
+        human: Function that asks a person a question of the team: before risky edits,
+            when the generator repeats code that failed, and after the last failed
+            round. Its argument is a dict with ``kind`` and ``text``. It returns
+            ``yes``, ``no`` or an instruction of two or more words; None counts as
+            ``no``. ``no`` takes a risky edit back, and ends the work after other
+            questions. The function may be async.
         max_rounds: Maximum number of turns of the generator.
-        fallback: A model for roles whose model has failed twice.
+        fallback: A model for each role whose own model has failed twice.
         listener: Called with each :class:`~agentgym.solving.events.TeamEvent`.
         prices: Prices of the models' tokens, to compute the cost.
         sandbox: Settings of the sandbox that runs the code; the defaults if None.
@@ -108,7 +110,11 @@ def open_session(
 def read_files(paths: list[Path]) -> dict[str, str]:
     """Read the user's files, and return each text by its path in the project.
 
-    The path is relative to the working folder, or the name of a file outside of it.
+    This path is relative to the working folder. For a file outside of the working
+    folder, it is the file's name.
+
+    Raises:
+        UsageError: A file cannot be read as UTF-8, or two files have the same path.
     """
     found: dict[str, str] = {}
     here = Path.cwd().resolve()

@@ -19,7 +19,7 @@ row. Both exceed an episode's own limits, so that an episode's limit ends the ru
 
 
 class AgentFrameworkAdapter(ClientAdapter):
-    """Adapter of agent-framework-core 1.23: ``Agent``, and workflows of agents."""
+    """Adapter for ``Agent`` and workflows of agents of agent-framework-core 1.23."""
 
     name = "agent_framework"
     title = "Agent Framework"
@@ -50,7 +50,7 @@ class AgentFrameworkAdapter(ClientAdapter):
         return made
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the schema ``spec`` that passes arguments to ``run``."""
+        """Return a tool of the framework with the schema ``spec``; it calls ``run``."""
         from agent_framework import FunctionTool
 
         async def call(**arguments: Any) -> str:
@@ -83,7 +83,7 @@ class AgentFrameworkAdapter(ClientAdapter):
     def in_training(
         self, agent: Any, model: Any, servers: Servers
     ) -> Callable[[ClientLoop], Conversation]:
-        """Return a function that starts a conversation with a copy of the agent."""
+        """Return a function that starts a conversation with a copy of ``agent``."""
         from agentgym.integrations.agent_framework.conversation import (
             FrameworkConversation,
         )

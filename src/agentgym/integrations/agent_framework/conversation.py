@@ -77,9 +77,9 @@ def _is_answer(asked: Any) -> bool:
 async def _answer(asked: Any) -> Any:
     """Return the response to a request of an agent or workflow.
 
-    A tool call that waits for approval is approved. A tool call that the framework
-    leaves to its caller is run in the episode. Any other request is a question, which
-    the scenario's user answers.
+    A tool call that waits for approval is approved. For a tool call that the framework
+    does not run itself, the episode's tool is run. Any other request is a question,
+    which the scenario's user answers.
     """
     if isinstance(asked, Content) and asked.type == "function_approval_request":
         return asked.to_function_approval_response(approved=True)

@@ -56,11 +56,11 @@ def _held(values: Iterable[Any]) -> Iterable[Any]:
 
 
 class SharedServer:
-    """Replaces an agent's MCP tool; all episodes of a worker share one MCP server.
+    """Replaces an agent's MCP tool, so that all episodes of a worker share one server.
 
-    Agent Framework treats this object like its own ``MCPTool``: it opens the server if
-    ``is_connected`` is false, and then reads ``functions``. ``tool`` converts each
-    function of the server to the function that agents call.
+    Agent Framework uses this object like its own ``MCPTool``: it opens the server if
+    ``is_connected`` is false, and then reads ``functions``. The argument ``tool``
+    converts a function of the server to the function that agents call.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class SharedServer:
 
     @property
     def functions(self) -> list[FunctionTool]:
-        """The server's functions; see ``FrameworkCopies`` for a call in an episode."""
+        """The server's functions, in the form that agents call."""
         return [self._tool(each) for each in self._found.functions]
 
     async def _prepare_for_run(self, arguments: Mapping[str, Any]) -> None:
@@ -91,17 +91,17 @@ class SharedServer:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Do nothing: other episodes use the server too."""
+        """Do nothing, because other episodes use the server too."""
 
 
 class FrameworkCopies:
     """Copies agents and workflows, and replaces their chat clients by ``client``.
 
     Each agent is copied once; the originals are not changed. Tools that a provider's
-    servers run are left out: those servers do not use the trained model. If the current
-    episode has a tool with the name of a called tool, the episode's tool is run.
-    ``servers`` keeps MCP servers open for all episodes; if it is None, the copies use
-    the agents' own MCP tools.
+    servers run, e.g. web search, are left out, because those servers do not use the
+    trained model. If an agent calls a tool and the current episode has a tool of the
+    same name, the episode's tool is run. ``servers`` keeps MCP servers open for all
+    episodes; if it is None, the copies use the agents' own MCP tools.
     """
 
     def __init__(self, client: Any, servers: Servers | None = None) -> None:

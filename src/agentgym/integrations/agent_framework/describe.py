@@ -41,7 +41,7 @@ def roles(found: Any) -> list[AgentRole]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Convert the tools of an agent or workflow, or a single tool, to callable tools.
+    """Convert the tools of an agent or workflow, or one tool, to AgentGym tools.
 
     Tools that run another agent, or hand over to another agent, are left out.
     """
@@ -57,7 +57,10 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def concerns(found: Any) -> list[str]:
-    """Return sentences on the tools that a provider's servers run."""
+    """Return a warning for each tool that a provider's servers run.
+
+    Such tools are left out in training.
+    """
     return [
         left_out(_named(tool), agent.name or DEFAULT_AGENT)
         for agent in members(found)

@@ -20,12 +20,12 @@ _COPIED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
 
 
 def running(copied: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Within the block, run ``copied(agent)`` instead of ``agent``, for every agent."""
+    """Run ``copied(agent)`` instead of each ``agent`` within the block."""
     return holding(_COPIED, copied)
 
 
 def patch_agents(module: ModuleType) -> None:
-    """Patch ``Agent.run`` to run a copy of the agent within :func:`running`."""
+    """Patch ``Agent.run``: within :func:`running`, it runs a copy of the agent."""
     kind: Any = module.Agent
     run = kind.run
 

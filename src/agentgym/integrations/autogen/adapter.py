@@ -26,7 +26,7 @@ _NO_SPEAKER = "the ledger of MagenticOneGroupChat names a speaker that there is 
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Return False for log records of an episode that was cut short, to drop them."""
+    """Return whether to keep a log record; False if its episode was cut short."""
     try:
         return current_episode().cut is None
     except RolloutError:
@@ -34,7 +34,10 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 class _AgentConversation(ClientConversation):
-    """Runs an agent or a team once per message; the agent keeps earlier messages."""
+    """Runs an agent or team once per message of the user.
+
+    The agent or team itself keeps the earlier messages.
+    """
 
     def __init__(self, agent: Any, loop: ClientLoop) -> None:
         super().__init__(loop)
@@ -65,7 +68,7 @@ class _AgentConversation(ClientConversation):
 
 
 class AutoGenAdapter(ClientAdapter):
-    """Adapter of autogen-agentchat 0.7: ``AssistantAgent`` and teams of agents."""
+    """Adapter for agents and teams of autogen-agentchat 0.7."""
 
     name = "autogen"
     title = "AutoGen"
@@ -89,7 +92,7 @@ class AutoGenAdapter(ClientAdapter):
     )
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
-        """Return a model client that sends its requests like ``client``."""
+        """Return a model client with the address, key and HTTP client of ``client``."""
         from agentgym.integrations.autogen.clients import POLICY_INFO, GatewayClient
 
         options: dict[str, Any] = {  # AutoGen's client makes its own client of openai's
@@ -103,7 +106,7 @@ class AutoGenAdapter(ClientAdapter):
         return GatewayClient(**options)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the schema ``spec`` that passes arguments to ``run``."""
+        """Return a tool of the framework with the schema ``spec``; it calls ``run``."""
         from agentgym.integrations.autogen.tools import SpecTool
 
         return SpecTool(spec, run)
@@ -125,7 +128,7 @@ class AutoGenAdapter(ClientAdapter):
     def in_training(
         self, agent: Any, model: Any, servers: Servers
     ) -> Callable[[ClientLoop], Conversation]:
-        """Return a function that starts a conversation with a copy of the agent."""
+        """Return a function that starts a conversation with a copy of ``agent``."""
         from agentgym.integrations.autogen.copies import Copies
 
         logging.getLogger("autogen_core").addFilter(_is_news)

@@ -25,8 +25,8 @@ POLICY_INFO = ModelInfo(
 class PlainOpenAIClient(OpenAIChatCompletionClient):
     """AutoGen's OpenAI client, but it sends tools without the field ``strict``.
 
-    AutoGen adds ``strict: false``, which is also the servers' default; see
-    :class:`~agentgym.integrations.on_client.clients.PlainOpenAI`.
+    AutoGen adds ``strict: false``. Chat templates would write this field into the
+    prompt. Without the field, servers assume the same value.
     """
 
     def _process_create_args(self, *args: Any, **named: Any) -> Any:
@@ -40,9 +40,9 @@ class PlainOpenAIClient(OpenAIChatCompletionClient):
 class GatewayClient(PlainOpenAIClient):
     """Calls the training gateway, and sends the calling agent's name with each request.
 
-    The openai package compares most request fields with its type annotations, which
-    takes longer than sending them. The package does not check ``extra_body``, so
-    messages and tools are passed in this argument. The request's JSON stays the same.
+    Messages and tools are passed in the argument ``extra_body``, which the openai
+    package sends unchecked. In other arguments, the package would compare them with its
+    type annotations, which takes longer than sending them. The JSON is the same.
     """
 
     def _process_create_args(self, *args: Any, **named: Any) -> Any:
@@ -57,14 +57,14 @@ class GatewayClient(PlainOpenAIClient):
         return replace(params, messages=[], tools=[], create_args=options)
 
     async def create(self, *args: Any, **named: Any) -> CreateResult:
-        """Ask the policy in the name of the team member that is handling a message."""
+        """Send a request to the policy, with the name of the active team member."""
         with _as_member():
             return await super().create(*args, **named)
 
     async def create_stream(
         self, *args: Any, **named: Any
     ) -> AsyncGenerator[str | CreateResult]:
-        """Ask the policy like :meth:`create`, and stream the answer."""
+        """Send a request like :meth:`create`, and stream the answer."""
         pieces = super().create_stream(*args, **named)
         while True:
             with _as_member():  # not around the yield: the consumer has its own context
@@ -76,7 +76,7 @@ class GatewayClient(PlainOpenAIClient):
 
 @contextmanager
 def _as_member() -> Iterator[None]:
-    """Within the block, put the name of the active team member, if any, in requests."""
+    """Send the name of the active team member, if any, with requests in the block."""
     try:
         member = MessageHandlerContext.agent_id().type
     except RuntimeError:  # an agent without a team

@@ -56,9 +56,9 @@ _INSTALLED = ("site-packages", "dist-packages")
 class Copies:
     """Creates copies of an agent or team; all parts use the model client ``model``.
 
-    With ``servers``, the copies run in episodes: their tool calls go to the current
-    episode, if it has a tool of that name, and ``servers`` keeps external workbenches
-    open for all episodes.
+    If ``servers`` is given, the copies are for training: if the current episode has a
+    tool of the same name as a called tool, the episode's tool is run. ``servers`` keeps
+    external workbenches, e.g. MCP servers, open for all episodes.
 
     Attributes:
         clients: The original's model clients, which ``model`` replaces.
@@ -88,9 +88,9 @@ class Copies:
         return _Made(io.BytesIO(self._form), self._makers).load()
 
     def _instead(self, value: Any) -> int | None:
-        """Return the index in ``_makers`` of the function that creates a replacement.
+        """Return the index in ``_makers`` of the function that replaces ``value``.
 
-        Returns None if ``value`` is copied, not replaced.
+        None if ``value`` is copied instead.
         """
         kind = type(value)
         if kind in _PLAIN:
@@ -134,7 +134,7 @@ class Copies:
         return len(self._makers) - 1
 
     def _restored(self, value: Any) -> Callable[[Any, Any], None] | None:
-        """Return the function that sets a copy's state; None for pickle's default."""
+        """Return the function that sets a copy's state; None if pickle sets it."""
         if isinstance(value, Team):
             return _set_up_team
         if self._servers is None:

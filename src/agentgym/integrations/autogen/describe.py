@@ -59,9 +59,12 @@ def members(agent: Any) -> list[ChatAgent]:
 
 
 def speakers(agent: Any) -> list[ChatAgent]:
-    """Return the members that call a model.
+    """Return the members that have a model, or that are of the user's own classes.
 
-    Agents of the user's own classes are included, because they may call a model.
+    Agents of the user's own classes may call a model in their own way.
+
+    Raises:
+        UnsupportedError: There are no such members.
     """
     everyone = members(agent)
     found = [member for member in everyone if model_of(member) is not None]
@@ -90,7 +93,7 @@ def _role_of(speaker: ChatAgent) -> AgentRole:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Convert the tools of an agent, team or workbench, or one tool, to callable tools.
+    """Convert the tools of an agent, team or workbench, or one tool, to AgentGym tools.
 
     Tools that run an agent or a team are left out.
     """
@@ -112,7 +115,7 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def concerns(agent: Any) -> list[str]:
-    """Return sentences on how training changes the behaviour of an agent or team."""
+    """Return notes for the user on how an agent or team behaves in training."""
     notes = []
     for part in parts(agent):
         if isinstance(part, UserProxyAgent):
@@ -149,7 +152,7 @@ def _held(speaker: ChatAgent) -> list[Any]:
 
 
 def tools_of(part: Any) -> list[Tool]:
-    """Convert an AutoGen tool, or all tools of a workbench, to callable tools."""
+    """Convert an AutoGen tool, or all tools of a workbench, to AgentGym tools."""
     if isinstance(part, BaseTool):
         return [live_tool(spec_of(part), _running(part), _returned(part))]
     renamed = getattr(part, "_tool_overrides", None)

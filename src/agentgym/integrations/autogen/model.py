@@ -1,4 +1,4 @@
-"""PolicyClient: an AutoGen model client that uses a policy in this process."""
+"""PolicyClient: an AutoGen model client that runs a trained model in this process."""
 
 import asyncio
 import itertools
@@ -31,11 +31,12 @@ _OWN_OPTIONS = frozenset({"temperature", "max_tokens", "seed"})
 
 
 class PolicyClient(ChatCompletionClient):
-    """An AutoGen model client that answers from a policy in this process.
+    """An AutoGen model client that runs a trained model, the policy, in this process.
 
     A call's ``extra_create_args`` may have ``temperature``, ``max_tokens`` and
     ``seed``; other options raise UnsupportedError. A temperature of 0 always takes the
-    most likely token. ``seed`` increases by 1 with each request.
+    most likely token. The constructor's ``seed`` is the seed of the first request; each
+    further request uses the next number.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class PolicyClient(ChatCompletionClient):
         return self._usage
 
     def total_usage(self) -> RequestUsage:
-        """Return the same as :meth:`actual_usage`, because nothing is cached."""
+        """Return the same numbers as :meth:`actual_usage`: no answers are cached."""
         return self._usage
 
     def count_tokens(
@@ -137,17 +138,17 @@ class PolicyClient(ChatCompletionClient):
         *,
         tools: Sequence[Tool | ToolSchema] = (),
     ) -> int:
-        """Return the number of tokens that the context has left after the prompt."""
+        """Return how many more tokens fit into the model's context after the prompt."""
         return self._policy.room(self._request(messages, tools, "auto", {}))[1]
 
     @property
     def capabilities(self) -> ModelCapabilities:
-        """The policy's abilities, in AutoGen's older type."""
+        """The policy's abilities, in the older of AutoGen's two types."""
         return ModelCapabilities(vision=False, function_calling=True, json_output=True)
 
     @property
     def model_info(self) -> ModelInfo:
-        """The policy's abilities."""
+        """The policy's abilities, e.g. whether it can call tools."""
         return POLICY_INFO
 
     def _request(

@@ -1,8 +1,8 @@
-"""Redirect an agent's tool calls and user questions to the current episode.
+"""Redirect an agent's tool calls and questions to the user to the current episode.
 
-If the episode has a tool with the called name, the episode's tool is run; other tools
-run unchanged. An exception in the episode's tool becomes the call's result, because
-AutoGen's agents would otherwise wait for ever.
+If the episode has a tool with the called name, the episode's tool is run; otherwise the
+agent's tool is run. An exception in the episode's tool becomes the result of the call,
+because AutoGen's agents would otherwise wait for ever.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ async def _result(name: str, arguments: Any, call_id: str | None) -> ToolResult:
 
 
 def route_tool(tool: Any) -> None:
-    """Patch a tool to run the current episode's tool of the same name, if any."""
+    """Patch a tool: run the current episode's tool of the same name, if any."""
     run = tool.run_json
     name = tool.name
 
@@ -57,7 +57,7 @@ def route_tool(tool: Any) -> None:
 
 
 def route_bench(bench: Any) -> None:
-    """Patch a workbench to run the current episode's tools of the same names, if any.
+    """Patch a workbench: run the current episode's tool of the called name, if any.
 
     The list of the workbench's tools is requested only once.
     """
@@ -101,7 +101,10 @@ def _routed_stream(stream: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class RoutedWorkbench(Workbench):
-    """Wraps a workbench with external tools, e.g. an MCP server, for all episodes."""
+    """Wraps a workbench of external tools, e.g. an MCP server, to share it.
+
+    All episodes of a worker use the same workbench, so it stays open.
+    """
 
     component_type = "workbench"
 
@@ -121,7 +124,7 @@ class RoutedWorkbench(Workbench):
         cancellation_token: Any = None,
         call_id: str | None = None,
     ) -> ToolResult:
-        """Call the episode's tool of this name, if any; else the workbench's tool."""
+        """Call the episode's tool ``name``; if there is none, the workbench's tool."""
         if name in current_episode().tools:
             return await _result(name, arguments, call_id)
         await self.start()
@@ -132,17 +135,17 @@ class RoutedWorkbench(Workbench):
         await self._servers.open(self._bench, self._bench)
 
     async def stop(self) -> None:
-        """Do nothing: other episodes use the workbench too."""
+        """Do nothing, because other episodes use the workbench too."""
 
     async def reset(self) -> None:
-        """Do nothing: other episodes use the workbench too."""
+        """Do nothing, because other episodes use the workbench too."""
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the workbench's state."""
         return await self._bench.save_state()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Do nothing: other episodes use the workbench too."""
+        """Do nothing, because other episodes use the workbench too."""
 
 
 def contain_exit(agent: Any) -> None:
@@ -181,7 +184,7 @@ def keep_context(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def route_user(proxy: Any) -> None:
-    """Make a ``UserProxyAgent`` ask the episode's user instead of the terminal."""
+    """Make a ``UserProxyAgent`` ask the episode's simulated user, not the terminal."""
     stream = proxy.on_messages_stream
     heard = [""]
 

@@ -15,7 +15,7 @@ from agentgym.integrations.on_client.adapter import Run
 class SpecTool(BaseTool[BaseModel, Any]):
     """A tool whose arguments are validated by AgentGym, not by AutoGen.
 
-    So the model reads the same error texts in all frameworks.
+    So the model reads the same error messages in training with any framework.
     """
 
     def __init__(self, spec: ToolSpec, run: Run) -> None:
@@ -34,7 +34,7 @@ class SpecTool(BaseTool[BaseModel, Any]):
         return self._schema
 
     async def run(self, args: BaseModel, cancellation_token: CancellationToken) -> str:
-        """Run the tool on validated arguments; AutoGen's agents call ``run_json``."""
+        """Run the tool on validated arguments; agents call ``run_json`` instead."""
         return await self._run(dict(args), None)
 
     async def run_json(

@@ -66,7 +66,7 @@ class ProgramAgent(AgentLoop):
         )
 
     def converse(self) -> Conversation:
-        """Return a conversation, which can answer only one message."""
+        """Return a conversation that can answer only one message."""
         return _ProgramConversation(self._attempts)
 
     async def _ask(
@@ -104,13 +104,13 @@ def _refused(status: int, raw: bytes) -> ApiError:
 
 
 class CommandAdapter(Adapter):
-    """Trains programs in any language, without changing them."""
+    """Trains programs in any language; the programs need no change."""
 
     name = "command"
     runs_tools = True
 
     def check(self) -> None:
-        """Do nothing: the base installation is enough."""
+        """Do nothing, because this framework needs no other packages."""
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Return an agent loop that runs the program in the settings."""
@@ -122,7 +122,7 @@ class CommandAdapter(Adapter):
         return ProgramAgent(program, blueprint)
 
     def check_reference(self, reference: str | None) -> None:
-        """Raise UnsupportedError without a program: scenarios have no default one."""
+        """Raise UnsupportedError if no program is given; there is no default one."""
         if reference is None:
             raise UnsupportedError(
                 "--framework command trains a program, and no program was given: add "

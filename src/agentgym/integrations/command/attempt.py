@@ -51,7 +51,7 @@ class ProgramAttempts:
 
         A process for one task is always ended, with its children, before this returns.
         A process for several tasks stays for the next task. It is only ended if this
-        call is cancelled, or if the program does not stop soon after the episode is cut
+        call is cancelled, or if it does not answer within 5 s after the episode is cut
         short.
 
         Raises:
@@ -95,8 +95,8 @@ class ProgramAttempts:
     def _start(self, folder: Path) -> ProgramRun:
         """Start a process for several tasks, in the working folder ``folder``.
 
-        Until the process gets a task, its address for model calls refuses every
-        request. Each task brings its own address.
+        The process starts with an address that refuses every model call. Each task that
+        it gets later contains the address for that task's model calls.
         """
         words = self._program.arguments("", folder)
         variables = {**base_variables(), **self._endpoint.nowhere()}
@@ -139,10 +139,10 @@ class ProgramAttempts:
         return None if answer is None else answer.strip()
 
     def _check(self, answer: str, session: ProgramSession) -> None:
-        """Raise ProgramError if the program did not call the model.
+        """Raise ProgramError if the program called no model, or gave no answer.
 
-        Or if the task needs an answer, and the program gave none although the model had
-        written one.
+        A missing answer is only an error if the task needs one and the model's last
+        answer has text.
         """
         name, episode = self._program.words[0], session.episode
         if episode.turns == 0:

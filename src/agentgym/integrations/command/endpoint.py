@@ -66,7 +66,10 @@ class ModelEndpoint:
 
     @contextmanager
     def serve(self, session: ProgramSession) -> Iterator[dict[str, str]]:
-        """Answer an attempt's model calls; yield the program's own variables."""
+        """Answer an attempt's model calls within the block.
+
+        Yield the environment variables that give the program its own address and key.
+        """
         token = secrets.token_urlsafe(18)
         self._sessions[token] = session
         try:
@@ -77,8 +80,8 @@ class ModelEndpoint:
     def nowhere(self) -> dict[str, str]:
         """Return the environment variables for a program that has no task yet.
 
-        The address in them refuses every request. The keys in them replace the user's
-        own provider keys, so that the program cannot see those.
+        The address in these variables refuses every request. Their keys replace the
+        user's own provider keys, so that the program cannot read the user's keys.
         """
         return self._variables(_NO_TASK)
 
@@ -97,7 +100,10 @@ class ModelEndpoint:
         }
 
     def _session(self, request: web.Request) -> ProgramSession:
-        """Return a request's session; raise ApiError if it has none or it is over."""
+        """Return the session of a request; raise ApiError if there is none.
+
+        There is none before a program's first task, and after the end of an episode.
+        """
         token = request.match_info.get("token", "")
         found = self._sessions.get(token)
         if token == _NO_TASK:
@@ -111,7 +117,7 @@ class ModelEndpoint:
         return found
 
     def _asked(self, dialect: Dialect) -> Callable[[web.Request], Awaitable[Any]]:
-        """Return the function that answers the requests of one model API."""
+        """Return the request handler of one model API."""
 
         async def answer(request: web.Request) -> web.Response:
             try:

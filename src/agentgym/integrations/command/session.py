@@ -54,7 +54,8 @@ class ProgramSession:
     """Answers one program's model calls, and records the results of its tool calls.
 
     Attributes:
-        over: An event, set when the episode is cut short; the program must then end.
+        over: An event that is set when the episode is cut short. The program must then
+            end.
         failure: The error of the last model call; None if it succeeded.
         last_text: The text of the model's last answer; empty before the first one.
     """
@@ -169,13 +170,13 @@ class ProgramSession:
 
 
 def _objects(found: Any) -> list[dict[str, Any]]:
-    """Return the objects in a list; the gateway refuses malformed items."""
+    """Return the dicts in a list, without other items, which the gateway refuses."""
     items = found if isinstance(found, list) else []
     return [each for each in items if isinstance(each, dict)]
 
 
 def _plain(content: Any) -> Any:
-    """Join the text parts of a tool result that is a list; return "" for None.
+    """Return the joined text parts of a tool result that is a list; "" for None.
 
     Other results are returned unchanged.
     """

@@ -120,8 +120,8 @@ class _CrewAIConversation(Conversation):
     async def _kick_off(self, text: Any) -> Any:
         """Call ``kickoff(text)`` of the agent or crew in a thread; return its output.
 
-        Returns None if the model's answer was empty. An exception that ended the
-        episode is raised again, even if CrewAI has handled it.
+        Returns None if the model's answer was empty. If a tool's exception ended the
+        episode, it is raised, although CrewAI has handled it.
         """
         from crewai.tools.tool_failure import ToolExecutionFailedError
 
@@ -188,7 +188,7 @@ class _CrewConversation(_CrewAIConversation):
 
 
 class CrewAIAdapter(Adapter):
-    """Adapter of CrewAI >= 1.15: ``Agent``, ``Task`` and ``Crew``."""
+    """Adapter for ``Agent``, ``Task`` and ``Crew`` of CrewAI >= 1.15."""
 
     name = "crewai"
     preload = ("agentgym.integrations.crewai.preload",)
@@ -214,7 +214,7 @@ class CrewAIAdapter(Adapter):
         return roles(agent)
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Convert tools of an Agent, Task or Crew, or one tool, to callable tools."""
+        """Convert tools of an Agent, Task or Crew, or one tool, to AgentGym tools."""
         self.check()
         from agentgym.integrations.crewai.crews import own_tools
 
@@ -228,7 +228,7 @@ class CrewAIAdapter(Adapter):
         return PolicyLLM(model="none")
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on parts that training changes or disables, e.g. memory."""
+        """Return notes on the parts that training changes or disables, e.g. memory."""
         self.check()
         from agentgym.integrations.crewai.crews import concerns
 

@@ -39,9 +39,9 @@ def with_model(found: Any, model: Any) -> Any:
 def in_training(found: Agent | Crew, model: BaseLLM) -> Agent | Crew:
     """Return an agent or crew for training, to be copied for each episode.
 
-    All its LLMs are ``model``. A tool call goes to the current episode if the episode
-    has a tool of that name. Memory, knowledge, a crew's planning, output files and
-    questions to people are disabled.
+    All its LLMs are ``model``. If the current episode has a tool of the same name as a
+    called tool, the episode's tool is run. Memory, knowledge, a crew's planning, output
+    files and questions to people are disabled.
     """
     changed = _Changed(model, _OFF, RoutedTool.of)
     if isinstance(found, Agent):
@@ -105,8 +105,9 @@ def _tools_copied(tools: list[BaseTool] | None) -> list[BaseTool]:
 class _Changed:
     """Creates shallow copies of agents, tasks and crews, with some parts replaced.
 
-    ``model`` replaces all LLMs, and ``tool`` converts each tool. ``off`` has values of
-    attributes that disable parts, e.g. ``memory``; it is empty outside of training.
+    ``model`` replaces all LLMs, and ``tool`` converts each tool. ``off`` contains the
+    attributes to set so that parts are disabled in training, e.g. ``memory``; it is
+    empty outside of training.
     """
 
     def __init__(

@@ -48,10 +48,13 @@ def runner(found: Any, origin: str) -> Agent | Crew:
 
 
 def require_inputs(crew: Crew, origin: str, has_inputs: bool) -> None:
-    """Check that a crew's task descriptions contain ``{task}``, the user's request.
+    """Check that ``{task}`` is the only placeholder in a crew's task descriptions.
 
-    If ``has_inputs``, nothing is checked: the user's ``--inputs`` function gives the
-    values in the descriptions.
+    It becomes the user's request. If ``has_inputs``, nothing is checked, because the
+    user's ``--inputs`` function returns the values of the placeholders.
+
+    Raises:
+        UsageError: There is no placeholder, or another one.
     """
     wanted = sorted(filter(str.isidentifier, crew.fetch_inputs()))
     others = [name for name in wanted if name != PLACE]
@@ -143,7 +146,7 @@ def _tools(agent: Agent, tasks: list[Task]) -> dict[str, ToolSpec]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Convert tools of an Agent, Task or Crew, or a CrewAI tool, to callable tools."""
+    """Convert tools of an Agent, Task or Crew, or a CrewAI tool, to AgentGym tools."""
     if isinstance(found, BaseTool):
         return [callable_tool(found)]
     tools = {sanitize_tool_name(tool.name): tool for tool in _given(found)}
@@ -183,7 +186,7 @@ def _given(found: Any) -> Iterator[BaseTool]:
 
 
 def concerns(found: Any) -> list[str]:
-    """Return sentences on how training changes the behaviour of an agent or crew."""
+    """Return notes for the user on how an agent or crew behaves in training."""
     notes = []
     agents = members(found, f"The {type(found).__name__}")
     crews = [found] if isinstance(found, Crew) else []

@@ -35,7 +35,10 @@ def export(
     base_url: str | None = None,
     api_key: str | None = None,
 ) -> Agent | Task | Crew:
-    """Return a trained agent as a CrewAI object; see ``TrainedAgent.to_crewai``."""
+    """Return a trained agent as a CrewAI object.
+
+    The arguments and errors are those of ``TrainedAgent.to_crewai``.
+    """
     found, origin, offered = agent_and_tools(
         trained, "to_crewai", BoundTool.of, agent=agent, tools=tools
     )
@@ -67,7 +70,7 @@ def _llm(trained: Trained, base_url: str | None, api_key: str | None) -> BaseLLM
 
 
 class PolicyLLM(BaseLLM):
-    """A CrewAI model that answers from a policy in this process.
+    """A CrewAI model that runs a trained model, the policy, in this process.
 
     A ``temperature`` of 0 always takes the most likely token. ``seed`` is the seed of
     the first request; it increases by 1 with each request.
@@ -95,7 +98,7 @@ class PolicyLLM(BaseLLM):
         self._policy.close()
 
     def supports_function_calling(self) -> bool:
-        """Return True: tools are passed as in chat completions."""
+        """Return True: the model takes tools as in OpenAI's chat completions."""
         return True
 
     def supports_stop_words(self) -> bool:

@@ -27,9 +27,9 @@ _FAILURES: ContextVar[list[Exception]] = ContextVar("agentgym_crewai_failures")
 def begin() -> list[Exception]:
     """Start a new, empty list of :func:`failures` in this context, and return it.
 
-    CrewAI shows a tool's exception to the model and continues. So an exception that
-    ends the episode is also kept in this list. CrewAI's references to agents and events
-    of earlier runs are released.
+    CrewAI shows a tool's exception to the model and continues. So exceptions that end
+    the episode are also kept in this list. The function also removes CrewAI's
+    references to agents and events of earlier runs, which would stay in memory.
     """
     crewai_event_bus.reset_runtime_state()
     kept: list[Exception] = []
@@ -38,13 +38,13 @@ def begin() -> list[Exception]:
 
 
 def failures() -> list[Exception]:
-    """Return this context's list of exceptions that end the episode, in order."""
+    """Return the exceptions that have ended the episode, in order."""
     return _FAILURES.get()
 
 
 @contextmanager
 def keeping_failures() -> Iterator[None]:
-    """Add an exception that the block raises to :func:`failures`.
+    """If the block raises an exception, add the exception to :func:`failures`.
 
     CrewAI would only show it to the model, and continue.
     """
@@ -80,8 +80,8 @@ class GatewayLLM(OpenAICompletion):
     def of(cls, blueprint: Blueprint, *, own_names: bool = False) -> "GatewayLLM":
         """Return a model that sends its requests to the gateway.
 
-        With ``own_names``, for an agent that uses the episode's tools, requests contain
-        these tools' exact names; CrewAI would write them in lower case.
+        CrewAI writes tool names in lower case. If ``own_names`` is true, requests
+        contain the exact names of the episode's tools instead.
         """
         url = blueprint.gateway + PLACEHOLDER
         model = cls(
@@ -104,14 +104,17 @@ class GatewayLLM(OpenAICompletion):
         return model
 
     def call(self, *args: Any, **named: Any) -> Any:
-        """Ask the model in the calling agent's name; raise if the episode failed."""
+        """Send a request with the calling agent's name, and return the model's answer.
+
+        If an exception has ended the episode, raise that exception instead.
+        """
         for error in failures():
             raise error
         with speaking_as(role_of(named.get("from_agent"))):
             return super().call(*args, **named)
 
     async def acall(self, *args: Any, **named: Any) -> Any:
-        """Ask the model, like :meth:`call`."""
+        """Send a request, and return the model's answer, like :meth:`call`."""
         for error in failures():
             raise error
         with speaking_as(role_of(named.get("from_agent"))):

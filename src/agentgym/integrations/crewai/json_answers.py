@@ -10,7 +10,7 @@ from typing import Any
 
 
 class _AskedInForm:
-    """Converts a text to JSON as CrewAI does for ``output_pydantic``."""
+    """Converts an answer to JSON, as CrewAI does for ``output_pydantic``."""
 
     def __init__(self, converter: Any) -> None:
         self._converter = converter

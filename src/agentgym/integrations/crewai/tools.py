@@ -21,7 +21,7 @@ from agentgym.scenarios.schemas import spec_of_model
 
 
 def _never(arguments: Any = None, result: Any = None) -> bool:
-    """Return False, so that CrewAI does not cache results: the tool's state changes."""
+    """Return False: CrewAI must not cache results, because they may change."""
     return False
 
 
@@ -56,9 +56,9 @@ class CrewEpisodeTool(BaseTool):
 
     @classmethod
     def of(cls, spec: ToolSpec) -> "CrewEpisodeTool":
-        """Return a tool with this schema.
+        """Return a tool with the schema ``spec``.
 
-        GatewayLLM sends the name unchanged; CrewAI's other models use lower case.
+        GatewayLLM sends its name unchanged; CrewAI's other models use lower case.
         """
         return cls(**_fields(spec))
 
@@ -72,7 +72,7 @@ class CrewEpisodeTool(BaseTool):
 
 
 class RoutedTool(BaseTool):
-    """Wraps an agent's tool; a call runs the episode's tool of that name, if any."""
+    """Wraps an agent's tool, and runs the episode's tool of the same name, if any."""
 
     _tool: BaseTool = PrivateAttr()
 
@@ -144,7 +144,7 @@ def spec_of(tool: BaseTool) -> ToolSpec:
 
 
 def callable_tool(tool: BaseTool) -> Tool:
-    """Convert a CrewAI tool to a callable async tool."""
+    """Convert a CrewAI tool to an AgentGym tool that runs it."""
 
     async def run(arguments: dict[str, Any]) -> str:
         try:
@@ -171,13 +171,17 @@ def _contained(tool: BaseTool, arguments: dict[str, Any]) -> Any:
 
 
 class BoundTool(BaseTool):
-    """A tool with its own environment, for an agent outside of training."""
+    """A CrewAI tool that runs an AgentGym tool, for an exported agent."""
 
     _tool: Tool = PrivateAttr()
 
     @classmethod
     def of(cls, tool: Tool) -> "BoundTool":
-        """Return a converted tool; raise UnsupportedError if its name would change."""
+        """Convert an AgentGym tool to a CrewAI tool.
+
+        Raises:
+            UnsupportedError: CrewAI would change the tool's name.
+        """
         if (known_as := sanitize_tool_name(tool.spec.name)) != tool.spec.name:
             raise UnsupportedError(
                 f"CrewAI offers the tool {tool.spec.name!r} to the model as "

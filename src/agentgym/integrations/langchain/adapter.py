@@ -84,7 +84,7 @@ class LangChainAgent(AgentLoop):
 
 
 class LangChainAdapter(Adapter):
-    """Adapter of LangChain >= 1.4: ``create_agent`` and LangGraph graphs."""
+    """Adapter for compiled LangGraph graphs and LangChain >= 1.4's ``create_agent``."""
 
     name = "langchain"
     preload = (
@@ -112,7 +112,7 @@ class LangChainAdapter(Adapter):
         return graphs.roles(agent)
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Convert the tools of a graph, or a LangChain tool, to callable tools."""
+        """Convert the tools of a graph, or a LangChain tool, to AgentGym tools."""
         return graphs.own_tools(found)
 
     def stand_in(self) -> Any:
@@ -122,7 +122,7 @@ class LangChainAdapter(Adapter):
         return PolicyChatModel()
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on parts that training changes, e.g. the graph's memory."""
+        """Return notes on the parts that training changes, e.g. the graph's memory."""
         return graphs.concerns(agent)
 
     def with_model(self, agent: Any, model: Any) -> Any:

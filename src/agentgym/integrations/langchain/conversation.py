@@ -23,7 +23,8 @@ from agentgym.integrations.openai_client import clients_redirected_to
 class GraphRun:
     """A compiled graph and its run settings, for all episodes of a worker.
 
-    ``llm`` replaces the graph's own models; None keeps them.
+    ``llm`` replaces all chat models in the graph. If it is None, the graph keeps its
+    models.
     """
 
     def __init__(self, graph: Any, blueprint: Blueprint, llm: Any) -> None:
@@ -108,8 +109,11 @@ class GraphConversation(Conversation):
     def add_tools(self) -> None:
         """Continue with another graph, which offers the episode's new tools.
 
-        Raise UnsupportedError if the graph has a memory, which the other graph would
-        not have. An agent with its own tools continues unchanged.
+        An agent with its own tools continues unchanged.
+
+        Raises:
+            UnsupportedError: The graph has a memory, which the other graph would not
+                have.
         """
         run = self._new_run()
         if run is self._run:  # an agent with its own tools
@@ -164,8 +168,8 @@ class GraphConversation(Conversation):
     def _begin_thread(self) -> None:
         """Set the thread id, and the user's own ``configurable`` keys, for a turn.
 
-        A graph with memory has one thread for the whole episode.
-        Only for such a graph may the user's keys set the thread id.
+        A graph with a memory has one thread for the whole episode. The user's keys may
+        set the thread id, but only for such a graph.
         """
         given = self._run.configurable()
         if self._graph.checkpointer and (not self._remembers or not self._turns):

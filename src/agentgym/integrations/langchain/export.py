@@ -38,7 +38,10 @@ def export(
     base_url: str | None = None,
     api_key: str | None = None,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return a trained agent as a compiled graph; see ``TrainedAgent.to_langchain``."""
+    """Return a trained agent as a compiled graph.
+
+    The arguments and errors are those of ``TrainedAgent.to_langchain``.
+    """
     found, origin, offered = agent_and_tools(
         trained, "to_langchain", bound_tool, agent=agent, tools=tools
     )
@@ -78,7 +81,7 @@ def _model(trained: Trained, base_url: str | None, api_key: str | None) -> Any:
 
 
 class _RoleChatOpenAI(ChatOpenAI):
-    """Asks a server for the calling agent's own LoRA adapter, if the agent has one."""
+    """Chat model of a server; uses the calling agent's own LoRA adapter, if any."""
 
     roles: tuple[str, ...] = ()
 
@@ -90,7 +93,7 @@ class _RoleChatOpenAI(ChatOpenAI):
 
 
 def bound_tool(tool: Tool) -> BaseTool:
-    """Convert a tool with its own environment to a LangChain tool."""
+    """Convert an AgentGym tool to a LangChain tool, for use outside of training."""
 
     async def call(**arguments: Any) -> str:
         try:
@@ -132,7 +135,7 @@ class TurnLimit(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: Any,
     ) -> None:
-        """Make a new run use the call counter of its outermost run."""
+        """Give a run its parent's call counter; if it has no parent, a new counter."""
         self._calls[run_id] = self._of(parent_run_id)
 
     def on_chat_model_start(
@@ -156,13 +159,13 @@ class TurnLimit(BaseCallbackHandler):
             )
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Forget the call counter of a run that has ended."""
+        """Delete the call counter of a run that has ended."""
         self._calls.pop(run_id, None)
 
     def on_chain_error(
         self, error: BaseException, *, run_id: UUID, **kwargs: Any
     ) -> None:
-        """Forget the call counter of a run that has failed."""
+        """Delete the call counter of a run that has failed."""
         self._calls.pop(run_id, None)
 
     def _of(self, parent: UUID | None) -> Counter[str]:

@@ -19,10 +19,10 @@ class GatewayChatOpenAI(ChatOpenAI):
 
     Requests contain the name of the calling agent.
 
-    The openai package compares most request fields with its type annotations, to rename
-    keys that chat completions do not have. For an agent's tools, this takes several
-    times longer than sending them. The package does not check ``extra_body``, so
-    messages and tools are sent in it. The JSON of the request stays the same.
+    Messages and tools are passed in the argument ``extra_body``, which the openai
+    package sends unchecked. In other arguments, the package would compare them with its
+    type annotations, which takes several times longer than sending them. The JSON is
+    the same.
     """
 
     def _get_request_payload(

@@ -29,9 +29,9 @@ _OF_CREATE_AGENT = "langchain_create_agent"
 def running_role() -> str | None:
     """Return the name of the agent that makes the current model call, or None.
 
-    The name is that of ``create_agent(name=...)``. For another graph inside a node, it
-    is the name of that node. For a graph that is not inside a node, it is the name of
-    the node that calls the model.
+    The name is that of ``create_agent(name=...)``. For a graph that was built in
+    another way, it is the name of the node that contains the graph. If no node contains
+    the graph, it is the name of the node that calls the model.
     """
     from langchain_core.runnables.config import ensure_config
 
@@ -61,8 +61,8 @@ def asking_role() -> str:
 def most_steps(graph: Any, turns: int) -> int:
     """Return LangGraph's step limit for a graph with at most ``turns`` model calls.
 
-    Each node, start and end included, has one step per model call. So the limit only
-    ends a graph that loops without calling its model.
+    The limit allows one step of each node, start and end included, per model call. So
+    it only ends a graph that loops without calling its model.
     """
     return (len(graph.nodes) + 2) * turns
 
@@ -70,7 +70,7 @@ def most_steps(graph: Any, turns: int) -> int:
 def require_graph(graph: Any, origin: str) -> None:
     """Raise UnsupportedError if ``graph`` is not a compiled LangGraph graph.
 
-    ``origin`` names it in the message.
+    The message names the graph with ``origin``.
     """
     try:
         from langgraph.pregel import Pregel
@@ -97,7 +97,7 @@ def roles(graph: Any) -> list[AgentRole]:
 
 
 def concerns(graph: Any) -> list[str]:
-    """Return sentences on how training changes the behaviour of a graph."""
+    """Return notes for the user on how a graph behaves in training."""
     notes = []
     if graph.checkpointer:
         kind = type(graph.checkpointer).__name__
@@ -126,7 +126,7 @@ def concerns(graph: Any) -> list[str]:
 
 
 def can_wait(graph: Any) -> bool:
-    """Return whether a graph, or a graph nested in it, may wait for a person."""
+    """Return whether a graph, or a graph nested in it, may pause for a person."""
     return any(_waits(each) for _, each in _graphs(graph))
 
 
@@ -179,7 +179,7 @@ def is_synchronous(graph: Any) -> bool:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Convert the tools of a graph, or a LangChain tool, to callable tools."""
+    """Convert the tools of a graph, or a LangChain tool, to AgentGym tools."""
     from langchain_core.tools import BaseTool
 
     if isinstance(found, BaseTool):
@@ -197,7 +197,7 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def _commanding(graph: Any) -> "Iterator[BaseTool]":
-    """Yield a graph's tools annotated to return a ``Command``, except hand-offs."""
+    """Yield the tools of a graph that return a ``Command``, except hand-offs."""
     for tool in _tools(graph):
         if "Command" in _returned(tool) and not passes_control(tool):
             yield tool
@@ -208,7 +208,7 @@ def _returned(tool: Any) -> str:
 
 
 def passes_control(tool: Any) -> bool:
-    """Return whether a tool hands over to an agent, or asks an agent or a model."""
+    """Return whether a tool hands over to an agent, or calls an agent or a model."""
     from langchain_core.language_models import BaseChatModel
     from langgraph.pregel import Pregel
 
@@ -272,7 +272,10 @@ def _role(name: str, graph: Any) -> AgentRole:
 
 
 def _answers(wanted: Any) -> tuple[str, ...]:
-    """Return the names of the tools that a response format adds for the answer."""
+    """Return the names of the tools that a response format adds for the answer.
+
+    The agent gives its structured answer as a call of such a tool.
+    """
     specs = getattr(wanted, "schema_specs", None)
     if specs is not None:
         return tuple(str(spec.name) for spec in specs)
@@ -295,7 +298,7 @@ def create_agent_cells(graph: Any) -> dict[str, Any]:
 
 
 def _graphs(graph: Any) -> Iterator[tuple[str, Any]]:
-    """Yield ``(name, graph)`` of a graph and each graph in its nodes and tools."""
+    """Yield ``(name, graph)`` for a graph and for each graph in its nodes and tools."""
     from langgraph.pregel import Pregel
 
     seen: set[int] = set()
@@ -323,7 +326,7 @@ def _runnables(graph: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _runnable(node: Any) -> Any:
-    """Return a node's original runnable, also if ``rebound`` has replaced its model."""
+    """Return a node's original runnable, even in a copy made by ``rebound``."""
     return getattr(node.bound, "as_written", node.bound)
 
 

@@ -30,8 +30,8 @@ async def resumption(
 async def _answer(interrupt: Any) -> Any:
     """Return the answer to one interrupt.
 
-    A tool call that waits for approval is approved, because training rewards the
-    model's own call. The scenario's user answers other questions.
+    A tool call that waits for approval is approved, so that the model's own call takes
+    effect. The scenario's user answers other questions.
     """
     question = interrupt.value
     if isinstance(question, Mapping) and "action_requests" in question:
@@ -58,10 +58,10 @@ async def _answer(interrupt: Any) -> Any:
 async def _decision(
     allowed: Sequence[str], action: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a decision that lets a tool call take effect, if possible.
+    """Return the decision on a tool call that waits for a person.
 
-    ``action`` is the tool call. ``allowed`` are the kinds of decision that the graph
-    accepts; empty for all.
+    It approves the call if possible. ``action`` is the tool call. ``allowed`` contains
+    the kinds of decision that the graph accepts; if it is empty, all are accepted.
     """
     name, arguments = action["name"], dict(action["args"])
     if not allowed or "approve" in allowed:
@@ -81,7 +81,7 @@ async def _decision(
 
 
 def _constants(schema: Any) -> Iterator[str]:
-    """Yield the constants in a JSON schema."""
+    """Yield the values of the keyword ``const`` in a JSON schema."""
     if isinstance(schema, Mapping):
         for key, value in schema.items():
             if key == "const":

@@ -1,4 +1,4 @@
-"""PolicyChatModel: a LangChain chat model that uses a policy in this process."""
+"""PolicyChatModel: a LangChain chat model that runs a trained model in this process."""
 
 import asyncio
 import itertools
@@ -51,7 +51,7 @@ from agentgym.models.stopping import stream_until_stop, until_stop
 
 
 class PolicyChatModel(BaseChatModel):
-    """A LangChain chat model that answers from a policy in this process.
+    """A LangChain chat model that runs a trained model, the policy, in this process.
 
     A call may override ``temperature``, ``max_tokens`` and ``seed``, and may have
     ``stop``, ``tool_choice`` and ``response_format``. An option that ``agentgym serve``
@@ -82,7 +82,10 @@ class PolicyChatModel(BaseChatModel):
 
     @classmethod
     def on(cls, policy: Policy, **settings: Any) -> "PolicyChatModel":
-        """Return a model with the attributes ``settings`` that uses a loaded policy."""
+        """Return a chat model that uses a loaded policy.
+
+        ``settings`` are the attributes of the chat model, e.g. ``temperature``.
+        """
         model = cls(**settings)
         model._policy = policy
         return model
@@ -201,8 +204,8 @@ class PolicyChatModel(BaseChatModel):
 def _iterate_in_background[T](items: AsyncIterator[T]) -> Generator[T]:
     """Yield the items of an async iterator in sync code, also inside an event loop.
 
-    One event loop in one thread serves the whole iterator, since its futures belong to
-    that loop. Closing the generator cancels the iteration.
+    The iterator runs in an event loop of another thread, which ends with the iteration.
+    Closing the generator cancels the iteration.
     """
     ready: SimpleQueue[tuple[T, ...]] = SimpleQueue()
 
@@ -235,8 +238,8 @@ def _refuse_unsupported(**options: Any) -> None:
 def _unreadable(call: RequestedCall) -> str | None:
     """Return malformed arguments as a JSON string; None for a valid JSON object.
 
-    No parser reads a JSON string as an object, not even LangChain's parser of streamed
-    calls, which repairs broken JSON.
+    LangChain's parser of streamed calls repairs broken JSON. It does not turn a JSON
+    string into an object, so the arguments stay invalid.
     """
     readable = parse_arguments(call.arguments) is not None
     return None if readable else json.dumps(call.arguments)
@@ -275,7 +278,7 @@ def _with_schema(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _formed(options: dict[str, Any]) -> tuple[dict[str, Any], Form]:
-    """Replace a ``response_format`` by a tool, which the model calls to answer."""
+    """Replace ``response_format`` by a tool that the model calls to give its answer."""
     try:
         return form_as_tool(_with_schema(options))
     except ValueError as error:
@@ -283,9 +286,9 @@ def _formed(options: dict[str, Any]) -> tuple[dict[str, Any], Form]:
 
 
 def _in_form(message: AIMessage, form: str) -> AIMessage:
-    """Move the arguments of a call of the tool ``form`` to the message's content.
+    """Replace a call of the tool ``form`` by its arguments, as the message's content.
 
-    Without such a call, return the message unchanged.
+    If there is no such call, return the message unchanged.
     """
     given = next((c["args"] for c in message.tool_calls if c["name"] == form), None)
     if given is None:

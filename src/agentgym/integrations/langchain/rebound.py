@@ -26,7 +26,7 @@ def rebound(graph: Any, model: Any) -> Any:
 
 
 def _node(name: str, node: Any, model: Any) -> Any:
-    """Return a copy of a node that uses ``model``, also in its conditional edges."""
+    """Return a copy of a node that uses ``model``, as do its conditional edges."""
     from langgraph.pregel._write import ChannelWrite
 
     edges = [
@@ -38,7 +38,10 @@ def _node(name: str, node: Any, model: Any) -> Any:
 
 
 class _Answering(Runnable[Any, Any]):
-    """Runs a node's original runnable, ``as_written``, with another chat model."""
+    """Runs a node's original runnable, with ``model`` instead of its chat models.
+
+    The attribute ``as_written`` is the original runnable.
+    """
 
     def __init__(self, bound: Any, model: Any) -> None:
         self.as_written = bound

@@ -1,9 +1,9 @@
 """Redirect LangChain's chat models and tools in an agent's code within a block.
 
 Within :func:`answering`, one model replaces every chat model, wherever the agent's code
-created that chat model. If the current episode has a tool with the name of a called
-tool, the episode's tool is run. The patched methods are not public: a test fails when a
-new version of LangChain changes them.
+created that chat model. If the agent calls a tool and the current episode has a tool of
+the same name, the episode's tool is run. The patched methods are not public: a test
+fails when a new version of LangChain changes them.
 """
 
 import copy
@@ -32,7 +32,7 @@ _AS_THEY_ARE: ContextVar[bool] = ContextVar("agentgym_real_tools", default=False
 
 
 def answering(model: Any) -> AbstractContextManager[None]:
-    """Within the block, use ``model`` instead of every other chat model."""
+    """Use ``model`` instead of every other chat model within the block."""
     return holding(_ANSWERING, model)
 
 
@@ -64,7 +64,7 @@ def _shaped(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def patch_models(module: ModuleType) -> None:
-    """Patch ``BaseChatModel`` to ask the model of :func:`answering`, if any."""
+    """Patch ``BaseChatModel`` so that :func:`answering` can replace chat models."""
     base = module.BaseChatModel
     generate, agenerate = base._generate_with_cache, base._agenerate_with_cache
     stream, astream = base.stream, base.astream
@@ -111,7 +111,7 @@ def patch_models(module: ModuleType) -> None:
 
 
 def patch_tools(module: ModuleType) -> None:
-    """Patch ``BaseTool`` to run the current episode's tool of the same name, if any."""
+    """Patch ``BaseTool``: run the current episode's tool of the same name, if any."""
     base = module.BaseTool
     run, arun = base.run, base.arun
 
@@ -192,9 +192,9 @@ class _CallInPlace:
         self._named = named
 
     async def run(self, arguments: dict[str, Any]) -> Any:
-        """Run the tool with the graph's own arguments, which include injected ones.
+        """Run the tool with the graph's arguments; return the result for the model.
 
-        Return its result as the model reads it.
+        The graph's arguments include injected ones, which ``arguments`` does not have.
         """
         from langchain_core.runnables.config import ensure_config
 
@@ -207,7 +207,11 @@ class _CallInPlace:
 
 
 def _as_read(returned: Any) -> Any:
-    """Return a tool's result as the model reads it: the text of its message, if any."""
+    """Return the part of a tool's result that the model reads.
+
+    This is the text of a ToolMessage, also inside a ``Command``, and the content of a
+    content and artifact. Other results are returned unchanged.
+    """
     from langchain_core.messages import ToolMessage
     from langgraph.types import Command
 

@@ -111,7 +111,11 @@ class ClientLoop(AgentLoop):
         return self._agents.of_episode()(self)
 
     def first_input(self) -> Any:
-        """Return the current episode's value of ``--inputs``, or None if not set."""
+        """Return the value of ``--inputs`` for the current task; None if not set.
+
+        Raises:
+            UsageError: The framework does not accept the type of the result.
+        """
         given = self._inputs(current_episode().task)
         if self._adapter.takes_any_input:
             return given
@@ -124,7 +128,7 @@ class ClientLoop(AgentLoop):
         return given or None
 
     def context(self) -> Any:
-        """Return the current task's value of ``--context``, or None if not set."""
+        """Return the value of ``--context`` for the current task; None if not set."""
         task: Task = current_episode().task
         return self._context(task)
 
@@ -135,14 +139,20 @@ class ClientLoop(AgentLoop):
 
 
 class ClientConversation(Conversation):
-    """Runs an agent once per message; clients of OpenAI in its code ask the gateway."""
+    """Runs an agent once per message of the user.
+
+    Requests of OpenAI clients in the agent's own code go to the gateway too.
+    """
 
     def __init__(self, loop: ClientLoop) -> None:
         self._loop = loop
         self._has_begun = False
 
     async def turn(self, message: str) -> str:
-        """Run the agent on a message; ``--inputs``, if set, replaces the first one."""
+        """Run the agent on a message of the user, and return its answer.
+
+        If ``--inputs`` is set, its value for the task replaces the first message.
+        """
         given = None if self._has_begun else self._loop.first_input()
         self._has_begun = True
         with clients_redirected_to(self._loop.blueprint):
@@ -163,12 +173,12 @@ class ClientAdapter(Adapter):
         context_argument: Name of the framework's argument for the value of
             ``--context``; empty if it has none.
         takes_any_input: Whether ``--inputs`` may return types other than text and list.
-        agents: Phrase for the framework's agents, for messages.
-        models: Phrase for the framework's models, for messages.
+        agents: Name of the framework's agents in messages, e.g. ``an Agent of X``.
+        models: Name of the framework's models in messages, e.g. ``a model of X``.
         inspector: The module that inspects the framework's agents. It defines the
             classes ``AGENTS``, ``TOOLS`` (single tools) and ``MODEL``, and four
             functions. ``members(agent)`` returns the agents of a team, and
-            ``roles(agent)`` their descriptions. ``own_tools(found)`` returns callable
+            ``roles(agent)`` their descriptions. ``own_tools(found)`` returns AgentGym
             tools, perhaps none. ``concerns(agent)`` is as in :class:`Adapter`.
     """
 
@@ -240,7 +250,7 @@ class ClientAdapter(Adapter):
         return found
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Convert the tools of an agent or team, or one tool, to callable tools."""
+        """Convert the tools of an agent or team, or one tool, to AgentGym tools."""
         self.check()
         describe = self.describe()
         if not isinstance(found, describe.TOOLS):
@@ -253,13 +263,13 @@ class ClientAdapter(Adapter):
         return tools
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on parts that training changes or leaves out."""
+        """Return notes for the user on parts that training changes or leaves out."""
         self.require_agent(agent, repr(agent))
         found: list[str] = self.describe().concerns(agent)
         return found
 
     def with_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an agent and of the agents that it runs, with ``model``."""
+        """Return a copy of an agent that uses ``model``, as do the agents it runs."""
         self.require_agent(agent, repr(agent))
         if not isinstance(model, self.describe().MODEL):
             kind = type(model).__name__
@@ -280,7 +290,11 @@ class ClientAdapter(Adapter):
         return self.model(PlainOpenAI("http://nowhere.invalid/v1", "none"), "none")
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Return a trained agent as an agent of the framework; see ``TrainedAgent``."""
+        """Return a trained agent as an agent of the framework.
+
+        ``options`` are the arguments of the export method, e.g.
+        ``TrainedAgent.to_autogen``.
+        """
         self.check()
         found, origin, tools = agent_and_tools(
             trained,
@@ -305,8 +319,9 @@ class ClientAdapter(Adapter):
     ) -> Any:
         """Return a model that answers with a trained agent's weights.
 
-        They are loaded into this process, or are those of the server at ``base_url``.
-        The default sampling options are those of the agent's evaluation.
+        If ``base_url`` is given, the server at this address answers. Otherwise, the
+        weights are loaded into this process. The default sampling options are those
+        with which the agent was evaluated.
         """
         from agentgym.integrations.on_client.clients import PlainOpenAI
 
@@ -321,7 +336,7 @@ class ClientAdapter(Adapter):
 
 
 def left_out(tool: str, agent: str) -> str:
-    """Return the sentence on a tool that a provider's servers run."""
+    """Return the warning that a tool is left out: a provider's servers run it."""
     return (
         f"{tool} of {agent!r} is left out, in training and in the trained agent: it "
         "runs by its provider's own models."
@@ -329,7 +344,7 @@ def left_out(tool: str, agent: str) -> str:
 
 
 def text_of(output: Any) -> str:
-    """Return an agent's output, as JSON if it is not a text."""
+    """Return an agent's output as text; convert objects to JSON."""
     if isinstance(output, str):
         return output
     return json.dumps(to_jsonable_python(output, fallback=str))

@@ -1,4 +1,4 @@
-"""PlainOpenAI: OpenAI's client, which sends tools as chat templates need them."""
+"""PlainOpenAI: OpenAI's client without the field ``strict`` in tools."""
 
 import copy
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ class PlainOpenAI(AsyncOpenAI):
     """OpenAI's client, but it sends tools without the field ``strict``.
 
     Frameworks add ``strict`` to tools. Chat templates would write this field into the
-    prompt, so that prompts could differ between training and use. ``defaults`` are
-    default options of requests, e.g. ``temperature``.
+    prompt, so prompts could differ between training and later use. ``defaults`` are
+    options for all requests that do not set them, e.g. ``temperature``.
     """
 
     def __init__(

@@ -21,16 +21,16 @@ _PENDING: ContextVar[tuple[str, RunInPlace] | None] = ContextVar(
 
 
 def running_in_place(name: str, run: RunInPlace) -> AbstractContextManager[None]:
-    """Within the block, let the live tool ``name`` call this function ``run``."""
+    """Make the live tool ``name`` call ``run`` within the block."""
     return holding(_PENDING, (name, run))
 
 
 def live_tool(spec: ToolSpec, run: RunInPlace, returned: Any = None) -> Tool:
-    """Return a tool that calls ``run``.
+    """Return an AgentGym tool with the schema ``spec`` that calls ``run``.
 
     Within :func:`running_in_place`, it calls the function of that block instead.
-    ``returned`` is the type of its results, for stubs, which make up such results; None
-    if unknown.
+    ``returned`` is the type of the results, or None if unknown. Stubs, which replace
+    tools in training, invent results of this type.
     """
 
     async def call(**arguments: Any) -> Any:

@@ -22,9 +22,10 @@ class Servers:
         self._ending = asyncio.Event()
 
     async def open(self, server: Any, connection: Connection) -> None:
-        """Open a server with ``connection``, or wait for an earlier call to open it.
+        """Open a server with ``connection``, unless an earlier call opens it.
 
-        If the server cannot be opened, all calls raise the same exception.
+        Return when the server is open. If it cannot be opened, all calls raise the same
+        exception.
         """
         if id(server) not in self._opened:
             loop = asyncio.get_running_loop()

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 class _RunConversation(ClientConversation):
-    """Runs an agent once per message; the agent that answered gets the next message."""
+    """Runs an agent once per message of the user.
+
+    If an agent has handed over to another agent, that one gets the next message.
+    """
 
     def __init__(self, agent: Any, copied: Any, loop: ClientLoop) -> None:
         super().__init__(loop)
@@ -74,7 +77,7 @@ def _is_sdk(file: str | None) -> bool:
 
 
 class OpenAIAgentsAdapter(ClientAdapter):
-    """Adapter of openai-agents 0.20: agents, hand-offs, agents as tools, guardrails."""
+    """Adapter for agents of openai-agents 0.20, also with hand-offs and guardrails."""
 
     name = "openai_agents"
     title = "OpenAI Agents SDK"
@@ -94,7 +97,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
     )
 
     def owns(self, root: str) -> bool:
-        """Return whether a module is the SDK, and not a user's module of that name."""
+        """Return whether a module is the SDK, not a user's module named ``agents``."""
         found = sys.modules.get(root) if super().owns(root) else None
         return found is not None and _is_sdk(getattr(found, "__file__", None))
 
@@ -121,7 +124,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         return OpenAIChatCompletionsModel(name, client)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the schema ``spec`` that passes arguments to ``run``."""
+        """Return a tool of the framework with the schema ``spec``; it calls ``run``."""
         from agents import FunctionTool
         from agents.tool_context import ToolContext
 
@@ -158,7 +161,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         return partial(_RunConversation, agent, AgentCopies(model, servers).of)
 
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an agent, and of those in its tools and hand-offs."""
+        """Return a copy of an agent that uses ``model``, as do the agents it runs."""
         from agentgym.integrations.openai_agents.copies import AgentCopies
 
         return AgentCopies(model).of(agent)

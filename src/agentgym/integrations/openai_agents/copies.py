@@ -26,12 +26,12 @@ class ModelOfRole(Model):
         self.role = role
 
     async def get_response(self, *args: Any, **named: Any) -> Any:
-        """Ask the model in the name of the agent ``role``."""
+        """Send a request with the agent's name to the model, and return its answer."""
         with speaking_as(self.role):
             return await self.wrapped.get_response(*args, **named)
 
     async def stream_response(self, *args: Any, **named: Any) -> Any:
-        """Ask the model in the name of the agent ``role``; yield the answer events."""
+        """Send a request with the agent's name; yield the events of the answer."""
         events = self.wrapped.stream_response(*args, **named)
         while True:
             with speaking_as(self.role):  # not around the yield
@@ -45,8 +45,9 @@ class AgentCopies:
     """Copies agents, and the agents that they hand over to; all copies use one model.
 
     Each agent is copied once; the originals are not changed. Tools that OpenAI's
-    servers run are left out: those servers do not use the trained model. ``servers``
-    opens the agents' MCP servers; it is None if the caller opens them.
+    servers run, e.g. web search, are left out, because those servers do not use the
+    trained model. ``servers`` opens the agents' MCP servers; it is None if the caller
+    opens them.
     """
 
     def __init__(self, model: Model, servers: Servers | None = None) -> None:

@@ -47,7 +47,7 @@ def roles(agent: Any) -> list[AgentRole]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Convert the tools of an agent and its team, or one tool, to callable tools."""
+    """Convert the tools of an agent and its team, or one tool, to AgentGym tools."""
     if isinstance(found, FunctionTool):
         return [_own_tool(found)]
     tools = {tool.name: tool for each in members(found) for tool in _functions(each)}
@@ -55,7 +55,10 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def concerns(agent: Any) -> list[str]:
-    """Return sentences on the tools that OpenAI's servers run."""
+    """Return a warning for each tool that OpenAI's servers run.
+
+    Such tools are left out in training.
+    """
     return [
         left_out(type(tool).__name__, each.name)
         for each in members(agent)
@@ -114,8 +117,8 @@ def _spec(tool: FunctionTool) -> ToolSpec:
 def _as_taken(schema: Any) -> Any:
     """Return a schema in which arguments with a default or a null type are optional.
 
-    For OpenAI's strict mode, the SDK lists all arguments as required. It still accepts
-    calls without these arguments.
+    For OpenAI's strict mode, the SDK lists all arguments as required, but it accepts
+    calls without such arguments.
     """
     if isinstance(schema, list):
         return [_as_taken(each) for each in schema]

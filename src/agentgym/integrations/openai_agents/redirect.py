@@ -19,12 +19,12 @@ _COPIED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
 
 
 def running(copied: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Within the block, run ``copied(agent)`` instead of ``agent``, for every agent."""
+    """Run ``copied(agent)`` instead of each ``agent`` within the block."""
     return holding(_COPIED, copied)
 
 
 def patch_runs(module: ModuleType) -> None:
-    """Patch the SDK's runner to run a copy of the agent within :func:`running`."""
+    """Patch the SDK's runner: within :func:`running`, it runs a copy of the agent."""
     runner: Any = getattr(module, "AgentRunner", None)
     if runner is None:  # a user's own package named agents
         return

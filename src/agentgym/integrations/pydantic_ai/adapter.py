@@ -27,7 +27,7 @@ exceeds an episode's usual limits, so that an episode's limit ends the run."""
 
 
 class _RunConversation(ClientConversation):
-    """Runs an agent once per message, with all messages so far."""
+    """Runs an agent once per message of the user, with all earlier messages."""
 
     def __init__(self, agent: Any, model: Any, loop: ClientLoop) -> None:
         super().__init__(loop)
@@ -66,8 +66,8 @@ class _RunConversation(ClientConversation):
 async def _resolved(requests: Any) -> Any:
     """Return the results for tool calls that the framework did not run.
 
-    Calls that wait for approval are approved. Calls that the framework leaves to its
-    caller are run in the episode.
+    Calls that wait for approval are approved. For other calls, the episode's tools are
+    run.
     """
     episode = current_episode()
     calls = {
@@ -80,7 +80,7 @@ async def _resolved(requests: Any) -> Any:
 
 
 class PydanticAIAdapter(ClientAdapter):
-    """Adapter of pydantic-ai 2: ``Agent`` with its tools, toolsets and output types."""
+    """Adapter for pydantic-ai 2: ``Agent`` with tools, toolsets and output types."""
 
     name = "pydantic_ai"
     title = "pydantic-ai"
@@ -118,7 +118,7 @@ class PydanticAIAdapter(ClientAdapter):
         return OpenAIChatModel(name, provider=provider, profile=profile)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the schema ``spec`` that passes arguments to ``run``."""
+        """Return a tool of the framework with the schema ``spec``; it calls ``run``."""
         from pydantic_ai import RunContext
         from pydantic_ai.tools import Tool as OwnTool
 
@@ -146,11 +146,11 @@ class PydanticAIAdapter(ClientAdapter):
     def in_training(
         self, agent: Any, model: Any, servers: Servers
     ) -> Callable[[ClientLoop], Conversation]:
-        """Return a function that starts a conversation; each run is given the model."""
+        """Return a function that starts a conversation, with ``model`` as the model."""
         return partial(_RunConversation, agent, model)
 
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an agent that uses ``model``, also in the agents it runs."""
+        """Return a copy of an agent that uses ``model``, as do the agents it runs."""
         from agentgym.integrations.pydantic_ai.redirect import ModelThroughout
 
         made = copy.copy(agent)

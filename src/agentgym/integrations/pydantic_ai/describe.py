@@ -38,17 +38,17 @@ AGENTS, TOOLS, MODEL = Agent, (OwnTool, AbstractToolset), Model
 
 
 def members(agent: Any) -> list[Any]:
-    """Return a list with only this agent: agents that its tools run cannot be found."""
+    """Return a list with only this agent; agents that its tools run are not found."""
     return [agent]
 
 
 def concerns(agent: Any) -> list[str]:
-    """Return an empty list: all parts run in training as they are."""
+    """Return an empty list, because training changes no parts of the agent."""
     return []
 
 
 def roles(agent: Any) -> list[AgentRole]:
-    """Describe only this agent: agents that its tools run cannot be found."""
+    """Return a description of this agent; agents that its tools run are not found."""
     written = [*agent._system_prompts, *agent._instructions]
     outputs = agent._output_toolset
     tools = [tool.spec for toolset in agent.toolsets for tool in _tools_of(toolset)]
@@ -65,7 +65,7 @@ def roles(agent: Any) -> list[AgentRole]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Convert the tools of an agent or toolset, or a single tool, to callable tools."""
+    """Convert the tools of an agent or toolset, or a single tool, to AgentGym tools."""
     if isinstance(found, OwnTool):
         return _tools_of(FunctionToolset([found]))
     if isinstance(found, AbstractToolset):

@@ -1,9 +1,9 @@
 """Redirect models and tools of pydantic-ai's agents within a block.
 
 Within :func:`answering`, every agent uses the same model, also an agent that a tool
-runs. If the current episode has a tool with the name of a called tool, the episode's
-tool is run. The patched methods are not public: a test fails when a new version of
-pydantic-ai changes them.
+runs. If an agent calls a tool and the current episode has a tool of the same name, the
+episode's tool is run. The patched methods are not public: a test fails when a new
+version of pydantic-ai changes them.
 """
 
 from collections.abc import AsyncGenerator
@@ -41,7 +41,7 @@ def answering(model: Model) -> AbstractContextManager[None]:
 class ModelThroughout(WrapperModel):
     """Wraps an agent's model, and sends the agent's name, ``role``, with each request.
 
-    Agents that run in the agent's tools use the model too.
+    Agents that are run by the agent's tools use the model too.
     """
 
     def __init__(self, wrapped: Model, role: str | None) -> None:
@@ -49,7 +49,7 @@ class ModelThroughout(WrapperModel):
         self.role = role or DEFAULT_AGENT
 
     async def request(self, *args: Any, **named: Any) -> ModelResponse:
-        """Ask the model in the name of the agent ``role``."""
+        """Send a request with the agent's name to the model, and return its answer."""
         with speaking_as(self.role):
             return await super().request(*args, **named)
 
@@ -57,7 +57,7 @@ class ModelThroughout(WrapperModel):
     async def request_stream(
         self, *args: Any, **named: Any
     ) -> AsyncGenerator[StreamedResponse]:
-        """Ask the model in the name of the agent ``role``, and stream the answer."""
+        """Send a request with the agent's name to the model, and stream the answer."""
         async with AsyncExitStack() as stack:
             with speaking_as(self.role):  # not around the yield
                 streamed = self.wrapped.request_stream(*args, **named)
@@ -66,7 +66,7 @@ class ModelThroughout(WrapperModel):
 
 
 def patch_agents(module: ModuleType) -> None:
-    """Patch ``Agent`` to use the model of :func:`answering`, if there is one."""
+    """Patch ``Agent`` so that :func:`answering` can replace its model."""
     kind = module.Agent
     pick = kind._pick_raw_model
 
@@ -80,7 +80,7 @@ def patch_agents(module: ModuleType) -> None:
 
 
 def patch_tools(module: ModuleType) -> None:
-    """Patch tool calls to run the current episode's tool of the same name, if any."""
+    """Patch tool calls: run the current episode's tool of the same name, if any."""
     kind = module.ToolManager
     validate, execute = kind.validate_tool_call, kind._raw_execute
 
