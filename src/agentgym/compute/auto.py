@@ -60,7 +60,7 @@ def settle(config: TrainingConfig) -> str:
 
 
 def expected_time(config: TrainingConfig) -> str:
-    """Return a sentence part on the hours that a run takes on this machine's GPU.
+    """Describe the hours that a run is expected to take on this machine's GPU.
 
     It is empty if the run does not use this GPU, if ``config.deterministic`` is set, or
     if the model's size is unknown.

@@ -21,7 +21,7 @@ NAME_PREFIX = "agentgym-"
 def in_cents(hourly: float) -> str:
     """Format a price in $, rounded up to a cent.
 
-    Rounded up, since a user may copy it into ``--max-hourly``, which must allow it.
+    If a user copies the result as ``--max-hourly``, that limit allows the exact price.
     """
     return f"{math.ceil(round(hourly * 100, 6)) / 100:.2f}"
 
@@ -62,7 +62,7 @@ class Offer:
 
     @property
     def most_hourly(self) -> float:
-        """The highest price per hour in $: for spot machines, the price may rise."""
+        """The highest possible price per hour in $; a spot price may rise."""
         return max(self.hourly, self.on_demand_hourly)
 
     @property

@@ -71,9 +71,9 @@ class Lease:
     first, within a time limit.
 
     Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt in the block, but a launch in
-    progress is completed first. Three such signals while files are fetched stop the
-    fetching. Three while the machine is being ended stop that too; the machine may then
-    continue to exist and to cost money.
+    progress is completed first. After the block, three such signals stop the fetching
+    of files. Three more stop the ending of the machine, which may then continue to
+    exist and to cost money.
 
     Attributes:
         offers: Offers to try, the best first.
@@ -342,7 +342,7 @@ class Lease:
             )
 
     def _watch(self) -> None:
-        """Write the heartbeat's time into the record, every 30 seconds.
+        """Write the current time into the record every 30 seconds, as a heartbeat.
 
         Interrupt the block when the cost limit is reached.
         """
@@ -473,7 +473,7 @@ class Lease:
 
 
 def _lacks(machine: Machine) -> str:
-    """Return the missing condition to use a machine, e.g. ``no address``, or ""."""
+    """Return why a machine cannot be used yet, e.g. ``no address``; "" if it can."""
     if machine.state is not MachineState.RUNNING:
         return "not started"
     if machine.address is None:

@@ -23,7 +23,7 @@ CALLS = 5
 FILLED = 0.4
 """Assumed mean length of a response, as a share of the limit ``max_tokens``."""
 LEARNING = 2.0
-"""Assumed time of a training episode, as a multiple of a measured episode's time."""
+"""Assumed time of a training episode, as a multiple of an evaluated episode's time."""
 MARGIN = 3.0
 """Without ``max_cost``, a run is ended at this multiple of its estimated cost."""
 SPEEDS = {
@@ -245,7 +245,7 @@ def quotes_of(
 
 
 def fits(offer: Offer, need: Need) -> bool:
-    """Return whether each GPU of a machine has enough memory to train a model."""
+    """Return whether a machine has a GPU with enough memory to train a model."""
     return offer.gpus > 0 and offer.gpu_memory_gb >= need.gb
 
 

@@ -10,9 +10,9 @@ from agentgym.errors import UnreachableError
 from agentgym.evaluate.progress import Progress
 
 LONG_S = (1.0, 2.0, 4.0, 8.0, *(15.0,) * 40)
-"""Seconds between attempts to reconnect: ten minutes in total."""
+"""Seconds between attempts to reconnect, ten minutes in total."""
 SHORT_S = (1.0, 2.0)
-"""Seconds between attempts if a failure loses nothing: on the user's own machine."""
+"""Seconds between attempts on the user's own machine, where a failure loses nothing."""
 _LOOK_S = 0.5
 _TRIES = 3
 
@@ -44,7 +44,7 @@ class Reconnect:
         broken: UnreachableError,
         heed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Wait and call ``connect`` until it succeeds, once per entry of ``waits_s``.
+        """Call ``connect`` after each wait in ``waits_s`` until it succeeds.
 
         Args:
             connect: Raises UnreachableError if the connection cannot be made.

@@ -25,7 +25,7 @@ _NOTED = ("name", "provider", "fate", "kind", "id", "region", "hourly", "limit",
 KEY_FILE = "machine_key"
 """Private SSH key of the machine, in the run's folder while the machine exists."""
 ALONE_S = 3_000.0
-"""Seconds after the last heartbeat, at most, until a machine has ended itself."""
+"""Longest time from the last heartbeat until a machine has ended itself, in seconds."""
 Fate = Literal["asked", "unclear", "rented", "ended", "taken", "gone", "never", "left"]
 """State of a rented machine.
 

@@ -26,7 +26,7 @@ def rented() -> list[Provider]:
 def asked_unnamed() -> list[Provider]:
     """Return the providers to ask for offers if the user does not name one.
 
-    They are those that are set up and answer fast.
+    They are set up, and their answer is fast.
     """
     return [
         provider
@@ -39,7 +39,7 @@ def require_spot(providers: list[Provider]) -> list[Provider]:
     """Return those of the given providers that have spot machines.
 
     Raises:
-        UnsupportedError: None of them has.
+        UnsupportedError: None of them has spot machines.
     """
     found = [provider for provider in providers if provider.has_spot]
     if not found:

@@ -72,7 +72,7 @@ def train_elsewhere(
         progress: Gets the progress events, and asks the user questions.
         ending: HTTP request with which a rented machine ends itself if the client's
             heartbeats stop; None if it cannot.
-        limits: Called when training starts, for the limits of the machine.
+        limits: Returns the limits of the machine; called when training starts.
         measured: Called with the expected seconds to fetch the run's files.
         require_machine: Raises an error if the machine does not exist any more. It is
             called with False after each failed attempt to connect, and with True if
@@ -219,7 +219,7 @@ class _Followed:
         """Start the run unless it is training, show its progress, and fetch its files.
 
         Args:
-            order: Returns the fields ``limits`` and ``ending`` for the Watchdog.
+            order: Returns a dict with ``limits`` and ``ending``, for the Watchdog.
             measured: See :func:`train_elsewhere`.
             require_machine: See :func:`train_elsewhere`.
         """

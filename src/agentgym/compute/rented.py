@@ -39,11 +39,11 @@ SILENT_S = 1800.0
 
 It then waits for the client to fetch files, and ends itself."""
 _MOST_IN_VAIN = 3
-"""A run ends if so many spot machines in a row are taken away before a new step."""
+"""A run ends if this number of spot machines in a row is taken away without a step."""
 
 
 def is_rented(gpu: str) -> bool:
-    """Return whether a value of the setting ``gpu`` names a provider that rents."""
+    """Return whether the setting ``gpu`` names a provider that rents out machines."""
     name = gpu.partition(":")[0]
     return name in PROVIDERS.names() and PROVIDERS.get(name).is_rented
 
@@ -145,10 +145,10 @@ class Rented(Place):
         run: RunFolder,
         progress: Progress,
     ) -> TrainingResult:
-        """Train on the run's existing machine, or rent one for this.
+        """Train on the run's existing machine; if there is none, rent one.
 
-        ``terms`` are the settings for renting: ``config`` or, after the first machine
-        was taken away, with the cost limit that the user agreed to.
+        ``terms`` are the settings for renting. They are those of ``config`` but, after
+        the first machine was taken away, with the cost limit that the user agreed to.
         """
         provider = _provider(config)
         held = self._held(provider, run, progress)
@@ -273,9 +273,9 @@ def _noticed(lease: Lease) -> Iterator[None]:
 
 
 def _was_taken(offer: Offer, earlier: MachineRecord | None) -> bool:
-    """Return whether ``earlier``, the run's last machine, was taken away.
+    """Return whether the run's last machine was taken away and was like ``offer``.
 
-    False if it had another type or region than ``offer``.
+    That is, it had the same type and region. ``earlier`` is its record.
     """
     if earlier is None or earlier.fate != "taken":
         return False

@@ -131,7 +131,10 @@ def _verdicts(allowed: set[int]) -> list[bytes]:
 
 
 def _rules(*, shared_memory: bool) -> dict[str, bytes]:
-    """Return the filter code of system calls whose arguments are checked, by name."""
+    """Return filter code for system calls whose arguments are checked.
+
+    The keys are the names of the calls.
+    """
     stream_pair = [
         _argument(0),
         _op(_EQUAL, _AF_UNIX, 0, 5),
@@ -167,7 +170,10 @@ def _rules(*, shared_memory: bool) -> dict[str, bytes]:
 
 
 def _strict_rules() -> dict[str, bytes]:
-    """Return the filter code that only the strict filter has, by system call."""
+    """Return the filter code that only the strict filter has.
+
+    The keys are the names of system calls.
+    """
     itself = _if_one_of(0, (0, OWN_PID), _ALLOW, _REFUSE)
     thread = [_argument(0), _op(_ANY_BIT, _CLONE_NAMESPACES, 1, 0)]
     thread += [_op(_ANY_BIT, _CLONE_THREAD, 1, 0), _REFUSE, _ALLOW]

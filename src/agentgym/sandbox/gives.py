@@ -56,7 +56,7 @@ class Verdict:
         asked: Number of expressions.
         wrong: For each expression without the expected value, the start of its value,
             or the reason why it has none. The keys are ``module.py: expression``. The
-            tested program may have chosen this text, so use it only to show it.
+            tested program may have chosen this text, so only show it to people.
     """
 
     asked: int
@@ -80,8 +80,8 @@ def gives(
 ) -> Verdict:
     """Evaluate expressions in a sandbox, and compare their values outside of it.
 
-    Each expression is evaluated in the namespace of its module. Its value must equal
-    the expected value and have the same type; so must all items in it. 1, 1.0 and True
+    Each expression is evaluated in the namespace of its module. Its value, and each
+    item in it, must equal the expected value and have the same type. 1, 1.0 and True
     differ, and nan equals nan. Values may only contain None, bool, int, float, str,
     bytes, list, tuple, set, frozenset and dict.
 

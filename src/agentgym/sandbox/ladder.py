@@ -86,8 +86,8 @@ def tried(config: SandboxConfig) -> Rung:
     """Choose the kind of isolation as :func:`choose_rung` does, and test ``config``.
 
     Raises:
-        SandboxUnavailableError: An empty program does not run with these settings, or
-            an error of :func:`choose_rung`.
+        SandboxUnavailableError: An empty program cannot run with these settings, or
+            :func:`choose_rung` raised this error.
     """
     rung = choose_rung(config)
     if config.is_usual:

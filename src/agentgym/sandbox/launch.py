@@ -111,7 +111,7 @@ def readable_by_anyone(path: Path) -> bool:
 
 @functools.cache
 def readable_python() -> Path:
-    """Return the path of a Python that every user can read: own_python or a copy."""
+    """Return the path of a Python that every user can read: this one, or a copy."""
     python = own_python()
     stdlib = Path(sysconfig.get_paths()["stdlib"])
     if readable_by_anyone(python) and readable_by_anyone(stdlib):
@@ -154,7 +154,7 @@ def published(name: str, identity: str, write: Callable[[Path], None]) -> Path:
 def _cache_folder() -> Path:
     """Return the cache folder, which executions can read and only this user can write.
 
-    If there is none, it is a temporary folder.
+    If no such folder can be made, it is a temporary folder of this process.
     """
     own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "agentgym")
     for folder in (_CACHE, own):

@@ -127,7 +127,7 @@ class Redactor:
     def finds(self, text: str) -> bool:
         """Return whether a text, which may be JSON, possibly contains a secret.
 
-        This check is fast, because it is made for all texts, and few contain a secret.
+        This check is fast, because all texts are checked and few contain a secret.
         """
         if _any_form().search(text) is not None:
             return True

@@ -28,9 +28,9 @@ from agentgym.train.run_folder import CREDIT_FILE, RunFolder
 PART = 4 << 20
 _INCOMING = ".incoming"
 _FIRST = ("baseline", "warm_start", "warmed", "first_validation")
-"""Keys that ``state.json`` of step 0 gets one after the other.
+"""Keys that are added to ``state.json`` of step 0 one after the other.
 
-The file is written again each time."""
+The file is written again each time, so an older copy lacks some of them."""
 _MOVED = (
     *("checkpoints", "metrics.jsonl", CREDIT_FILE, "tensorboard", "wandb"),
     "workers.log",

@@ -69,7 +69,7 @@ class ProgressWriter(Progress):
 
 
 def _sender(method: str) -> Callable[..., Any]:
-    """Return the code of a method of ProgressWriter, by the method's name.
+    """Return a function to use as ProgressWriter's method of this name.
 
     It writes an event; if the name is in :data:`QUESTIONS`, it asks the user.
     """

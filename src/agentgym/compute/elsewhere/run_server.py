@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 BLOCK = 1 << 18
 """Size of a database's blocks in bytes; only changed blocks are sent."""
 STALE_S = 45.0
-"""Seconds after which a silent client counts as gone."""
+"""Seconds without a request after which a client counts as disconnected."""
 _REQUESTS = (
     *("hello", "have", "put", "unpack", "start", "poll", "stop", "reply", "files"),
     *("snapshot", "get", "finish"),
@@ -153,7 +153,7 @@ class RunServer:
     def poll(self, offset: int, log: int) -> tuple[dict[str, Any], bytes]:
         """Return the run's state, and the bytes of new events and then of new output.
 
-        If there are none, wait up to 1 s. The client already has ``offset`` bytes of
+        If there is neither, wait up to 1 s. The client already has ``offset`` bytes of
         events and ``log`` bytes of output.
         """
         until = time.monotonic() + _WAIT_S

@@ -33,8 +33,8 @@ class Sources:
     Attributes:
         files: Local files, by their path in the remote working folder. A symbolic link
             to a file is replaced by the file.
-        links: Symbolic links to folders: the folder's path by the link's path, both in
-            the remote working folder.
+        links: Symbolic links to folders. The keys are the paths of the links, the
+            values the paths of the folders, all in the remote working folder.
         packages: Requirements for pip, e.g. imported packages in their local version.
         variables: Names of environment variables to send: set variables that are named
             in the code, and a few that are always sent.

@@ -45,7 +45,8 @@ class Upload:
     Attributes:
         config: The run's local settings.
         files: Local files, by their path in the remote folder ``inputs/``.
-        links: Symbolic links to folders: the folder's path by the link's path.
+        links: Symbolic links to folders. The keys are the paths of the links, the
+            values the paths of the folders.
         extras: Extras of the package agentgym to install.
         packages: Further packages to install, as requirements for pip.
         variables: Values of environment variables, by name; they may be secret.

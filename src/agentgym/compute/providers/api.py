@@ -105,7 +105,7 @@ class ApiProvider(Provider):
         """Check that the API key is set, and that the API's URL is safe to send it to.
 
         Raises:
-            ComputeError: It is not; the message says how to correct the setting.
+            ComputeError: The key is missing, or the URL is not safe.
         """
         self._secret()
         self._address()

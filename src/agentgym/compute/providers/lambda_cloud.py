@@ -1,4 +1,4 @@
-"""LambdaCloud: rent machines by Lambda's API v1, https://docs.lambda.ai/api/cloud."""
+"""LambdaCloud: rent machines with Lambda's API v1, https://docs.lambda.ai/api/cloud."""
 
 import math
 import re

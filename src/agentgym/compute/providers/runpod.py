@@ -1,4 +1,4 @@
-"""RunPod: rent by API v2, https://docs.runpod.io/api-reference-v2/overview."""
+"""RunPod: rent machines, https://docs.runpod.io/api-reference-v2/overview (API v2)."""
 
 from typing import Any, ClassVar
 

@@ -108,7 +108,7 @@ def holds_more(root: str, most: int) -> bool:
 
 
 def remove_tree(root: str, *, most: float = math.inf) -> bool:
-    """Remove a folder and everything in it, also if it is very deep or write-protected.
+    """Remove a folder and everything in it, even if it is deep or write-protected.
 
     Each non-empty subfolder is first moved into ``root``, so that paths stay short and
     only one folder is open at a time. Other processes must not write to ``root``.

@@ -263,7 +263,7 @@ def _run_script(script: str, args: list[str]) -> int:
 def _exit_code(error: BaseException) -> int:
     """Print the exception that ended a program, and return the program's exit code.
 
-    Both are as in Python.
+    The printed text and the code are the same as for a program run by Python.
     """
     if isinstance(error, SystemExit):
         if error.code is None or isinstance(error.code, int):

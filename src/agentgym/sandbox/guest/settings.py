@@ -28,7 +28,7 @@ class Limits:
             on the host's disk. Overwritten and removed data counts too. Checked a few
             times a second.
         open_files: Number of open file descriptors of each process.
-        output_bytes: Number of bytes of stdout that are kept, and of stderr.
+        output_bytes: Number of bytes to keep of stdout, and the same of stderr.
         collect_bytes: Total size of the changed files in a result, if they are
             requested. A file that does not fit is left out.
     """
@@ -45,7 +45,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Rung:
-    """A kind of isolation. docs/security.md lists the weaknesses of each kind.
+    """A kind of isolation for executions, such as bubblewrap or Landlock.
+
+    docs/security.md lists the weaknesses of each kind.
 
     Attributes:
         name: The name, recorded with every result.
@@ -76,7 +78,7 @@ class Rung:
     def strict(self) -> bool:
         """Whether executions keep the caller's user id without a namespace.
 
-        They then need the strict seccomp filter, which forbids to start processes.
+        They then need the strict seccomp filter, and cannot start other programs.
         """
         return self.landlock and not self.own_identity
 
@@ -124,6 +126,8 @@ class ZygoteSettings:
     """Settings of a zygote (an interpreter that forks one process per execution).
 
     Attributes:
+        rung: The kind of isolation.
+        limits: Limits of each execution.
         identity: User and group id that executions change to; None for no change.
         scratch: Folder on the host's disk for workspaces; None if workspaces are mounts
             in memory.
@@ -131,8 +135,6 @@ class ZygoteSettings:
         group: File descriptor for joining the memory control group; None without one.
         deaths: File descriptor that counts kills at the control group's memory limit;
             None without a control group.
-        rung: The kind of isolation.
-        limits: Limits of each execution.
         readable: Toolchain folders that executions may read.
         variables: Environment variables that toolchains need; ``{tmp}`` is replaced by
             the execution's temporary folder.

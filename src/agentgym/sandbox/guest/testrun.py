@@ -1,7 +1,7 @@
-"""Run tests: ``test_*`` functions and methods with bare asserts.
+"""Run tests: ``test_*`` functions and methods with plain ``assert`` statements.
 
-Test files are imported and named as in pytest. A test that both can run has the same
-outcome as in pytest. Tests that use fixtures, marks or ``unittest`` are reported as
+Test files are imported and named as in pytest. If pytest can run a test too, its
+outcome is the same. Tests that use fixtures, marks or ``unittest`` are reported as
 errors.
 
 The runner reports each test before and after it runs. So if an execution is killed, the

@@ -2,9 +2,9 @@
 
 For each job (one execution), the zygote reads one JSON line from its control socket.
 Four file descriptors come with that line: the payload (files and command), stdout,
-stderr and the report. A job's content passes only through these descriptors. It never
-is in the zygote's memory, which later children inherit. When the child ends or its time
-is over, all processes that it started are killed and reaped before the next job.
+stderr and the report. A job's content passes only through these descriptors. It is
+never in the zygote's memory, which later children inherit. When the child ends or its
+time is over, all processes that it started are killed and reaped before the next job.
 """
 
 import gc
