@@ -1,6 +1,7 @@
 """Resolve ``gpu = "auto"``: choose this machine or a rented one for a model.
 
-A model trains on this machine if its GPU has enough memory, or the CPU takes hours.
+A model trains on this machine if the GPU has enough memory for it. Without a GPU, it
+trains on the CPU if that is expected to take hours, not days.
 """
 
 from dataclasses import replace
@@ -30,7 +31,13 @@ One is suggested in an error message if no provider is set up."""
 
 
 def settle(config: TrainingConfig) -> str:
-    """Return where to train: ``auto`` for this machine, or the name of a provider."""
+    """Return the setting ``gpu`` to train with, for a run with ``gpu = "auto"``.
+
+    It stays ``auto`` to train on this machine; otherwise it is a provider's name.
+
+    Raises:
+        ComputeError: This machine cannot train the model, and no provider is set up.
+    """
     if is_remote(config.model) or config.engine not in (AUTO_ENGINE, "local"):
         return config.gpu  # other code refuses or resolves these
     try:
@@ -55,8 +62,8 @@ def settle(config: TrainingConfig) -> str:
 def expected_time(config: TrainingConfig) -> str:
     """Describe the hours that a run is expected to take on this machine's GPU.
 
-    The text is empty if this machine's GPU is not used, ``config.deterministic`` is
-    set, or the model's size is unknown.
+    It is empty if the run does not use this GPU, if ``config.deterministic`` is set, or
+    if the model's size is unknown.
     """
     if config.gpu not in ("auto", "local") or config.deterministic:
         return ""
@@ -97,7 +104,10 @@ def _why_not_here(need: Need, config: TrainingConfig) -> str:
 
 
 def _with_less(need: Need, config: TrainingConfig) -> str:
-    """Return a sentence with settings that fit the CPU's memory; "" if none help."""
+    """Return a sentence with settings for which this machine's memory is enough.
+
+    It is empty if this machine has a GPU, or if there are no such settings.
+    """
     if _has_gpu() or need.parameters > CPU_PARAMETERS:
         return ""
     memory = LocalMachine().offers()[0].memory_gb
@@ -129,9 +139,9 @@ def _would_rent(need: Need) -> str:
 
 
 def _cheapest(providers: list[Provider], config: TrainingConfig) -> Quote:
-    """Return the cheapest quote with vLLM; without vLLM, the cheapest of all quotes.
+    """Return the cheapest quote that uses vLLM; if none does, the cheapest quote.
 
-    A provider that fails is skipped. If all providers fail, their errors are raised.
+    A provider that raises an error is skipped. If all do, the errors are raised.
     """
     quotes, errors = [], list[ComputeError | UsageError]()
     for provider in providers:

@@ -1,7 +1,7 @@
 """Provider: the interface to list, launch, describe and terminate rented machines.
 
-Training runs on such a machine over SSH. Engines do not know about machines, and
-providers do not know which programs run on their machines.
+Training on such a machine is controlled over SSH. Providers do not know which programs
+run on their machines.
 """
 
 import math
@@ -19,7 +19,10 @@ NAME_PREFIX = "agentgym-"
 
 
 def in_cents(hourly: float) -> str:
-    """Format a price in $, rounded up to a cent, so that it can serve as a limit."""
+    """Format a price in $, rounded up to a cent.
+
+    If a user copies the result as ``--max-hourly``, that limit allows the exact price.
+    """
     return f"{math.ceil(round(hourly * 100, 6)) / 100:.2f}"
 
 
@@ -29,18 +32,19 @@ class Offer:
 
     Attributes:
         provider: Name of the provider.
-        kind: The provider's name of this type, ``NVIDIA RTX A5000`` or ``gpu_1x_a10``.
-        gpu: The GPU's name for people; empty without a GPU.
+        kind: The provider's name for this type, e.g. ``gpu_1x_a10``.
+        gpu: The GPU's usual name, e.g. ``A10``; empty without a GPU.
         gpus: Number of GPUs.
         gpu_memory_gb: Memory of each GPU, in GB as the provider reports it.
         memory_gb: Main memory in GB; 0 if the provider does not report it.
-        hourly: Price per hour in $ for the whole machine; 0 for this machine.
+        hourly: Price per hour in $ for the whole machine; 0 for the local machine.
         disk_hourly: The part of ``hourly`` for the disk; 0 if not billed separately.
         is_spot: Whether the provider may take the machine away at any time.
-        on_demand_hourly: The price per hour in $ to which a spot machine's price may
-            rise; 0 if the price cannot rise.
+        on_demand_hourly: The highest price per hour in $ to which the price of a spot
+            machine may rise; 0 if the price cannot rise.
         region: The machine's region; empty if the provider chooses.
-        is_available: Whether a machine was available when the offers were read.
+        is_available: Whether the provider had a free machine of this type when it was
+            asked for its offers.
     """
 
     provider: str
@@ -58,7 +62,7 @@ class Offer:
 
     @property
     def most_hourly(self) -> float:
-        """The highest price per hour in $ that this machine may reach."""
+        """The highest possible price per hour in $; a spot price may rise."""
         return max(self.hourly, self.on_demand_hourly)
 
     @property
@@ -84,8 +88,8 @@ class Offer:
 class MachineState(StrEnum):
     """The state of a machine.
 
-    ``STOPPED``: unusable, but it may still cost money. ``GONE``: deleted, or about to
-    be.
+    ``STOPPED``: it cannot be used, but may still cost money. ``GONE``: it is deleted,
+    or is being deleted.
     """
 
     STARTING = "starting"
@@ -101,9 +105,9 @@ class Address:
     Attributes:
         host: Host name or IP address.
         port: Port of the SSH server.
-        user: User to log in as; empty uses the name in SSH's own settings.
-        is_alias: Whether the host is an alias that the provider has written into SSH's
-            settings.
+        user: User to log in as; if empty, the user in ``~/.ssh/config``.
+        is_alias: Whether ``host`` is an alias that the provider has written into
+            ``~/.ssh/config``.
     """
 
     host: str
@@ -130,17 +134,18 @@ class Address:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine as last described by its provider.
+    """A machine, with the state that its provider last reported.
 
     Attributes:
         provider: Name of the provider.
-        id: The provider's id of the machine.
+        id: The id that the provider gave the machine.
         name: The machine's name; starts with :data:`NAME_PREFIX` if it was rented.
         state: The machine's state.
         address: Address of its SSH server; None until it has one.
-        hourly: Its real price per hour in $; 0 if the provider does not report it.
-        disk_hourly: Price per hour in $ for its disk. The provider's ``hourly`` may or
-            may not include this price.
+        hourly: The price per hour in $ that is billed; 0 if the provider does not
+            report it.
+        disk_hourly: Price per hour in $ for its disk. Whether ``hourly`` includes it
+            depends on the provider.
     """
 
     provider: str
@@ -154,7 +159,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class EndRequest:
-    """An HTTP request that ends a machine; the machine itself can send it too.
+    """An HTTP request that deletes a rented machine; the machine can send it itself.
 
     Attributes:
         method: ``DELETE`` or ``POST``.
@@ -173,15 +178,15 @@ class Provider(ABC):
     """A provider of machines. Plugins: entry point ``agentgym.compute``.
 
     Methods may wait for the network, and raise :class:`ComputeError` with a message for
-    the user. No method repeats a launch whose outcome is unclear: the caller searches
-    for the machine by its name.
+    the user. If it is unclear whether a launch worked, the provider does not launch
+    again; the caller then searches for the machine by its name.
 
     Attributes:
-        name: The provider's name for ``--gpu``.
+        name: The provider's name in the option ``--gpu``.
         key: Environment variable with the API key; empty if no key is needed.
         is_rented: Whether its machines cost money while they exist.
-        only_named: Whether to request offers only if the user names this provider,
-            since its answer is slow.
+        only_named: Whether its offers are requested only if the user names this
+            provider, since its answer is slow.
         has_spot: Whether some of its offers are spot machines.
     """
 
@@ -208,9 +213,9 @@ class Provider(ABC):
         """Launch a machine, and return it without waiting until it runs.
 
         Args:
-            offer: One of :meth:`offers`.
+            offer: The machine type to launch, one of :meth:`offers`.
             name: A unique name that starts with :data:`NAME_PREFIX`.
-            public_key: Public SSH key that may log in, in OpenSSH's format.
+            public_key: Public SSH key to allow for the login, in OpenSSH's format.
 
         Raises:
             NoCapacityError: No machine of this type is available.
@@ -231,9 +236,15 @@ class Provider(ABC):
         """Return the existing machines whose name starts with :data:`NAME_PREFIX`."""
 
     def forget(self, name: str) -> None:
-        """Delete e.g. the SSH key registered for a deleted machine; ignore errors."""
+        """Clean up after the machine ``name`` was deleted; ignore errors.
+
+        For example, delete the SSH key that was registered for it.
+        """
         return
 
     def ending(self, machine: Machine) -> EndRequest | None:
-        """Return the request with which a machine can end itself; None if it cannot."""
+        """Return the HTTP request with which a machine can delete itself.
+
+        None if a machine cannot do so.
+        """
         return None

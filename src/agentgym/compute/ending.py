@@ -17,11 +17,12 @@ class Waits:
 
     Attributes:
         look_s: Interval between two reads of a provider's list of machines.
-        looks: Number of reads (not seconds) of the list to find a machine, since a new
-            machine may be listed late.
+        looks: Number of times (not seconds) to read the list in search of a machine,
+            since a provider may list a new machine late.
         up_s: Longest wait until a machine runs and its SSH server answers.
-        end_s: Longest wait until an ended machine is gone.
-        boot_s: Longest wait if the provider refuses to end a machine that boots.
+        end_s: Longest wait until an ended machine does not exist any more.
+        boot_s: Longest wait until a machine has booted, if the provider refuses to end
+            it before.
         fetch_s: Longest time to fetch finished files before a machine is ended.
     """
 
@@ -34,9 +35,12 @@ class Waits:
 
 
 def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
-    """Search the provider's list for a machine's name; return None if it is missing.
+    """Find the machine ``name`` in the provider's list; None if it is not listed.
 
-    The list is read again until the machine is found, at most ``waits.looks`` times.
+    The list is read until the machine is found, at most ``waits.looks`` times.
+
+    Raises:
+        ComputeError: The provider did not answer the last request.
     """
     failed: ComputeError | None = None
     for look in range(waits.looks):
@@ -58,11 +62,11 @@ def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
 def is_away(
     provider: Provider, machine: Machine, waits: Waits, *, is_lost: bool
 ) -> bool:
-    """Return whether a machine that was running is gone.
+    """Return whether a machine that was running does not exist any more.
 
-    False if the provider does not answer. With ``is_lost``, the machine is known to be
-    unusable, e.g. after a connection broke. The provider is then asked several times,
-    since its answers may be late, and a stopped machine counts as gone.
+    False if the provider does not answer. Set ``is_lost`` if the machine cannot be
+    used, e.g. after its connection broke. Then the provider is asked several times,
+    since it may report the new state late, and a stopped machine counts as gone.
     """
     for look in range(waits.looks if is_lost else 1):
         time.sleep(waits.look_s if look else 0.0)
@@ -79,11 +83,14 @@ def end(
     waits: Waits,
     report: Callable[[str], None] = lambda words: None,
 ) -> None:
-    """End all machines with the name of ``machine``; return when none exists.
+    """Delete ``machine`` and all machines of the same name; wait until none exists.
 
     Then call :meth:`Provider.forget`, which deletes e.g. the machine's SSH key. A
-    machine without an id is found by its name. ``report`` is called with a sentence if
-    the provider refuses while the machine boots.
+    machine without an id is found by its name. If the provider refuses because the
+    machine still boots, ``report`` is called with a sentence about it.
+
+    Raises:
+        ComputeError: A machine still exists after ``waits.end_s`` seconds.
     """
     if not machine.name.startswith(NAME_PREFIX):
         raise ComputeError(
@@ -121,7 +128,10 @@ def _is_booting(provider: Provider, machine: Machine, error: ComputeError) -> bo
 
 
 def _end_once(provider: Provider, machine: Machine) -> str:
-    """Ask to end all machines of this name; return why one still exists, or ""."""
+    """Ask the provider to delete all machines of this name.
+
+    Return a sentence on the machine that still exists; "" if none does.
+    """
     if machine.id:
         provider.terminate(machine)
     same = [each for each in provider.machines() if each.name == machine.name]

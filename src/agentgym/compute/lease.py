@@ -59,40 +59,46 @@ _NAME_CHARACTERS = 40
 
 @dataclass(eq=False)
 class Lease:
-    """Rents the first available of several offered machines for a ``with`` block.
+    """Rents a machine, the first available of several offers, for a ``with`` block.
 
     ::
 
         with Lease(provider, offers, folder, limit=5.0) as lease:
             train(lease.address, lease.key_file)
 
-    However the block ends, the machine is ended, and the exit waits until the provider
-    no longer lists it. Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt in the block,
-    but a launch in progress is completed first. If the block ends in an error, the
-    machine's files are fetched first, within a time limit. Three more signals give up
-    this clean-up.
+    After the block, also after an error, the machine is ended, and the exit waits until
+    the provider no longer lists it. After an error, the machine's files are fetched
+    first, within a time limit.
+
+    Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt in the block, but a launch in
+    progress is completed first. After the block, three such signals stop the fetching
+    of files. Three more stop the ending of the machine, which may then continue to
+    exist and to cost money.
 
     Attributes:
         offers: Offers to try, the best first.
-        folder: The run's folder, for the record ``machine.json`` and, while the machine
-            exists, its key.
-        max_hourly: Most $ per hour that the machine may really cost; None allows the
-            offered price plus a tenth.
-        limit: Cost of this machine in $ at which the block is interrupted, or None.
+        folder: The run's folder. It gets the record ``machine.json`` and, while the
+            machine exists, the machine's SSH key.
+        max_hourly: Highest price in $ per hour that may be billed for the machine. If
+            None, the offered price plus a tenth.
+        limit: Cost of this machine in $ at which the block is interrupted; None for no
+            limit.
         before: Cost in $ of the run's earlier machines, for the record.
-        taken: Number of the run's earlier machines that were taken away.
+        taken: Number of the run's earlier machines that the provider took away.
         report: Called with sentences about the machine, to show to the user.
-        held: The run's machine, with its record; if given, no machine is rented.
-        rescue: Fetches the machine's files after an error in the block; it is called
-            again if it raises an error.
+        held: A machine that the run has already rented, with its record. If given, it
+            is used, and none is rented.
+        rescue: Fetches the machine's files after an error in the block. If it raises an
+            error, it is called again, within the time limit.
         lost: Why some of the machine's files were not fetched; empty if all were.
-        outcome: Sentences on how the machine ended, and on lost files; empty inside
-            the block.
+        outcome: Sentences on the machine's end and cost, and on files that are lost.
+            Empty inside the block.
 
     Raises:
         NoCapacityError: None of the offered machines is available.
-        MachineTakenError: A spot machine was taken away before it could be used.
-        LimitReached: The block was interrupted at ``limit``.
+        MachineTakenError: The provider took a spot machine away before it could be
+            used.
+        LimitReached: The cost reached ``limit``, and the block was interrupted.
         ComputeError: The machine costs more than is allowed, never started, or could
             not be ended.
     """
@@ -145,7 +151,10 @@ class Lease:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds left to train, without the reserve; None without limit or price."""
+        """Seconds until training must stop, so that paid time is left to fetch files.
+
+        None if there is no cost limit, or if the price is unknown.
+        """
         limit = self.limit or 0.0
         reserve = min(
             self._reserve_s * self.record.hourly / 3600, _MOST_RESERVED * limit
@@ -153,12 +162,18 @@ class Lease:
         return self._seconds_until(limit - reserve)
 
     def reserve(self, seconds: float) -> None:
-        """Reserve paid time to fetch results; one transfer takes ``seconds``."""
+        """Reserve paid time to fetch results, twice ``seconds`` and a minute.
+
+        ``seconds`` is the expected time of one transfer.
+        """
         self._reserve_s = _STOP_S + 2 * seconds
 
     @property
     def seconds_paid(self) -> float | None:
-        """Seconds until the whole limit is spent; None without a limit or price."""
+        """Seconds until the machine's cost reaches ``limit``.
+
+        None if there is no cost limit, or if the price is unknown.
+        """
         return self._seconds_until(self.limit or 0.0)
 
     def _seconds_until(self, cost: float) -> float | None:
@@ -167,13 +182,14 @@ class Lease:
         return max(0.0, (cost - self.record.spent) / self.record.hourly * 3600)
 
     def guarded(self) -> None:
-        """Record that the machine now ends itself if the client is silent."""
+        """Record that the machine ends itself if the client's heartbeats stop."""
         self._write(guarded=True)
 
     def require_machine(self, is_lost: bool) -> None:
         """Raise MachineTakenError if the provider has taken this spot machine away.
 
-        For ``is_lost`` see :func:`~agentgym.compute.ending.is_away`.
+        Set ``is_lost`` if the machine cannot be used any more; then the provider is
+        asked several times, and a stopped machine counts as taken away.
         """
         if self.record.is_spot and is_away(
             self.provider, self.record.machine, self.waits, is_lost=is_lost
@@ -182,7 +198,7 @@ class Lease:
 
     @property
     def ending(self) -> EndRequest | None:
-        """The request with which the machine can end itself; None if it cannot."""
+        """HTTP request with which the machine can delete itself; None if it cannot."""
         assert self._machine is not None
         return self.provider.ending(self._machine)
 
@@ -224,7 +240,10 @@ class Lease:
             ) from None
 
     def _launch(self, public_key: str) -> None:
-        """Try the offers one by one; after an unclear launch, look for the machine."""
+        """Launch the first available offer.
+
+        If it is unclear whether a launch worked, search for the machine by its name.
+        """
         offers = self.offers[:TRIES]
         for offer in offers:
             self._write(
@@ -308,7 +327,7 @@ class Lease:
             time.sleep(self.waits.look_s)
 
     def _check_price(self, machine: Machine) -> None:
-        """Record the machine's real price, if it is known; raise if it is too high."""
+        """Record the price that is billed, if known; raise ComputeError if too high."""
         hourly = self.record.billed(machine)
         if hourly == self.record.hourly:
             return
@@ -323,7 +342,10 @@ class Lease:
             )
 
     def _watch(self) -> None:
-        """Write a heartbeat; interrupt the block when the cost limit is reached."""
+        """Write the current time into the record every 30 seconds, as a heartbeat.
+
+        Interrupt the block when the cost limit is reached.
+        """
         while (left := self.seconds_left) != 0:
             if self._left.wait(_BEAT_S if left is None else min(_BEAT_S, left)):
                 return
@@ -334,9 +356,9 @@ class Lease:
         self._signals.interrupt()
 
     def _leave(self, error: BaseException | None) -> None:
-        """End the machine; after an error, fetch its files first.
+        """End the machine; if the block raised ``error``, fetch its files first.
 
-        The outcome is added to ``error`` as a note.
+        The machine's outcome is added to ``error`` as a note.
         """
         is_taken, is_ended = isinstance(error, MachineTakenError), False
         is_fetched = error is None or is_taken or not self.record.address
@@ -364,7 +386,7 @@ class Lease:
             raise KeyboardInterrupt
 
     def _fetch_results(self) -> None:
-        """Fetch the machine's files, within the time limit and the paid time."""
+        """Fetch the machine's files, within ``waits.fetch_s`` and the paid time."""
         paid = self.seconds_paid
         bound = self.waits.fetch_s if paid is None else min(self.waits.fetch_s, paid)
         given_up = threading.Event()
@@ -384,7 +406,10 @@ class Lease:
             given_up.set()
 
     def _try(self, given_up: threading.Event) -> None:
-        """Fetch the machine's files; retry until ``given_up`` is set, or 3 refusals."""
+        """Fetch the machine's files; retry until ``given_up`` is set.
+
+        Stop after 3 errors that are not broken connections.
+        """
         refusals = 0
         while refusals < _REFUSALS and not given_up.is_set():
             try:
@@ -467,6 +492,6 @@ def _lacks(machine: Machine) -> str:
 
 
 def machine_name(folder: Path) -> str:
-    """Return a unique name for a run's machine."""
+    """Return a new unique name for the machine of the run in ``folder``."""
     run = "".join(c if c.isascii() and c.isalnum() else "-" for c in folder.name)
     return f"{NAME_PREFIX}{run.lower()[:_NAME_CHARACTERS]}-{secrets.token_hex(4)}"

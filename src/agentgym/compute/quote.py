@@ -1,4 +1,4 @@
-"""Quote: estimate the cost of a run on a machine, with reasons, before renting it."""
+"""Quote: estimate the cost of a run on a machine, before the machine is rented."""
 
 import math
 import re
@@ -23,7 +23,7 @@ CALLS = 5
 FILLED = 0.4
 """Assumed mean length of a response, as a share of the limit ``max_tokens``."""
 LEARNING = 2.0
-"""Assumed time of a training episode, as a multiple of a measured episode's time."""
+"""Assumed time of a training episode, as a multiple of an evaluated episode's time."""
 MARGIN = 3.0
 """Without ``max_cost``, a run is ended at this multiple of its estimated cost."""
 SPEEDS = {
@@ -71,10 +71,11 @@ class Effort:
     """The rollouts and tokens of a run, from which its cost is estimated.
 
     Attributes:
-        measured: Number of rollouts that only measure the policy, before, during and
-            after training.
-        tokens: Assumed number of tokens sampled in one episode or measured rollout.
-        setup_minutes: Minutes until training starts.
+        episodes: Number of rollouts to train on.
+        measured: Number of further rollouts, which only evaluate the policy before,
+            during and after training.
+        tokens: Assumed number of tokens that the policy samples in one rollout.
+        setup_minutes: Minutes from the launch of the machine to the start of training.
         limit_s: The run's time limit in seconds; infinite without a limit.
     """
 
@@ -86,9 +87,10 @@ class Effort:
 
     @classmethod
     def of(cls, config: TrainingConfig, done: int = 0, engine: str = "local") -> Self:
-        """Estimate the rollouts and tokens of a run that trains on all its episodes.
+        """Estimate the remaining rollouts and tokens of a run.
 
-        ``done`` is the number of episodes already trained on.
+        The run is assumed to train on all ``config.episodes``, of which ``done`` are
+        done already.
         """
         scenario = get_scenario(config.scenario)
         held_out = held_out_count(scenario, config.seed, config.test_tasks)
@@ -104,11 +106,14 @@ class Effort:
 
 @dataclass(frozen=True)
 class Quote:
-    """The estimated time and cost of a run on an offer.
+    """The estimated time and cost of a run on an offered machine.
 
     Attributes:
-        max_cost: The user's limit in $ at which the run is ended, or None.
-        engine: A sentence on why the engine was chosen; empty if the user chose it.
+        offer: The machine type and its price.
+        need: The GPU memory that the model needs.
+        effort: The rollouts and tokens of the run.
+        max_cost: The user's limit in $ at which the run is ended; None if not set.
+        engine: A sentence on why AgentGym chose the engine; empty if the user chose it.
     """
 
     offer: Offer
@@ -128,7 +133,7 @@ class Quote:
 
     @property
     def hours(self) -> float:
-        """Estimated hours of a run that trains on all its episodes, with set-up."""
+        """Estimated hours to set up the machine and to train on all episodes."""
         episodes = LEARNING * self.effort.episodes + self.effort.measured
         seconds = episodes * self.effort.tokens / self.tokens_per_second
         seconds = min(seconds, self.effort.limit_s)
@@ -136,22 +141,22 @@ class Quote:
 
     @property
     def total(self) -> float:
-        """Estimated cost in $."""
+        """Estimated cost in $, at the machine's current price."""
         return self.hours * self.offer.hourly
 
     @property
     def most(self) -> float:
-        """Estimated cost in $ at the highest price that the machine may reach."""
+        """Estimated cost in $, at the highest price to which a spot price may rise."""
         return self.hours * self.offer.most_hourly
 
     @property
     def limit(self) -> float:
-        """Cost in $ at which the run is ended."""
+        """Cost in $ at which the run is ended: ``max_cost``, or else 3 * ``most``."""
         return self.max_cost or MARGIN * self.most
 
     @property
     def reasoning(self) -> str:
-        """Explanation of the estimated hours."""
+        """Text that explains the estimated hours."""
         effort = self.effort
         is_limited = effort.limit_s < math.inf
         time = f", and at most {duration(effort.limit_s)}" if is_limited else ""
@@ -221,7 +226,11 @@ class Quote:
 def quotes_of(
     offers: Sequence[Offer], config: TrainingConfig, done: int = 0
 ) -> list[Quote]:
-    """Return quotes for a run, the cheapest first, with the best engine that fits."""
+    """Return quotes for a run, the cheapest first.
+
+    They are for vLLM if an offered machine has enough memory for it, and else for the
+    local engine. ``done`` is the number of episodes already trained on.
+    """
     best, *others = needs_of(config)
     why = _VLLM if others else ""
     if others:
@@ -247,9 +256,10 @@ def choose(
 
     Raises:
         ComputeError: No offered GPU has enough memory.
-        NoCapacityError: No spot machine is offered, or the suitable machines are all
-            taken.
-        UsageError: All suitable machines exceed ``max_hourly`` or ``max_cost``.
+        NoCapacityError: A spot machine was requested and none is offered, or all
+            machines with enough memory are in use.
+        UsageError: All machines with enough memory exceed ``max_hourly`` or
+            ``max_cost``.
     """
     offers = [offer for offer in offers if offer.is_sound and not offer.is_arm]
     whose = " and ".join(dict.fromkeys(offer.provider for offer in offers)) or "nobody"

@@ -1,4 +1,4 @@
-"""Find rented machines that no run uses any more, and end them."""
+"""Find and end rented machines that are not used by a run any more."""
 
 import math
 import time
@@ -17,9 +17,13 @@ from agentgym.train.run_folder import RunFolder, list_runs
 
 @dataclass(frozen=True)
 class Found:
-    """An existing rented machine, and the run that rented it, if it was found.
+    """An existing rented machine, with its run and record if they are known.
 
-    ``is_used``: whether another process trains in the run's folder now.
+    Attributes:
+        machine: The machine.
+        run: The run that rented it; None if it was not found in the output folder.
+        record: The record ``machine.json`` of that run, or None.
+        is_used: Whether another process is training that run now.
     """
 
     machine: Machine
@@ -28,7 +32,7 @@ class Found:
     is_used: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Return the machine's state, price and run as a JSON object."""
+        """Return the machine's state, price, cost and run as a JSON object."""
         return {
             "name": self.machine.name,
             "provider": self.machine.provider,
@@ -44,7 +48,10 @@ class Found:
 def find_machines(
     providers: Iterable[Provider], output: Path
 ) -> tuple[list[Found], dict[str, str]]:
-    """Return the rented machines that exist, and the errors of providers, by name."""
+    """Return the rented machines that exist, and error messages by provider's name.
+
+    ``output`` is the folder of all runs.
+    """
     records = {record.name: (run, record) for run, record in _records(output)}
     found, problems = [], dict[str, str]()
     for provider in providers:
@@ -66,7 +73,10 @@ def _unlisted(
     listed: Iterable[Machine],
     records: Iterable[tuple[RunFolder, MachineRecord]],
 ) -> list[Machine]:
-    """Return runs' machines that exist, although the provider does not list them."""
+    """Return recorded machines that exist, although the provider did not list them.
+
+    ``listed`` are the machines in the provider's list.
+    """
     names = {machine.name for machine in listed}
     described = [
         provider.describe(record.machine)
@@ -81,13 +91,13 @@ def _unlisted(
 
 @dataclass(frozen=True)
 class Awaited:
-    """A run's launched machine that its provider does not list yet."""
+    """A machine that a run has launched, and that its provider does not list yet."""
 
     run: RunFolder
     record: MachineRecord
 
     def words(self, waits: Waits) -> str:
-        """Describe the launch, and say how long the machine may still appear."""
+        """Describe the launch, and the time within which the machine may appear."""
         reasons = {"asked": "no answer to the launch was recorded"}
         reasons |= {"unclear": "the launch had no clear answer"}
         why = reasons.get(self.record.fate, "it was launched")
@@ -107,11 +117,21 @@ def look(
     name: str | None = None,
     report: Callable[[str], None] = lambda words: None,
 ) -> tuple[list[Found], list[Awaited], dict[str, str]]:
-    """List machines; repeat while a launched machine is missing in its provider's list.
+    """List the rented machines, and wait for launched machines to be listed.
 
-    Return the machines found, the launched machines that are still missing, and the
-    providers' errors. ``name`` is the only machine to wait for; None waits for all.
-    ``report`` is called with a sentence before the lists are read again.
+    A provider may list a new machine late. So the lists are read again, at most
+    ``waits.looks`` times, while a launched machine is missing.
+
+    Args:
+        providers: The providers to ask, by name.
+        output: The folder of all runs.
+        waits: Number of reads, and the time between them.
+        name: The only machine to wait for; None waits for all.
+        report: Called with a sentence before the lists are read again.
+
+    Returns:
+        The listed machines, the launched machines that are still missing, and error
+        messages by provider's name.
     """
     for number in range(waits.looks):
         if number:
@@ -132,7 +152,10 @@ def look(
 
 
 def _awaited(found: Iterable[Found], output: Path, waits: Waits) -> list[Awaited]:
-    """Return recent launches whose machine is not in ``found`` and was never usable."""
+    """Return recently launched machines that are not in ``found``.
+
+    Machines that have been usable before are left out.
+    """
     there = {each.machine.name for each in found}
     return [
         Awaited(run, record)
@@ -146,7 +169,7 @@ def _awaited(found: Iterable[Found], output: Path, waits: Waits) -> list[Awaited
 
 
 def reap(found: Found, provider: Provider, waits: Waits) -> MachineRecord | None:
-    """End a machine; update and return the machine's record, or None if it has none."""
+    """End a machine; update and return its record, or None if it has no record."""
     end(provider, found.machine, waits)
     if found.run is None or found.record is None:
         return None
@@ -169,8 +192,14 @@ def settle(
 ) -> list[MachineRecord]:
     """Update the records of machines that do not exist any more; return these records.
 
-    Runs that are training are skipped. So are recent launches, since their machine may
-    still appear. ``providers`` are those that answered, and ``found`` their machines.
+    Runs that are training are skipped, and so are recent launches, since their machine
+    may be listed late.
+
+    Args:
+        providers: The providers that answered, by name.
+        found: The existing machines of these providers.
+        output: The folder of all runs.
+        waits: Time in which a launch counts as recent, and for which to wait.
     """
     there = {each.machine.name for each in found}
     settled = []
@@ -196,5 +225,5 @@ def _records(output: Path) -> Iterable[tuple[RunFolder, MachineRecord]]:
 
 
 def _is_training(run: RunFolder) -> bool:
-    """Return whether another process trains in a run's folder."""
+    """Return whether another process is training this run."""
     return is_locked(run.path / ".lock")

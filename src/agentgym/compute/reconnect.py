@@ -10,24 +10,26 @@ from agentgym.errors import UnreachableError
 from agentgym.evaluate.progress import Progress
 
 LONG_S = (1.0, 2.0, 4.0, 8.0, *(15.0,) * 40)
-"""Seconds between attempts to reconnect: ten minutes in total."""
+"""Seconds between attempts to reconnect, ten minutes in total."""
 SHORT_S = (1.0, 2.0)
-"""Seconds between attempts if a failure loses nothing: on the user's own machine."""
+"""Seconds between attempts on the user's own machine, where a failure loses nothing."""
 _LOOK_S = 0.5
 _TRIES = 3
 
 
 @dataclass
 class Reconnect:
-    """Reconnects to one machine.
+    """Retries the connection to one machine for a limited time.
 
     Attributes:
-        waits_s: Seconds to wait before each attempt; :data:`LONG_S` from the first
-            success on.
+        where: Address of the machine.
+        progress: Gets warnings that the connection broke and was restored.
+        waits_s: Seconds to wait before each attempt to connect. After the first
+            success, this becomes :data:`LONG_S`, ten minutes in total.
         meanwhile: Text to add to the warning that a connection broke, e.g.
             ``; the training goes on``.
-        require_machine: Called after each failed attempt; raises an error other than
-            UnreachableError if the machine does not exist any more.
+        require_machine: Called after each failed attempt. To end the attempts, since
+            the machine does not exist any more, it raises an error.
     """
 
     where: Address
@@ -42,12 +44,16 @@ class Reconnect:
         broken: UnreachableError,
         heed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Call ``connect`` until it succeeds.
+        """Call ``connect`` after each wait in ``waits_s`` until it succeeds.
 
         Args:
-            connect: Raises UnreachableError while there is no connection.
-            broken: The error of the connection that broke.
-            heed: Called while waiting; may raise an error to stop.
+            connect: Raises UnreachableError if the connection cannot be made.
+            broken: The error that reported the broken connection.
+            heed: Called twice a second while waiting. It raises an error to stop the
+                attempts, e.g. after Ctrl-C.
+
+        Raises:
+            UnreachableError: All attempts failed.
         """
         if self.waits_s:
             self.progress.warned([f"{broken} Trying again{self.meanwhile}."])
@@ -71,9 +77,10 @@ class Reconnect:
 
 
 class RetryingShell:
-    """Runs commands, and runs them again after a broken connection.
+    """Runs commands over SSH, and runs them again after a broken connection.
 
-    ``reconnect`` limits the wait for the first connection; later ones are long.
+    ``reconnect.waits_s`` limits the wait for the first connection. Later connections
+    are retried for ten minutes.
     """
 
     def __init__(self, shell: Shell, reconnect: Reconnect) -> None:
@@ -82,7 +89,7 @@ class RetryingShell:
         self._reconnect = reconnect
 
     def run(self, command: str, *, data: bytes = b"", timeout_s: float = 60.0) -> str:
-        """Run a command as :meth:`Shell.run` does, again if the connection broke."""
+        """Run a command like :meth:`Shell.run`; if connections break, up to 3 times."""
         tries = 1
         while True:
             try:

@@ -1,7 +1,7 @@
-"""MachineRecord: ``machine.json`` in a run's folder, about its rented machine.
+"""MachineRecord: the file ``machine.json`` in a run's folder, on its rented machine.
 
-The file has no secrets. It is written before the launch, so that the machine can be
-found by its name if the client dies.
+The file contains no secrets. It is written before the launch, so that the machine can
+be found by its name if the client dies.
 """
 
 import math
@@ -25,7 +25,7 @@ _NOTED = ("name", "provider", "fate", "kind", "id", "region", "hourly", "limit",
 KEY_FILE = "machine_key"
 """Private SSH key of the machine, in the run's folder while the machine exists."""
 ALONE_S = 3_000.0
-"""Seconds after the last heartbeat, at most, until a machine has ended itself."""
+"""Longest time from the last heartbeat until a machine has ended itself, in seconds."""
 Fate = Literal["asked", "unclear", "rented", "ended", "taken", "gone", "never", "left"]
 """State of a rented machine.
 
@@ -38,22 +38,33 @@ _OPEN = ("asked", "unclear", "rented", "left")
 
 @dataclass(frozen=True)
 class MachineRecord:
-    """The content of ``machine.json``: the known facts about a run's machine.
+    """The content of ``machine.json``: the known facts about a run's rented machine.
 
     Attributes:
-        name: The machine's name, by which the provider's list is searched.
-        kind: The provider's name of the machine type; ``gpu`` is the GPU's usual name.
-        quoted: The agreed price per hour in $.
-        hourly: The real price per hour in $, or ``quoted`` until the real one is known.
-            For a spot machine, the highest price that it may reach.
+        name: The machine's name, to find it in the provider's list.
+        provider: Name of the provider.
+        fate: State of the machine; see :data:`Fate`.
+        kind: The provider's name for the machine type.
+        gpu: The GPU's usual name.
+        region: The machine's region; empty if the provider chose it.
+        id: The id that the provider gave the machine; empty if it is not known.
+        address: Address of its SSH server; empty until it was usable.
+        quoted: The price per hour in $ that the user agreed to.
+        hourly: The price per hour in $ that is billed. Until it is known, ``quoted``
+            or, for a spot machine, the highest price to which it may rise.
         limit: Cost in $ at which the machine is ended; None for no limit.
-        ended: Time when the machine ended; empty before. If it is ``gone``, the latest
-            possible time.
-        seen: Time of the client's last heartbeat.
-        guarded: Whether the machine ends itself once the client's heartbeats stop.
+        asked: Time of the launch request, in ISO 8601; empty before.
+        ended: Time when the machine ended, in ISO 8601; empty before. If the fate is
+            ``gone``, the latest possible time.
+        seen: Time of the client's last heartbeat, in ISO 8601.
+        guarded: Whether the machine ends itself after the client's heartbeats stop.
+        why: Reason of the end or of a problem; empty if there is none.
         before: Cost in $ of the run's earlier machines.
-        taken: Number of the run's earlier machines that were taken away.
-        tried: Offers that were unavailable, with the reasons.
+        is_spot: Whether it is a spot machine, which the provider may take away.
+        taken: Number of the run's earlier machines that the provider took away.
+        tried: Offers that were not available, with the reasons.
+        host: Host name of the client.
+        process: Process id of the client.
     """
 
     name: str
@@ -81,9 +92,9 @@ class MachineRecord:
 
     @property
     def spent(self) -> float:
-        """Cost in $ from the launch request until the machine's end, or until now.
+        """This machine's cost in $, from the launch request until its end or now.
 
-        The provider's bill is a little lower: it begins later, at the machine's start.
+        The provider bills a little less, since it counts from the machine's start.
         """
         if not self.asked or self.fate == "never":
             return 0.0
@@ -93,17 +104,17 @@ class MachineRecord:
 
     @property
     def total(self) -> float:
-        """Cost in $ of all machines of the run so far."""
+        """Cost in $ so far of this machine and the run's earlier machines."""
         return self.before + self.spent
 
     @property
     def times_taken(self) -> int:
-        """Number of the run's machines that were taken away, including this one."""
+        """Number of the run's machines, with this one, that the provider took away."""
         return self.taken + (self.fate == "taken")
 
     @property
     def age_s(self) -> float:
-        """Seconds since the launch; 0 before it."""
+        """Seconds since the launch request; 0 before it."""
         if not self.asked:
             return 0.0
         return (_now() - datetime.fromisoformat(self.asked)).total_seconds()
@@ -115,19 +126,22 @@ class MachineRecord:
 
     @property
     def machine(self) -> Machine:
-        """The recorded machine; its state is STARTING if it may exist, else GONE."""
+        """The recorded machine, with the state STARTING if it may exist, else GONE.
+
+        The provider knows the real state: see :meth:`Provider.describe`.
+        """
         state = MachineState.STARTING if self.is_open else MachineState.GONE
         return Machine(
             self.provider, self.id, self.name, state, hourly=self.hourly or self.quoted
         )
 
     def billed(self, machine: Machine) -> float:
-        """Return the highest price per hour in $ that the provider may bill.
+        """Return the highest price per hour in $ that may be billed for ``machine``.
 
-        A provider may not document whether its reported price includes the disk. If the
-        reported price equals the quoted one with or without the disk, the quoted price
-        is returned. Otherwise, the disk's price is added to the reported one. Without a
-        reported price, the recorded one is returned.
+        Not every provider documents whether ``machine.hourly`` includes the disk. So
+        if it equals ``quoted`` with or without the disk's price, ``quoted`` is
+        returned. Otherwise, the disk's price is added to it. If the provider does not
+        report a price, the recorded price is returned.
         """
         reported, disk = machine.hourly, machine.disk_hourly
         if not (math.isfinite(reported) and reported > 0):
@@ -158,16 +172,16 @@ class MachineRecord:
         }[self.fate]
 
     def changed(self, **changes: Any) -> Self:
-        """Return a copy with new values for the named fields."""
+        """Return a copy of this record with new values for some fields."""
         return replace(self, **changes)
 
     def found_gone(self) -> Self:
-        """Return a copy of this record for a machine that its provider does not list.
+        """Return a copy for a machine that its provider does not list any more.
 
-        ``ended`` is set to the latest possible time. That is now, unless the machine
-        must have ended itself before (``guarded``): when the cost limit was reached, or
-        :data:`ALONE_S` after the last heartbeat. A machine without an id was never
-        created.
+        Its ``fate`` is ``gone``, or ``never`` if the machine has no id. Its ``ended``
+        is the latest possible time: now or, if ``guarded``, the earlier time at which
+        the machine must have ended itself. This is the time when the cost limit was
+        reached, or :data:`ALONE_S` seconds after the last heartbeat.
         """
         if not self.id:
             return self.changed(fate="never")
@@ -183,7 +197,7 @@ class MachineRecord:
     def write(self, folder: Path) -> Self:
         """Write this record into a run's folder atomically, and return it.
 
-        If the machine's name or fate has changed, the run's audit log gets an entry.
+        If ``name`` or ``fate`` has changed, an entry is added to the run's audit log.
         """
         old = None
         with suppress(ComputeError):
@@ -196,7 +210,11 @@ class MachineRecord:
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """Return a run's record, or None; raise ComputeError if it cannot be read."""
+        """Return the record in a run's folder; None if there is none.
+
+        Raises:
+            ComputeError: The file cannot be read or parsed.
+        """
         path = folder / FILE
         try:
             found = parse_json(path.read_text(encoding="utf-8"))
@@ -215,7 +233,8 @@ class MachineRecord:
 def bill(folder: Path) -> str:
     """Describe a run's rented machine, its cost, and whether it may cost more.
 
-    The text is empty if no machine was rented, or says why it cannot be read.
+    If no machine was rented, the text is empty. If the record cannot be read, the text
+    is the error message.
     """
     try:
         record = MachineRecord.read(folder)
@@ -235,12 +254,18 @@ def bill(folder: Path) -> str:
 
 
 def now(moment: datetime | None = None) -> str:
-    """Return the current or another time in ISO 8601, as in the records."""
+    """Return ``moment``, or the current time, in ISO 8601 with milliseconds."""
     return (moment or _now()).isoformat(timespec="milliseconds")
 
 
 def make_key(path: Path) -> str:
-    """Write a new private SSH key for this user alone; return the public key."""
+    """Create an SSH key pair, and return the public key.
+
+    The private key is written to ``path``; only this user can read it.
+
+    Raises:
+        ComputeError: ``ssh-keygen`` is not installed, or failed.
+    """
     tool = shutil.which("ssh-keygen")
     if tool is None:
         raise ComputeError(
@@ -259,7 +284,7 @@ def make_key(path: Path) -> str:
 
 
 def remove_key(folder: Path) -> None:
-    """Delete the SSH key of an ended machine from its run's folder; ignore errors."""
+    """Delete the SSH key of a machine from its run's folder; ignore errors."""
     with suppress(OSError):
         for name in (KEY_FILE, f"{KEY_FILE}.pub"):
             (folder / name).unlink(missing_ok=True)

@@ -18,13 +18,16 @@ PROVIDERS = Plugins(
 
 
 def rented() -> list[Provider]:
-    """Return all providers that rent out machines, even those without a key set."""
+    """Return all providers that rent out machines, even if their key is not set."""
     every = [PROVIDERS.get(name) for name in PROVIDERS.names()]
     return [provider for provider in every if provider.is_rented]
 
 
 def asked_unnamed() -> list[Provider]:
-    """Return the providers to ask if the user names none: set up and not slow."""
+    """Return the providers to ask for offers if the user does not name one.
+
+    They are set up, and their answer is fast.
+    """
     return [
         provider
         for provider in rented()
@@ -33,7 +36,11 @@ def asked_unnamed() -> list[Provider]:
 
 
 def require_spot(providers: list[Provider]) -> list[Provider]:
-    """Return those of the given providers that have spot machines."""
+    """Return those of the given providers that have spot machines.
+
+    Raises:
+        UnsupportedError: None of them has spot machines.
+    """
     found = [provider for provider in providers if provider.has_spot]
     if not found:
         names = " or ".join(each.name for each in providers) or "this machine"
@@ -46,7 +53,7 @@ def require_spot(providers: list[Provider]) -> list[Provider]:
 
 
 def problem(provider: Provider) -> str:
-    """Return the error of a provider's missing setup; empty if it is ready."""
+    """Return the error message of ``provider.check()``; empty if it is set up."""
     try:
         provider.check()
     except ComputeError as error:

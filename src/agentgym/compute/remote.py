@@ -59,24 +59,31 @@ def train_elsewhere(
     If the machine is training this run already, its progress is shown. If it has
     finished the run, only the results are fetched. Otherwise, training starts from the
     newest local or remote checkpoint. Remote files are used only if they continue the
-    local ones; if not, the run has continued elsewhere, and the local files are used.
+    local files. If they do not, the run has continued on a third machine or locally,
+    and the local files are used.
 
-    With a ``key_file``, the machine's host key is kept in the run's folder and trusted
-    at first use; without one, SSH's own settings apply. The caller has locked the
-    folder. With ``ending``, a rented machine ends itself if the client is gone.
-    ``limits`` is called at the start, ``measured`` with the seconds that fetching the
-    run's files may take.
-
-    ``require_machine`` raises an error if the machine is gone. It is called with False
-    after each failed attempt to connect, and with True if training was interrupted, but
-    not by this client.
+    Args:
+        config: The run's local settings.
+        address: Address of the machine's SSH server.
+        key_file: Private key for a rented machine; its host key is then kept in the
+            run's folder, and trusted at the first connection. None uses SSH's own
+            settings.
+        run: The run's local folder, which the caller has locked.
+        progress: Gets the progress events, and asks the user questions.
+        ending: HTTP request with which a rented machine ends itself if the client's
+            heartbeats stop; None if it cannot.
+        limits: Returns the limits of the machine; called when training starts.
+        measured: Called with the expected seconds to fetch the run's files.
+        require_machine: Raises an error if the machine does not exist any more. It is
+            called with False after each failed attempt to connect, and with True if
+            training was interrupted, but not by this client.
 
     Raises:
-        UnreachableError: There was no connection for ten minutes, or for seconds at the
-            start on the user's own machine. Training continues, and resuming the run
-            shows its progress again.
-        ComputeError: The machine lacks something, or the training was killed.
-        AgentGymError: The error of the remote run.
+        UnreachableError: There was no connection for ten minutes; on the user's own
+            machine, for seconds if the first connection fails. Training continues, and
+            resuming the run shows its progress again.
+        ComputeError: The machine cannot train, or the training was killed.
+        AgentGymError: The error with which the remote run failed.
     """
     shell = _shell(address, key_file, run)
     with run.recorded(config):
@@ -100,7 +107,7 @@ def train_elsewhere(
 
 
 def _not_interrupted(run: RunFolder, address: Address) -> TrainingInterrupted:
-    """Return the exception for a Ctrl-C that was not sent to the remote training."""
+    """Return the exception for a Ctrl-C that did not reach the remote training."""
     ended = run.interrupted()
     ended.add_note(
         f"The training on {address} did not get the signal and goes on; to follow it: "
@@ -114,7 +121,7 @@ def fetch_results(
 ) -> None:
     """Stop a run's training on a remote machine, and fetch the finished files.
 
-    Does nothing if the run was not last trained at ``address``.
+    Do nothing if ``address`` is not the machine that trained the run last.
     """
     known = run.record().get("elsewhere")
     if not known or known["address"] != str(address):
@@ -137,11 +144,11 @@ def _reconnect(
     progress: Progress,
     require_machine: Callable[[], None] = lambda: None,
 ) -> Reconnect:
-    """Return the object that retries the first connection to the machine.
+    """Return a Reconnect for the first connection to the machine.
 
-    It retries for ten minutes if the machine is rented, since a failure ends the
-    machine. It retries for seconds if the user's own machine already has the run.
-    Otherwise, it does not retry.
+    It retries for ten minutes if the machine is rented, since the machine is ended if
+    the connection fails. It retries for seconds if the machine is the user's own and
+    already has the run. Otherwise, it does not retry.
     """
     known = _machines_of(run).get(str(shell.address))
     waits_s: Sequence[float] = SHORT_S if known else ()
@@ -151,7 +158,10 @@ def _reconnect(
 
 
 def _machines_of(run: RunFolder) -> dict[str, Any]:
-    """Return the machines that may have the run, from ``run.json``, by address."""
+    """Return the entries of ``run.json`` for machines that may have a copy of the run.
+
+    The keys are the machines' addresses.
+    """
     record = run.record()
     machines = dict(record.get("left") or {})
     if last := record.get("elsewhere"):
@@ -160,7 +170,7 @@ def _machines_of(run: RunFolder) -> dict[str, Any]:
 
 
 class _Followed:
-    """Trains one run on one machine; connects again when a connection breaks."""
+    """Trains one run on one remote machine; reconnects after a broken connection."""
 
     def __init__(
         self,
@@ -208,8 +218,10 @@ class _Followed:
     ) -> TrainingResult:
         """Start the run unless it is training, show its progress, and fetch its files.
 
-        ``order`` returns the limits of training, and the request that ends the machine.
-        For the other functions see :func:`train_elsewhere`.
+        Args:
+            order: Returns a dict with ``limits`` and ``ending``, for the Watchdog.
+            measured: See :func:`train_elsewhere`.
+            require_machine: See :func:`train_elsewhere`.
         """
         state = self._opened()
         has_run, there = state["state"] != "none", []
@@ -264,7 +276,10 @@ class _Followed:
         return state
 
     def _give_up(self, state: dict[str, Any]) -> None:
-        """Warn that the run went on without the machine; stop the remote training."""
+        """Stop the remote training; warn that its later results are not used.
+
+        The run has continued locally or on another machine.
+        """
         step = int(self._run.checkpoints()[-1].name.removeprefix("step-"))
         message = (
             f"The run has gone on without {self._where}, so it continues from "
@@ -275,7 +290,7 @@ class _Followed:
         self._end(state)
 
     def _end(self, state: dict[str, Any]) -> None:
-        """Stop the remote training, if it is running, and wait for its end."""
+        """Stop the remote training if it is running, and wait until it has ended."""
         if state["state"] == "running":
             self._persist(lambda: self._channel.ask("stop"))
             until = time.monotonic() + _ENDING_S
@@ -311,7 +326,11 @@ class _Followed:
     def _start(
         self, order: Callable[[], dict[str, Any]], there: list[str], number: int
     ) -> None:
-        """Send the run's files and start its attempt ``number`` to train there."""
+        """Send the run's files, and start training on the machine.
+
+        ``order`` is as in :meth:`run`. ``there`` are the names of the checkpoints on
+        the machine. ``number`` counts the starts on the machine.
+        """
         self._progress.starting(f"Sending the run to {self._where}.")
         with tempfile.TemporaryFile() as file:
             self._upload.write(file)
@@ -340,7 +359,10 @@ class _Followed:
         (self._run.path / LOG).unlink(missing_ok=True)
 
     def _follow(self, measured: Callable[[float], None]) -> dict[str, Any]:
-        """Replay events and fetch files until training ends; return its outcome."""
+        """Show progress and fetch files until training ends; return its outcome.
+
+        ``measured`` is called with the expected seconds to fetch the files.
+        """
         is_due, rest_until = False, 0.0
         while True:
             state = self._persist(self._hear)
@@ -360,7 +382,7 @@ class _Followed:
                     measured(seconds)
 
     def _hear(self) -> dict[str, Any]:
-        """Request new events and output; replay the events, and log the output."""
+        """Fetch new progress events and output; show the events, log the output."""
         self._heed()
         state, data = self._channel.ask("poll", offset=self._replayed, log=self._said)
         events, said = data[: state["events"]], data[state["events"] :]
@@ -373,7 +395,10 @@ class _Followed:
         return {**state, "has_made": made, "has_more": bool(data)}
 
     def _log(self, said: bytes) -> None:
-        """Append complete lines of remote output to the local log; replace secrets."""
+        """Append the complete lines of remote output to the local log.
+
+        Secrets are replaced. An incomplete last line waits for the next call.
+        """
         text = self._unsaid + said
         end = text.rfind(b"\n") + 1 if said else len(text)
         lines, self._unsaid = text[:end], text[end:]
@@ -389,7 +414,10 @@ class _Followed:
             del self._replies[number]
 
     def _heed(self) -> None:
-        """Forward Ctrl-C to the training once; raise if training has not started."""
+        """After Ctrl-C, ask the remote training once to stop.
+
+        If training has not started, raise TrainingInterrupted.
+        """
         if self._flag.requested and not self._stopped:
             if not self._trains:
                 raise self._run.interrupted()
@@ -411,13 +439,16 @@ class _Followed:
             raise _not_interrupted(self._run, self._where)
 
     def _planned(self, plan: Plan) -> Plan:
-        """Return the plan with the client's paths, and record its settings."""
+        """Return a plan with local paths instead of remote ones; save its settings."""
         config = self._adopted(plan.config)
         device = f"{plan.device} of {self._where}"
         return replace(plan, config=config, run=self._run.path, device=device)
 
     def _adopted(self, found: TrainingConfig) -> TrainingConfig:
-        """Return the local settings with the machine's changes, and save them."""
+        """Return the local settings with the machine's changes, and save them.
+
+        ``found`` are the settings that the machine trains with.
+        """
         config = self._upload.with_remote_changes(self._sent, found)
         self._run.write_record(config=config.model_dump(mode="json"))
         return config
@@ -425,9 +456,9 @@ class _Followed:
     def _forget(self) -> None:
         """Remove the run from the machine, after all files were fetched.
 
-        A rented machine may end before its answer arrives, so errors are ignored. The
-        user's own machine is asked once more. If that fails too, a warning names the
-        folder that remains.
+        A rented machine may end before its answer arrives, so errors are ignored. On
+        the user's own machine, the request is repeated after a broken connection. If
+        it fails, a warning names the folder that remains.
         """
         left = self._left()
         try:
@@ -445,7 +476,10 @@ class _Followed:
         self._run.write_record(elsewhere=None, left=left)
 
     def _asked_again(self, error: ComputeError) -> bool:
-        """Ask the machine again to remove the run; return whether it did."""
+        """Ask the machine again to remove the run; return whether that worked.
+
+        Return False if ``error``, the first failure, was not a broken connection.
+        """
         if not isinstance(error, UnreachableError):
             return False
         try:
@@ -458,7 +492,10 @@ class _Followed:
         return True
 
     def _left(self) -> dict[str, Any]:
-        """Return ``run.json``'s entries of other machines that may have the run."""
+        """Return the entries of ``run.json`` for other machines that may have the run.
+
+        The keys are the machines' addresses.
+        """
         left = _machines_of(self._run)
         left.pop(str(self._where), None)
         return left

@@ -1,4 +1,4 @@
-"""Rented: train on a rented machine, from the quote to the end of the machine."""
+"""Rented: rent a machine for a run, train on it, and end it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,17 +39,20 @@ SILENT_S = 1800.0
 
 It then waits for the client to fetch files, and ends itself."""
 _MOST_IN_VAIN = 3
-"""A run ends if so many spot machines in a row are taken away before a new step."""
+"""A run ends if this number of spot machines in a row is taken away without a step."""
 
 
 def is_rented(gpu: str) -> bool:
-    """Return whether the setting ``gpu`` names a provider of rented machines."""
+    """Return whether the setting ``gpu`` names a provider that rents out machines."""
     name = gpu.partition(":")[0]
     return name in PROVIDERS.names() and PROVIDERS.get(name).is_rented
 
 
 def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
-    """Ask the provider for offers; return the quotes for a run, the cheapest first."""
+    """Ask the provider in ``config.gpu`` for offers, and return quotes for the run.
+
+    The cheapest quote is first. ``done`` is the number of episodes already trained on.
+    """
     provider = _provider(config)
     needs_of(config)  # refuse before a request
     kind = config.gpu.partition(":")[2]
@@ -74,7 +77,7 @@ class Rented(Place):
     waits = Waits()
 
     def plan(self, config: TrainingConfig) -> Elsewhere:
-        """Return the run's plan, without a request to the provider."""
+        """Return the plan of a run, without a request to the provider."""
         provider = _provider(config)
         needs_of(config)
         return plan_elsewhere(config, f"rented of {provider.name}")
@@ -84,7 +87,7 @@ class Rented(Place):
     ) -> TrainingResult:
         """Rent a machine, train on it, and end it.
 
-        If the client died and the run's machine still exists, that machine is used.
+        If the run's machine still exists, since an earlier client died, it is used.
         """
         try:
             with run.recorded(config):
@@ -99,7 +102,12 @@ class Rented(Place):
     def _train(
         self, config: TrainingConfig, run: RunFolder, progress: Progress
     ) -> TrainingResult:
-        """Train on a machine; if a spot machine is taken away, train on another one."""
+        """Train on a machine; if it is taken away, continue on another one.
+
+        Raises:
+            MachineTakenError: Three spot machines in a row were taken away before they
+                saved a step, or no other machine can be rented.
+        """
         terms, in_vain, saved = config, 0, _saved(run)
         while True:
             try:
@@ -137,9 +145,10 @@ class Rented(Place):
         run: RunFolder,
         progress: Progress,
     ) -> TrainingResult:
-        """Train on the run's existing machine, or on one rented under ``terms``.
+        """Train on the run's existing machine; if there is none, rent one.
 
-        ``terms`` are ``config`` with the cost limit that the user agreed to.
+        ``terms`` are the settings for renting. They are those of ``config`` but, after
+        the first machine was taken away, with the cost limit that the user agreed to.
         """
         provider = _provider(config)
         held = self._held(provider, run, progress)
@@ -196,7 +205,10 @@ class Rented(Place):
             raise ended from None
 
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
-        """Fetch finished files, and end the machine; return error messages or None."""
+        """Fetch finished files, and end the run's machine.
+
+        Return the error messages; None if there were none.
+        """
         record = MachineRecord.read(run.path)
         if record is None or not record.is_open:
             return None
@@ -215,9 +227,9 @@ class Rented(Place):
     def _held(
         self, provider: Provider, run: RunFolder, progress: Progress
     ) -> tuple[Machine, MachineRecord] | None:
-        """Return the run's existing machine and its record; None if it is not usable.
+        """Return the run's existing machine and its record; None if there is none.
 
-        A machine that is not usable is ended.
+        A machine that cannot be used, e.g. since its SSH key is lost, is ended.
         """
         record = MachineRecord.read(run.path)
         if record is None or not record.is_open:
@@ -232,10 +244,10 @@ class Rented(Place):
 
 
 def _limits(lease: Lease) -> EndLimits:
-    """Return the limits at which the machine stops training and ends itself.
+    """Return the limits after which the machine stops training and ends itself.
 
-    They are in seconds from now. The client stops the run a little earlier, so they
-    matter only if the client fails.
+    The client itself stops the run a little earlier, so they are reached only if the
+    client fails.
     """
     if lease.ending is not None:
         lease.guarded()
@@ -246,7 +258,11 @@ def _limits(lease: Lease) -> EndLimits:
 
 @contextmanager
 def _noticed(lease: Lease) -> Iterator[None]:
-    """Replace a ComputeError by MachineTakenError if the machine was taken away."""
+    """Context manager that checks after a ComputeError if the machine still exists.
+
+    Raises:
+        MachineTakenError: The provider has taken the spot machine away.
+    """
     try:
         yield
     except MachineTakenError:
@@ -257,14 +273,17 @@ def _noticed(lease: Lease) -> Iterator[None]:
 
 
 def _was_taken(offer: Offer, earlier: MachineRecord | None) -> bool:
-    """Return whether a machine of this type and region was just taken away."""
+    """Return whether the run's last machine was taken away and was like ``offer``.
+
+    That is, it had the same type and region. ``earlier`` is its record.
+    """
     if earlier is None or earlier.fate != "taken":
         return False
     return (offer.kind, offer.region) == (earlier.kind, earlier.region)
 
 
 def _saved(run: RunFolder) -> tuple[int, str] | None:
-    """Return the step and the digest of a run's newest checkpoint, or None."""
+    """Return the step and version of a run's newest checkpoint; None without one."""
     found = run.checkpoints()
     if not found:
         return None
@@ -272,7 +291,11 @@ def _saved(run: RunFolder) -> tuple[int, str] | None:
 
 
 def _rest_of(rent: RentSettings, spent: float) -> float | None:
-    """Return ``max_cost`` less the US dollars ``spent``; None without ``max_cost``."""
+    """Return ``max_cost`` minus ``spent``, in $; None if ``max_cost`` is not set.
+
+    Raises:
+        UsageError: ``max_cost`` is spent.
+    """
     if rent.max_cost is None:
         return None
     if spent >= rent.max_cost:
@@ -284,10 +307,10 @@ def _rest_of(rent: RentSettings, spent: float) -> float | None:
 
 
 def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> MachineRecord:
-    """End a run's recorded machine; write and return the updated record.
+    """End the machine in a run's record; write and return the updated record.
 
-    If the provider does not list the machine, the record gets the latest possible end;
-    see :meth:`MachineRecord.found_gone`.
+    If the provider does not list the machine any more, the record gets the latest
+    possible time as its end; see :meth:`MachineRecord.found_gone`.
     """
     provider = PROVIDERS.get(record.provider)
     found = find(provider, record.name, replace(waits, looks=2))
@@ -299,7 +322,13 @@ def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> Machine
 
 
 def _provider(config: TrainingConfig) -> Provider:
-    """Return the provider for a run, after checking that the settings work with it."""
+    """Return the provider in ``config.gpu``, after checking the settings.
+
+    Raises:
+        UsageError: It is not a provider that rents machines.
+        UnsupportedError: A setting does not work on a rented machine.
+        ComputeError: The provider is not set up.
+    """
     name = config.gpu.partition(":")[0]
     provider = PROVIDERS.get(name)
     if not provider.is_rented:
@@ -326,7 +355,11 @@ def _provider(config: TrainingConfig) -> Provider:
 
 
 def _require_consent(quote: Quote, config: TrainingConfig, progress: Progress) -> None:
-    """Ask the user to agree to the quote; with ``config.yes``, only show it."""
+    """Ask the user to agree to the quote; with ``config.yes``, only show it.
+
+    Raises:
+        UsageError: The user did not agree, or cannot be asked.
+    """
     words = quote.words()
     if config.yes:
         for each in words:

@@ -29,13 +29,14 @@ _OPTIONS = (
 class Shell:
     """Runs commands on a machine; each command has its own SSH connection.
 
-    ``~/.ssh/config``, the SSH agent and jump hosts apply as for ``ssh``.
+    ``~/.ssh/config``, the SSH agent and jump hosts are used as by ``ssh``.
 
     Attributes:
         address: Address of the machine's SSH server.
         key_file: Private key for the login; None uses SSH's own settings.
-        known_hosts: File for this host's key. The first connection writes the key;
-            later ones require it. None uses the user's file, which must have the key.
+        known_hosts: File for the machine's host key. The first connection writes the
+            key; later connections require it. None uses SSH's own files, one of which
+            must already have the key.
     """
 
     address: Address
@@ -45,8 +46,8 @@ class Shell:
     def run(self, command: str, *, data: bytes = b"", timeout_s: float = 60.0) -> str:
         """Run a command in POSIX sh, and return its output.
 
-        The command is visible in the process lists of both machines, so pass secrets in
-        ``data``, its standard input.
+        The command is visible in the process lists of both machines. So pass secrets in
+        ``data``, the command's standard input.
 
         Raises:
             UnreachableError: The connection could not be made, or broke.
@@ -67,9 +68,9 @@ class Shell:
         return out.decode(errors="replace")
 
     def start(self, command: str, errors: int | IO[bytes]) -> "subprocess.Popen[bytes]":
-        """Start a command, with pipes for its input and output; return the process.
+        """Start a command, and return the process, with pipes for input and output.
 
-        Ctrl-C does not reach the process. ``errors`` receives its standard error.
+        Ctrl-C does not reach the process. ``errors`` gets its standard error.
         """
         if shutil.which("ssh") is None:
             raise ComputeError(
@@ -108,10 +109,10 @@ class Shell:
         ]
 
     def explained(self, code: int, said: str) -> ComputeError:
-        """Return the exception for a failed ssh or a failed remote command.
+        """Return the exception for a failed connection or a failed remote command.
 
-        ``code`` is the exit status, 255 if ssh itself failed; ``said`` the text on
-        standard error.
+        ``code`` is the exit code of ``ssh``; 255 means that the connection failed.
+        ``said`` is the text on standard error.
         """
         where, last = self.address, _last_line(said)
         if code != _BROKEN:
@@ -152,10 +153,10 @@ class Shell:
         return f"forget the old one (ssh-keygen{where} -R {shlex.quote(name)})"
 
     def _known_as(self) -> tuple[str, str]:
-        """Return the host's name in SSH's file of known hosts, and that file's path.
+        """Return the machine's name in SSH's file ``known_hosts``, and the file's path.
 
-        An alias of ``~/.ssh/config`` is resolved with ``ssh -G``. The path is empty for
-        the default file.
+        The path is empty for ``~/.ssh/known_hosts``. Both depend on ``~/.ssh/config``,
+        so they are read with ``ssh -G``.
         """
         *options, dashes, host = self._words()
         words = [*options, "-G", dashes, host]

@@ -1,8 +1,8 @@
 """Estimate the GPU memory for training a model, before the model is downloaded.
 
 The estimate depends on the model's number of parameters. It counts weights, gradients,
-AdamW's two moments, activations of a backward pass, and keys and values of running
-episodes. It is only good enough to choose a GPU.
+AdamW's two moments, activations of a backward pass, and the KV cache of running
+episodes. It is only exact enough to choose a GPU.
 """
 
 import re
@@ -43,13 +43,14 @@ class Need:
     """The GPU memory that training a model needs.
 
     Attributes:
-        source: Where the number of parameters comes from, e.g. ``by its config.json``.
-        rank: Rank of the trained adapter; 0 trains all weights.
-        weights_gb: GB of the loaded weights.
-        learning_gb: GB of the trained weights, their gradients and AdamW's moments.
+        parameters: Number of the model's parameters.
+        source: How this number is known, e.g. ``by its config.json``.
+        rank: Rank of the trained LoRA adapter; 0 if all weights are trained.
+        weights_gb: GB of the loaded weights; 0 if ``learning_gb`` includes them.
+        learning_gb: GB of the adapter's weights, the gradients and AdamW's moments.
         activations_gb: GB of the activations of a backward pass.
-        cache_gb: GB of the keys and values of running episodes, and of CUDA itself.
-        served_gb: GB of vLLM's weights, cache and own memory; 0 without vLLM.
+        cache_gb: GB of the KV cache of running episodes, and of CUDA itself.
+        served_gb: GB of vLLM's weights, KV cache and own memory; 0 without vLLM.
     """
 
     parameters: float
@@ -63,12 +64,15 @@ class Need:
 
     @property
     def engine(self) -> str:
-        """The engine's name: ``vllm`` or ``local``."""
+        """The engine of this estimate: ``vllm`` or ``local``."""
         return "vllm" if self.served_gb else "local"
 
     @property
     def gb(self) -> float:
-        """The most GB in use at a time; vLLM and the learner's updates take turns."""
+        """GB of the peak memory.
+
+        vLLM and the backward pass take turns, so only the larger of them counts.
+        """
         kept = self.weights_gb + self.learning_gb
         if not self.served_gb:
             return kept + self.activations_gb + self.cache_gb
@@ -76,7 +80,7 @@ class Need:
 
     @property
     def words(self) -> str:
-        """Description of the total and its parts, with the source of the estimate."""
+        """Text with the peak memory, its parts, and the source of the estimate."""
         learned = f"LoRA rank {self.rank}" if self.rank else "full weights"
         last = f", activations {self.activations_gb:.1f}, KV cache and CUDA "
         last += f"{self.cache_gb:.1f}"
@@ -90,7 +94,10 @@ class Need:
 
 
 def needs_of(config: TrainingConfig) -> list[Need]:
-    """Return the GPU memory that each possible engine needs, the best engine first."""
+    """Return the GPU memory that a run needs with each engine that it may use.
+
+    vLLM, the faster engine, is first.
+    """
     need, engine = need_of(config), remote_engine(config)
     if engine == "local":
         return [need]
@@ -101,10 +108,9 @@ def needs_of(config: TrainingConfig) -> list[Need]:
 
 
 def need_of(config: TrainingConfig) -> Need:
-    """Return the GPU memory that a run's model needs, without vLLM.
+    """Return the GPU memory that a run needs with the local engine, without vLLM.
 
-    If the model's ``config.json`` is on this machine, the local engine's estimate is
-    used.
+    If the model's ``config.json`` is on this machine, the estimate is more exact.
 
     Raises:
         ModelError: The model's folder does not exist.
@@ -145,7 +151,7 @@ def need_of(config: TrainingConfig) -> Need:
 
 
 def _parameters(model: str) -> tuple[float, str]:
-    """Return a model's number of parameters, and where this number comes from."""
+    """Return a model's number of parameters, and how this number is known."""
     folder = Path(model_source(model))
     if folder.is_dir():
         if (folder / ADAPTER_FILE).is_file():

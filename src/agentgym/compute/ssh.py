@@ -19,20 +19,29 @@ _MAY_CHOOSE = (
 
 
 class OverSSH(Place):
-    """Trains on a user's own machine; training continues if the client disconnects."""
+    """Trains on a machine that the user can log in to with SSH.
+
+    Training continues if the client disconnects.
+    """
 
     def plan(self, config: TrainingConfig) -> Elsewhere:
-        """Return the plan of uploads and installation; do not contact the machine."""
+        """Return the plan of a run, without contacting the machine."""
         return plan_elsewhere(config, f"{_address(config)}, over SSH")
 
     def train(
         self, config: TrainingConfig, run: RunFolder, progress: Progress
     ) -> TrainingResult:
-        """Train the run with :func:`~agentgym.compute.remote.train_elsewhere`."""
+        """Train the run on the machine, and return its result.
+
+        See :func:`~agentgym.compute.remote.train_elsewhere`.
+        """
         return train_elsewhere(config, _address(config), None, run, progress)
 
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
-        """Stop the training and fetch its files; return an error message on failure."""
+        """Stop the training and fetch its finished files.
+
+        Return the error message if that fails, else None.
+        """
         try:
             fetch_results(_address(config), None, run, Progress())
         except ComputeError as error:
@@ -41,7 +50,10 @@ class OverSSH(Place):
 
 
 def plan_elsewhere(config: TrainingConfig, machine: str) -> Elsewhere:
-    """Return the plan for training on the described machine: uploads, installations."""
+    """Return the plan of a run on another machine: uploads and installations.
+
+    ``machine`` describes the machine in words.
+    """
     upload = make_upload(config)
     own = f"{WHEEL_NAME.partition('-py3')[0]} [{', '.join(upload.extras)}]"
     installs = [own, *upload.packages]

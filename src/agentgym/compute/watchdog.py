@@ -1,8 +1,9 @@
 """Watchdog: start training on a remote machine; stop it when a limit is reached.
 
-The watchdog is the parent process of training. It has its own session, so that it goes
-on when the connection is lost. It uses only the standard library. Its input comes from
-a pipe, and the secrets in this input stay in memory. It also ends a rented machine.
+The watchdog is the parent process of training. It has its own session, so that it
+continues when the SSH connection breaks. It imports only the standard library. It reads
+its input from a pipe, and keeps the secrets in this input in memory only. It also ends
+a rented machine.
 """
 
 import fcntl
@@ -30,18 +31,20 @@ _TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class EndLimits:
-    """Limits after which training and a rented machine stop; None for no limit.
+    """Times after which training is stopped and a rented machine ends itself.
+
+    None means no limit.
 
     Attributes:
         longest_s: Seconds after which training is stopped.
-        ends_s: Seconds after which a rented machine ends itself even while training;
-            more time is not paid for.
-        silent_s: Seconds without the client's heartbeat after which training is
+        ends_s: Seconds after which a rented machine ends itself, even while training,
+            since the cost limit is reached.
+        silent_s: Seconds without a heartbeat of the client after which training is
             stopped.
-        idle_s: Seconds without a heartbeat, after training, for which a rented machine
-            waits for the client to fetch files.
-        parting_s: Seconds for which a rented machine waits after the client has all
-            files; usually the client ends the machine earlier.
+        idle_s: Seconds without a heartbeat after which a rented machine ends itself,
+            if training has ended and the client has not fetched all files.
+        parting_s: Seconds from the time when the client has fetched all files until a
+            rented machine ends itself. Usually the client ends the machine earlier.
         grace_s: Seconds from the request to stop training until it is killed.
     """
 
@@ -56,8 +59,9 @@ class EndLimits:
 class Watchdog:
     """Runs one training process within its limits, and then ends a rented machine.
 
-    ``order`` has the keys ``train`` (the input of the training process), ``limits``
-    (the fields of EndLimits) and ``ending`` (those of an EndRequest, or None).
+    ``attempt`` is the folder for this process's files. ``order`` has the keys ``train``
+    (the input of the training process), ``limits`` (the fields of an EndLimits) and
+    ``ending`` (the fields of an EndRequest, or None).
     """
 
     def __init__(self, attempt: Path, order: dict[str, Any]) -> None:
@@ -70,7 +74,7 @@ class Watchdog:
         self._why: str | None = None
 
     def run(self) -> None:
-        """Run the training, write a missing outcome, and end a rented machine."""
+        """Run the training, complete ``outcome.json``, and end a rented machine."""
         child = self._start()
         if self._ending is not None and self._limits.ends_s is not None:
             end = threading.Timer(self._limits.ends_s, self._end_machine)
@@ -101,7 +105,10 @@ class Watchdog:
         return child
 
     def _watch(self, child: subprocess.Popen[bytes]) -> None:
-        """Wait for training; interrupt it at a limit or on request, and wait again."""
+        """Wait until training ends; interrupt it at a limit or on the client's request.
+
+        Return ``grace_s`` after the interrupt, even if training has not ended.
+        """
         until: float | None = None
         while child.poll() is None:
             time.sleep(_LOOK_S)
@@ -115,7 +122,7 @@ class Watchdog:
                 return
 
     def _overdue(self) -> str | None:
-        """Return a description of the limit that is reached, or None."""
+        """Describe the time limit that is reached; return None if none is."""
         silence_s, limits = self._silence_s(), self._limits
         lasted_s = time.monotonic() - self._begun
         if limits.longest_s is not None and lasted_s > limits.longest_s:
@@ -136,7 +143,10 @@ class Watchdog:
         return 0
 
     def _conclude(self, code: int) -> None:
-        """Write ``outcome.json`` if training has not, or if a limit ended training."""
+        """Write ``outcome.json`` if training did not, or if a limit ended training.
+
+        ``code`` is the exit code of the training process.
+        """
         path = self._attempt / "outcome.json"
         found: dict[str, Any] = {"kind": "killed", "code": code}
         with suppress(OSError, ValueError):
@@ -150,7 +160,10 @@ class Watchdog:
             (self._attempt / "over").touch()
 
     def _linger(self) -> None:
-        """Wait until the client has fetched all files, or was silent for ``idle_s``."""
+        """Wait until the client has fetched all files, then for ``parting_s``.
+
+        Return earlier if the client's heartbeats have stopped for ``idle_s``.
+        """
         idle = self._limits.idle_s
         self._heard = time.monotonic()
         while not (self._attempt / "fetched").exists() and self._attempt.exists():
@@ -160,7 +173,7 @@ class Watchdog:
         time.sleep(self._limits.parting_s)
 
     def _end_machine(self) -> None:
-        """Ask the provider again and again to end this machine; never return."""
+        """Ask the provider repeatedly to end this machine; never return."""
         assert self._ending is not None
         request = urllib.request.Request(
             self._ending["url"],
@@ -185,7 +198,7 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
 
 
 def main(attempt: Path) -> None:
-    """Read an order from standard input, and run a Watchdog with this order."""
+    """Run a Watchdog with the ``order`` that is read from standard input as JSON."""
     order = json.loads(sys.stdin.buffer.read())
     with (attempt / ".lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Run code that a model wrote, isolated from the machine and other executions."""
+"""Run code that a model wrote, isolated from the machine and from other executions."""
 
 from agentgym.sandbox.commands import (
     Argv,

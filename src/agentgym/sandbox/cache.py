@@ -1,4 +1,4 @@
-"""ResultCache: keep results of repeated executions, within a memory budget."""
+"""ResultCache: keep results of executions in memory, to return them again."""
 
 import hashlib
 import sys
@@ -41,7 +41,7 @@ class ResultCache:
     def key(self, job: Job) -> bytes | None:
         """Return a job's cache key, or None if its result must not be cached.
 
-        The key is a hash of everything that the result depends on, with the change
+        The key is a hash of the job, of the sandbox's settings, and of the change
         times, sizes and inode numbers of the files in ``python_path``.
         """
         if not self._config.cache_entries or not self._config.cache_bytes:
@@ -62,7 +62,7 @@ class ResultCache:
             return replace(self._results[key][0], cached=True)
 
     def put(self, key: bytes | None, result: SandboxResult) -> None:
-        """Cache a result under ``key``; drop the least recently used if it is full.
+        """Cache a result under ``key``; drop the least recently used results if full.
 
         Do nothing if ``key`` is None, if the program did not exit by itself, or if the
         result is larger than an eighth of the cache.

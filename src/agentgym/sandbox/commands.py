@@ -1,4 +1,4 @@
-"""Configure a sandbox, and describe the commands to execute in it."""
+"""Define the settings of a sandbox, and the commands to run in it."""
 
 import hashlib
 import json
@@ -26,23 +26,24 @@ class SandboxConfig:
     """Settings of a sandbox.
 
     Attributes:
-        rung: Name of the rung (kind of isolation, see ``guest.settings.RUNGS``), or
-            None for the safest that works on this machine.
-        warm: Whether executions fork from a long-lived interpreter. If not, each
+        rung: Name of the kind of isolation, a key of ``guest.settings.RUNGS``; None for
+            the safest kind that works on this machine.
+        warm: Whether executions are forked from a long-lived interpreter. If not, each
             execution starts a new interpreter.
         concurrency: Maximum number of executions at the same time.
         limits: Limits of one execution.
         cache_entries: Maximum number of results to cache; 0 caches none.
         cache_bytes: Maximum memory of the cached results; 0 caches none.
-        unsafe_local_exec: Whether code may run without isolation if no isolation works.
+        unsafe_local_exec: Whether code may run without isolation if no kind of
+            isolation works.
         subprocesses: Whether programs must be able to start other programs, as a shell
-            does. Rungs that forbid it are then skipped.
+            does. Kinds of isolation that do not allow this are then skipped.
         languages: Languages that executions may use in addition to Python:
             "javascript", "go", "rust". Their toolchains must be installed. ``limits``
             are raised to the minimum that these languages need.
-        python_path: Folders of packages that executions can import, after the standard
-            library. Executions can read everything in these folders. Other installed
-            packages cannot be imported.
+        python_path: Folders of packages that executions can import, in addition to the
+            standard library. Executions can read everything in these folders. They
+            cannot import other installed packages.
 
     Raises:
         SandboxError: An entry of ``python_path`` is not a folder, a language is
@@ -87,7 +88,11 @@ class SandboxConfig:
         self._allow_languages()
 
     def _allow_languages(self) -> None:
-        """Check the languages, and raise the limits to the minimum that they need."""
+        """Check ``languages``, and increase ``limits`` to the minimum that they need.
+
+        Raises:
+            SandboxError: A language is unknown.
+        """
         if isinstance(self.languages, str):
             raise SandboxError(f"languages takes several names: ({self.languages!r},).")
         names = tuple(dict.fromkeys(self.languages))
@@ -101,7 +106,7 @@ class SandboxConfig:
 
     @property
     def is_usual(self) -> bool:
-        """Whether all settings except ``unsafe_local_exec`` have their defaults."""
+        """Whether all settings have their defaults, except ``unsafe_local_exec``."""
         return self == SandboxConfig(unsafe_local_exec=self.unsafe_local_exec)
 
 
@@ -115,7 +120,7 @@ class PythonScript:
 
 @dataclass(frozen=True)
 class Program:
-    """Command that runs a program of any supported language, compiled if needed.
+    """Command that runs a program in any supported language, compiled if needed.
 
     Attributes:
         path: Source file, relative to the workspace. Its extension decides the
@@ -136,9 +141,10 @@ class RunTests:
     ``cargo test`` if the workspace has a ``Cargo.toml``.
 
     Attributes:
-        paths: Test files or folders, relative to the workspace. Empty: all files that
-            the language's runner finds, such as ``test_*.py`` and ``*_test.py``.
-        select: Ids of the tests to run, ``file::name`` as in the results. Empty: all.
+        paths: Test files or folders, relative to the workspace. If empty, all files
+            that the language's runner finds, such as ``test_*.py`` and ``*_test.py``.
+        select: Ids ``file::name`` of the tests to run, as in the results. If empty, all
+            tests.
         language: The language of the tests.
     """
 
@@ -149,7 +155,10 @@ class RunTests:
 
 @dataclass(frozen=True)
 class Argv:
-    """Command line, run without a shell; ``python`` is the sandbox's interpreter."""
+    """Command that runs a program with arguments, without a shell.
+
+    The program ``python`` is the sandbox's interpreter.
+    """
 
     argv: tuple[str, ...]
 
@@ -158,11 +167,11 @@ Command = PythonScript | Program | RunTests | Argv | Steps
 
 
 def check_files(files: Iterable[str]) -> None:
-    """Check that files with these names can be created inside the workspace.
+    """Check that files with these paths can be created inside the workspace.
 
     Raises:
-        SandboxError: A name is absolute, leaves the workspace, is not a plain path, or
-            is also the folder of another file.
+        SandboxError: A path is absolute or outside of the workspace, is not in its
+            shortest form, or is also the folder of another file.
     """
     names = frozenset(files)
     for name in names:
@@ -192,7 +201,10 @@ def _is_plain(name: object) -> bool:
 
 @dataclass(frozen=True)
 class Job:
-    """One execution; :meth:`Sandbox.run` describes its fields."""
+    """One execution: a command and the files to run it on.
+
+    For the fields see :meth:`Sandbox.run`.
+    """
 
     files: dict[str, str]
     command: Command
@@ -242,7 +254,7 @@ class Job:
 
     @property
     def language(self) -> str:
-        """Name of the command's language; "python" if the command names none."""
+        """Name of the command's language; "python" if the command does not set one."""
         match self.command:
             case Program(path):
                 return language_of(path)
@@ -259,7 +271,7 @@ class Job:
         return json.dumps(content, sort_keys=True).encode()
 
     def _steps(self) -> Command:
-        """Convert the command to a kind that the code inside the sandbox can run."""
+        """Convert the command to a type that the code inside the sandbox can run."""
         match self.command:
             case Program(path, args) if self.language == PYTHON:
                 return PythonScript(path, args)

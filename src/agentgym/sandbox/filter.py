@@ -1,9 +1,10 @@
 """Compile the allowed system calls to a seccomp filter, on the host.
 
-The process in the sandbox only installs the compiled bytes. The ``strict`` filter is
-for a process that keeps the caller's user id. Such a process may not start processes or
-send signals to others. System calls that change file metadata report success but change
-nothing, because Landlock cannot restrict these calls.
+The process in the sandbox only installs the compiled bytes.
+
+The ``strict`` filter is for a process that keeps the caller's user id. Such a process
+may not start processes or send signals to other processes. Its system calls that change
+file metadata report success but change nothing, because Landlock cannot restrict them.
 """
 
 import errno
@@ -45,7 +46,10 @@ def _op(code: int, k: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def _fail(number: int) -> bytes:
-    """Return filter code: skip the call; return the errno ``number`` (0: success)."""
+    """Return filter code that skips the system call and reports the errno ``number``.
+
+    0 reports success.
+    """
     return _op(_RETURN, 0x00050000 | number)
 
 
@@ -56,12 +60,18 @@ _UNKNOWN = _fail(errno.ENOSYS)
 
 
 def _argument(index: int) -> bytes:
-    """Return filter code that loads the low 32 bits of argument number ``index``."""
+    """Return filter code that loads the low 32 bits of a system call's argument.
+
+    ``index`` is the argument's number, from 0 on.
+    """
     return _op(_LOAD, 16 + 8 * index)
 
 
 def _if_one_of(index: int, values: tuple[int, ...], hit: bytes, miss: bytes) -> bytes:
-    """Return filter code: ``hit`` if an argument is in ``values``, else ``miss``."""
+    """Return filter code that runs ``hit`` if an argument is in ``values``.
+
+    Otherwise it runs ``miss``. ``index`` is the argument's number, from 0 on.
+    """
     tests = [_op(_EQUAL, value, len(values) - n) for n, value in enumerate(values)]
     return _argument(index) + b"".join(tests) + miss + hit
 
@@ -74,13 +84,13 @@ def build_filter(
 
     Args:
         strict: Whether the process keeps the caller's own user id.
-        shared_memory: Whether processes may share anonymous memory. Allow this only
-            if memory is not measured as the sum of the processes' sizes, which does
-            not contain unmapped shared memory.
+        shared_memory: Whether processes may share anonymous memory. Do not allow this
+            if memory is measured as the sum of the processes' sizes, since this sum
+            does not contain unmapped shared memory.
         mounted: Whether the process sees only the sandbox's own folders. If not, the
-            filter refuses extended attributes, because Landlock does not cover them. It
-            also refuses to reserve disk space without writing, because only written
-            bytes are counted.
+            filter refuses calls for extended attributes, because Landlock does not
+            restrict them. It also refuses ``fallocate``, which reserves disk space
+            without writing, because only written bytes are counted.
         machine: ``x86_64`` or ``aarch64``; this machine by default.
     """
     machine = machine or platform.machine()
@@ -103,7 +113,10 @@ def build_filter(
 
 
 def _verdicts(allowed: set[int]) -> list[bytes]:
-    """Return the end of the filter: allow only calls whose number is in ``allowed``."""
+    """Return the filter's last part: allow system calls with numbers in ``allowed``.
+
+    All other calls are refused.
+    """
 
     def verdict(number: int) -> bytes:
         if number in allowed:
@@ -118,7 +131,10 @@ def _verdicts(allowed: set[int]) -> list[bytes]:
 
 
 def _rules(*, shared_memory: bool) -> dict[str, bytes]:
-    """Return filter code, by name of the call, for calls with checked arguments."""
+    """Return filter code for system calls whose arguments are checked.
+
+    The keys are the names of the calls.
+    """
     stream_pair = [
         _argument(0),
         _op(_EQUAL, _AF_UNIX, 0, 5),
@@ -154,7 +170,10 @@ def _rules(*, shared_memory: bool) -> dict[str, bytes]:
 
 
 def _strict_rules() -> dict[str, bytes]:
-    """Return the filter code that ``strict`` adds, by name of the system call."""
+    """Return the filter code that only the strict filter has.
+
+    The keys are the names of system calls.
+    """
     itself = _if_one_of(0, (0, OWN_PID), _ALLOW, _REFUSE)
     thread = [_argument(0), _op(_ANY_BIT, _CLONE_NAMESPACES, 1, 0)]
     thread += [_op(_ANY_BIT, _CLONE_THREAD, 1, 0), _REFUSE, _ALLOW]

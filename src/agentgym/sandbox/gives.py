@@ -1,9 +1,9 @@
 """gives: evaluate expressions in the sandbox, and check the values outside it.
 
-A program can deceive tests that run in its own process: it may write the test report,
-patch the test runner, or return an object that equals everything. With :func:`gives`,
-the sandbox returns only the values, as texts made by ``guest.plain``, and the expected
-values never enter the sandbox. So a program can only influence its own values.
+A program can deceive tests that run in its own process. For example, it can write the
+test report, patch the test runner, or return an object that equals everything. With
+:func:`gives`, the sandbox returns only the values, as texts, and the expected values
+never enter the sandbox. So a program can only influence its own values.
 """
 
 import ast
@@ -50,13 +50,13 @@ def _write_all(asked):
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Result of a call of :func:`gives`; true if all expressions had the right value.
+    """Result of :func:`gives`; true if all expressions had the expected value.
 
     Attributes:
-        asked: Number of expressions that were evaluated.
-        wrong: For each wrong expression, as ``module.py: expression``: the start of its
-            value, or the reason why it has no value. The tested program may have chosen
-            this text: only show it to people.
+        asked: Number of expressions.
+        wrong: For each expression without the expected value, the start of its value,
+            or the reason why it has none. The keys are ``module.py: expression``. The
+            tested program may have chosen this text, so only show it to people.
     """
 
     asked: int
@@ -67,7 +67,7 @@ class Verdict:
 
     @property
     def share(self) -> float:
-        """The share of expressions with the right value, 0..1."""
+        """Fraction of the expressions that had the expected value, 0 to 1."""
         return 1 - len(self.wrong) / self.asked
 
 
@@ -80,24 +80,26 @@ def gives(
 ) -> Verdict:
     """Evaluate expressions in a sandbox, and compare their values outside of it.
 
-    Each expression is evaluated in the namespace of its module. A value is right if it
-    equals the expected value and has the same type, and so for all items in it: 1, 1.0
-    and True differ, nan equals nan. Values may only contain None, bool, int, float,
-    str, bytes, list, tuple, set, frozenset and dict. So let expressions return values,
-    not comparisons: ``add(1, 2)``, not ``add(1, 2) == 3``; ``round(f(2), 6)`` for a
-    float, ``list(f(2))`` for an object of another type.
+    Each expression is evaluated in the namespace of its module. Its value, and each
+    item in it, must equal the expected value and have the same type. 1, 1.0 and True
+    differ, and nan equals nan. Values may only contain None, bool, int, float, str,
+    bytes, list, tuple, set, frozenset and dict.
+
+    Write expressions that return values, not comparisons: ``add(1, 2)`` instead of
+    ``add(1, 2) == 3``. Use ``round(f(2), 6)`` for a float, and ``list(f(2))`` for an
+    object of another type.
 
     The extension of a module's path decides the language. Values of JavaScript, Go and
-    Rust leave the sandbox as JSON: 1 equals 1.0, a list equals a tuple, and the keys of
-    objects are texts. In Go and Rust, all expressions are compiled together: if one
-    does not compile, all of them are wrong.
+    Rust leave the sandbox as JSON, so 1 equals 1.0, a list equals a tuple, and the keys
+    of objects are strings. In Go and Rust, all expressions are compiled together. If
+    one of them does not compile, all count as wrong.
 
-    An expression that raises is wrong. If the program hangs, crashes or exits, all
-    expressions are wrong.
+    An expression that raises an error counts as wrong. If the program hangs, crashes or
+    exits, all expressions count as wrong.
 
     Args:
         sandbox: The sandbox to run in. The call blocks until it has the values.
-        files: The workspace: relative path to text.
+        files: The texts of the workspace's files, by relative path.
         expected: Expected values by module path and expression, such as
             ``{"cart.py": {"add(1, 2)": 3}}``. Python modules in the folder ``src/`` are
             imported without ``src`` in their names.
@@ -155,7 +157,10 @@ def _job(
 
 
 def _comparable(text: str, language: str) -> str | None:
-    """Return a value's text to compare; None if the program wrote invalid JSON."""
+    """Convert the text that a program wrote for a value to a comparable text.
+
+    None if the program should have written JSON, and it is invalid.
+    """
     if language == PYTHON:
         return text[: plain.MOST_CHARACTERS]
     return json_text_of(text)
@@ -170,7 +175,11 @@ def _ending(result: SandboxResult) -> str:
 
 
 def _right(path: str, expression: str, value: object) -> str:
-    """Check an expression of a module; return ``value`` as comparable text."""
+    """Check an expression of a module; return its expected value as comparable text.
+
+    Raises:
+        SandboxError: The expression or the expected value cannot be used.
+    """
     is_python = language_of(path) == PYTHON
     try:
         if is_python:

@@ -47,14 +47,25 @@ _OVER_OUTPUT = "It wrote more output than is read, 16 MB, and waited."
 
 
 class GuestDiedError(SandboxError):
-    """A zygote ended or stopped answering."""
+    """A zygote (an interpreter in the sandbox) ended or stopped answering.
+
+    Attributes:
+        started: Whether the execution had started already.
+    """
 
     started = False
 
 
 @dataclass
 class _Stream:
-    """Reads a pipe; keeps the first ``keep`` bytes, and counts all bytes."""
+    """Reads a pipe; keeps the first ``keep`` bytes, and counts all bytes.
+
+    Attributes:
+        descriptor: Descriptor of the pipe to read.
+        data: The kept bytes.
+        seen: Number of bytes that were read.
+        open: Whether to read on; False at the pipe's end, or after too many bytes.
+    """
 
     descriptor: int
     keep: int
@@ -63,7 +74,7 @@ class _Stream:
     open: bool = True
 
     def read(self) -> bool:
-        """Read available bytes; return False if no more can be read now."""
+        """Read available bytes; return False if there are none, or at the end."""
         try:
             chunk = os.read(self.descriptor, 65536)
         except BlockingIOError:
@@ -75,10 +86,10 @@ class _Stream:
 
 
 class GuestProcess:
-    """Starts a zygote, and runs executions in it.
+    """Starts a zygote (an interpreter in the sandbox), and runs executions in it.
 
-    The thread that creates this object must run as long as the zygote: when that thread
-    ends, the kernel kills the zygote.
+    The thread that creates this object must run as long as the zygote is needed, since
+    the kernel kills the zygote when that thread ends.
 
     Attributes:
         process: The zygote, or the bubblewrap process around it.
@@ -111,7 +122,7 @@ class GuestProcess:
             ) from error
 
     def _start(self) -> None:
-        """Start the interpreter in the sandbox; `close` will free its resources."""
+        """Start the zygote with the files that it needs; :meth:`close` removes them."""
         rung, config = self._rung, self._config
         identity: int | None = None
         if os.geteuid() == 0 and rung.isolates:
@@ -191,7 +202,7 @@ class GuestProcess:
         self._owned.callback(self._end)
 
     def _filter(self) -> bytes:
-        """Return the compiled seccomp filter; empty for a sandbox without isolation."""
+        """Return the compiled seccomp filter; empty if executions are not isolated."""
         if not self._rung.isolates:
             return b""
         counted = self._group is not None or not self._rung.forks
@@ -202,12 +213,19 @@ class GuestProcess:
         )
 
     def is_stale(self) -> bool:
-        """Return whether ``python_path`` changed after it was copied for executions."""
+        """Return whether files in ``python_path`` changed after they were copied.
+
+        False if executions use the original files.
+        """
         folders = self._config.python_path
         return self._copied is not None and signature(folders) != self._copied
 
     def run(self, job: Job) -> SandboxResult:
-        """Run an execution in the sandbox, and return its result."""
+        """Run an execution in the sandbox, and return its result.
+
+        Raises:
+            GuestDiedError: The zygote ended or stopped answering.
+        """
         limits = self._config.limits
         collected = 2 * limits.collect_bytes if job.collect else 0
         most = (limits.output_bytes, limits.output_bytes, _REPORT_BYTES + collected)
@@ -260,7 +278,14 @@ class GuestProcess:
     def _wait_for(
         self, key: str, deadline: float, streams: Iterable[_Stream] = ()
     ) -> dict[str, Any]:
-        """Return the sandbox's next message; read ``streams`` while waiting for it."""
+        """Return the zygote's next message; read ``streams`` while waiting for it.
+
+        ``deadline`` is a time of ``time.monotonic()``.
+
+        Raises:
+            GuestDiedError: The zygote ended, did not answer in time, or sent a message
+                without the field ``key``.
+        """
         sources = {stream.descriptor: stream for stream in streams}
         poll = select.poll()
         for descriptor in (self._control.fileno(), *sources):
@@ -290,7 +315,7 @@ class GuestProcess:
         return b""
 
     def _last_words(self) -> str:
-        """Describe how the process ended, with the end of its stderr."""
+        """Describe the end of the zygote: its exit code and the last text on stderr."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=2)
         self._log.seek(0)
@@ -299,16 +324,19 @@ class GuestProcess:
         return f"it ended (exit code {code}): {text or 'without a word'}"
 
     def interrupt(self) -> None:
-        """End all processes in the sandbox; a running call of :meth:`run` raises."""
+        """End all processes in the sandbox.
+
+        A call of :meth:`run` in another thread then raises GuestDiedError.
+        """
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End all processes in the sandbox, and remove their folders."""
+        """End all processes in the sandbox, and remove its folders."""
         self._owned.close()
 
     def _end(self) -> None:
-        """Close the socket so that the process ends; kill it if it does not end."""
+        """Close the socket, so that the zygote ends; kill it if it does not end."""
         self._control.close()
         try:
             self.process.wait(1.0 if self._rung.bubblewrap else _GRACE_S)
@@ -318,7 +346,10 @@ class GuestProcess:
 
 
 def _file_with(content: bytes, opened: ExitStack) -> int:
-    """Return the descriptor of a new temporary file, which ``opened`` closes."""
+    """Return the descriptor of a new temporary file with this content.
+
+    It is closed with ``opened``.
+    """
     if sys.platform == "linux":
         descriptor = os.memfd_create("job")
     else:
@@ -331,6 +362,6 @@ def _file_with(content: bytes, opened: ExitStack) -> int:
 
 
 def _remove(scratch: Path) -> None:
-    """Remove the files that a killed sandbox process has left; ignore errors."""
+    """Remove the folder ``scratch`` with the files of a zygote; ignore errors."""
     with suppress(OSError):
         remove_tree(str(scratch))

@@ -1,4 +1,8 @@
-"""Find the safest kind of isolation (rung) that works, by running a program on each."""
+"""Find the safest kind of isolation that works on this machine.
+
+In this code, a kind of isolation is a *rung*. A rung works if a small test program runs
+with it and cannot reach the network or files outside of the sandbox.
+"""
 
 import functools
 import os
@@ -44,13 +48,15 @@ print(",".join(leaks) or "sealed")
 
 
 def choose_rung(config: SandboxConfig) -> Rung:
-    """Return the configured rung (kind of isolation), else the safest that works.
+    """Return the kind of isolation to use.
+
+    It is the one that ``config`` names, or else the safest that works.
 
     Raises:
-        SandboxUnavailableError: The configured rung does not work on this machine; or
-            none works and unsafe execution is not allowed; or a language's toolchain is
-            not installed.
-        SandboxError: The configured name is not the name of a rung.
+        SandboxUnavailableError: The named kind does not work on this machine; or none
+            works, and unsafe execution is not allowed; or a language's toolchain is not
+            installed.
+        SandboxError: ``config`` names an unknown kind.
     """
     for name in config.languages:
         toolchain(name)  # raises an error if there is none
@@ -77,7 +83,12 @@ def choose_rung(config: SandboxConfig) -> Rung:
 
 
 def tried(config: SandboxConfig) -> Rung:
-    """Choose the rung (kind of isolation), and check that a program runs on it."""
+    """Choose the kind of isolation as :func:`choose_rung` does, and test ``config``.
+
+    Raises:
+        SandboxUnavailableError: An empty program cannot run with these settings, or
+            :func:`choose_rung` raised this error.
+    """
     rung = choose_rung(config)
     if config.is_usual:
         return rung  # `choose_rung` has already run a program on it.
@@ -98,7 +109,10 @@ def _ran(program: str, rung: Rung, config: SandboxConfig) -> SandboxResult:
 
 
 def _unfit(rung: Rung, config: SandboxConfig) -> str:
-    """Return why programs that ``config`` requires cannot run, or "" if they can."""
+    """Return why a kind of isolation does not allow the programs of ``config``.
+
+    It is "" if they are allowed. For example, a shell must start other programs.
+    """
     if rung.forks:
         return ""
     if config.subprocesses:
@@ -134,7 +148,10 @@ def _named(name: str, config: SandboxConfig) -> Rung:
 
 
 def described(rung: Rung) -> str:
-    """Describe a kind of isolation in one line, with the reason against bubblewrap."""
+    """Describe a kind of isolation in one line.
+
+    If bubblewrap is installed but does not work, add the reason.
+    """
     reason = "" if rung.bubblewrap else _hidden()
     if not reason or shutil.which("bwrap") is None:
         return rung.in_words
@@ -142,7 +159,7 @@ def described(rung: Rung) -> str:
 
 
 def _hidden() -> str:
-    """Return why this Python interpreter would be invisible in bubblewrap, or ""."""
+    """Return why programs in bubblewrap cannot see this Python; "" if they can."""
     prefix = own_python().parents[1]
     for place in map(Path, MountedBox.TARGETS):
         if prefix.is_relative_to(place):
@@ -155,7 +172,7 @@ def _hidden() -> str:
 
 @functools.cache
 def probe(rung: Rung) -> str:
-    """Return why a rung (kind of isolation) is unusable or unsafe, or "". Cached."""
+    """Test a kind of isolation; return why it is unusable or unsafe, or "". Cached."""
     if sys.platform != "linux":
         return "it needs Linux"
     if rung.own_identity and os.geteuid() != 0:

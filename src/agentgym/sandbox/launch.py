@@ -2,8 +2,8 @@
 
 The start needs a user id, a Python interpreter and a command line. If the interpreter
 is in a private folder such as ``/root``, the unprivileged user id of executions cannot
-read it. Bubblewrap mounts the interpreter at the same path. Without bubblewrap,
-executions use a copy, which is made once per machine.
+read it there. So bubblewrap mounts the interpreter at the same path. Without
+bubblewrap, executions use a copy, which is made once per machine.
 """
 
 import atexit
@@ -57,12 +57,12 @@ main(int(sys.argv[2]), sys.argv[3])
 def reserve_identity() -> tuple[int, socket.socket]:
     """Reserve a user and group id for the executions of one zygote.
 
-    Two zygotes on a machine may not share an id: ``RLIMIT_NPROC`` counts all processes
-    of a user id, and the clean-up kills all of them. Ids with an account or running
-    processes are skipped.
+    Each zygote on a machine needs its own id, because ``RLIMIT_NPROC`` counts all
+    processes of a user id, and the clean-up kills all of them. Ids that an account or a
+    running process has are skipped.
 
     Returns:
-        The id, and a socket whose name reserves it until the socket is closed or this
+        The id, and a socket that reserves the id until the socket is closed or this
         process ends.
     """
     for identity in range(_FIRST_IDENTITY, _FIRST_IDENTITY + _IDENTITIES):
@@ -93,14 +93,17 @@ def _is_somebodys(identity: int) -> bool:
 
 
 def own_python() -> Path:
-    """Return the path of this Python; in a virtualenv, of the Python it is based on."""
+    """Return the path of the Python that runs this process.
+
+    In a virtual environment, this is the Python that the environment is based on.
+    """
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     python = Path(sys.base_prefix).resolve() / "bin" / name
     return python if python.exists() else Path(sys.executable).resolve()
 
 
 def readable_by_anyone(path: Path) -> bool:
-    """Return whether every user can read a path and pass through its parents."""
+    """Return whether every user can read a path and enter its parent folders."""
     parents = path.resolve().parents
     reachable = all(parent.stat().st_mode & stat.S_IXOTH for parent in parents)
     return reachable and bool(path.stat().st_mode & stat.S_IROTH)
@@ -122,8 +125,11 @@ def readable_python() -> Path:
 def published(name: str, identity: str, write: Callable[[Path], None]) -> Path:
     """Return a cached folder that every user can read; create it if needed.
 
-    ``name`` begins the folder's name; each text ``identity`` has its own folder.
-    ``write`` writes the content into a new folder.
+    Args:
+        name: Start of the folder's name.
+        identity: Text that identifies the content, e.g. with a version. Each text has
+            its own folder.
+        write: Writes the content into a new folder.
     """
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     target = _cache_folder() / f"{name}-{digest}"
@@ -146,7 +152,10 @@ def published(name: str, identity: str, write: Callable[[Path], None]) -> Path:
 
 @functools.cache
 def _cache_folder() -> Path:
-    """Return the cache folder, which executions can read but only this user writes."""
+    """Return the cache folder, which executions can read and only this user can write.
+
+    If no such folder can be made, it is a temporary folder of this process.
+    """
     own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "agentgym")
     for folder in (_CACHE, own):
         with suppress(OSError):
@@ -177,7 +186,7 @@ def _copy(python: Path, stdlib: Path, draft: Path) -> None:
 def environment(home: PythonHome, tools: Iterable[Path] = ()) -> dict[str, str]:
     """Return all environment variables of executions in the sandbox, without secrets.
 
-    ``tools`` are folders of programs, which come before the system's in ``PATH``.
+    ``tools`` are folders of programs. In ``PATH`` they come before system folders.
     """
     env = {
         "PATH": ":".join(map(str, (home.bin, *tools, *_PROGRAMS))),
@@ -208,8 +217,12 @@ def command_line(
 ) -> list[str]:
     """Return the command that starts a zygote.
 
-    ``guest`` is the host's folder with the zygote's modules, ``control`` the descriptor
-    of the socket that sends executions; ``mounts`` are further options of bubblewrap.
+    Args:
+        settings: Settings of the zygote.
+        home: The Python environment of executions.
+        guest: Folder on the host with the zygote's modules.
+        control: Descriptor of the socket over which the host requests executions.
+        mounts: Further options for bubblewrap.
     """
     around: list[str] = []
     if settings.rung.bubblewrap:

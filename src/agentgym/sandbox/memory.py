@@ -1,9 +1,10 @@
 """MemoryGroup: limit the memory of executions with a Linux control group.
 
 Only a control group counts all memory of programs, including shared memory that is not
-mapped, temporary files, and kernel memory. The zygote joins the group, and so do its
-children. When it is ready, the limit is set to the memory that it uses by then, plus
-the limit of an execution.
+mapped, temporary files, and kernel memory. A zygote (an interpreter that forks one
+process per execution) joins the group, and so do its children. When the zygote is
+ready, the limit is set: the memory that it uses at this time, plus the limit of an
+execution.
 """
 
 import functools
@@ -21,7 +22,7 @@ _GONE_S = 2.0
 
 
 class _Names(NamedTuple):
-    """File names in a control group: memory limit, swap limit, memory in use, kills."""
+    """File names in a control group: memory limit, swap limit, used memory, kills."""
 
     limit: str
     swap: str
@@ -79,11 +80,14 @@ class MemoryGroup:
 
     @property
     def killed(self) -> int:
-        """Number of processes that the kernel has killed at the memory limit."""
+        """Number of the group's processes that were killed at the memory limit."""
         return killed_at_limit(self.deaths)
 
     def close(self) -> None:
-        """Remove the group when its last process has ended; give up after 2 seconds."""
+        """Wait until the group's last process has ended, and remove the group.
+
+        Do not wait longer than 2 seconds.
+        """
         os.close(self.members)
         os.close(self.deaths)
         deadline = time.monotonic() + _GONE_S
@@ -96,7 +100,10 @@ class MemoryGroup:
 
 @functools.cache
 def _place() -> tuple[Path, _Names] | None:
-    """Return a folder in which new control groups work, and the files' names."""
+    """Return a folder in which new control groups work, and their file names.
+
+    None if there is no such folder.
+    """
     for parent, names in _candidates():
         with suppress(OSError, ValueError, subprocess.SubprocessError):
             group = MemoryGroup(parent, names)
@@ -114,8 +121,8 @@ def _place() -> tuple[Path, _Names] | None:
 def _candidates() -> list[tuple[Path, _Names]]:
     """Return the folders in which new control groups may work, and their file names.
 
-    These are this process's own control group and, in version 2, its parent: a version
-    2 group that has processes cannot have subgroups with limits.
+    They are this process's own control group and, in version 2, the parent group. In
+    version 2, a group that has processes cannot have subgroups with limits.
     """
     found = []
     with suppress(OSError):
@@ -133,7 +140,7 @@ def _candidates() -> list[tuple[Path, _Names]]:
 
 
 def _remove_left(parent: Path) -> None:
-    """Remove the control groups in ``parent`` that killed processes have left."""
+    """Remove the control groups in ``parent`` whose creating process has ended."""
     for group in parent.glob("agentgym-*"):
         owner = group.name.split("-")[1]
         if not Path("/proc", owner).exists():

@@ -20,7 +20,10 @@ _MOST_FILES = 50
 def note_execution(
     job: Job, config: SandboxConfig, result: SandboxResult | BaseException | None
 ) -> None:
-    """Log the end of an execution: its result or error; None if it was cancelled."""
+    """Write the end of an execution to the audit log.
+
+    ``result`` is the result or the error of the execution; None if it was cancelled.
+    """
     if not audit.is_audited():
         return
     facts: dict[str, Any] = {
@@ -70,7 +73,7 @@ def _words(job: Job) -> str:
 
 
 def _script(job: Job) -> str | None:
-    """Return the start of the script that a job runs; None for other commands."""
+    """Return the start of the source code that a job runs; None for other commands."""
     match job.command:
         case PythonScript(path) | Program(path):
             return audit.head(job.files[path])

@@ -1,7 +1,7 @@
-"""PythonHome: the Python of a sandbox, with the packages that it can import.
+"""PythonHome: the virtual environment of a sandbox, with the packages to import.
 
-A sandbox has its own virtual environment, based on the host's interpreter. Code in it
-imports only the standard library and the folders of ``python_path``.
+It is based on the host's interpreter. Code in the sandbox can import only the standard
+library and the packages in the folders of ``python_path``.
 """
 
 import hashlib
@@ -24,9 +24,14 @@ _MOST_COPIED = 256 << 20
 
 @dataclass(frozen=True)
 class PythonHome:
-    """The virtual environment of a sandbox; its paths are those that executions see.
+    """The virtual environment of a sandbox.
 
-    It is in the folder ``place``, based on ``python``, and imports from ``path``.
+    All paths are as executions see them, which may differ from the host.
+
+    Attributes:
+        python: The interpreter that the environment is based on.
+        place: Folder of the environment.
+        path: Folders of packages that executions can import.
     """
 
     python: Path
@@ -35,7 +40,7 @@ class PythonHome:
 
     @property
     def bin(self) -> Path:
-        """The folder with ``python``."""
+        """The folder that has the program ``python``."""
         return self.place / "bin"
 
     def write(self) -> None:
@@ -49,10 +54,11 @@ class PythonHome:
     def mounts(
         self, folders: Sequence[Path], owned: ExitStack
     ) -> tuple[list[str], list[int]]:
-        """Return bubblewrap options that make the environment and mount ``folders``.
+        """Return bubblewrap options that create the environment and mount ``folders``.
 
-        Also return the file descriptors that bubblewrap must inherit. ``folders[i]`` is
-        mounted at ``path[i]``. The file descriptors are closed with ``owned``.
+        Also return the file descriptors that bubblewrap must inherit. The host's folder
+        ``folders[i]`` is mounted at ``path[i]``. The descriptors are closed with
+        ``owned``.
         """
         options: list[str] = []
         descriptors = []
@@ -105,10 +111,13 @@ class PythonHome:
 def readable_trees(
     folders: Sequence[Path], scratch: Path, *, reachable: bool
 ) -> list[Path]:
-    """Return the folders; a folder that not every user can read is replaced by a copy.
+    """Return folders that every user can read: the given folders, or copies of them.
 
-    The copies are made in ``scratch``. If the folders are ``reachable``, bubblewrap
-    mounts them, so that the permissions of their parents do not matter.
+    The copies are made in the folder ``scratch``. With ``reachable``, bubblewrap mounts
+    the folders, so the permissions of their parent folders do not matter.
+
+    Raises:
+        SandboxError: A folder is too large to copy.
     """
     return [
         folder
@@ -147,11 +156,11 @@ def _copied(folder: Path, target: Path) -> Path:
 def signature(
     folders: Sequence[Path], *, most: int = sys.maxsize, before_ns: int = sys.maxsize
 ) -> bytes | None:
-    """Return a hash that differs if a file in the folders has changed.
+    """Return a hash that changes when a file in the folders changes.
 
     It is a hash of the change times, sizes and inode numbers of all files. It is None
     if there are more than ``most`` files and folders, if one has changed after the time
-    ``before_ns``, or if one cannot be read, e.g. because it was removed.
+    ``before_ns`` (nanoseconds since 1970), or if one cannot be read.
     """
     digest = hashlib.sha256()
     try:
@@ -168,7 +177,7 @@ def signature(
 
 
 def entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the path and status of a folder and of everything below it."""
+    """Yield the path and ``os.stat`` result of a folder and everything below it."""
     waiting = [str(folder)]
     yield waiting[0], os.stat(folder)
     while waiting:

@@ -1,6 +1,6 @@
 """SandboxResult: the result of an execution, parsed from the sandbox's output.
 
-The execution may have forged this output, so the parser trusts nothing in it.
+The execution may have forged this output, so the parser checks all of it.
 """
 
 import json
@@ -27,11 +27,11 @@ class TestOutcome:
     """Result of one test.
 
     Attributes:
-        name: ``file.py::test_name``, or the file if it could not be imported.
+        name: The id ``file.py::test_name``, or the file if it could not be imported.
         outcome: ``passed``; ``failed`` after a failed assertion; ``error`` after
             another exception, or if the test did not end.
-        message: ``file:line: Type: text`` of the failure; empty if it passed.
-        seconds: Duration in wall seconds.
+        message: The failure as ``file:line: Type: text``; empty if the test passed.
+        seconds: Duration in seconds of wall time.
     """
 
     __test__ = False
@@ -46,30 +46,30 @@ class TestOutcome:
 class SandboxResult:
     """The result of one execution.
 
-    The test report comes from the process that also runs the code under test. Code that
-    deliberately deceives its runner can forge it. Code that merely exits or crashes
-    cannot pass, because a missing report counts as an error.
+    The test results come from the process that also runs the tested code. Code that
+    deceives the test runner on purpose can forge them (``gives`` prevents this). Code
+    that only exits or crashes cannot pass, because a missing result is an error.
 
     Attributes:
         status: ``exited`` by itself; ``killed`` by a signal, e.g. at a resource limit;
             ``timed_out``; or ``sandbox_error`` if the sandbox failed.
-        exit_code: Exit code; None unless it exited.
-        signal: Number of the signal that killed it; else None.
-        stdout: Standard output, cut at the limit.
-        stderr: Standard error, cut at the limit.
+        exit_code: Exit code of the command; None if the status is not ``exited``.
+        signal: Number of the signal that killed the command; else None.
+        stdout: Standard output, cut at the limit ``output_bytes``.
+        stderr: Standard error, cut at the same limit.
         truncated: Whether stdout or stderr was cut.
-        tests: Outcome of each test; None unless tests were run.
-        files: Full text of each changed text file of the workspace, by path; None as
-            text means that the file was removed. Files that do not fit into
-            ``collect_bytes`` are left out. None unless changed files were requested.
-        wall_s: Wall time inside the sandbox, seconds.
-        cpu_s: CPU time of all its processes, seconds.
-        peak_mb: Peak memory of its largest process, in MiB, the interpreter included.
-        rung: Name of the rung (kind of isolation).
+        tests: Outcome of each test; None if the command did not run tests.
+        files: Full text of each changed text file of the workspace, by path. The value
+            is None for a removed file. Files that do not fit into ``collect_bytes`` are
+            left out. ``files`` is None if changed files were not requested.
+        wall_s: Wall time of the execution, in seconds.
+        cpu_s: CPU time of all processes, in seconds.
+        peak_mb: Peak memory of the largest process, with the interpreter, in MiB.
+        rung: Name of the kind of isolation.
         warm: Whether the sandbox forks executions from a long-lived interpreter.
         cached: Whether this result comes from the cache.
-        error: The reason of a ``sandbox_error``; or the exceeded limit, if the sandbox
-            ended the execution for it; else empty.
+        error: The reason of a ``sandbox_error``, or the resource limit that was
+            exceeded; else empty.
     """
 
     status: Status
@@ -90,9 +90,9 @@ class SandboxResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the exit code is 0 and all tests passed; false if no test was found.
+        """Whether the exit code is 0 and, if the command ran tests, all tests passed.
 
-        Without tests to run, only the exit code counts.
+        False if the command should have run tests, and there were none.
         """
         if self.tests is not None and self.passed < max(1, len(self.tests)):
             return False
@@ -110,7 +110,10 @@ class SandboxResult:
 
 
 def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
-    """Parse the lines of JSON that an execution wrote, and add them to its result."""
+    """Parse an execution's report, and add its content to the result.
+
+    ``report`` has one line of JSON for each event, such as a test result.
+    """
     first, _, rest = report.partition(b"\n")
     begun = _read(first)
     if "ready" not in begun and not result.error and not result.timed_out:
@@ -132,7 +135,7 @@ def _read(line: bytes) -> dict[str, Any]:
 
 
 def _tests(report: bytes, status: Status) -> tuple[TestOutcome, ...]:
-    """Return the outcome of each test; ``error`` for a test that did not end."""
+    """Return the outcome of each test in a report; ``error`` if it did not end."""
     found: dict[str, TestOutcome] = {}
     running: str | None = ""
     for number, line in enumerate(BytesIO(report)):
@@ -161,7 +164,10 @@ def _tests(report: bytes, status: Status) -> tuple[TestOutcome, ...]:
 
 
 def _changes(report: bytes, job: Job) -> dict[str, str | None] | None:
-    """Return ``SandboxResult.files``; None if the report is missing or malformed."""
+    """Return the changed files in a report, for ``SandboxResult.files``.
+
+    None if that part of the report is missing or malformed.
+    """
     match _read(report.rstrip(b"\n").rpartition(b"\n")[2]):
         case {"left": {"files": dict(changed), "gone": list(gone)}}:
             texts = [*changed, *changed.values()]

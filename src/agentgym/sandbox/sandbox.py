@@ -1,6 +1,7 @@
 """Sandbox: run commands on files, isolated from the machine and from each other.
 
-A pool of zygotes runs them: interpreters that fork one process per execution.
+The commands run in a pool of zygotes. A zygote is an interpreter that forks one process
+per execution.
 """
 
 import asyncio
@@ -29,7 +30,11 @@ _Note = Callable[[SandboxResult | BaseException | None], None]
 
 
 class _Execution:
-    """The process of an execution, and whether the caller waits for the result."""
+    """A running execution, which its caller can end.
+
+    Attributes:
+        given_up: Whether the caller has stopped waiting for the result.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,7 +42,10 @@ class _Execution:
         self.given_up = False
 
     def moves_to(self, guest: GuestProcess | None) -> None:
-        """Set the execution's process; kill it if the caller has stopped waiting."""
+        """Set the zygote that runs the execution; None if it has ended.
+
+        If the caller has stopped waiting, end the zygote.
+        """
         with self._lock:
             self._guest = guest
             if guest and self.given_up:
@@ -58,10 +66,10 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     ``config.concurrency`` executions run at the same time.
 
     Attributes:
-        config: Settings with which the sandbox was opened.
+        config: The sandbox's settings.
         rung: The kind of isolation.
-        restarts: Number of times that a zygote (an interpreter that forks executions)
-            was replaced, because it died or became unusable.
+        restarts: Number of zygotes (interpreters that fork executions) that were closed
+            because they died or became unusable.
     """
 
     def __init__(self, config: SandboxConfig, rung: Rung) -> None:
@@ -86,13 +94,13 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         collect: bool = False,
     ) -> SandboxResult:
-        """Run a command in a new workspace.
+        """Run a command in a new workspace, and return its result.
 
-        If the code crashes, hangs or exceeds a limit, the result describes that.
-        Cancelling this call ends the execution at once.
+        If the code crashes, hangs or exceeds a limit, the result says so, and this
+        method does not raise. Cancelling the call ends the execution at once.
 
         Args:
-            files: The workspace: relative path to text.
+            files: The texts of the workspace's files, by relative path.
             command: The command to run.
             timeout_s: Time limit in seconds, for the CPU time of all processes plus the
                 time in which all of them sleep. Waiting for a CPU does not count, but
@@ -100,8 +108,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             collect: Whether the result includes the changed files.
 
         Raises:
-            SandboxError: A file, the command or the time limit is malformed, or the
-                sandbox could not be started.
+            SandboxError: A file, the command or the time limit is invalid, or the
+                sandbox is closed or could not be started.
         """
         job = Job(dict(files), command, timeout_s, collect)
         execution = _Execution()
@@ -119,7 +127,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         collect: bool = False,
     ) -> SandboxResult:
-        """Run a command in a new workspace and wait; see :meth:`run`."""
+        """Run a command like :meth:`run`, and wait for its result."""
         job = Job(dict(files), command, timeout_s, collect)
         execution = _Execution()
         try:
@@ -129,7 +137,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             raise
 
     def _submit(self, job: Job, execution: _Execution) -> Future[SandboxResult]:
-        """Return a future of the job's result, from the cache or a new execution."""
+        """Return a future of a job's result, from the cache or a new execution."""
         if os.getpid() != self._owner:
             raise SandboxError(
                 "This sandbox was opened in another process: open one after the fork."
@@ -166,7 +174,10 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     def _work(
         self, job: Job, key: bytes | None, execution: _Execution, note: _Note
     ) -> SandboxResult:
-        """Run one job in a thread; log the result, and cache it under ``key``."""
+        """Run a job in a thread of the pool, and return its result.
+
+        The result is logged by ``note``, and cached under ``key``.
+        """
         self._running.add(execution)
         try:
             if not self._finalizer.alive:
@@ -182,7 +193,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         return result
 
     def _result(self, job: Job, execution: _Execution) -> SandboxResult:
-        """Run one job; try again in another process if the job could not begin."""
+        """Run a job, and return its result; try a second time if it could not begin."""
         try:
             try:
                 result = self._attempt(job, execution)
@@ -250,7 +261,10 @@ def _take(idle: deque[GuestProcess]) -> GuestProcess | None:
 
 
 def _shut(owner: int, pool: ThreadPoolExecutor, idle: deque[GuestProcess]) -> None:
-    """Close a sandbox, unless this is a fork of the process that opened it."""
+    """Close a sandbox; do nothing in a fork of the process that opened it.
+
+    ``owner`` is the id of that process.
+    """
     if os.getpid() == owner:  # A fork has neither threads nor zygotes.
         pool.shutdown(wait=True)
         while guest := _take(idle):
@@ -258,24 +272,25 @@ def _shut(owner: int, pool: ThreadPoolExecutor, idle: deque[GuestProcess]) -> No
 
 
 def open_sandbox(config: SandboxConfig | None = None) -> Sandbox:
-    """Open a sandbox with the safest isolation that works on this machine.
+    """Open a sandbox with the safest kind of isolation that works on this machine.
 
     Args:
-        config: Settings of the sandbox; the defaults if None.
+        config: Settings of the sandbox; None for the defaults.
 
     Raises:
-        SandboxUnavailableError: No isolation works; the message says what to install.
+        SandboxUnavailableError: Isolation does not work, or a language is not
+            installed; the message names the packages to install.
     """
     config = config or SandboxConfig()
     return Sandbox(config, choose_rung(config))
 
 
 class LazySandbox:
-    """A sandbox that opens at its first use, and again at the first use after a close.
+    """A sandbox that opens when it is first used; after :meth:`close`, it opens again.
 
     Args:
-        config: Function that returns the settings; called each time the sandbox opens.
-            If it is None, the sandbox has the default settings.
+        config: Function that returns the settings, called each time the sandbox opens.
+            None for the default settings.
     """
 
     def __init__(self, config: Callable[[], SandboxConfig] | None = None) -> None:
@@ -287,7 +302,7 @@ class LazySandbox:
         """Open the sandbox if needed, and return it.
 
         Raises:
-            SandboxUnavailableError: No isolation works on this machine.
+            SandboxUnavailableError: Isolation does not work on this machine.
         """
         with self._lock:
             if self._opened is None:
@@ -315,7 +330,7 @@ class LazySandbox:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         collect: bool = False,
     ) -> SandboxResult:
-        """Run a command in a new workspace and wait; see :meth:`Sandbox.run`."""
+        """Run a command, and wait for its result; see :meth:`Sandbox.run`."""
         return self.get().run_sync(files, command, timeout_s=timeout_s, collect=collect)
 
     def close(self) -> None:

@@ -1,12 +1,13 @@
 """List the system calls that programs in a sandbox may make.
 
-Docker's default profile for a process without capabilities allows these calls, and some
-more. Its further calls reach out of the sandbox or take memory that is not counted, so
-a sandbox refuses them: named sockets, shared memory and queues of System V and POSIX,
-``memfd``, asynchronous I/O, ``inotify``, ``fanotify``, ``ptrace``, adjusting clocks,
-whole-disk ``sync``, I/O priorities, ``vmsplice``, and ``pidfd_send_signal``, for which
-a filter cannot check the target process. All other calls, such as those of newer
-kernels, are refused too.
+Docker's default profile, for a process without capabilities, allows these calls and
+some more. A sandbox refuses the additional calls, because they reach outside of the
+sandbox or take memory that is not counted. They are for named sockets, shared memory
+and queues of System V and POSIX, ``memfd``, asynchronous I/O, ``inotify``,
+``fanotify``, ``ptrace``, adjusting clocks, whole-disk ``sync``, setting I/O priorities,
+``vmsplice``, and ``pidfd_send_signal``, for which a filter cannot check the target
+process. All calls that Docker's profile does not allow, such as those of newer kernels,
+are refused too.
 """
 
 ALLOWED = """

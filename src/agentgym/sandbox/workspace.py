@@ -21,12 +21,12 @@ _PAGE = 4096
 
 
 class Workspace:
-    """A folder of text files in memory, to read, edit and run commands on.
+    """A folder of text files in memory, to read, to edit and to run commands on.
 
     Paths outside of the folder are refused, and commands see only these files.
 
     Args:
-        files: The initial files: relative path to text. They are copied.
+        files: The texts of the initial files, by relative path. The mapping is copied.
         max_characters: Maximum number of characters of a written file.
         sandbox: The sandbox that runs commands; None if commands are not allowed.
     """
@@ -44,7 +44,9 @@ class Workspace:
         self._sandbox = sandbox
 
     def resolve(self, path: str) -> str:
-        """Return a path in its shortest form; ``"."`` for the workspace itself.
+        """Return a path in its shortest form, e.g. ``a/b`` for ``a/./b``.
+
+        The path of the workspace itself is ``"."``.
 
         Raises:
             ToolError: The path is absolute or outside of the workspace.
@@ -58,7 +60,7 @@ class Workspace:
         """Return the path of an existing file, in its shortest form.
 
         Raises:
-            ToolError: The file does not exist; the message says what to do.
+            ToolError: The file does not exist; the message lists existing files.
         """
         plain = self.resolve(path)
         if plain in self.files:
@@ -69,7 +71,10 @@ class Workspace:
         raise ToolError(f"there is no file {plain}. Files: {' '.join(instead)}")
 
     def below(self, folder: str) -> list[str]:
-        """Return the sorted paths of all files below a folder (a resolved path)."""
+        """Return the sorted paths of all files below a folder.
+
+        ``folder`` must be in its shortest form; see :meth:`resolve`.
+        """
         if folder == ".":
             return sorted(self.files)
         return sorted(path for path in self.files if path.startswith(folder + "/"))
@@ -92,7 +97,7 @@ class Workspace:
         self.files[path] = changed
 
     def write(self, path: str, text: str) -> str:
-        """Write a file, and return its resolved path.
+        """Write a file, and return its path in the shortest form.
 
         Raises:
             ToolError: The path or the text is not allowed; the message says why.
@@ -118,12 +123,13 @@ class Workspace:
         return name
 
     async def run(self, argv: tuple[str, ...], timeout_s: float) -> SandboxResult:
-        """Run a command on the files, and keep the text files that it changed.
+        """Run a command on the files, and store the text files that it changed.
 
-        If the workspace is full, changed files are lost, and stderr mentions this.
+        If the workspace is full, changed files are lost, and the result's stderr
+        mentions this.
 
         Raises:
-            SandboxError: The workspace has no sandbox, or it could not be started.
+            SandboxError: Commands are not allowed, or the sandbox could not be started.
         """
         if self._sandbox is None:
             raise SandboxError("No command can run here: the toolbox is not open.")
@@ -142,10 +148,10 @@ class Workspace:
         return replace(result, stderr=result.stderr + most)
 
     def _keep(self, name: str, text: str) -> bool:
-        """Store a file that a command wrote; return whether there was room for it.
+        """Store a file that a command wrote; return False if the workspace is full.
 
-        In any case, remove files that cannot exist together with the new file: a file
-        whose path is now a folder, and files below the new path.
+        Files that cannot exist together with the new file are removed in any case: a
+        file whose path is now a folder, and files below the new path.
         """
         for other in (*map(str, PurePosixPath(name).parents), *self.below(name)):
             self.files.pop(other, None)
@@ -158,19 +164,22 @@ class Workspace:
         return False
 
     def _has_folders_for(self, name: str) -> bool:
-        """Return whether the limit on folders allows a file with the path ``name``."""
+        """Return whether a file at the path ``name`` keeps the limit on folders."""
         if name in self.files:
             return True
         return sum(path.count("/") for path in (*self.files, name)) <= _MAX_FOLDERS
 
     def _has_bytes_for(self, name: str, text: str) -> bool:
-        """Return whether all files fit into a sandbox if ``name`` has this text."""
+        """Return whether all files fit into a sandbox with this text in ``name``."""
         sizes = {path: _most_bytes(held) for path, held in self.files.items()}
         more = _most_bytes(text) - sizes.get(name, 0)
         return more <= 0 or sum(sizes.values()) + more <= _MAX_BYTES
 
     def changed(self) -> dict[str, str | None]:
-        """Return the new text of each changed file by path; None for a removed file."""
+        """Return the files that differ from the initial files: the text by path.
+
+        The text is None for a removed file.
+        """
         return {
             name: self.files.get(name)
             for name in sorted({*self._start, *self.files})
@@ -178,7 +187,11 @@ class Workspace:
         }
 
     def _check_text(self, path: str, text: str) -> None:
-        """Raise ToolError if a file at ``path`` cannot have this text."""
+        """Check that the file at ``path`` can have this text.
+
+        Raises:
+            ToolError: The text is too long, or is not Unicode.
+        """
         try:
             (path + text).encode()
         except UnicodeEncodeError as error:
@@ -192,5 +205,5 @@ class Workspace:
 
 
 def _most_bytes(text: str) -> int:
-    """Return an upper bound of the disk space of a file with this text, in bytes."""
+    """Return the maximum disk space of a file with this text, in bytes."""
     return _PAGE + len(text) * (1 if text.isascii() else 4)

@@ -1,9 +1,9 @@
 """Write the audit log: executed commands and their callers, one JSON object per line.
 
-The code that asks for a command sets its name with :func:`asking`. The code that
-executes the command logs it with :func:`note`, which adds that name. Every process of a
-run appends to the same file, one line per write. When the file is too large, a new one
-begins, and the oldest is removed.
+The calling code sets fields that identify it with :func:`asking`. The code that
+executes a command logs it with :func:`note`, which adds these fields. All processes of
+a run append to the same file. When the file is too large, a new file is begun, and the
+oldest file is removed.
 """
 
 import fcntl
@@ -48,9 +48,9 @@ logger = get_logger(__name__)
 class AuditLog:
     """Appends to the audit log of a run, or of actions outside of runs. Thread-safe.
 
-    The file and its folder are made at the first entry. If writing fails, for instance
-    on a full disk, the caller gets no exception. The failure is logged, and an entry
-    with the number of lost entries is written later.
+    The file and its folder are created for the first entry. If writing fails, e.g. on a
+    full disk, the caller gets no exception. Instead the failure is logged, and the
+    number of lost entries is written later.
     """
 
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
@@ -63,7 +63,7 @@ class AuditLog:
         self._redactor = Redactor.of_environment()
 
     def write(self, what: str, **facts: Any) -> None:
-        """Append an entry: the time, the action ``what``, and ``facts`` about it."""
+        """Append an entry: the time, the action's name ``what``, and its ``facts``."""
         with self._lock:
             try:
                 self._open()
@@ -86,7 +86,10 @@ class AuditLog:
             self._turn_over()
 
     def _open(self) -> None:
-        """Open the file in this process once; log the command, user and host."""
+        """Open the file if this process has not done so.
+
+        The first entry of each process has its command, user and host.
+        """
         if self._file >= 0 and self._owner == os.getpid():
             return
         self._redactor = Redactor.of_environment()
@@ -104,7 +107,10 @@ class AuditLog:
         )
 
     def _turn_over(self) -> None:
-        """Begin a new file; only one of several processes renames the full one."""
+        """Begin a new file, and rename the full one.
+
+        If several processes do so at once, only one of them renames it.
+        """
         old = self._file
         fcntl.flock(old, fcntl.LOCK_EX)  # held until it is closed
         try:
@@ -124,7 +130,7 @@ _ASKER: ContextVar[dict[str, Any]] = ContextVar("agentgym_asker")
 
 @contextmanager
 def audited(log: AuditLog) -> Iterator[AuditLog]:
-    """Write the audit entries made inside the block to ``log``."""
+    """Context manager that writes all audit entries of the block to ``log``."""
     token = _LOG.set(log)
     try:
         yield log
@@ -133,15 +139,16 @@ def audited(log: AuditLog) -> Iterator[AuditLog]:
 
 
 def audit_into(path: Path) -> None:
-    """Write the audit entries of this context to a file, from now on."""
+    """Write all further audit entries of this context (contextvars) to a file."""
     _LOG.set(AuditLog(path))
 
 
 @contextmanager
 def asking(**who: Any) -> Iterator[None]:
-    """Add fields such as ``rollout`` and ``agent`` to all entries of the block.
+    """Context manager that adds fields to all audit entries of the block.
 
-    They say who causes the entries. Other fields, set by an outer block, are kept.
+    The fields, such as ``rollout`` and ``agent``, identify the caller. Fields that an
+    outer block has added are kept.
     """
     token = _ASKER.set({**_ASKER.get({}), **who})
     try:
@@ -151,7 +158,10 @@ def asking(**who: Any) -> Iterator[None]:
 
 
 def note(what: str, **facts: Any) -> None:
-    """Write an action and its caller to the audit log, if one is open."""
+    """Write an action to the open audit log, with the fields from :func:`asking`.
+
+    Do nothing if no log is open.
+    """
     if (log := _LOG.get()) is not None:
         log.write(what, **_ASKER.get({}), **facts)
 
@@ -162,12 +172,12 @@ def is_audited() -> bool:
 
 
 def log_or_none() -> AuditLog | None:
-    """Return the open audit log of this context; None if no log is open."""
+    """Return the audit log that is open in this context, or None."""
     return _LOG.get()
 
 
 def digest(value: Any) -> str:
-    """Return a short hash of a text or a JSON value, as 16 hexadecimal digits."""
+    """Return a short hash (16 hexadecimal digits) of a text or a JSON value."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
 
@@ -178,7 +188,10 @@ def head(text: str) -> str:
 
 
 def default_log() -> Path:
-    """Return the path of the log for actions outside of runs, in ``AGENTGYM_HOME``."""
+    """Return the path of the audit log for actions outside of runs.
+
+    It is in the folder ``AGENTGYM_HOME``.
+    """
     home = os.environ.get("AGENTGYM_HOME", "~/.agentgym")
     try:
         return Path(home).expanduser() / FILE
@@ -187,7 +200,10 @@ def default_log() -> Path:
 
 
 def _files(newest: Path) -> list[Path]:
-    """Return the paths of a log's files, the oldest first; some may not exist."""
+    """Return the paths of a log's newest file and older files; some may not exist.
+
+    The oldest file is first.
+    """
     older = [newest.with_name(f"{newest.name}.{n}") for n in range(KEPT - 1, 0, -1)]
     return [*older, newest]
 
@@ -195,8 +211,8 @@ def _files(newest: Path) -> list[Path]:
 def read(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the entries of an audit log, the oldest first. Skip truncated lines.
 
-    ``path`` is the newest file of the log; its older files are read too. Or it is a
-    run's folder, for the entries of both logs: commands and rented machines.
+    ``path`` is the newest file of the log; older files are read too. It may also be a
+    run's folder, for the entries of two logs: of commands and of rented machines.
     """
     logs = [path / FILE, path / MACHINES_FILE] if path.is_dir() else [path]
     files = chain.from_iterable(map(_files, logs))

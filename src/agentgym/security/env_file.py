@@ -1,7 +1,7 @@
 """Load the file ``.env`` from the folder in which a command is started.
 
-The file may come with a project from other people. So it may not set variables that
-make a program run code, or that send a run to another machine.
+Other people may have written the file, as part of a project. So it must not set
+variables that make a program run code, or that send a run to another machine.
 """
 
 import os
@@ -42,9 +42,10 @@ other programs run, or addresses to which keys are sent."""
 
 
 def load_env_file() -> None:
-    """Add the variables of the file ``./.env`` that the environment does not have yet.
+    """Set the environment variables in the file ``./.env`` that are not set yet.
 
-    Variables that the file may not set are skipped, with a message on standard error.
+    Variables that the file must not set are skipped, with a message on standard error.
+    Do nothing if the file does not exist.
 
     Raises:
         OSError: The file cannot be read.
@@ -74,5 +75,5 @@ def load_env_file() -> None:
 
 
 def is_left_out(name: str) -> bool:
-    """Return whether ``.env`` may not set a variable."""
+    """Return whether the variable ``name`` is ignored in ``.env``, for safety."""
     return name.upper() in NOT_FROM_FILE or bool(_LOADERS.fullmatch(name))

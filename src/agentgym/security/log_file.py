@@ -19,9 +19,9 @@ _END_S = 2.0
 class LogFile:
     """A file for the standard error of other processes, from which secrets are removed.
 
-    Use it as ``stderr`` of ``subprocess.Popen``. A thread appends the output to the
-    file, without the secrets of this process's environment and further ``secrets``, by
-    name. When this process has ended, further output is lost.
+    Use it as ``stderr`` of ``subprocess.Popen``. A thread of this process appends the
+    output to the file. It removes the secrets in this process's environment, and those
+    in ``secrets`` (name to value). After the end of this process, output is lost.
     """
 
     def __init__(self, path: Path, secrets: Mapping[str, str] | None = None) -> None:
@@ -44,7 +44,7 @@ class LogFile:
         return self._writer
 
     def close(self) -> None:
-        """Close this process's descriptor; other processes can still write."""
+        """Close the file in this process; other processes can still write."""
         if self._writer >= 0:
             os.close(self._writer)
             self._writer = -1

@@ -20,7 +20,7 @@ def private(path: str | Path, flags: int) -> int:
 def make_private_folder(path: Path) -> None:
     """Make a folder that only this user can enter; do nothing if it exists.
 
-    Folders above it that do not exist are made with the usual permissions.
+    Missing parent folders are made with default permissions.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
@@ -30,10 +30,10 @@ def make_private_folder(path: Path) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """Create an empty file that only this user can read, for a library to open later.
+    """Create an empty file that only this user can read; do nothing if it exists.
 
-    Do nothing if the file exists. It is not even opened, because closing it would
-    release the locks that SQLite has on it in this process.
+    It is for libraries such as SQLite, which open a file themselves. An existing file
+    is not opened, because closing it would release SQLite's locks in this process.
     """
     with suppress(FileExistsError):
         os.close(private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))

@@ -1,9 +1,9 @@
 """Replace secrets in texts before they are written to disk or shown.
 
-Secrets are the values of environment variables with a name like ``API_KEY`` or with a
-name that is listed in ``AGENTGYM_SECRETS``, and texts in the published key formats of
-providers. Scanners such as detect-secrets know more formats, but they only search
-source files and replace nothing.
+Secrets are the values of environment variables with a name like ``API_KEY``, or with a
+name in the list ``AGENTGYM_SECRETS``. Texts in the published key formats of providers
+are secrets too. Tools such as detect-secrets know more formats, but only search source
+files, and do not replace secrets.
 """
 
 import functools
@@ -102,7 +102,11 @@ _TOKENS = frozenset(
 
 
 class Redactor:
-    """Replaces secrets in texts; ``values`` are the secrets, by variable."""
+    """Replaces secrets in texts by placeholders such as ``[redacted: API_KEY]``.
+
+    ``values`` are the secrets, by the names of their variables. Texts in the key
+    formats of providers are replaced too.
+    """
 
     def __init__(self, values: Mapping[str, str]) -> None:
         known = sorted(values.items(), key=lambda item: -len(item[1]))
@@ -114,13 +118,16 @@ class Redactor:
 
     @classmethod
     def of_environment(cls, more: Mapping[str, str] | None = None) -> "Redactor":
-        """Return a redactor for this process's environment and ``more``, by name."""
+        """Return a redactor for the secrets in this process's environment.
+
+        ``more`` are further secrets, by name.
+        """
         return _known((*_secrets_of(os.environ), *(more or {}).items()))
 
     def finds(self, text: str) -> bool:
-        """Return whether a text, or text in JSON, may contain a secret.
+        """Return whether a text, which may be JSON, possibly contains a secret.
 
-        This check must be fast, because most texts contain no secret.
+        This check is fast, because all texts are checked and few contain a secret.
         """
         if _any_form().search(text) is not None:
             return True
@@ -129,13 +136,13 @@ class Redactor:
         return any(plain in text for plain in self._plain)
 
     def text(self, text: str) -> str:
-        """Return a text without its secrets."""
+        """Return a text with its secrets replaced by placeholders."""
         return self.replaced(text, lambda _, mask: mask)
 
     def replaced(self, text: str, by: Callable[[str, str], str]) -> str:
         """Return a text with each secret replaced by the result of ``by``.
 
-        ``by`` is called with a secret and its usual placeholder.
+        ``by`` is called with the secret and the placeholder that :meth:`text` uses.
         """
         if not self.finds(text):
             return text
@@ -144,7 +151,7 @@ class Redactor:
         return text
 
     def json(self, value: Any) -> Any:
-        """Return a JSON value without the secrets in its texts."""
+        """Return a JSON value with the secrets in its strings replaced."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list | tuple):
@@ -159,14 +166,17 @@ class Redactor:
         return self.json(value)
 
     def written(self, text: str) -> str:
-        """Return a text without secrets; in JSON text, also find escaped secrets."""
+        """Return a text with its secrets replaced.
+
+        If the text is JSON, secrets with escaped characters are found too.
+        """
         return self._rewritten(text, lambda value: value)
 
     def record(self, text: str) -> str:
-        """Return recorded model calls, a JSON text, without secrets.
+        """Return a JSON text of recorded model calls, with its secrets replaced.
 
-        If a secret is replaced, token ids and log-probabilities are removed too, since
-        the secret could be decoded from them. Only the number of tokens is kept.
+        If it has a secret, token ids and log-probabilities are removed too, since the
+        secret could be decoded from them. The numbers of tokens are kept.
         """
         return self._rewritten(text, _without_tokens)
 
@@ -192,14 +202,14 @@ class Redactor:
 
 
 def redacted(text: str) -> str:
-    """Return a text without the secrets of this process's environment."""
+    """Return a text with the secrets of this process's environment replaced."""
     return Redactor.of_environment().text(text)
 
 
 def beginning(text: str, most: int) -> str:
-    """Return the first ``most`` characters of a text, without secrets.
+    """Return the first ``most`` characters of a text, with secrets replaced.
 
-    A secret that is only partly in these characters is replaced too.
+    A secret of which only a part is in these characters is replaced too.
     """
     return redacted(text[: most + _READ])[:most]
 
@@ -210,11 +220,11 @@ def quoted(value: object, most: int = 80) -> str:
 
 
 def without_secrets(words: Iterable[str]) -> list[str]:
-    """Return a command line's words with secret values replaced.
+    """Return the words of a command line, with secret values replaced.
 
-    If the name of an option or setting is that of a secret, its value is replaced,
-    however short it is: ``--api-key VALUE``, ``--api-key=VALUE``, ``hub.token=VALUE``.
-    The text between ``://`` and ``@`` in a URL is replaced too.
+    If an option or setting has the name of a secret, its value is replaced, even if it
+    is short: ``--api-key VALUE``, ``--api-key=VALUE``, ``hub.token=VALUE``. In a URL,
+    the text between ``://`` and ``@`` is replaced too.
     """
     shown: list[str] = []
     is_secret = False
@@ -230,7 +240,7 @@ def without_secrets(words: Iterable[str]) -> list[str]:
 
 
 def new_key() -> str:
-    """Return a new random key in a format that redaction recognises."""
+    """Return a new random key in a format that a Redactor always replaces."""
     import secrets
 
     return f"sk-agentgym0-{secrets.token_urlsafe(24)}"
@@ -248,25 +258,28 @@ def looks_secret(name: str, value: str) -> bool:
 
 @contextmanager
 def redacted_output() -> Iterator[None]:
-    """Inside the block, remove secrets from Python's stdout and stderr."""
+    """Context manager that replaces secrets in Python's stdout and stderr."""
     out, err = map(RedactedStream, (sys.stdout, sys.stderr))
     with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, err)):
         yield
 
 
 class RedactedStream:
-    """A text stream that removes secrets; passes on all methods but those to write."""
+    """A text stream that replaces secrets in each text that is written.
+
+    All other methods are those of the wrapped stream.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text without its secrets; return the length of the original text."""
+        """Write a text with its secrets replaced; return the original text's length."""
         self._stream.write(redacted(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write texts without their secrets."""
+        """Write texts with their secrets replaced."""
         for line in lines:
             self.write(line)
 
@@ -276,10 +289,10 @@ class RedactedStream:
 
 
 class LogFilter(logging.Filter):
-    """Removes secrets from log records and their tracebacks; keeps all records."""
+    """Replaces secrets in log records and their tracebacks; keeps all records."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Remove secrets from a record; return True, to keep the record."""
+        """Replace the secrets in a record; return True, to keep the record."""
         redactor = Redactor.of_environment()
         try:
             text = record.getMessage()
@@ -294,7 +307,7 @@ class LogFilter(logging.Filter):
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger with this name, which removes secrets from its records."""
+    """Return the logger with this name, which replaces secrets in its records."""
     logger = logging.getLogger(name)
     if not any(isinstance(each, LogFilter) for each in logger.filters):
         logger.addFilter(LogFilter())
@@ -302,7 +315,7 @@ def get_logger(name: str) -> logging.Logger:
 
 
 def _secrets_of(variables: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the names and values of those environment variables that are secret."""
+    """Return the names and values of the environment variables that are secrets."""
     further = {name.strip() for name in variables.get(VARIABLE, "").split(",")}
     return [
         (name, value.strip())
@@ -333,7 +346,7 @@ def _forms() -> tuple[re.Pattern[str], ...]:
 
 @functools.cache
 def _any_form() -> re.Pattern[str]:
-    """Return one fast pattern that finds any key format of :data:`_SHAPES`."""
+    """Return a single, fast pattern that finds all key formats in :data:`_SHAPES`."""
     after: dict[str, list[str]] = {}
     for before, rare, rest in _SHAPES:
         after.setdefault(rare, []).append(f"(?<={before}{rare})(?={rest})")
@@ -353,12 +366,12 @@ def _exchanged(by: Callable[[str, str], str], mask: str, found: re.Match[str]) -
 
 
 def _plainest(value: str) -> str:
-    """Return the longest part of a secret that is never escaped in JSON or URLs."""
+    """Return the longest part of a secret that JSON and URLs never escape."""
     return max(re.split(r"[^A-Za-z0-9_.~-]", value), key=len)
 
 
 def _spelt(value: str) -> str:
-    """Return a pattern for a secret: as it is, escaped in JSON, or encoded in a URL."""
+    """Return a pattern that finds a secret unchanged, in JSON, or encoded in a URL."""
     ways = [value]
     for plain in (True, False):
         inner = value
@@ -371,7 +384,7 @@ def _spelt(value: str) -> str:
 
 
 def _in_address(value: str) -> str:
-    """Return a pattern for a secret in which characters may be percent-encoded."""
+    """Return a pattern that finds a secret, even if it is percent-encoded in a URL."""
     parts = []
     for character in value:
         part = re.escape(character)
@@ -383,7 +396,7 @@ def _in_address(value: str) -> str:
 
 
 def _without_tokens(value: Any) -> Any:
-    """Replace token ids and log-probabilities in a record by their counts."""
+    """Remove token ids and log-probabilities from a record; add numbers of tokens."""
     if isinstance(value, list):
         return [_without_tokens(each) for each in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Turn the fetched files of a remote run into a local result or an exception."""
+"""Turn the result of a remote run into a local result or an exception."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,10 @@ _OUT_OF_MEMORY = -9
 
 
 def arrived(text: str, run: RunFolder, config: TrainingConfig) -> TrainingResult:
-    """Save a finished run's agent; return its remote result.json with local paths."""
+    """Save the trained agent of a finished run; return its result with local paths.
+
+    ``text`` is the content of the remote ``result.json``.
+    """
     settings = config.model_dump(mode="json")
     agent = TrainedAgent.load((run.path / "agent").resolve())
     where = {"base_model": config.model, "config": settings}
@@ -39,7 +42,8 @@ def ended_with(
 ) -> AgentGymError:
     """Return the exception for a remote run that did not finish.
 
-    Paths of the remote ``folder`` in messages are replaced by local ones.
+    ``outcome`` is the content of the remote ``outcome.json``, and ``where`` names the
+    machine. In messages, paths in the remote ``folder`` are replaced by local paths.
     """
     log = f"Its log is in {run.path / 'elsewhere.log'}."
     match outcome["kind"]:

@@ -19,7 +19,10 @@ _ANSWER_S = 45.0
 
 
 class Channel:
-    """Sends requests about one run to a ``RunServer``; can reconnect."""
+    """Sends requests about one run to a ``RunServer`` over SSH.
+
+    :meth:`open` also connects again after the connection broke.
+    """
 
     def __init__(self, shell: Shell, python: str, folder: str) -> None:
         self.shell = shell
@@ -32,7 +35,7 @@ class Channel:
         self._came = b""
 
     def open(self) -> dict[str, Any]:
-        """Start the run's server; return the answer of ``RunServer.hello``."""
+        """Start the run's server; return the run's state from ``RunServer.hello``."""
         self.close()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = self.shell.start(self._command, self._errors)
@@ -63,11 +66,14 @@ class Channel:
         patience_s: float = _ANSWER_S,
         **more: Any,
     ) -> tuple[Any, bytes]:
-        """Send a request; return the answer, and the bytes that follow the answer.
+        """Call a method of ``RunServer``; return its answer, and bytes sent with it.
 
-        ``op`` is the name of a method of ``RunServer``, ``more`` are its arguments, and
-        ``payload`` follows the request; use it for secrets. The connection counts as
-        broken after ``patience_s`` without data.
+        Args:
+            op: Name of the method.
+            payload: Bytes to send with the request; use them for secrets.
+            patience_s: Seconds without data after which the connection counts as
+                broken.
+            more: Arguments of the method.
 
         Raises:
             UnreachableError: The connection could not be made, or broke.

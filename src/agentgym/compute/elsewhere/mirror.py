@@ -1,7 +1,7 @@
 """Mirror: copy a run's files between the client and a remote machine.
 
-Checkpoints and the database on the client are always complete: they are first fetched
-into the folder ``.incoming``, and then renamed.
+Checkpoints and the database on the client are always complete, since files are first
+fetched into the folder ``.incoming``, and then renamed.
 """
 
 import hashlib
@@ -28,9 +28,9 @@ from agentgym.train.run_folder import CREDIT_FILE, RunFolder
 PART = 4 << 20
 _INCOMING = ".incoming"
 _FIRST = ("baseline", "warm_start", "warmed", "first_validation")
-"""Keys that ``state.json`` of step 0 gets one after the other.
+"""Keys that are added to ``state.json`` of step 0 one after the other.
 
-The file is written again each time."""
+The file is written again each time, so an older copy lacks some of them."""
 _MOVED = (
     *("checkpoints", "metrics.jsonl", CREDIT_FILE, "tensorboard", "wandb"),
     "workers.log",
@@ -57,17 +57,16 @@ class Transfers:
 
     @property
     def longest_s(self) -> float | None:
-        """How long the largest transfer would take now, in seconds.
+        """Expected seconds to repeat the largest transfer; None before the first one.
 
-        The assumed speed is the mean speed so far, or that of the last transfer if it
-        was slower. A last transfer that was small does not count. None before the first
-        transfer.
+        The assumed speed is the mean speed so far, or the last transfer's speed if that
+        is lower. A small last transfer is ignored.
         """
         return self._largest * self._slowest if self._largest else None
 
 
 class Mirror:
-    """Copies one run's files between the client and a machine.
+    """Copies one run's files between the client and a remote machine.
 
     ``beat`` is called after each transferred part of a file.
     """
@@ -87,9 +86,9 @@ class Mirror:
     def continues_local(self) -> bool:
         """Return whether the remote run continues the newest local checkpoint.
 
-        It does if the remote metrics up to that checkpoint's step, and the checkpoint's
-        remote ``state.json``, are the same as the local ones. Otherwise the run has
-        continued locally or on a third machine: do not fetch the remote files.
+        It does if this checkpoint's ``state.json``, and all metrics up to its step, are
+        the same on both machines. If it does not, the run has continued locally or on a
+        third machine, and the remote files must not be fetched.
         """
         found = self._run.checkpoints()
         if not found:
@@ -108,18 +107,18 @@ class Mirror:
         return step == 0 and all(mine[k] in (None, {}, theirs[k]) for k in _FIRST)
 
     def _whole(self, path: str, most: int = 1 << 30) -> bytes:
-        """Return up to ``most`` bytes of a remote file; empty if it is missing."""
+        """Return up to ``most`` bytes of a remote file; ``b""`` if it is missing."""
         found = b""
         while part := self._part(path, len(found), most - len(found)):
             found += part
         return found
 
     def pull(self) -> dict[str, Any]:
-        """Fetch the run's new files; return the answer of ``RunServer.files``.
+        """Fetch the run's new files; return the list of files from ``RunServer.files``.
 
-        The database is fetched before the checkpoints, since each checkpoint counts the
-        rollouts in the database. Call this only if :meth:`continues_local` returns
-        True.
+        The database is fetched before the checkpoints, since each checkpoint records
+        the number of rollouts in it. Call this method only if :meth:`continues_local`
+        returns True.
         """
         begun, before = time.monotonic(), self._fetched
         home = {path.name: version(path) for path in self._run.checkpoints()}
@@ -143,7 +142,10 @@ class Mirror:
                 self._fetch(source, size, folder / _checked(name))
 
     def push(self, config: dict[str, Any]) -> None:
-        """Copy the run to the machine, with the settings ``config`` in ``run.json``."""
+        """Copy the local run to the machine.
+
+        The remote ``run.json`` gets the settings ``config`` instead of the local ones.
+        """
         path = self._run.path
         with tempfile.TemporaryFile() as file, tempfile.TemporaryDirectory() as scratch:
             record = Path(scratch) / "run.json"
@@ -161,9 +163,9 @@ class Mirror:
             self.send(file, f"runs/{self._name}")
 
     def send(self, file: IO[bytes], to: str) -> None:
-        """Send a tar archive, and replace the remote folder ``to`` by its content.
+        """Send a tar archive; replace the remote folder ``to`` by its content.
 
-        After a broken connection, a second call continues where the first one stopped.
+        If the connection breaks, another call continues the transfer where it stopped.
         """
         file.seek(0)
         digest = hashlib.sha256()
@@ -229,9 +231,10 @@ class Mirror:
         self._seen.add(name)
 
     def _pull_checkpoint(self, stage: str, sizes: dict[str, int]) -> None:
-        """Fetch a checkpoint from the remote folder ``outbox``; replace the local one.
+        """Fetch a checkpoint; replace the local checkpoint of the same name.
 
-        ``stage`` is NAME-VERSION; ``sizes`` are the files' sizes in bytes, by name.
+        ``stage`` is its folder in the remote folder ``outbox``, NAME-VERSION. ``sizes``
+        are its files' sizes in bytes, by name.
         """
         incoming = self._incoming(_checked(stage))
         for file, size in sizes.items():
@@ -244,7 +247,11 @@ class Mirror:
         sync_folder(folder)
 
     def _fetch(self, source: str, size: int, target: Path) -> None:
-        """Fetch a file of ``size`` bytes; skip those that ``target`` already has."""
+        """Fetch a remote file of ``size`` bytes; continue a partly fetched ``target``.
+
+        Raises:
+            ComputeError: The remote file has fewer bytes.
+        """
         target.parent.mkdir(parents=True, exist_ok=True)
         with open(target, "ab", opener=private) as file:
             while (offset := file.tell()) < size:
@@ -273,7 +280,11 @@ class Mirror:
 
 
 def _checked(name: str) -> str:
-    """Return a remote file's name; raise ComputeError if it leaves the run's folder."""
+    """Return a remote file's relative path, after checking it.
+
+    Raises:
+        ComputeError: The path is outside of the run's folder.
+    """
     if not is_below(name):
         raise ComputeError(
             f"The machine offers a file named {quoted(name)}, which would be written "

@@ -1,4 +1,4 @@
-"""Build this package as a wheel from its installed files, without a build tool."""
+"""Build a wheel of agentgym from its installed files, without a build tool."""
 
 import base64
 import hashlib
@@ -20,7 +20,7 @@ WHEEL_NAME = f"{_STEM}-py3-none-any.whl"
 
 
 def wheel() -> bytes:
-    """Return a wheel of this package, as bytes; equal files give equal bytes."""
+    """Return a wheel of agentgym, as bytes; equal files give equal bytes."""
     root = Path(__file__).parents[2]
     about = f"{_STEM}.dist-info"
     installed = distribution(DISTRIBUTION)

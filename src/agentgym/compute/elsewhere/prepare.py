@@ -87,7 +87,7 @@ PYTHON -m agentgym engine install ENGINE
 
 @dataclass(frozen=True)
 class Ready:
-    """The remote Python interpreter with agentgym, and the remote home folder."""
+    """Paths on a remote machine: the Python that has agentgym, and the home folder."""
 
     python: str
     home: str
@@ -96,9 +96,13 @@ class Ready:
 def prepare(
     shell: RetryingShell, upload: Upload, report: Callable[[str], None]
 ) -> Ready:
-    """Install a run's packages, unless an earlier run has already installed them.
+    """Install agentgym, the run's packages and its engine on the remote machine.
 
-    ``report`` is called with a sentence before each slow step.
+    Parts that an earlier run has installed are used again. ``report`` is called with a
+    sentence before each slow step.
+
+    Raises:
+        ComputeError: The machine cannot train, or an installation failed.
     """
     built = wheel()
     words = (*upload.extras, *upload.packages)
@@ -141,9 +145,10 @@ def prepare(
 
 
 def _has_room(found: dict[str, str], config: TrainingConfig) -> bool:
-    """Return whether GPU memory and disk space are enough for vLLM and training.
+    """Return whether GPU memory and disk space are enough to train with vLLM.
 
-    GPU memory counts as enough if its size or the model's size is unknown.
+    If the size of the GPU's memory or of the model is unknown, the memory counts as
+    enough.
     """
     if not _number(found, "gpus") or _number(found, "free_mb") < _FREE_FOR_ENGINE_MB:
         return False
@@ -161,7 +166,7 @@ def _number(found: dict[str, str], name: str) -> int:
 def _with_uv(
     shell: RetryingShell, key: str, engine: str, report: Callable[[str], None]
 ) -> dict[str, str]:
-    """Install uv; return the machine's properties, now with the path of uv."""
+    """Install uv; return the machine's properties, which then include uv's path."""
     report(f"Installing uv on {shell.address}.")
     try:
         shell.run(_filled(_GET_UV), timeout_s=300.0)
@@ -209,7 +214,11 @@ def _require_space(
 
 
 def _checked(shell: RetryingShell, python: str) -> str:
-    """Return ``python``; raise ComputeError unless it has this version of agentgym."""
+    """Return the remote path ``python``, after checking that interpreter.
+
+    Raises:
+        ComputeError: It does not have the client's version of agentgym.
+    """
     code = "import agentgym.version as v; print(v.__version__)"
     try:
         version = shell.run(f"{shlex.quote(python)} -c {shlex.quote(code)}").strip()
@@ -231,7 +240,10 @@ def _checked(shell: RetryingShell, python: str) -> str:
 def _install(
     shell: RetryingShell, upload: Upload, key: str, built: bytes, found: dict[str, str]
 ) -> None:
-    """Install the wheel ``built`` and the run's packages in the environment ``key``."""
+    """Install the run's packages, and agentgym from the wheel ``built``.
+
+    They are installed in a new virtual environment in the remote folder ``envs/KEY``.
+    """
     folder = f"{found['home']}/{FOLDER}/wheels/{key}"
     quoted = shlex.quote(folder)
     send = f"mkdir -p {quoted} && cat > {quoted}/{WHEEL_NAME}"
@@ -260,7 +272,7 @@ def _install(
 def _install_engine(
     shell: RetryingShell, python: str, engine: str, uv: str, *, has_gpu: bool
 ) -> None:
-    """Install an engine's own environment, which all runs on the machine share."""
+    """Install ``engine`` in its own environment, which the machine's runs share."""
     wanted = engine if has_gpu else f"{engine} --cpu"
     install = _filled(
         _INSTALL_ENGINE,

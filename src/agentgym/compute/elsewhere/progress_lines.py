@@ -1,6 +1,6 @@
 """Write a run's progress events as JSON lines, and replay them on the client.
 
-A question to the user is also a line. The user's answer arrives in a file.
+If the run asks the user a question, this is also a line. The answer arrives in a file.
 """
 
 import json
@@ -39,7 +39,8 @@ _LOOK_S = 0.1
 class ProgressWriter(Progress):
     """Writes a remote run's progress events to a file, one per line.
 
-    A question waits for the user's answer; None if no user can answer.
+    A method that asks the user a question waits for the answer. It returns None if no
+    user can answer.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -68,7 +69,10 @@ class ProgressWriter(Progress):
 
 
 def _sender(method: str) -> Callable[..., Any]:
-    """Return the method of ProgressWriter that writes an event or asks a question."""
+    """Return a function to use as ProgressWriter's method of this name.
+
+    It writes an event; if the name is in :data:`QUESTIONS`, it asks the user.
+    """
 
     def send(self: ProgressWriter, *args: Any) -> Any:
         write = self._ask if method in QUESTIONS else self._write
@@ -88,16 +92,16 @@ def replay_progress(
     adapted: Callable[[Plan], Plan],
     reply: Callable[[int, Any], None],
 ) -> bool:
-    """Call ``progress`` on the client for each event that the remote run wrote.
+    """Call the methods of ``progress`` for the events that a remote run wrote.
 
     Args:
-        lines: Complete lines of ``progress.jsonl``.
-        progress: Receives the events, and answers the questions.
-        adapted: Replaces a plan's remote paths by the client's paths.
-        reply: Called with the number of a question and its answer.
+        lines: Complete lines of the remote ``progress.jsonl``.
+        progress: Gets the events, and asks the user the run's questions.
+        adapted: Returns a plan with the client's paths instead of the remote ones.
+        reply: Called with a question's number and the user's answer.
 
     Returns:
-        Whether there are new files to fetch.
+        Whether the run has written new files, which the client should fetch.
     """
     events = [parse_json(line) for line in lines.splitlines()]
     answered = {event["args"][0] for event in events if event["method"] == "answered"}

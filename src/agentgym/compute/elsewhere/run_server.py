@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 BLOCK = 1 << 18
 """Size of a database's blocks in bytes; only changed blocks are sent."""
 STALE_S = 45.0
-"""Seconds after which a silent client counts as gone."""
+"""Seconds without a request after which a client counts as disconnected."""
 _REQUESTS = (
     *("hello", "have", "put", "unpack", "start", "poll", "stop", "reply", "files"),
     *("snapshot", "get", "finish"),
@@ -53,9 +53,10 @@ class RunServer:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def answer(self, question: dict[str, Any], payload: bytes) -> tuple[Any, bytes]:
-        """Call the method that a request names; return its answer and further bytes.
+        """Call the method that a request names; return its answer and bytes to send.
 
-        In ``question``, ``op`` is the method's name; the other keys are its arguments.
+        In the request ``question``, ``op`` is the method's name, and the other keys are
+        the method's arguments. ``payload`` are the bytes sent with the request.
         """
         named = dict(question)
         op = named.pop("op")
@@ -67,7 +68,11 @@ class RunServer:
         return found if isinstance(found, tuple) else (found, b"")
 
     def hello(self, client: str) -> dict[str, Any]:
-        """Register a client for the run, and return the run's state."""
+        """Register the client with the id ``client``, and return the run's state.
+
+        Raises:
+            BusyError: Another client has sent requests until a moment ago.
+        """
         path = self._folder / "client.json"
         with suppress(OSError, ValueError):
             other = json.loads(path.read_text())
@@ -81,17 +86,17 @@ class RunServer:
         return {**self._state(), "folder": str(self._folder)}
 
     def beat(self) -> None:
-        """Record that the client has sent a request now."""
+        """Record the current time as the time of the client's last request."""
         with suppress(FileNotFoundError):  # the run was removed
             (self._folder / "heartbeat").touch()
 
     def have(self, name: str) -> int:
-        """Return how many bytes of the file ``name`` have been received."""
+        """Return the number of bytes of the file ``name`` that have been received."""
         path = self._inside("incoming", name)
         return path.stat().st_size if path.exists() else 0
 
     def put(self, name: str, offset: int, payload: bytes) -> int:
-        """Write a part of a file at ``offset``; return the file's size after it."""
+        """Write ``payload`` into a file from ``offset`` on; return the file's size."""
         path = self._inside("incoming", name)
         path.parent.mkdir(exist_ok=True)
         with path.open("r+b" if path.exists() else "wb") as file:
@@ -101,9 +106,9 @@ class RunServer:
         return offset + len(payload)
 
     def unpack(self, name: str, to: str) -> None:
-        """Replace the folder ``to`` by a received archive's content.
+        """Replace the folder ``to`` by the content of the received archive ``name``.
 
-        After an error, the folder is unchanged.
+        If the archive cannot be unpacked, the folder stays unchanged.
         """
         archive, target = self._inside("incoming", name), self._inside(to)
         new = target.with_name(f".{target.name}.new")
@@ -121,8 +126,9 @@ class RunServer:
     def start(self, number: int, payload: bytes) -> dict[str, Any]:
         """Start training in a process that continues without this connection.
 
-        If training was already started with this ``number``, nothing is started. So the
-        client may repeat a request. The process gets ``payload`` over a pipe.
+        ``number`` counts the starts of the run. If this number was already started,
+        nothing is started, so the client may repeat its request. The process gets
+        ``payload`` over a pipe.
         """
         if self._last_attempt() >= number:
             return self._state()
@@ -145,9 +151,10 @@ class RunServer:
         return self._state()
 
     def poll(self, offset: int, log: int) -> tuple[dict[str, Any], bytes]:
-        """Return the run's state, new events and new output; wait up to 1 s for them.
+        """Return the run's state, and the bytes of new events and then of new output.
 
-        ``offset`` and ``log`` are the bytes of each that the client already has.
+        If there is neither, wait up to 1 s. The client already has ``offset`` bytes of
+        events and ``log`` bytes of output.
         """
         until = time.monotonic() + _WAIT_S
         while True:
@@ -161,7 +168,7 @@ class RunServer:
             time.sleep(_LOOK_S)
 
     def stop(self) -> None:
-        """Ask training to stop, like Ctrl-C."""
+        """Request that training stops, as after Ctrl-C."""
         (self._attempt() / "stop").touch()
 
     def reply(self, number: int, value: Any) -> None:
@@ -171,8 +178,8 @@ class RunServer:
     def files(self, run: str, have: dict[str, str]) -> dict[str, Any]:
         """List the run's files; keep new checkpoints until the client has them.
 
-        ``have`` are the versions of the client's checkpoints, by name. The checkpoint
-        of step 0 gets a new version after a warm start.
+        ``have`` are the versions (see :func:`version`) of the checkpoints that the
+        client has, by name. The checkpoint of step 0 changes after a warm start.
         """
         folder = self._inside("runs", run)
         outbox = self._folder / "outbox"
@@ -216,24 +223,24 @@ class RunServer:
         return {"size": target.stat().st_size, "blocks": digests(target)}
 
     def get(self, path: str, offset: int, length: int) -> tuple[Any, bytes]:
-        """Return None, and up to ``length`` bytes of a file from ``offset`` on."""
+        """Return None, and at most ``length`` bytes of a file from ``offset`` on."""
         return None, _read(self._inside(path), offset, min(length, 8 * _MOST))
 
     def finish(self) -> None:
-        """Record that the client has all files; :func:`serve` removes the folder."""
+        """Record that the client has all files; then :func:`serve` calls `remove`."""
         self.is_finished = True
 
     def remove(self) -> None:
-        """Remove the run's folder, and let a rented machine end itself."""
+        """Remove the run's folder, and allow a rented machine to end itself."""
         with suppress(OSError):
             (self._attempt() / "fetched").touch()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _state(self) -> dict[str, Any]:
-        """Return the state, the number and the outcome of the last training process.
+        """Return the last training process: its state, its number and its outcome.
 
         The state is ``none`` before the first process. Then it is ``running``,
-        ``ended``, or ``lost`` if the process died without an outcome.
+        ``ended``, or ``lost`` if the process died without writing an outcome.
         """
         attempt, outcome = self._attempt(), None
         state = "none"
@@ -265,9 +272,9 @@ class BusyError(Exception):
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Copy a SQLite database into one file, without a write-ahead log.
+    """Copy a SQLite database into one file, without a separate write-ahead log.
 
-    Other processes may write to ``source`` meanwhile.
+    Other processes may write to ``source`` at the same time.
     """
     target.unlink(missing_ok=True)
     address = f"file:{source}?mode=ro"
@@ -287,7 +294,10 @@ def digests(path: Path) -> list[str]:
 
 
 def serve(there: RunServer, questions: BinaryIO, answers: BinaryIO) -> None:
-    """Answer requests until the client disconnects, or has all files."""
+    """Answer requests until the client disconnects or has fetched all files.
+
+    Requests are read from ``questions``, and the answers are written to ``answers``.
+    """
     while not there.is_finished and (line := questions.readline()):
         question = json.loads(line)
         payload = questions.read(question.pop("size", 0))
@@ -332,7 +342,10 @@ def is_locked(path: Path) -> bool:
 
 
 def version(checkpoint: Path) -> str:
-    """Return a digest of a checkpoint's ``state.json``; empty without this file."""
+    """Return a checkpoint's version, a digest of its ``state.json``.
+
+    It is empty if this file does not exist.
+    """
     try:
         state = (checkpoint / "state.json").read_bytes()
     except OSError:
@@ -341,9 +354,10 @@ def version(checkpoint: Path) -> str:
 
 
 def _link_tree(source: Path, target: Path) -> None:
-    """Hard-link a folder's files into ``target``; they stay if ``source`` is deleted.
+    """Create ``target`` with hard links to the files in ``source``.
 
-    Do nothing if linking fails, e.g. since ``source`` is missing.
+    So the files remain if ``source`` is deleted. Do nothing if linking fails, e.g. if
+    ``source`` does not exist.
     """
     new = target.with_name(f".{target.name}")
     shutil.rmtree(new, ignore_errors=True)
@@ -375,7 +389,7 @@ def _read(path: Path, offset: int, most: int = _MOST) -> bytes:
 
 
 def _read_lines(path: Path, offset: int) -> bytes:
-    """Return a file's complete lines after ``offset`` bytes; empty if it has none."""
+    """Return a file's complete lines from ``offset`` on; ``b""`` if there are none."""
     most = _MOST
     while b"\n" not in (found := _read(path, offset, most)) and len(found) == most:
         most *= 4
@@ -383,7 +397,11 @@ def _read_lines(path: Path, offset: int) -> bytes:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a file atomically; unlike that of ``core.files``, without other imports."""
+    """Write a value as JSON into a file, atomically.
+
+    The function ``core.files.write_json`` is not used, since this module may only
+    import the standard library.
+    """
     new = path.with_name(f".{path.name}.new")
     new.write_text(json.dumps(value))
     new.replace(path)

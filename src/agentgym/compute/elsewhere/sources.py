@@ -31,12 +31,12 @@ class Sources:
     """The files, packages and environment variables that the user's modules need.
 
     Attributes:
-        files: Local files, by their path below the remote working folder. A link to a
-            file is replaced by the file.
-        links: Links to folders: the path of each link, with the path of the folder
-            that it points to. Both paths are below the remote working folder.
+        files: Local files, by their path in the remote working folder. A symbolic link
+            to a file is replaced by the file.
+        links: Symbolic links to folders. The keys are the paths of the links, the
+            values the paths of the folders, all in the remote working folder.
         packages: Requirements for pip, e.g. imported packages in their local version.
-        variables: Names of environment variables to send: those that are set and named
+        variables: Names of environment variables to send: set variables that are named
             in the code, and a few that are always sent.
     """
 
@@ -49,11 +49,11 @@ class Sources:
         self.variables |= {name for name in _ALWAYS if os.environ.get(name)}
 
     def add_module(self, module: str, folder: Path) -> None:
-        """Add a module, with its local imports and data files.
+        """Add a module, the local modules that it imports, and its data files.
 
-        If the module is in a package, the whole package is added. A data file is added
-        if its path is a string in the code. Modules that are not in ``folder`` are
-        added as packages to install.
+        If a module is in a package, the whole package is added. A data file is added
+        if its path is a string in the code. For a module that is not in ``folder``, its
+        package is added as a requirement.
         """
         waiting, seen = [module.partition(".")[0]], set[str]()
         distributions = packages_distributions()
@@ -73,7 +73,10 @@ class Sources:
                     waiting += self._read(path, folder)
 
     def add_tree(self, folder: Path, to: str) -> None:
-        """Add a folder's files below ``to``, and packages that its modules import."""
+        """Add a folder's files, and requirements for packages that its modules import.
+
+        ``to`` is the folder's path in the upload.
+        """
         distributions = packages_distributions()
         for path in self.add_folder(folder, to):
             for top in self._read(path, folder):
@@ -83,8 +86,8 @@ class Sources:
     def add_folder(self, folder: Path, to: str) -> list[Path]:
         """Add a folder's files, except hidden, secret and cache files; return them.
 
-        ``to`` is the folder's path in the upload. A folder that several links point to
-        is added once; the other links stay links.
+        ``to`` is the folder's path in the upload. If several symbolic links point to
+        the same folder, its files are added once, and the other links stay links.
         """
         names = {folder.resolve(): to}
         files, links = dict[str, Path](), dict[str, Path]()
@@ -116,7 +119,7 @@ class Sources:
         return list(files.values())
 
     def _read(self, path: Path, folder: Path) -> list[str]:
-        """Record files and variables named in a module; return its imports."""
+        """Add data files and variables that a module names; return its imports."""
         if path.suffix != ".py":
             return []
         try:
@@ -135,7 +138,10 @@ class Sources:
         return imported
 
     def _note(self, text: str, folder: Path, module_folder: Path) -> None:
-        """Record a string from the code if it names a set variable or a local file."""
+        """Add the environment variable or local file that a string in the code names.
+
+        Do nothing if the string is neither a set variable nor an existing file.
+        """
         if _VARIABLE.fullmatch(text):
             if os.environ.get(text) and text not in _OWN_VARIABLES:
                 self.variables.add(text)
@@ -162,10 +168,10 @@ def _has_module(folder: Path, top: str) -> bool:
 
 
 def _may_go(path: Path, folder: Path) -> bool:
-    """Return whether a file may be sent: it is not hidden, and not a key or ``.env``.
+    """Return whether a file may be sent: it is not hidden, not a key and not ``.env``.
 
-    The target of a link is checked too. If it is outside of ``folder``, the parent
-    folders that the target and ``folder`` have in common are not checked.
+    It must not be in a hidden folder either. The target of a symbolic link is checked
+    too, but not the parent folders that the target and ``folder`` have in common.
     """
     real, root = path.resolve(), folder.resolve()
     shared = Path(os.path.commonpath([real, root]))

@@ -1,8 +1,8 @@
 """Train on the remote machine, and write progress events to a file.
 
-The settings and the values of environment variables arrive on standard input, since
-other processes can read the environment with which a process was started. Worker
-processes get the values over a socket.
+The settings and the values of environment variables arrive on standard input. They may
+be secret, and other processes can read the environment that a process started with.
+Worker processes get the values over a socket.
 """
 
 import ctypes
@@ -32,7 +32,10 @@ _MAY_CHANGE = ("episodes", "yes", "warm_start", *MACHINE)
 
 
 def main(attempt: Path) -> None:
-    """Train, and write the outcome into ``outcome.json`` in the folder ``attempt``."""
+    """Train, and write ``outcome.json`` into the folder ``attempt``.
+
+    The settings are read from standard input.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(OSError, AttributeError):  # end training if the watchdog dies
         ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGINT)
@@ -61,7 +64,7 @@ def main(attempt: Path) -> None:
 
 
 def _home(folder: Path) -> Path:
-    """Create the run's own AGENTGYM_HOME, with a link to the installed engines."""
+    """Create the run's own AGENTGYM_HOME, with a link to the machine's engines."""
     folder.mkdir(exist_ok=True)
     link = folder / "engines"
     if not link.is_symlink():

@@ -40,15 +40,19 @@ _HERE_ONLY = ("gpu", "engine", "output", "name", "scenario", "model")
 
 @dataclass(frozen=True)
 class Upload:
-    """Everything to send to the remote machine.
+    """The files, packages, variables and settings to send to the remote machine.
 
     Attributes:
-        files: Local files, by their path below the remote folder ``inputs/``.
-        links: Links to folders; see :class:`Sources`.
+        config: The run's local settings.
+        files: Local files, by their path in the remote folder ``inputs/``.
+        links: Symbolic links to folders. The keys are the paths of the links, the
+            values the paths of the folders.
         extras: Extras of the package agentgym to install.
         packages: Further packages to install, as requirements for pip.
-        scenario: Returns the remote setting ``scenario`` for the path of ``inputs/``;
-            ``model`` does the same.
+        variables: Values of environment variables, by name; they may be secret.
+        scenario: Function that gets the remote path of ``inputs/`` and returns the
+            remote value of the setting ``scenario``.
+        model: The same for the setting ``model``.
     """
 
     config: TrainingConfig
@@ -62,7 +66,7 @@ class Upload:
 
     @property
     def engine(self) -> str:
-        """The engine to install in its own environment; empty for ``local``."""
+        """Engine to install in its own environment; empty for the engine ``local``."""
         name = "vllm" if self.may_choose else remote_engine(self.config)
         return "" if name == "local" else name
 
@@ -72,7 +76,7 @@ class Upload:
         return remote_engine(self.config) == AUTO_ENGINE
 
     def remote_config(self, folder: str, name: str) -> TrainingConfig:
-        """Return the settings of the remote run ``name``, with paths in ``folder``."""
+        """Return the settings of the remote run ``name`` in the remote ``folder``."""
         inputs = f"{folder}/inputs"
         return self.config.replaced(
             gpu="auto",
@@ -86,7 +90,10 @@ class Upload:
     def with_remote_changes(
         self, sent: TrainingConfig, found: TrainingConfig
     ) -> TrainingConfig:
-        """Return the local settings with the changes from ``sent`` to ``found``."""
+        """Return the local settings, with the changes that the remote machine made.
+
+        ``sent`` are the settings that it got, and ``found`` those that it trained with.
+        """
         old, new = (config.flat(config.model_dump()) for config in (sent, found))
         changes = {
             key: value
@@ -96,7 +103,7 @@ class Upload:
         return self.config.replaced(**changes)
 
     def with_local_paths(self, text: str, folder: str) -> str:
-        """Replace paths in the remote run's ``folder`` by local paths in a text."""
+        """Return a text with paths in the remote ``folder`` replaced by local paths."""
         for name, path in self.files.items():
             text = text.replace(f"{folder}/inputs/{name}", str(path))
         text = text.replace(f"{folder}/inputs", os.getcwd())
@@ -115,7 +122,12 @@ class Upload:
 
 
 def make_upload(config: TrainingConfig) -> Upload:
-    """Collect a run's files and packages, without importing the user's code."""
+    """Collect everything that a remote run needs, without importing the user's code.
+
+    Raises:
+        UsageError: The agent, the model or the engine cannot be used remotely, or the
+            files are too large to send.
+    """
     if engine_name(config) not in ENGINES:
         raise UsageError(
             f"engine = {config.engine!r} with gpu = {config.gpu!r}: on another machine "
@@ -184,7 +196,7 @@ def _below(path: str) -> Named:
 
 
 def _add_scenario(reference: str, sources: Sources) -> Named:
-    """Add a scenario's files to ``sources``; return the function Upload.scenario."""
+    """Add a scenario's files to ``sources``; return ``Upload.scenario`` for it."""
     if is_tasks_file(reference):
         source = TaskSource.parse(reference)
         folder, path = Path(source.folder or os.getcwd()), Path(source.path)
@@ -213,7 +225,7 @@ def _add_scenario(reference: str, sources: Sources) -> Named:
 
 
 def _add_data(reference: str, sources: Sources) -> Named:
-    """Add a benchmark's data to ``sources``; return the function Upload.scenario."""
+    """Add a benchmark's data to ``sources``; return ``Upload.scenario`` for it."""
     data = data_of(reference)
     if data is None:
         return _as_it_is(reference)

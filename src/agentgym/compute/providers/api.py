@@ -31,14 +31,18 @@ _LATER = frozenset({408, 425, 429, *range(500, 600)})
 
 
 def shortened(said: object) -> str:
-    """Return a message on one line, without a final dot, cut to 300 characters."""
+    """Return a message on one line, cut to 300 characters, without a final dot."""
     text = " ".join(str(said).split())
     return (text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…").rstrip(".")
 
 
 @contextmanager
 def understood(name: str) -> Iterator[None]:
-    """Raise ComputeRefusedError if the block cannot parse a provider's answer."""
+    """Context manager for code that parses an answer of the provider ``name``.
+
+    Raises:
+        ComputeRefusedError: The code raised an error such as KeyError.
+    """
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -50,7 +54,10 @@ def understood(name: str) -> Iterator[None]:
 
 @contextmanager
 def if_it_exists() -> Iterator[None]:
-    """End the block without an error if the provider does not know the machine."""
+    """Context manager that ignores the error of a machine that does not exist.
+
+    The block ends at that error, HTTP status 404.
+    """
     try:
         yield
     except ComputeRefusedError as error:
@@ -59,22 +66,29 @@ def if_it_exists() -> Iterator[None]:
 
 
 def id_of(machine: Machine) -> str:
-    """Return a machine's id; raise ComputeError if a URL cannot contain it."""
+    """Return a machine's id, after checking that it is safe to use in a URL.
+
+    Raises:
+        ComputeError: The id has characters other than letters, digits, _ and -.
+    """
     if not re.fullmatch(r"[\w-]+", machine.id):
         raise ComputeError(f"{machine.id!r} is not the id of a machine.")
     return machine.id
 
 
 class ApiProvider(Provider):
-    """A provider with an HTTP API, which takes the API key as bearer token.
+    """A provider with an HTTP API that takes the API key as a bearer token.
 
     The key is never part of an error, a log line or a repr.
 
     Attributes:
         url: Base URL, to which paths are appended.
         url_variable: Name of the environment variable that overrides ``url``.
-        keys_at: Address of the web page that creates keys.
-        interval_s: Least seconds between two requests.
+        keys_at: Address of the web page where users create an API key.
+        interval_s: Minimum time between two requests, in seconds.
+        backoff_s: Wait in seconds before the first retry is twice this time; each
+            further wait is twice as long.
+        timeout_s: Timeout of a request, in seconds.
     """
 
     url: ClassVar[str]
@@ -88,7 +102,11 @@ class ApiProvider(Provider):
         self._last = -math.inf
 
     def check(self) -> None:
-        """Check that the key is set, and may be sent to the API's address."""
+        """Check that the API key is set, and that the API's URL is safe to send it to.
+
+        Raises:
+            ComputeError: The key is missing, or the URL is not safe.
+        """
         self._secret()
         self._address()
 
@@ -107,11 +125,11 @@ class ApiProvider(Provider):
         return key
 
     def _address(self) -> str:
-        """Return the base URL: that of the environment variable, or the default.
+        """Return the base URL from the environment variable, or else ``url``.
 
-        The key is sent to this address. So the variable's address must use https or be
-        on this machine, and the variable may not be set in the file ``.env``, which
-        others may have written.
+        The API key is sent to this address. So an address in the variable must use
+        https or be on this machine. The variable must not be set in the file ``.env``,
+        which other people may have written.
         """
         variable = self.url_variable
         given = os.environ.get(variable, "").strip().rstrip("/")
@@ -145,12 +163,12 @@ class ApiProvider(Provider):
     def ask(
         self, method: str, path: str, body: Any = None, **params: str
     ) -> dict[str, Any]:
-        """Send a request that may be repeated, and return its answer.
+        """Send a request that is safe to repeat; return the JSON object of the answer.
 
         ``params`` are the parameters in the URL's query. The request is sent again
-        after broken connections, statuses 408, 425, 429 and 5xx, and answers other than
-        JSON. The waits between attempts grow, or are those of ``Retry-After``; each is
-        at most a minute.
+        after a broken connection, a status 408, 425, 429 or 5xx, or an answer that is
+        not JSON. The wait before it doubles each time, or follows ``Retry-After``; it
+        is at most a minute.
 
         Raises:
             ComputeRefusedError: The provider refused the request.
@@ -172,16 +190,22 @@ class ApiProvider(Provider):
     def ask_once[T](
         self, path: str, body: Any, read: Callable[[dict[str, Any]], T]
     ) -> T:
-        """Send a POST that may not be repeated, and return its parsed answer.
+        """Send a POST that must not be executed twice, such as a launch.
 
-        Only status 429 is retried, since it means that the provider did nothing. If
-        ``read`` raises e.g. a KeyError, the answer is not readable.
+        It is sent again only after status 429, which means that the provider did
+        nothing.
+
+        Args:
+            path: Path to append to the base URL.
+            body: JSON body of the request.
+            read: Converts the JSON object of the answer to the returned value. If it
+                raises an error such as KeyError, the answer counts as unreadable.
 
         Raises:
-            ComputeRefusedError: The provider refused, and did nothing.
-            UnclearLaunchError: The request was sent without a readable answer, so it
-                may have been executed.
-            UnreachableError: The request was never sent.
+            ComputeRefusedError: The provider refused the request and did nothing.
+            UnclearLaunchError: The request was sent, but there was no readable answer,
+                so the request may have been executed.
+            UnreachableError: The request was not sent.
         """
 
         def unclear(error: Exception) -> UnclearLaunchError:
@@ -234,12 +258,12 @@ class ApiProvider(Provider):
             return client.request(method, url, json=body, params=params or None)
 
     def _answer(self, response: httpx.Response) -> dict[str, Any]:
-        """Parse the JSON object of a response.
+        """Parse a response, and return its JSON object.
 
         Raises:
             ComputeRefusedError: The provider refused the request.
-            UnreachableError: A retry may succeed, after ``wait_s`` seconds if they are
-                known from ``Retry-After``.
+            UnreachableError: The same request may succeed later. Its attribute
+                ``wait_s`` has the seconds from ``Retry-After``, or None.
         """
         status = response.status_code
         try:
@@ -270,7 +294,10 @@ class ApiProvider(Provider):
 
     @staticmethod
     def _said(found: Any, response: httpx.Response) -> str:
-        """Return a response's error message; ``found`` is its parsed JSON, if any."""
+        """Return a response's error message.
+
+        ``found`` is the parsed JSON of the response; None if it is not JSON.
+        """
         if not isinstance(found, dict):
             return response.text
         error = found.get("error")
@@ -283,7 +310,7 @@ class ApiProvider(Provider):
         return ": ".join(str(part) for part in message if part) or json.dumps(found)
 
     def _clean(self, said: object) -> str:
-        """Return a message shortened and without the API key."""
+        """Return a message without the API key, cut to 300 characters."""
         text = str(said).replace(self._secret(), "[key]")
         return shortened(text) or type(said).__name__
 

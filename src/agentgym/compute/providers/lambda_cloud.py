@@ -1,4 +1,4 @@
-"""LambdaCloud: rent machines by Lambda's API v1, https://docs.lambda.ai/api/cloud."""
+"""LambdaCloud: rent machines with Lambda's API v1, https://docs.lambda.ai/api/cloud."""
 
 import math
 import re
@@ -46,8 +46,8 @@ class LambdaCloud(ApiProvider):
     removed after the instance has ended.
 
     Attributes:
-        interval_s: Least seconds between requests, required by Lambda.
-        launch_interval_s: Least seconds between launches, also required by Lambda.
+        interval_s: Minimum seconds between two requests, as Lambda requires.
+        launch_interval_s: Minimum seconds between two launches, as Lambda requires.
     """
 
     name = "lambda"
@@ -66,8 +66,8 @@ class LambdaCloud(ApiProvider):
     def offers(self) -> list[Offer]:
         """Return the offers of Lambda's instance types that have one GPU.
 
-        A type has one offer for each region with free machines. If no region has any,
-        the type has one offer that is not available and has no region.
+        A type has one offer per region with free machines. If there are no free
+        machines, it has one offer, which is not available and has no region.
         """
         types = _data(self.ask("GET", "/instance-types"), dict)
         with understood(self.name):
@@ -99,7 +99,7 @@ class LambdaCloud(ApiProvider):
         ]
 
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
-        """Launch an instance; see :meth:`Provider.launch`."""
+        """Register the SSH key, and launch an instance; see :meth:`Provider.launch`."""
         self._register(name, public_key)
         wait = self._launched + self.launch_interval_s - time.monotonic()
         time.sleep(max(0.0, wait))
@@ -126,7 +126,7 @@ class LambdaCloud(ApiProvider):
             self._launched = time.monotonic()
 
     def describe(self, machine: Machine) -> Machine:
-        """Return an instance's current state."""
+        """Return an instance with its current state."""
         with if_it_exists():
             found = self.ask("GET", f"/instances/{id_of(machine)}")
             return self._machine(_data(found, dict))
@@ -138,7 +138,7 @@ class LambdaCloud(ApiProvider):
             self.ask("POST", _TERMINATE, {"instance_ids": [id_of(machine)]})
 
     def machines(self) -> list[Machine]:
-        """Return the instances with AgentGym's name prefix."""
+        """Return the existing instances whose name starts with AgentGym's prefix."""
         found = map(self._machine, _data(self.ask("GET", "/instances"), list))
         return [
             machine
@@ -148,7 +148,7 @@ class LambdaCloud(ApiProvider):
         ]
 
     def ending(self, machine: Machine) -> EndRequest:
-        """Return the request that terminates an instance."""
+        """Return the HTTP request with which an instance can terminate itself."""
         body = f'{{"instance_ids": ["{id_of(machine)}"]}}'
         url = self._address() + _TERMINATE
         return EndRequest("POST", url, self._secret(), body)
@@ -171,7 +171,7 @@ class LambdaCloud(ApiProvider):
         return found
 
     def forget(self, name: str) -> None:
-        """Remove the SSH key of a terminated instance."""
+        """Remove the SSH key of the terminated instance ``name``; ignore errors."""
         try:
             for key in self._keys():
                 if key["name"] == name and name.startswith(NAME_PREFIX):
@@ -180,7 +180,10 @@ class LambdaCloud(ApiProvider):
             return
 
     def _machine(self, found: dict[str, Any]) -> Machine:
-        """Convert Lambda's description of an instance to a Machine; drop its tokens."""
+        """Convert Lambda's description of an instance to a Machine.
+
+        Access tokens in the description are left out.
+        """
         with understood(self.name):
             host = found.get("ip")
             return Machine(
@@ -194,7 +197,11 @@ class LambdaCloud(ApiProvider):
 
 
 def _data(found: dict[str, Any], kind: type) -> Any:
-    """Return the field ``data`` of an answer, which must be of type ``kind``."""
+    """Return the field ``data`` of Lambda's answer.
+
+    Raises:
+        ComputeRefusedError: The field does not have the type ``kind``.
+    """
     data = found.get("data")
     if not isinstance(data, kind):
         raise ComputeRefusedError(

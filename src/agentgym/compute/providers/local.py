@@ -16,7 +16,7 @@ class LocalMachine(Provider):
     is_rented = False
 
     def check(self) -> None:
-        """The local machine needs no setup."""
+        """Do nothing: the local machine needs no setup."""
 
     def offers(self) -> list[Offer]:
         """Return one offer per GPU that ``nvidia-smi`` lists, or one for the CPU."""
@@ -38,10 +38,10 @@ class LocalMachine(Provider):
         return machine
 
     def terminate(self, machine: Machine) -> None:
-        """Do nothing: the machine is the user's."""
+        """Do nothing: this machine was not rented."""
 
     def machines(self) -> list[Machine]:
-        """Return an empty list: nothing was rented."""
+        """Return an empty list, since this provider rents no machines."""
         return []
 
 

@@ -1,4 +1,4 @@
-"""RunPod: rent by API v2, https://docs.runpod.io/api-reference-v2/overview."""
+"""RunPod: rent machines, https://docs.runpod.io/api-reference-v2/overview (API v2)."""
 
 from typing import Any, ClassVar
 
@@ -72,9 +72,9 @@ class RunPod(ApiProvider):
             ]
 
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
-        """Create a pod; see :meth:`Provider.launch`.
+        """Create a pod, RunPod's name for a machine; see :meth:`Provider.launch`.
 
-        The pod's image accepts the SSH key in the variable ``PUBLIC_KEY``.
+        The pod's image allows the SSH key in the variable ``PUBLIC_KEY``.
         """
         body = {
             "name": name,
@@ -106,7 +106,7 @@ class RunPod(ApiProvider):
             raise
 
     def describe(self, machine: Machine) -> Machine:
-        """Return a pod's current state."""
+        """Return a pod with its current state."""
         with if_it_exists():
             return self._machine(self.ask("GET", f"/pods/{id_of(machine)}"))
         return Machine(self.name, machine.id, machine.name, MachineState.GONE)
@@ -117,7 +117,7 @@ class RunPod(ApiProvider):
             self.ask("DELETE", f"/pods/{id_of(machine)}")
 
     def machines(self) -> list[Machine]:
-        """Return the pods with AgentGym's name prefix."""
+        """Return the existing pods whose name starts with AgentGym's prefix."""
         found = self.ask("GET", "/pods")
         pods = [
             self._machine(pod)
@@ -127,12 +127,15 @@ class RunPod(ApiProvider):
         return [pod for pod in pods if pod.state is not MachineState.GONE]
 
     def ending(self, machine: Machine) -> EndRequest:
-        """Return the request that deletes a pod."""
+        """Return the HTTP request with which a pod can delete itself."""
         url = f"{self._address()}/pods/{id_of(machine)}"
         return EndRequest("DELETE", url, self._secret())
 
     def _machine(self, pod: dict[str, Any]) -> Machine:
-        """Convert RunPod's description of a pod to a Machine; drop its environment."""
+        """Convert RunPod's description of a pod to a Machine.
+
+        The pod's environment variables are left out.
+        """
         with understood(self.name):
             direct = (pod.get("ssh") or {}).get("direct")
             address = None

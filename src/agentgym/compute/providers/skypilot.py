@@ -1,4 +1,4 @@
-"""SkyPilot: rent from any cloud that SkyPilot's command ``sky`` has access to."""
+"""SkyPilot: rent machines in any cloud that SkyPilot's command ``sky`` can use."""
 
 import json
 import math
@@ -65,17 +65,18 @@ _GIB = 1.073741824
 
 
 class SkyPilot(Provider):
-    """Rents machines with one GPU, on demand or spot, by SkyPilot.
+    """Rents machines with one GPU, on demand or spot, with SkyPilot.
 
-    Each machine is a SkyPilot cluster of the offered type and region, so that it has
-    the offered price. Its only job runs as long as the client sends heartbeats.
-    SkyPilot ends a cluster without a job. Training runs over SSH, and is not a job.
+    Each machine is a SkyPilot cluster with the type and region of the offer, so that
+    it has the offered price. The cluster's only job runs as long as the client sends
+    heartbeats; SkyPilot ends a cluster without a job. Training is not a job: it is
+    started over SSH.
 
     Attributes:
-        answer_s: Timeout of a request in seconds; the first one starts SkyPilot's
-            server.
-        launch_s: Timeout of a launch in seconds. After it, the cluster is searched for
-            by its name.
+        answer_s: Timeout of a request in seconds. It is long, since the first request
+            starts SkyPilot's server.
+        launch_s: Timeout of a launch in seconds. After it, it is unclear whether the
+            cluster exists, and the caller searches for it by its name.
     """
 
     name = "sky"
@@ -85,14 +86,14 @@ class SkyPilot(Provider):
     launch_s: ClassVar[float] = 240.0
 
     def check(self) -> None:
-        """Check that SkyPilot is installed."""
+        """Check that SkyPilot is installed; raise ComputeError if it is not."""
         _command()
 
     def offers(self) -> list[Offer]:
         """Return the offers of all machine types with one GPU, from the enabled clouds.
 
-        A type has one offer, for its cheapest region. If this region has a spot price,
-        the type has a second offer with the spot price.
+        Each type is offered in its cheapest region only. If this region has a spot
+        price, there is a second offer with the spot price.
         """
         clouds = self._clouds()
         found = _answer("gpus", "list", timeout_s=self.answer_s)
@@ -123,7 +124,7 @@ class SkyPilot(Provider):
             ]
 
     def _clouds(self) -> set[str]:
-        """Return the enabled clouds that can end machines by themselves."""
+        """Return the enabled clouds in which SkyPilot can end idle machines."""
         found = _answer("check", timeout_s=self.answer_s)
         with understood(self.name):
             clouds = {
@@ -139,8 +140,8 @@ class SkyPilot(Provider):
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
         """Launch a cluster; see :meth:`Provider.launch`.
 
-        SkyPilot itself creates an SSH key and an entry in SSH's settings. After a
-        failed launch, the parts of the cluster that exist are removed.
+        SkyPilot itself creates an SSH key, and an entry for the cluster in SSH's
+        settings. If the launch fails, the parts of the cluster that exist are removed.
         """
         with tempfile.TemporaryDirectory(prefix=NAME_PREFIX) as folder:
             task = Path(folder) / "task.yaml"
@@ -161,7 +162,11 @@ class SkyPilot(Provider):
         return Machine(self.name, name, name, MachineState.STARTING)
 
     def _clear(self, name: str, why: ComputeError) -> None:
-        """Remove the parts of a cluster whose launch failed with the error ``why``."""
+        """Remove the parts of a cluster whose launch failed with the error ``why``.
+
+        Raises:
+            UnclearLaunchError: A part may still exist.
+        """
         machine = Machine(self.name, name, name, MachineState.STARTING)
         try:
             self.terminate(machine)
@@ -172,7 +177,7 @@ class SkyPilot(Provider):
             raise UnclearLaunchError(f"{why} And a part of it is still there.")
 
     def describe(self, machine: Machine) -> Machine:
-        """Return a cluster's current state, and renew its entry in SSH's settings."""
+        """Return a cluster with its current state; update its entry for SSH."""
         for found in self._status(_safe(machine.name)):
             if found.name == machine.name:
                 return found
@@ -183,7 +188,7 @@ class SkyPilot(Provider):
         _run("down", "--yes", _safe(machine.name), timeout_s=self.answer_s)
 
     def machines(self) -> list[Machine]:
-        """Return the user's clusters with AgentGym's name prefix."""
+        """Return the existing clusters whose name starts with AgentGym's prefix."""
         return [each for each in self._status() if each.name.startswith(NAME_PREFIX)]
 
     def _status(self, *names: str) -> list[Machine]:
@@ -205,7 +210,10 @@ class SkyPilot(Provider):
 
 
 def _task(offer: Offer) -> dict[str, Any]:
-    """Return SkyPilot's task: a machine, and a job that ends without heartbeats."""
+    """Return a SkyPilot task: a machine like ``offer``, and the job to run on it.
+
+    The job runs until the client's heartbeats stop.
+    """
     cloud, _, kind = offer.kind.partition("/")
     machine = {"cloud": cloud, "region": offer.region, "instance_type": kind}
     return {
@@ -216,11 +224,11 @@ def _task(offer: Offer) -> dict[str, Any]:
 
 
 def _prices(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return price fields of :class:`Offer`: first on demand, then spot if offered.
+    """Return the price fields of a machine type's offers: on demand, then spot.
 
-    ``row`` is a machine type in a region. SkyPilot sets no limit to a spot price, so
-    this price may rise up to the price on demand. The list is empty if the price on
-    demand is unknown.
+    ``row`` is SkyPilot's description of the type in a region. The second is left out if
+    there is no spot offer. A spot price may rise up to the price on demand, since
+    SkyPilot cannot limit it. The list is empty if the price on demand is unknown.
     """
     price, spot = row["price"], row["spot_price"]
     if not (_is_number(price) and price > 0):
@@ -233,12 +241,15 @@ def _prices(row: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _readable(gpu: str) -> str:
-    """Convert SkyPilot's name of a GPU to the usual name, e.g. ``RTX 6000 Ada``."""
+    """Convert SkyPilot's name for a GPU to its usual name, e.g. ``RTX 6000 Ada``."""
     return re.sub(r"^RTX(?=\d|PRO)", "RTX ", gpu).replace("-", " ")
 
 
 def _safe(name: str) -> str:
-    """Return a cluster's name after a check, since ``sky`` would accept a pattern."""
+    """Return a cluster's name, after checking that it is one of AgentGym's.
+
+    Otherwise ``sky`` might read it as a pattern for the names of several clusters.
+    """
     if not re.fullmatch(rf"{NAME_PREFIX}[a-z0-9-]+", name):
         raise ComputeError(f"{name!r} is not the name of a cluster of AgentGym's.")
     return name
@@ -265,9 +276,9 @@ def _command() -> str:
 
 
 def _answer(*words: str, timeout_s: float) -> Any:
-    """Run ``sky`` with ``--output json`` and return the parsed JSON.
+    """Run ``sky`` with ``--output json``, and return the parsed JSON.
 
-    Only for commands that may be repeated: after a timeout, the command runs again.
+    After a timeout, the command runs once more, so it must be safe to repeat.
     """
     whole = (*words, "--output", "json")
     try:
@@ -278,10 +289,10 @@ def _answer(*words: str, timeout_s: float) -> Any:
 
 
 def _run(*words: str, timeout_s: float) -> str:
-    """Run ``sky`` and return its output.
+    """Run ``sky`` with the arguments ``words``, and return its output.
 
     The command runs in a new session, so that Ctrl-C in the terminal does not reach it.
-    Its output goes to a file, since the command may start SkyPilot's server, which
+    Its output goes to a file: the command may start SkyPilot's server, and the server
     would keep a pipe open.
 
     Raises:
@@ -323,7 +334,10 @@ def _text(file: Any) -> str:
 
 
 def _json(said: str, words: tuple[str, ...]) -> Any:
-    """Parse the JSON at the end of the output; ignore the text before it."""
+    """Parse the JSON at the end of the output of ``sky``; ignore text before it.
+
+    ``words`` are the arguments of ``sky``, for the error message.
+    """
     for start in re.finditer(r"^[\[{]", said, re.MULTILINE):
         try:
             return json.loads(said[start.start() :])
@@ -337,7 +351,10 @@ def _json(said: str, words: tuple[str, ...]) -> Any:
 
 
 def _explained(words: tuple[str, ...], status: int, said: str) -> ComputeRefusedError:
-    """Return the exception for a failed command, from the last error in its output."""
+    """Return the exception for a failed command, with the last error in its output.
+
+    ``words`` are the arguments of ``sky``, ``status`` its exit code.
+    """
     found = [*_ERROR.finditer(said)]
     code = found[-1][1] if found else ""
     if code == _NO_ACCESS:

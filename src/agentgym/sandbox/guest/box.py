@@ -42,7 +42,7 @@ class MountedBox:
 
 
 class DirectoryBox:
-    """Creates an execution's folders on the host's disk, if nothing can be mounted."""
+    """Creates an execution's folders on the host's disk, without mounting."""
 
     def __init__(self, scratch: str, *, owner: int | None) -> None:
         self._root = folder_of(scratch)
@@ -51,14 +51,18 @@ class DirectoryBox:
         self.temporary = os.path.join(self._root, "tmp")
 
     def open(self) -> None:
-        """Create the directories."""
+        """Create empty folders that belong to the execution's user id."""
         for path in (self._root, self.workspace, self.temporary):
             os.mkdir(path, 0o700)
             if self._owner is not None:
                 os.chown(path, self._owner, self._owner)
 
     def close(self) -> bool:
-        """Remove the directories; return False if that fails, or they are too large."""
+        """Remove the folders.
+
+        Return False if that fails, or if they have more than :data:`MOST_LEFT` files
+        and folders.
+        """
         try:
             return remove_tree(self._root, most=MOST_LEFT)
         except OSError:
@@ -69,15 +73,15 @@ Box = MountedBox | DirectoryBox
 
 
 def folder_of(scratch: str) -> str:
-    """Return the folder in ``scratch`` for the workspace and the temporary files."""
+    """Return the folder in ``scratch`` that has the workspace and temporary files."""
     return os.path.join(scratch, "box")
 
 
 def holds_more(root: str, most: int) -> bool:
     """Return whether a folder tree has more than ``most`` files and folders.
 
-    Other processes may change the tree during the walk, but they cannot redirect the
-    walk into another tree. For a tree that is too deep to walk, return True.
+    Other processes may change the tree at the same time, but they cannot redirect the
+    function into another tree. Return True for a tree with too many levels.
     """
     seen = 0
     levels = [(os.open("/", _FOLDER), [root])]
@@ -104,12 +108,12 @@ def holds_more(root: str, most: int) -> bool:
 
 
 def remove_tree(root: str, *, most: float = math.inf) -> bool:
-    """Remove a directory and everything in it, whatever its depth and permissions.
+    """Remove a folder and everything in it, even if it is deep or write-protected.
 
-    Each non-empty subdirectory is first moved into ``root``, so that paths stay short
-    and only one directory is open at a time. Nothing else may write to ``root``.
+    Each non-empty subfolder is first moved into ``root``, so that paths stay short and
+    only one folder is open at a time. Other processes must not write to ``root``.
 
-    Return False if there were more than ``most`` files and directories.
+    Return False if there are more than ``most`` files and folders; the rest then stays.
     """
     top = os.urandom(8).hex()  # Unpredictable prefix of moved directories' names.
     waiting = [root]

@@ -1,4 +1,4 @@
-"""Run one execution in the forked process: confine it, write files, run, report."""
+"""Run one execution in a forked process, and report the results to the host."""
 
 import atexit
 import importlib
@@ -33,8 +33,8 @@ def execute(
 ) -> NoReturn:
     """Run one execution in this process, then exit.
 
-    ``files`` are four file descriptors: the payload (the workspace's files and the
-    command, as JSON), stdout, stderr, and the report for the host.
+    ``files`` are four file descriptors: for the payload (the workspace's files and the
+    command, as JSON), for stdout, for stderr, and for the report to the host.
     """
     given, out, err, report = files
     code = _SETUP_FAILED
@@ -63,7 +63,10 @@ def execute(
 def collect(
     settings: ZygoteSettings, box: Box, timeout_s: float, files: list[int]
 ) -> NoReturn:
-    """Send the host the text files that an execution changed, then exit."""
+    """Send the host the text files that an execution changed, then exit.
+
+    ``files`` are four file descriptors, as for :func:`execute`.
+    """
     given, _, _, report = files
     try:
         payload = _enter(settings, box, timeout_s, given, {report: _REPORT_FD})
@@ -80,10 +83,11 @@ def _enter(
     given: int,
     streams: dict[int, int],
 ) -> dict[str, Any]:
-    """Redirect the streams, confine this process, and return the files and the command.
+    """Prepare this process for an execution, and return the files and the command.
 
-    Both are read from the descriptor ``given``. ``streams`` maps the descriptor of each
-    stream to its new number, such as 1 for stdout.
+    The streams are redirected, and the process gives up its rights. The files and the
+    command are read from the descriptor ``given``. ``streams`` maps the descriptor of
+    each stream to its new number, such as 1 for stdout.
     """
     with open(given, "rb") as source:
         source.seek(0)
@@ -104,7 +108,7 @@ def _enter(
 
 
 def _die_first() -> None:
-    """If memory runs out, let the kernel kill this process, not its parent."""
+    """Make the kernel kill this process, not its parent, if memory runs out."""
     if sys.platform == "linux":
         libc.prctl(libc.PR_SET_DUMPABLE, 1)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
@@ -120,9 +124,11 @@ def _write_files(files: dict[str, str]) -> None:
 
 
 def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
-    """Return a dict: ``files`` has changed texts by path, ``gone`` the removed paths.
+    """Compare the workspace with the texts ``given`` at the start.
 
-    Only UTF-8 files are returned, and only while they fit into ``max_bytes`` together.
+    Return a dict: ``files`` has the text of each changed file by path, ``gone`` the
+    paths of removed files. Files that are not UTF-8 are left out, and so are files that
+    do not fit into ``max_bytes`` in total.
     """
     files: dict[str, str] = {}
     names = list(itertools.islice(_names(), _MOST_FILES + 1))
@@ -146,7 +152,10 @@ def _encoded(text: str) -> bytes:
 
 
 def _is_left(name: str) -> bool:
-    """Return whether this file is in the workspace, and not behind a symbolic link."""
+    """Return whether a file still exists in the workspace.
+
+    False if one of its parent folders was replaced by a symbolic link.
+    """
     folder = os.path.dirname(os.path.join(os.getcwd(), name))
     is_ours = os.path.realpath(folder) == folder
     return is_ours and os.path.lexists(name) and not os.path.isdir(name)
@@ -161,7 +170,10 @@ def _names() -> Iterator[str]:
 
 
 def _read_regular(path: str, max_bytes: int) -> bytes | None:
-    """Return a file's bytes; None if not regular, or larger than ``max_bytes``."""
+    """Return a file's bytes.
+
+    None if it is not a regular file, or if it is larger than ``max_bytes``.
+    """
     status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode) or status.st_size > max_bytes:
         return None
@@ -170,12 +182,18 @@ def _read_regular(path: str, max_bytes: int) -> bytes | None:
 
 
 def _text_stream(descriptor: int) -> TextIO:
-    """Open a descriptor as a line-buffered stream that can write any text."""
+    """Open a descriptor as a line-buffered text stream.
+
+    Characters that UTF-8 cannot encode are written as escapes.
+    """
     return open(descriptor, "w", 1, "utf-8", "backslashreplace", closefd=False)
 
 
 def _prepare_tools(settings: ZygoteSettings, temporary: str) -> None:
-    """Set the environment variables of toolchains, and link their prepared files."""
+    """Set the environment variables of toolchains.
+
+    Their prepared files are linked into the folder ``temporary``.
+    """
     for name, value in settings.variables.items():
         os.environ[name] = value.replace("{tmp}", temporary)
     for name, source in settings.layers.items():
@@ -204,7 +222,7 @@ def _run(command: dict[str, Any], temporary: str) -> int:
 
 
 def _replace(argv: list[str]) -> int:
-    """Replace this process by another program; if that fails, return 126 or 127."""
+    """Replace this process by the program ``argv``; return 126 or 127 on failure."""
     program = sys.executable if argv[0] in ("python", "python3") else argv[0]
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Only Python ignores this signal.
     try:
@@ -216,7 +234,10 @@ def _replace(argv: list[str]) -> int:
 
 
 def _put_first(folders: list[str]) -> None:
-    """Put folders first in ``sys.path``; forget loaded modules that they redefine."""
+    """Put folders first in ``sys.path``.
+
+    Loaded modules that have the name of a file in these folders are unloaded.
+    """
     sys.path[:0] = folders
     kept = _KEEP_IMPORTED.union(sys.builtin_module_names)
     for folder in folders:
@@ -240,7 +261,10 @@ def _run_script(script: str, args: list[str]) -> int:
 
 
 def _exit_code(error: BaseException) -> int:
-    """Print a program's exception as Python does, and return the exit code."""
+    """Print the exception that ended a program, and return the program's exit code.
+
+    The printed text and the code are the same as for a program run by Python.
+    """
     if isinstance(error, SystemExit):
         if error.code is None or isinstance(error.code, int):
             return (error.code or 0) & 0xFF
@@ -256,7 +280,7 @@ def _exit_code(error: BaseException) -> int:
 
 
 def _finish() -> None:
-    """End the program like Python: join threads, run exit handlers, flush output."""
+    """Join threads, run exit handlers and flush output, as Python does at its end."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             with suppress(BaseException):
@@ -269,7 +293,7 @@ def _finish() -> None:
 
 
 def _report(line: dict[str, Any]) -> None:
-    """Send the host a line of the report; do nothing if the pipe was closed."""
+    """Send the host a line of the report; ignore a closed pipe."""
     data = json.dumps(line).encode() + b"\n"
     with suppress(OSError):
         while data:

@@ -1,4 +1,4 @@
-"""Take away all rights that an execution does not need, in the only safe order.
+"""Remove all rights that an execution does not need, in the only safe order.
 
 If a step fails, :func:`confine` raises, and the process does not run the program.
 """
@@ -27,7 +27,10 @@ _SET_MODE_FILTER, _FLAG_TSYNC = 1, 1
 def confine(
     settings: ZygoteSettings, timeout_s: float, writable: tuple[str, ...]
 ) -> None:
-    """Set limits, change the user, apply Landlock and the seccomp filter."""
+    """Set resource limits, change the user id, apply Landlock and the seccomp filter.
+
+    With Landlock, this process may then write only to the paths ``writable``.
+    """
     rung = settings.rung
     _set_limits(settings, timeout_s)
     if settings.identity is not None:
@@ -57,7 +60,11 @@ def _install_filter(program: bytes) -> None:
 
 
 def become(identity: int) -> None:
-    """Change this process permanently to an unprivileged user and group, or raise."""
+    """Change this process permanently to the user and group id ``identity``.
+
+    Raises:
+        PermissionError: The change failed, or the id is that of root.
+    """
     if identity <= 0:
         raise PermissionError(f"{identity} is not an unprivileged user id")
     os.setgroups([])
@@ -68,7 +75,7 @@ def become(identity: int) -> None:
 
 
 def _set_limits(settings: ZygoteSettings, timeout_s: float) -> None:
-    """Set soft and hard resource limits, but never above the current hard limits."""
+    """Set soft and hard resource limits; current hard limits are not raised."""
     limits = settings.limits
     values = {
         resource.RLIMIT_AS: limits.memory_mb << 20,

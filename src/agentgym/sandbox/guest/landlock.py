@@ -28,8 +28,8 @@ def restrict(
 ) -> None:
     """Limit the calling thread to these paths; ``PR_SET_NO_NEW_PRIVS`` must be set.
 
-    Readable files may also be executed, and devices may be read and written. Readable
-    paths and devices that do not exist are skipped.
+    Files below ``readable`` may also be executed. ``devices`` may be read and written.
+    Paths in ``readable`` and ``devices`` that do not exist are skipped.
     """
     try:
         abi = syscall(_CREATE_RULESET, None, c_size_t(0), c_uint32(_VERSION_FLAG))
@@ -55,7 +55,10 @@ def restrict(
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Allow rights on a path; a file gets only the rights that apply to files."""
+    """Add a rule to a Landlock ruleset: allow ``rights`` on a path.
+
+    If the path is a file, only the rights that apply to files are allowed.
+    """
     parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if not os.path.isdir(path):

@@ -15,18 +15,18 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def syscall(number: int, *arguments: Any) -> int:
-    """Make a system call by number."""
+    """Make the system call ``number``; raise OSError if it fails."""
     return _check(_LIBC.syscall(number, *arguments), f"system call {number}")
 
 
 def prctl(option: int, *arguments: int) -> int:
-    """Call ``prctl(2)``; missing arguments are zero."""
+    """Call ``prctl(2)``; raise OSError if it fails. Missing arguments are zero."""
     padded = [ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4]]
     return _check(_LIBC.prctl(option, *padded), f"prctl {option}")
 
 
 def mount_tmpfs(target: str, options: str) -> None:
-    """Mount a new tmpfs on ``target``, without set-uid files and devices."""
+    """Mount a new tmpfs on ``target``; set-uid files and devices do not work in it."""
     flags = ctypes.c_ulong(_MS_NOSUID | _MS_NODEV)
     result = _LIBC.mount(b"tmpfs", target.encode(), b"tmpfs", flags, options.encode())
     _check(result, f"mount tmpfs on {target}")
@@ -38,7 +38,11 @@ def unmount(target: str) -> None:
 
 
 def drop_capabilities() -> None:
-    """Drop all effective, permitted, inheritable and ambient capabilities, or raise."""
+    """Drop all effective, permitted, inheritable and ambient capabilities.
+
+    Raises:
+        OSError: The kernel refused it.
+    """
     prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     sets = (ctypes.c_uint32 * 6)()
@@ -49,7 +53,10 @@ def drop_capabilities() -> None:
 
 
 def _check(result: int, what: str) -> int:
-    """Return ``result``; if it is negative, raise OSError with libc's ``errno``."""
+    """Return the result of a libc call; if it is negative, raise OSError.
+
+    ``what`` names the call in the error.
+    """
     if result < 0:
         errno = ctypes.get_errno()
         raise OSError(errno, f"{what}: {os.strerror(errno)}")

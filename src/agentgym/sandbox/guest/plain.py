@@ -1,7 +1,7 @@
 """Convert plain values to texts: equal texts mean equal values of equal types.
 
-The sandbox and the host use this same file. Only the texts leave the sandbox, so the
-host never creates an object of the tested program and never calls its ``__eq__``.
+The sandbox and the host both use this file. Only the texts leave the sandbox. So the
+host never creates an object of the tested program, and never calls its ``__eq__``.
 """
 
 MOST_CHARACTERS = 200
@@ -12,12 +12,12 @@ _MOST_BITS = 4096
 
 
 def plain_text(value: object) -> str:
-    """Return the text of a value; shorten a long text to its start and a hash.
+    """Return the text of a value. A long text is replaced by its start and a hash.
 
     Raises:
-        TypeError: The value contains a type other than None, bool, int, float, str,
-            bytes, list, tuple, set, frozenset and dict (their subclasses are refused
-            too), or is nested too deeply.
+        TypeError: The value is nested too deeply, or contains a type other than None,
+            bool, int, float, str, bytes, list, tuple, set, frozenset and dict. A
+            subclass of these is another type too.
     """
     text = _text(value, 0)
     if len(text) <= MOST_CHARACTERS:

@@ -1,4 +1,4 @@
-"""Define settings that the host and the code in the sandbox share."""
+"""Define the settings that both the host and the code in the sandbox use."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -14,23 +14,23 @@ map it as shared memory, which is not counted."""
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of one execution. The timeout is given with each run.
+    """Maximum resources of one execution. The time limit is an argument of each run.
 
     Attributes:
-        memory_mb: Address space of each process.
-        total_memory_mb: Memory of all processes together. In a control group, temporary
-            files and kernel memory count too. Without a control group, only resident
-            memory counts, and is checked ten times a second.
+        memory_mb: Address space of each process, in MiB.
+        total_memory_mb: Memory of all processes in total, in MiB. In a control group,
+            temporary files and kernel memory count too. Without a control group, only
+            resident memory counts, and it is checked ten times a second.
         processes: Number of processes and threads at the same time.
-        file_mb: Size of each written file. Also the size of each private folder (the
-            workspace and temporary folders), if these folders are mounts in memory.
-        disk_mb: Data that all processes together may write, if the private folders are
+        file_mb: Size of each written file, in MiB. If the workspace and the temporary
+            folders are mounts in memory, also the size of each of these folders.
+        disk_mb: Data that all processes may write in total, in MiB, if the workspace is
             on the host's disk. Overwritten and removed data counts too. Checked a few
             times a second.
         open_files: Number of open file descriptors of each process.
-        output_bytes: Bytes of stdout that are kept, and as many of stderr.
-        collect_bytes: Size of all changed files together, if the caller requests them.
-            A file that does not fit is left out.
+        output_bytes: Number of bytes to keep of stdout, and the same of stderr.
+        collect_bytes: Total size of the changed files in a result, if they are
+            requested. A file that does not fit is left out.
     """
 
     memory_mb: int = 512
@@ -45,10 +45,17 @@ class Limits:
 
 @dataclass(frozen=True)
 class Rung:
-    """A kind of isolation. The README lists the weaknesses of each kind.
+    """A kind of isolation for executions, such as bubblewrap or Landlock.
 
-    With ``own_identity``, executions run under a reserved user id, which requires root.
-    ``name`` is recorded with every result.
+    docs/security.md lists the weaknesses of each kind.
+
+    Attributes:
+        name: The name, recorded with every result.
+        summary: Description in a few words.
+        bubblewrap: Whether executions run in bubblewrap's namespaces.
+        landlock: Whether Landlock limits the paths that executions may use.
+        own_identity: Whether executions run under a reserved user id. This requires
+            root.
     """
 
     name: str
@@ -59,17 +66,20 @@ class Rung:
 
     @property
     def in_words(self) -> str:
-        """Name and description as one text."""
+        """The name and the description as one text."""
         return f"{self.name} ({self.summary})"
 
     @property
     def isolates(self) -> bool:
-        """Whether executions have more isolation than resource limits."""
+        """Whether executions are isolated at all, not only limited in resources."""
         return self.bubblewrap or self.landlock
 
     @property
     def strict(self) -> bool:
-        """Whether executions keep the caller's user id and need the strict filter."""
+        """Whether executions keep the caller's user id without a namespace.
+
+        They then need the strict seccomp filter, and cannot start other programs.
+        """
         return self.landlock and not self.own_identity
 
     @property
@@ -79,7 +89,7 @@ class Rung:
 
     @property
     def counts_processes(self) -> bool:
-        """Whether the kernel can count, and so limit, the processes of an execution."""
+        """Whether the kernel can limit the number of an execution's processes."""
         return self.own_identity or self.bubblewrap
 
 
@@ -116,6 +126,8 @@ class ZygoteSettings:
     """Settings of a zygote (an interpreter that forks one process per execution).
 
     Attributes:
+        rung: The kind of isolation.
+        limits: Limits of each execution.
         identity: User and group id that executions change to; None for no change.
         scratch: Folder on the host's disk for workspaces; None if workspaces are mounts
             in memory.
@@ -123,8 +135,11 @@ class ZygoteSettings:
         group: File descriptor for joining the memory control group; None without one.
         deaths: File descriptor that counts kills at the control group's memory limit;
             None without a control group.
-        readable: Toolchain folders that executions may read. For ``variables`` and
-            ``layers`` see ``languages.Toolchain``.
+        readable: Toolchain folders that executions may read.
+        variables: Environment variables that toolchains need; ``{tmp}`` is replaced by
+            the execution's temporary folder.
+        layers: Folders of prepared files to link into the execution's temporary folder,
+            by the names that they get.
     """
 
     rung: Rung
@@ -140,7 +155,10 @@ class ZygoteSettings:
 
     @staticmethod
     def far_s(timeout_s: float) -> float:
-        """Return the maximum wall time of an execution, in seconds."""
+        """Return the maximum wall time, in seconds, of an execution with this timeout.
+
+        The timeout does not count the time in which processes wait for a CPU.
+        """
         return 20 * timeout_s + 10
 
     def encode(self) -> str:
@@ -149,7 +167,7 @@ class ZygoteSettings:
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Return the settings from the JSON text that :meth:`encode` returned."""
+        """Parse the JSON text that :meth:`encode` returned."""
         fields = json.loads(text)
         fields["rung"] = RUNGS[fields["rung"]]
         fields["limits"] = Limits(**fields["limits"])

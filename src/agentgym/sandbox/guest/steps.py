@@ -18,10 +18,14 @@ _LONGEST = 2000
 def run(
     command: dict[str, Any], temporary: str, report: Report, replace: Replace
 ) -> int:
-    """Run command lines, and return the first exit code that is not 0.
+    """Run the command lines of an execution; return the first exit code that is not 0.
 
-    If no test results need to be parsed, ``replace`` replaces this process by the last
-    command line. ``command`` has the fields of ``languages.Steps``.
+    Args:
+        command: Dict with the fields of a ``languages.Steps``.
+        temporary: The execution's temporary folder.
+        report: Called with a dict for each test result.
+        replace: Replaces this process by a program. It is used for the last command
+            line if there are no test results to parse.
     """
     here = os.path.dirname(__file__)
 
@@ -48,7 +52,10 @@ def run(
 
 
 def _wait(argv: list[str], *, to_stderr: bool) -> int:
-    """Run a command line, and return its exit code."""
+    """Run a command line, and return its exit code.
+
+    With ``to_stderr``, its stdout is redirected to stderr.
+    """
     pid = os.fork()
     if pid == 0:
         if to_stderr:
@@ -72,7 +79,10 @@ def _code(status: int) -> int:
 
 
 def _lines(argv: list[str], ended: list[int]) -> Iterator[str]:
-    """Run a command, yield its lines, and append the exit code to ``ended``."""
+    """Run a command, and yield the lines of its output.
+
+    At the end, its exit code is appended to ``ended``.
+    """
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -104,9 +114,9 @@ def _read_tests(
 
 
 class _Reader(ABC):
-    """Parses the test results in the output of a few command lines.
+    """Parses the test results in the output of a chain of command lines.
 
-    ``tests`` are the ids of the expected tests; or one path, if they are unknown.
+    ``tests`` are the ids of the expected tests; or one path, if the ids are unknown.
     """
 
     def __init__(self, tests: list[str], report: Report) -> None:
@@ -119,11 +129,15 @@ class _Reader(ABC):
 
     @abstractmethod
     def read(self, line: str) -> None:
-        """Process one line of output."""
+        """Parse one line of output, and report a test result in it."""
 
     @abstractmethod
     def end(self, code: int) -> None:
-        """Report tests without a result, for instance after a compiler error."""
+        """Report an error for expected tests without a result.
+
+        They have none e.g. after a compiler error. ``code`` is the exit code of the
+        last command line.
+        """
 
     def _outcome(self, test: str, outcome: str, message: str, seconds: float) -> None:
         self._ended[test] = outcome

@@ -1,11 +1,12 @@
-"""Run tests: ``test_*`` functions and methods with bare asserts.
+"""Run tests: ``test_*`` functions and methods with plain ``assert`` statements.
 
-Files are found, imported and named as in pytest. A test that pytest can run too has the
-same outcome as in pytest. Fixtures, marks and ``unittest`` are reported as errors.
+Test files are imported and named as in pytest. If pytest can run a test too, its
+outcome is the same. Tests that use fixtures, marks or ``unittest`` are reported as
+errors.
 
-The runner reports each test before and after it runs, so that the host knows the
-running test when an execution is killed. Exit codes are those of pytest: 0 all passed,
-1 some failed, 5 no tests found.
+The runner reports each test before and after it runs. So if an execution is killed, the
+host knows the test that was running. Exit codes are those of pytest: 0 all passed, 1
+some failed, 5 no tests found.
 """
 
 import ast
@@ -31,7 +32,8 @@ _LEFT, _RIGHT, _EXPLAIN = "@left", "@right", "@explain"
 def run(files: list[str], select: list[str], report: Report) -> int:
     """Run the tests in ``files``, and return the exit code.
 
-    If ``select`` is not empty, only the tests with these ids (``file::name``) run.
+    ``select`` are the ids ``file::name`` of the tests to run; if empty, all tests run.
+    ``report`` is called with a dict before and after each test.
     """
     passed = []
     for path in files:
@@ -45,7 +47,10 @@ def run(files: list[str], select: list[str], report: Report) -> int:
 
 
 def _run_file(path: str, select: list[str], report: Report) -> Iterator[Event]:
-    """Run the tests of a file, and yield each test's result, or the file's error."""
+    """Run the tests of a file, and yield the result of each test.
+
+    If the file cannot be imported, yield one result with the error.
+    """
     report({"running": path})
     try:
         module = _load(path)
@@ -63,7 +68,7 @@ def _run_file(path: str, select: list[str], report: Report) -> Iterator[Event]:
 
 
 def _tests(module: types.ModuleType) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield the name of each test of a module, and a function that runs it."""
+    """Yield the name of each test in a module, with a function that runs the test."""
     for name, found in list(vars(module).items()):
         if name.startswith("test") and isinstance(found, types.FunctionType):
             yield name, found
@@ -122,7 +127,10 @@ def _run_test(identity: str, call: Callable[[], object]) -> Event:
 
 
 def _describe(error: BaseException) -> str:
-    """Return ``file:line: Type: message``, for the last line run in the workspace."""
+    """Describe an exception as ``file:line: Type: message``.
+
+    ``file:line`` is the last line of a workspace file in the traceback.
+    """
     workspace = os.getcwd() + os.sep
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
@@ -134,9 +142,9 @@ def _describe(error: BaseException) -> str:
 
 
 def _load(path: str) -> types.ModuleType:
-    """Import a test file, as a module of its package if its folder is a package.
+    """Import a test file, as a submodule if its folder is a package.
 
-    The folder above the package, or else the file's folder, is added to ``sys.path``.
+    The package's parent folder, or else the file's folder, is added to ``sys.path``.
     """
     folder, _, base = path.rpartition("/")
     name = base.removesuffix(".py")
@@ -158,7 +166,7 @@ def _load(path: str) -> types.ModuleType:
 
 
 class _Loader(SourceFileLoader):
-    """Loads a test file such that a failed ``assert a == b`` shows both values."""
+    """Loads a test file so that a failed ``assert a == b`` shows both values."""
 
     def source_to_code(  # type: ignore[override]
         self, data: bytes, path: str, *, _optimize: int = -1
@@ -171,7 +179,7 @@ class _Explainer(ast.NodeTransformer):
     """Rewrites ``assert a == b`` so that a failure shows both values."""
 
     def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
-        """Return statements that do the same, but show the values on failure."""
+        """Return statements that replace an ``assert``, and show values on failure."""
         test = node.test
         arguments: list[ast.expr] = [
             ast.Constant(ast.unparse(test)),

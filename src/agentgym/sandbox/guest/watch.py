@@ -1,7 +1,7 @@
-"""ProcessWatch: measure the resources of an execution while it runs.
+"""ProcessWatch: measure the resources that a running execution uses.
 
-The time limit is for CPU time, plus the time in which all processes sleep. Waiting for
-a CPU does not count, so a busy machine does not change results.
+The time limit counts the CPU time, plus the time in which all processes sleep. The time
+in which they wait for a CPU does not count, so results are the same on a busy machine.
 """
 
 import os
@@ -28,7 +28,10 @@ class _Process(NamedTuple):
 
 
 class ProcessWatch:
-    """Measures the processes of one execution, begun by ``pid``, against its limits."""
+    """Measures the processes of one execution, and finds the limit that they exceed.
+
+    ``pid`` is the execution's first process.
+    """
 
     def __init__(self, settings: ZygoteSettings, pid: int, timeout_s: float) -> None:
         self._settings = settings
@@ -48,8 +51,8 @@ class ProcessWatch:
         """Measure the processes, and return the limit that they exceed.
 
         It is "time", "memory", "disk", "threads" or "files"; "" if none is exceeded.
-        ``reaped_cpu_s`` and ``reaped_bytes`` are the CPU time, and the bytes written to
-        disk, of processes that have ended.
+        ``reaped_cpu_s`` is the CPU time of processes that have ended, ``reaped_bytes``
+        the number of bytes that they wrote to disk.
         """
         now = time.monotonic()
         limits = self._settings.limits
@@ -76,18 +79,18 @@ class ProcessWatch:
         return "time" if left <= 0 or now >= self._far else ""
 
     def killed_for_memory(self) -> bool:
-        """Return whether the kernel has killed a process of it at the memory limit."""
+        """Return whether the kernel has killed a process at the memory limit."""
         return self._killed() > self._kills
 
     def wrote_too_much(self, size: int) -> bool:
-        """Return whether ``size`` bytes on the host's disk exceed the disk limit."""
+        """Return whether ``size`` bytes written to the host's disk exceed the limit."""
         limit = self._settings.limits.disk_mb << 20
         return self._settings.scratch is not None and size > limit
 
     def _has_too_many_files(self) -> bool:
-        """Return whether the execution has more files than the clean-up can remove.
+        """Return whether the execution has made more files than can be removed.
 
-        If counting them is slow, this is not checked at every call.
+        If counting them is slow, some calls return False without counting.
         """
         scratch, now = self._settings.scratch, time.monotonic()
         if scratch is None or now < self._count_due:
@@ -97,7 +100,10 @@ class ProcessWatch:
         return found
 
     def _written(self, pid: int) -> int:
-        """Return the bytes that a process and its ended children wrote to disk."""
+        """Return the number of bytes that a process has written to the host's disk.
+
+        Those of its ended children are included. 0 if the workspace is in memory.
+        """
         if self._settings.scratch is not None:
             with suppress(OSError), open(f"/proc/{pid}/io", "rb") as source:
                 words = source.read().split()
@@ -109,11 +115,11 @@ class ProcessWatch:
         return 0 if deaths is None else killed_at_limit(deaths)
 
     def _hold_too_much(self, seen: list[_Process]) -> bool:
-        """Return whether the processes together use too much resident memory.
+        """Return whether the processes use too much resident memory in total.
 
         Memory that they share with this process, their parent, does not count. Return
-        False if the kernel limits the sum already: with a control group, or because
-        there is only one process.
+        False if the kernel limits the total already: in a control group, or if there
+        can be only one process.
         """
         limits = self._settings.limits
         is_one = not self._settings.rung.counts_processes
@@ -145,13 +151,16 @@ class ProcessWatch:
 
 
 def killed_at_limit(deaths: int) -> int:
-    """Return how often the kernel killed a process at a group's memory limit."""
+    """Return the number of processes killed at a control group's memory limit.
+
+    ``deaths`` is the descriptor of the group's file with this count.
+    """
     words = os.pread(deaths, 4096, 0).split()
     return int(words[words.index(b"oom_kill") + 1])
 
 
 def _look(pid: int) -> _Process:
-    """Return the resources that a process uses; zeros if it has ended."""
+    """Return the resources that a process uses; all 0 if it has ended."""
     with suppress(OSError):
         state, fields = _stat(f"/proc/{pid}/stat")
         runs, threads = state == b"R", int(fields[16])
@@ -165,7 +174,7 @@ def _look(pid: int) -> _Process:
 
 
 def _stat(path: str) -> tuple[bytes, list[bytes]]:
-    """Read a ``/proc`` file named ``stat``; return the state, and the later fields."""
+    """Read a file ``/proc/.../stat``; return the state, and the fields after it."""
     with open(path, "rb") as source:
         state, *numbers = source.read().rpartition(b")")[2].split()
     return state, numbers

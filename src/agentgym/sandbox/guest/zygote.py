@@ -2,9 +2,9 @@
 
 For each job (one execution), the zygote reads one JSON line from its control socket.
 Four file descriptors come with that line: the payload (files and command), stdout,
-stderr and the report. The content of a job passes only through these descriptors, never
-through the zygote's memory, which later children inherit. When the child ends or its
-time is up, all processes that it started are killed and reaped before the next job.
+stderr and the report. A job's content passes only through these descriptors. It is
+never in the zygote's memory, which later children inherit. When the child ends or its
+time is over, all processes that it started are killed and reaped before the next job.
 """
 
 import gc
@@ -43,7 +43,10 @@ _OVER = {
 
 
 class Zygote:
-    """Runs executions (jobs) that a socket requests, each in a forked child process."""
+    """Runs executions that the host requests, each in a forked child process.
+
+    ``control`` is the socket of these requests, one JSON line per execution (job).
+    """
 
     def __init__(self, control: socket.socket, settings: ZygoteSettings) -> None:
         self._control = control
@@ -108,7 +111,7 @@ class Zygote:
             self._send(reply)
 
     def shut(self) -> None:
-        """Kill a running execution, and remove the folders of all executions."""
+        """Kill the running execution, if any, and remove all folders on the disk."""
         self._sweep(self._running)
         if self._settings.scratch is not None:
             box.remove_tree(self._settings.scratch)
@@ -121,14 +124,17 @@ class Zygote:
         self._is_ended = True
 
     def _poll(self) -> select.poll:
-        """Return a poll object that waits for messages of the host and for signals."""
+        """Return a poll object to wait for messages from the host, and for signals."""
         poll = select.poll()
         poll.register(self._wakeup, select.POLLIN)
         poll.register(self._control, select.POLLIN)
         return poll
 
     def _polled(self, poll: select.poll, wait_ms: float | None) -> list[int]:
-        """Wait for messages and signals; return the file descriptors that are ready."""
+        """Wait for messages and signals; return the file descriptors that are ready.
+
+        Raise SystemExit after SIGTERM.
+        """
         found = [descriptor for descriptor, _ in poll.poll(wait_ms)]
         if self._wakeup in found:
             os.read(self._wakeup, 4096)
@@ -140,7 +146,10 @@ class Zygote:
         self._control.sendall(json.dumps(line).encode() + b"\n")
 
     def _run(self, job: dict[str, Any], files: list[int]) -> dict[str, Any]:
-        """Run one execution, clean up, and return the reply for the host."""
+        """Run one execution, clean up, and return the reply for the host.
+
+        ``files`` are the four file descriptors that came with the job.
+        """
         self._box.open()
         timeout_s = job["timeout_s"]
         self._cpu_s, self._bytes, self._peak_kb = 0.0, 0, 0
@@ -175,7 +184,10 @@ class Zygote:
         return reply | {"spoiled": spoiled}
 
     def _wait(self, pid: int, watch: ProcessWatch) -> dict[str, Any]:
-        """Wait for a child, or kill it at a limit; return fields of a result."""
+        """Wait for the child ``pid``, and kill it if it exceeds a limit.
+
+        Return fields of ``SandboxResult``: the status and, for example, the exit code.
+        """
         poll = self._poll()
         while True:
             try:
@@ -207,7 +219,7 @@ class Zygote:
         return found, status
 
     def _sweep(self, pid: int) -> None:
-        """Kill and reap all processes of the execution that began as ``pid``."""
+        """Kill and reap all processes of an execution; ``pid`` is the first of them."""
         deadline = time.monotonic() + _REAP_S
         self._kill_all(pid)
         with suppress(ChildProcessError):

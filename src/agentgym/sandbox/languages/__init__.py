@@ -14,7 +14,11 @@ PYTHON = "python"
 
 
 def language_named(name: str) -> Language:
-    """Return the language with this name."""
+    """Return the language ``name``, other than Python.
+
+    Raises:
+        SandboxError: The language is unknown.
+    """
     if isinstance(name, str) and name in LANGUAGES:
         return LANGUAGES[name]
     known = ", ".join((PYTHON, *LANGUAGES))
@@ -22,7 +26,11 @@ def language_named(name: str) -> Language:
 
 
 def language_of(path: str) -> str:
-    """Return the name of a source file's language, by its extension."""
+    """Return the name of a source file's language, which its extension decides.
+
+    Raises:
+        SandboxError: The extension is unknown.
+    """
     ending = path.rpartition(".")[2]
     if ending == "py":
         return PYTHON

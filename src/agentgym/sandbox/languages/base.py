@@ -26,18 +26,18 @@ class SourceError(SandboxError):
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """The command lines of one execution, usually to compile and to run.
+    """The command lines of one execution, usually to compile and then run a program.
 
-    In command lines, ``{tmp}`` becomes the execution's temporary folder, and
-    ``{guest}`` the folder of ``sandbox.guest`` in the sandbox.
+    In command lines, ``{tmp}`` is replaced by the execution's temporary folder, and
+    ``{guest}`` by the folder of ``sandbox.guest`` in the sandbox.
 
     Attributes:
-        chains: Chains of command lines. A chain stops when a command line fails.
-        reader: Format of the tests' output: "node", "go" or "rust"; "" without tests.
+        chains: Chains of command lines. A chain ends after a command line that fails.
+        reader: Format of the test results: "node", "go" or "rust"; "" without tests.
         tests: For each chain, the ids ``file::name`` of its tests; or one path, if the
             ids are unknown.
-        values: Whether the program writes values to file descriptor 4. The result then
-            has the values as stdout, and all other output as stderr.
+        values: Whether the program writes the values of expressions to file descriptor
+            4. The result then has the values as stdout, and all other output as stderr.
     """
 
     chains: tuple[tuple[CommandLine, ...], ...]
@@ -53,10 +53,10 @@ class Toolchain:
     Attributes:
         version: The version, as the toolchain reports it.
         bin: The folder of its programs; None if they are on the default PATH.
-        trees: Folders that executions must be able to read, outside of system folders.
+        trees: Folders, except system folders, that executions must be able to read.
         variables: Environment variables of executions; ``{tmp}`` is replaced by the
             execution's temporary folder.
-        layers: Folders of prepared files, such as compiled packages, by name. Each
+        layers: Folders of prepared files, such as compiled packages. For each key, an
             execution gets a folder of that name in its temporary folder, with links to
             the files.
     """
@@ -69,7 +69,7 @@ class Toolchain:
 
 
 class Language(ABC):
-    """A programming language: how to run, test and evaluate code in it.
+    """A programming language: makes the commands to run, test and evaluate its code.
 
     Attributes:
         name: The language's name in ``SandboxConfig.languages``.
@@ -93,8 +93,10 @@ class Language(ABC):
     def find(self, programs: Mapping[str, Path], *, reachable: bool) -> Toolchain:
         """Prepare the installed toolchain for executions, and return it.
 
-        ``programs`` are the paths of its programs, by name. If it is ``reachable``,
-        executions can read files in private folders, because bubblewrap mounts them.
+        Args:
+            programs: Paths of the toolchain's programs, by name.
+            reachable: Whether executions can read files in private folders such as
+                ``/root``, because bubblewrap mounts them.
 
         Raises:
             SandboxError: The toolchain does not work, or is too old.
@@ -108,16 +110,19 @@ class Language(ABC):
     def tests(
         self, files: Mapping[str, str], paths: CommandLine, select: CommandLine
     ) -> Steps:
-        """Return the steps that run tests; see ``commands.RunTests``."""
+        """Return the steps that run the tests in ``files``, the workspace.
+
+        For ``paths`` and ``select`` see ``commands.RunTests``.
+        """
 
     @abstractmethod
     def values(
         self, files: Mapping[str, str], asked: Sequence[tuple[int, str, str]]
     ) -> tuple[dict[str, str], Steps]:
-        """Return files and steps that evaluate expressions, and write the values.
+        """Return files and steps that evaluate expressions, and write their values.
 
-        ``asked`` are tuples (number, source file, expression). The steps write one line
-        ``number JSON`` for each.
+        ``asked`` are tuples (number, source file, expression). For each of them, the
+        steps write one line: the number and the value as JSON.
 
         Raises:
             SourceError: A file cannot be used to evaluate expressions.
@@ -127,9 +132,10 @@ class Language(ABC):
 def chosen(
     files: Iterable[str], paths: CommandLine, select: CommandLine = ()
 ) -> list[str]:
-    """Return the files that ``paths`` (files, folders) and ``select`` (ids) allow.
+    """Return the files that are in ``paths``, and that have a test in ``select``.
 
-    An empty tuple allows all files.
+    ``paths`` are files and folders, ``select`` test ids ``file::name``. An empty tuple
+    selects all files.
     """
     folders = [path.rstrip("/") for path in paths] or ["."]
     wanted = {identity.partition("::")[0] for identity in select}
@@ -147,7 +153,7 @@ def folder_of(path: str) -> str:
 
 
 def free_name(files: Iterable[str], name: str) -> str:
-    """Return ``name``, or a variant of it that the workspace does not have yet."""
+    """Return ``name`` or, if ``files`` has that path, a similar path that is free."""
     taken = frozenset(files)
     folder, base = posixpath.split(name)
     while any(path == name or path.startswith(f"{name}/") for path in taken):

@@ -87,7 +87,10 @@ class Go(Language):
     needs = COMPILER_NEEDS
 
     def find(self, programs: Mapping[str, Path], *, reachable: bool) -> Toolchain:
-        """See :meth:`Language.find`."""
+        """Prepare the installed Go; see :meth:`Language.find`.
+
+        Common packages of the standard library are compiled once per machine.
+        """
         go = programs["go"]
         words = ("env", "GOROOT", "GOVERSION")
         said = installed.ask(go, *words, variables=_VARIABLES).splitlines()
@@ -111,7 +114,7 @@ class Go(Language):
         )
 
     def program(self, files: Iterable[str], path: str, args: CommandLine) -> Steps:
-        """See :meth:`Language.program`."""
+        """Return the steps that compile and run the package with the file ``path``."""
         target = _package(files, folder_of(path), tests=False)
         compile_it = ("go", "build", "-o", PROGRAM, *target)
         return Steps(chains=((compile_it, (PROGRAM, *args)),))
@@ -119,7 +122,7 @@ class Go(Language):
     def tests(
         self, files: Mapping[str, str], paths: CommandLine, select: CommandLine
     ) -> Steps:
-        """See :meth:`Language.tests`."""
+        """Return the steps that run ``go test`` in each folder with selected tests."""
         found = (file for file in sorted(files) if file.endswith("_test.go"))
         by_folder: dict[str, list[str]] = {}
         for file in chosen(found, paths):
@@ -139,7 +142,10 @@ class Go(Language):
     def values(
         self, files: Mapping[str, str], asked: Sequence[tuple[int, str, str]]
     ) -> tuple[dict[str, str], Steps]:
-        """See :meth:`Language.values`."""
+        """Return files with added tests that write values, and steps to run them.
+
+        The tests of the workspace are removed. See :meth:`Language.values`.
+        """
         changed = {
             file: text for file, text in files.items() if not file.endswith("_test.go")
         }
@@ -171,7 +177,7 @@ def _package(files: Iterable[str], folder: str, *, tests: bool) -> CommandLine:
     """Return arguments for ``go`` that select the package in ``folder``.
 
     If the workspace has a ``go.mod``, the argument is the folder. Otherwise, the
-    arguments are the Go files in the folder; test files only with ``tests``.
+    arguments are the Go files in the folder; with ``tests``, also the test files.
     """
     names = [file for file in sorted(files) if folder_of(file) == folder]
     if any(file.rpartition("/")[2] == "go.mod" for file in files):
@@ -184,7 +190,10 @@ def _package(files: Iterable[str], folder: str, *, tests: bool) -> CommandLine:
 
 
 def _standard_library(go: Path, version: str, variables: Mapping[str, str]) -> Path:
-    """Return the folder of a Go build cache with common standard packages."""
+    """Return a Go build cache that has compiled common standard packages.
+
+    It is made at the first call for a version of Go.
+    """
 
     def write(draft: Path) -> None:
         project = draft / "project"

@@ -32,7 +32,7 @@ def ask(program: Path, *words: str, variables: Mapping[str, str] | None = None) 
 
 
 def remove(*folders: Path) -> None:
-    """Remove folders that a toolchain made, whatever their permissions."""
+    """Remove folders that a toolchain made, even if they are write-protected."""
     for folder in folders:
         if folder.exists():
             remove_tree(str(folder))
@@ -48,8 +48,8 @@ def readable_tree(
 ) -> Path:
     """Return a toolchain's folder; if executions cannot read it, a cached copy.
 
-    Each version is copied separately. ``keep`` are glob patterns of the relative paths
-    to copy; for ``reachable`` see :meth:`Language.find`.
+    Each ``version`` has its own copy. ``keep`` are glob patterns of the relative paths
+    to copy. For ``reachable`` see :meth:`Language.find`.
     """
     if is_of_the_system(tree) or reachable or readable_by_anyone(tree):
         return tree

@@ -87,7 +87,7 @@ class JavaScript(Language):
     forks = False
 
     def find(self, programs: Mapping[str, Path], *, reachable: bool) -> Toolchain:
-        """See :meth:`Language.find`."""
+        """Prepare the installed Node.js; see :meth:`Language.find`."""
         node = programs["node"]
         said = installed.ask(
             node, "-p", "process.version + ' ' + process.execPath"
@@ -103,13 +103,13 @@ class JavaScript(Language):
         return Toolchain(version=version, bin=root, trees=(root,))
 
     def program(self, files: Iterable[str], path: str, args: CommandLine) -> Steps:
-        """See :meth:`Language.program`."""
+        """Return the steps that run the source file ``path`` with Node.js."""
         return Steps(chains=((("node", path, *args),),))
 
     def tests(
         self, files: Mapping[str, str], paths: CommandLine, select: CommandLine
     ) -> Steps:
-        """See :meth:`Language.tests`."""
+        """Return the steps that run tests with Node's module ``node:test``."""
         found = [file for file in sorted(files) if _is_test(file) or file in paths]
         run = chosen(found, paths, select)
         names = {
@@ -126,7 +126,10 @@ class JavaScript(Language):
     def values(
         self, files: Mapping[str, str], asked: Sequence[tuple[int, str, str]]
     ) -> tuple[dict[str, str], Steps]:
-        """See :meth:`Language.values`."""
+        """Return files with an added script that writes values, and steps to run it.
+
+        See :meth:`Language.values`.
+        """
         changed = dict(files)
         for file in {file for _, file, _ in asked} & {*files}:
             hook = _COMMON if _is_common(files, file) else _MODULE

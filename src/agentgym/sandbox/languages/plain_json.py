@@ -12,11 +12,13 @@ _LONGEST_NUMBER = 4000
 
 
 def json_text(value: object, depth: int = 0) -> str:
-    """Return the canonical text of a value, which is nested ``depth`` levels deep.
+    """Return the canonical text of a JSON value.
+
+    ``depth`` is the number of lists and dicts around the value.
 
     Raises:
-        TypeError: Something in the value has no JSON form, or the nesting is deeper
-            than 50 levels.
+        TypeError: A part of the value cannot be JSON, or more than 50 lists and dicts
+            are nested.
     """
     if depth > _DEEPEST:
         raise TypeError(f"it is nested deeper than {_DEEPEST}")

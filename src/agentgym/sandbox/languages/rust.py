@@ -49,7 +49,7 @@ class Rust(Language):
     needs = COMPILER_NEEDS
 
     def find(self, programs: Mapping[str, Path], *, reachable: bool) -> Toolchain:
-        """See :meth:`Language.find`."""
+        """Prepare the installed Rust; see :meth:`Language.find`."""
         rustc = programs["rustc"]
         root = Path(installed.ask(rustc, "--print", "sysroot")).resolve()
         version = installed.ask(rustc, "--version")
@@ -71,7 +71,10 @@ class Rust(Language):
         )
 
     def program(self, files: Iterable[str], path: str, args: CommandLine) -> Steps:
-        """See :meth:`Language.program`."""
+        """Return the steps that compile and run the source file ``path``.
+
+        If the workspace has a ``Cargo.toml``, run ``cargo run`` instead.
+        """
         files = frozenset(files)
         if "Cargo.toml" not in files:
             compile_it = (*_COMPILE, "--edition=2021", path, "-o", PROGRAM)
@@ -86,7 +89,7 @@ class Rust(Language):
     def tests(
         self, files: Mapping[str, str], paths: CommandLine, select: CommandLine
     ) -> Steps:
-        """See :meth:`Language.tests`."""
+        """Return the steps that run tests with ``cargo test`` or ``rustc --test``."""
         sources = (
             file
             for file in sorted(files)
@@ -114,7 +117,10 @@ class Rust(Language):
     def values(
         self, files: Mapping[str, str], asked: Sequence[tuple[int, str, str]]
     ) -> tuple[dict[str, str], Steps]:
-        """See :meth:`Language.values`."""
+        """Return files with added tests that write values, and steps to run them.
+
+        See :meth:`Language.values`.
+        """
         changed = dict(files)
         by_file: dict[str, list[tuple[int, str]]] = {}
         for number, file, expression in asked:

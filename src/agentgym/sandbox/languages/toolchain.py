@@ -15,9 +15,9 @@ from agentgym.sandbox.languages.base import Language, Toolchain
 def toolchain(name: str, *, reachable: bool = True) -> Toolchain:
     """Find a language's installed toolchain, and prepare it for executions. Cached.
 
-    The first call on a machine may take up to a minute, to compile a standard library,
-    or to copy a toolchain that the user id of executions cannot read. For ``reachable``
-    see :meth:`Language.find`.
+    The first call on a machine may take up to a minute: it may compile a standard
+    library, or copy a toolchain that the user id of executions cannot read. For
+    ``reachable`` see :meth:`Language.find`.
 
     Raises:
         SandboxUnavailableError: The toolchain is not installed or does not work; the
@@ -47,7 +47,7 @@ def toolchain(name: str, *, reachable: bool = True) -> Toolchain:
 
 
 def missing(name: str) -> str:
-    """Return why a language's toolchain is unusable, or ""."""
+    """Return why the toolchain of the language ``name`` is unusable, or ""."""
     try:
         toolchain(name)
     except SandboxUnavailableError as error:
