@@ -32,7 +32,7 @@ def known_flags() -> dict[str, str]:
 
 
 def value_problem(kind: str, value: Any) -> str:
-    """Return why ``value`` is wrong for this kind (:func:`known_flags`), or ""."""
+    """Return why ``value`` is not of a kind of :func:`known_flags`; empty if it is."""
     if not kind or value is None:
         return ""
     if kind == "flag":
@@ -45,7 +45,7 @@ def value_problem(kind: str, value: Any) -> str:
 
 
 def _kind(action: Any) -> str:
-    """Return the kind of an argparse action's values; find it with sample values."""
+    """Return the kind of values that an argparse action accepts, by trying some."""
 
     def read(text: str) -> Any:
         try:
