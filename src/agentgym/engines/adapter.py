@@ -268,8 +268,8 @@ class _LowRankLinear(nn.Module):
 class _ChosenLinear(nn.Module):
     """A linear layer that adds, for each token, the output of the token's adapter.
 
-    It computes all adapters in one matrix product and masks those of other tokens.
-    So a token's result does not depend on the adapters of the other tokens.
+    It computes the adapters of all roles together, and masks the outputs that are not
+    for the token. So a token's result does not depend on the adapters of other tokens.
     """
 
     def __init__(self, layer: Any, choice: _Choice) -> None:
@@ -329,10 +329,10 @@ def _added(
 def _factors(
     layer: Any, dtype: torch.dtype, adapters: Sequence[str] | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the two matrices (down, up) of each of a layer's adapters, in ``dtype``.
+    """Yield the matrices (down, up) of each adapter of a layer, in ``dtype``.
 
-    ``up`` is already multiplied by the adapter's scaling. If ``adapters`` is None, use
-    the adapters that peft has active.
+    ``up`` is already multiplied by the adapter's scaling. If ``adapters`` is None,
+    these are the adapters that are active in peft.
     """
     for name in layer.active_adapters if adapters is None else adapters:
         if name in layer.lora_A:

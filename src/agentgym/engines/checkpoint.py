@@ -26,8 +26,8 @@ def write_manifest(
 
     Call this after the checkpoint's other files are written: it marks them as complete.
     ``model`` has the properties that :func:`check_model` compares later. ``more`` are
-    further entries; ``engine``, the engine's name, is one for all engines except those
-    with a :class:`.Learner` (local and vllm).
+    further entries. One of them is ``engine``, the engine's name; only engines with a
+    :class:`.Learner` (local and vllm) omit it.
     """
     sync_folder(folder)
     found = {"format": _FORMAT, "step": step, "model": dict(model), **more}
@@ -38,8 +38,8 @@ def read_manifest(folder: Path, *keys: str, engine: str = "") -> dict[str, Any]:
     """Return a checkpoint's manifest, after checking that it is complete.
 
     Raises:
-        CheckpointError: The manifest cannot be read, has not all of ``keys``, or is of
-            an engine other than ``engine``.
+        CheckpointError: The manifest cannot be read, lacks one of ``keys``, or is not
+            of the engine ``engine``.
     """
     path = folder / MANIFEST
     try:

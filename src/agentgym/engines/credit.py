@@ -141,7 +141,8 @@ def batch_advantages(
         charges: For each group, the penalties, as in :func:`group_advantages`.
 
     Returns:
-        None for a group without a signal, else for each rollout its calls' advantages.
+        For each group, the advantages of each rollout's calls; None for a group that
+        has no effect on the loss, e.g. since all its rewards are equal.
     """
     if algorithm == "ppo":
         return returns(groups, charges)
@@ -186,7 +187,7 @@ def reinforce_plus_plus(
 def returns(
     groups: Sequence[Rewards], charges: Sequence[Charges]
 ) -> list[Advantages | None]:
-    """Return the returns for ``ppo``: each model call's reward minus its penalty.
+    """Compute the returns for ``ppo``: each model call's reward minus its penalty.
 
     The penalty is for failed tool calls. The result has None for a group without a
     scored rollout. One scored rollout is enough: the value model is the baseline.

@@ -211,7 +211,7 @@ class Learner:
         self.step = int(manifest["step"])
 
     def _identity(self) -> dict[str, Any]:
-        """Return the model properties that a checkpoint to load must have, too."""
+        """Return properties of the model; a checkpoint to load must have the same."""
         shapes = [(n, list(p.shape)) for n, p in self._loaded.trained_parameters()]
         digest = hashlib.sha256(json.dumps(shapes).encode()).hexdigest()
         return {

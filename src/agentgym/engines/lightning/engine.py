@@ -81,8 +81,8 @@ class LightningEngine(Engine):
     def connect(self, gateway: str, key: str, beat: Beat) -> None:
         """Start the trainer with the gateway's address; wait until its servers run.
 
-        ``key`` is the gateway's key. ``beat`` is called every few seconds during the
-        wait, to show that this process is alive.
+        ``key`` is the gateway's key. ``beat`` is called regularly during the wait, to
+        show that this process is alive.
         """
         self._gateway, self._beat = (gateway, key), beat
         self._ready()
@@ -95,7 +95,7 @@ class LightningEngine(Engine):
         yield
 
     def _ready(self) -> TrainerProcess:
-        """Start the trainer if it does not run; wait until it awaits the next step."""
+        """Start the trainer if it does not run; return it when it can do a step."""
         if self._gateway is None:
             raise EngineError("The trainer needs a gateway: enter a RolloutSession.")
         if self._process is None:
@@ -207,7 +207,7 @@ class LightningEngine(Engine):
 
 
 class _Policy(RegisteredPolicy):
-    """The policy of the gateway; it asks the engine for servers and failures."""
+    """The policy that the gateway serves; the engine starts and watches its trainer."""
 
     def __init__(self, engine: LightningEngine, model_name: str) -> None:
         self._engine = engine

@@ -81,7 +81,7 @@ class TrainerProcess(RayProcess):
     def wait_for(self, name: str, beat: Beat) -> None:
         """Wait until the trainer has written the file ``name``.
 
-        ``beat`` is called every few seconds, to show that this process is alive.
+        ``beat`` is called regularly, to show that this process is alive.
 
         Raises:
             EngineError: The trainer ended before.

@@ -85,7 +85,7 @@ class Kept(Layout):
 
     Attributes:
         pairs: For each layer index, its keys and values, (1, key heads, tokens,
-            head_dim). If a backward pass computes the layer again, they do not change.
+            head_dim). Those of the first pass are kept if the layer is computed again.
     """
 
     def __init__(self) -> None:

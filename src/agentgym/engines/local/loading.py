@@ -224,7 +224,7 @@ def _recomputed(
 
 
 def _merged_bytes(causal: PreTrainedModel) -> int:
-    """Return the bytes of the weights that a :class:`SamplingCopy` adds by merging."""
+    """Return the size in bytes of the weights that a sampling copy merges."""
     weights = [m.get_base_layer().weight for m in mergeable(causal).values()]
     return sum(w.nbytes for w in weights if w.dtype is torch.float32)
 

@@ -370,7 +370,7 @@ class PolicyLoss:
     def _objective(
         self, part: _Part, head: Sequence[Tensor]
     ) -> tuple[Tensor, LossSums]:
-        """Return a micro-batch's loss, summed over its trained tokens, and its sums."""
+        """Return a micro-batch's loss, summed over trained tokens, and statistics."""
         covered, now, entropy = self._forward(self._loaded, part.trees, head)
         if self._clip is None or self._limit is None:
             near = now.new_ones(len(covered.sequences))

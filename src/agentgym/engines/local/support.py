@@ -122,7 +122,7 @@ def _check_role_adapters(config: TrainingConfig, rank: int, *, is_held: bool) ->
 
 
 def path_of(model: str, *, is_adapter: bool, samples: bool = True) -> str:
-    """Return a note for a run's plan on limits of a model; empty for most models.
+    """Return a note for a run's plan on a model's limits; empty for most models.
 
     The note says that the model computes one sequence after the other, which is slower,
     or that its experts get no adapter. ``samples`` is whether this process also

@@ -366,7 +366,8 @@ def _arguments(
 def _guided(function: Mapping[str, Any], *, lenient: bool) -> str:
     """Return the JSON schema of a function's arguments, with options for llguidance.
 
-    The options set where the JSON has spaces, and whether to be ``lenient``.
+    The options set where the JSON has spaces. With ``lenient``, llguidance ignores
+    parts of the schema that it does not support.
     """
     schema = closed(function.get("parameters") or {"type": "object"})
     style = {**STYLE, "coerce_one_of": True, "lenient": lenient}

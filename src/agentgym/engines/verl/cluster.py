@@ -122,7 +122,7 @@ class Cluster:
         self._send(version)
 
     def save(self, folder: str) -> list[str]:
-        """Write weights, optimizer and random state; return the files in ``folder``."""
+        """Write weights, optimizer and random state; return the names of the files."""
         self._workers.save_checkpoint(folder, None, self.version, None)
         return sorted(os.listdir(folder))
 

@@ -171,7 +171,7 @@ def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
 
 
 def actor_settings(config: TrainingConfig, engine: str = "dp") -> dict[str, Any]:
-    """Return the settings of loss and optimizer, for verl's own and other trainers.
+    """Return the settings of loss and optimizer, for any trainer that is based on verl.
 
     Keys are relative to verl's section ``actor``. ``engine`` is ``dp`` (FSDP) or
     ``megatron``.
@@ -273,7 +273,7 @@ def _rollout(config: TrainingConfig) -> dict[str, Any]:
 
 
 def rollout_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return the settings of inference servers, for verl's own and other trainers."""
+    """Return the settings of inference servers, for any trainer based on verl."""
     values: dict[str, Any] = {
         "name": "vllm",
         "tensor_model_parallel_size": config.tensor_parallel,

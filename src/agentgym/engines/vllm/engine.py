@@ -148,7 +148,7 @@ class VllmEngine(LearnerEngine):
             raise EngineError(f"vLLM does not wake up: it says {reply!r:.200}.")
 
     def _prove(self) -> None:
-        """Check that vLLM samples with the adapters that it loads, not without."""
+        """Check that vLLM samples with the adapters that it loads."""
         folder = self._adapters / NAME
         self._learner.write_weights(folder)
         check_adapters_are_used(self._server, folder)

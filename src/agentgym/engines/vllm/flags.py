@@ -32,7 +32,10 @@ def known_flags() -> dict[str, str]:
 
 
 def value_problem(kind: str, value: Any) -> str:
-    """Return why ``value`` is not of a kind of :func:`known_flags`; empty if it is."""
+    """Return why a flag's ``value`` is not of the kind ``kind``; empty if it is.
+
+    Kinds are those of :func:`known_flags`.
+    """
     if not kind or value is None:
         return ""
     if kind == "flag":

@@ -45,8 +45,8 @@ class _Asked(NamedTuple):
 class VllmPolicy(Policy):
     """A policy that sends token ids to vLLM, and gets token ids back.
 
-    Not vLLM but this process renders the messages and parses the tool calls, exactly as
-    for a model in this process. ``server`` is vLLM's base URL, e.g.
+    This process itself renders the messages and parses the tool calls, exactly as for a
+    model in this process. ``server`` is vLLM's base URL, e.g.
     ``http://127.0.0.1:8000/v1``.
 
     Attributes:
