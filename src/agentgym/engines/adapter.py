@@ -222,7 +222,7 @@ class _Choice:
 
 
 class _MergedLinear(nn.Linear):
-    """A linear layer whose weights are another layer's with its adapter merged in."""
+    """A linear layer whose weights are the sum of a layer's weights and its adapter."""
 
     def __init__(self, layer: Any) -> None:
         base = layer.get_base_layer()
@@ -237,7 +237,7 @@ class _MergedLinear(nn.Linear):
 
 
 class _LowRankLinear(nn.Module):
-    """A linear layer that shares another layer's weights and adds its adapter's output.
+    """A layer that shares an adapted layer's weights and adds the adapter's output.
 
     The adapter's output is computed in the number type of the weights.
     """

@@ -194,7 +194,7 @@ class Learner:
         write_manifest(folder, self.step, self._identity(), crc32=checksums)
 
     def load(self, folder: Path) -> None:
-        """Load a checkpoint; change nothing unless all of it can be read."""
+        """Load a checkpoint; if a part of it cannot be read, change nothing."""
         manifest = read_manifest(folder, "crc32")
         check_model(folder, manifest, self._identity())
         weights = read_tensors(folder / _WEIGHTS, manifest["crc32"])

@@ -35,7 +35,7 @@ def with_trial(
 
 
 def _trial(factory: EngineFactory, engine: str, gpu: str) -> Checked:
-    """Start an engine with its servers and nano, and check that it answers."""
+    """Start an engine with the tiny model nano, and check that it answers."""
     begun = time.monotonic()
     with TemporaryDirectory(prefix="agentgym-check-") as folder:
         config = TrainingConfig.create(

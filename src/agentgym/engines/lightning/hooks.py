@@ -1,4 +1,4 @@
-"""Hooks for Agent Lightning: its trainer waits for AgentGym, and reports its updates.
+"""Hooks that make Agent Lightning's trainer wait for AgentGym and report updates.
 
 Agent Lightning loads this file by its path, in the trainer's process. So the file
 imports nothing of AgentGym. The two sides exchange files in the folder that the

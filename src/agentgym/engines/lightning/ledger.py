@@ -1,4 +1,4 @@
-"""Compute from the rows of Agent Lightning's batch which model calls it trained."""
+"""Compute from the rows of Agent Lightning's batch which model calls were trained."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

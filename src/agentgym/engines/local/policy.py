@@ -55,7 +55,7 @@ class LocalPolicy(Policy):
         Args:
             path: ``nano``, a Hugging Face id, or a folder that ``export`` or
                 ``save_pretrained`` wrote (of a model or of a peft adapter).
-            gpu: See :func:`check_device`.
+            gpu: The device: ``auto``, ``local`` (the GPU) or ``none`` (the CPU).
             template: How to use the model's chat template; None takes the folder's
                 settings.
 

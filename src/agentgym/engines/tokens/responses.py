@@ -39,7 +39,7 @@ class Detokenizer:
         return text
 
     def pieces(self, ids: Sequence[int]) -> list[str] | None:
-        """Return the text of each token; joined, they are the whole text.
+        """Split the text of a response into the text of each token.
 
         If a token has only a part of a character, its text is empty; the token that
         completes the character gets the whole character. Returns None if the texts of

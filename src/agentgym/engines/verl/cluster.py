@@ -134,7 +134,7 @@ class Cluster:
         self._send(version)
 
     def export(self, folder: str) -> None:
-        """Write the adapter if one is trained, else the model, for transformers."""
+        """Write the model (only the adapter, if one is trained) for transformers."""
         dtype = self._config.actor_rollout_ref.rollout.dtype
         self._workers.export(folder, dtype)
 

@@ -235,7 +235,7 @@ class VerlEngine(Engine):
         write_manifest(folder, self._step, identity, engine="verl", bytes=sizes)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Load a checkpoint; change nothing unless all its files are complete."""
+        """Load a checkpoint; if one of its files is incomplete, change nothing."""
         manifest = read_manifest(folder, "bytes", engine="verl")
         check_model(folder, manifest, self._identity())
         place = folder / _WEIGHTS

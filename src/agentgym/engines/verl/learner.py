@@ -24,7 +24,7 @@ _OF_ROWS = make_nd_compute_dataproto_dispatch_fn(mesh_name="actor")
 
 
 class VerlLearner(ActorRolloutRefWorker):
-    """One of verl's worker processes: trains, and sends its weights to the servers."""
+    """One of verl's worker processes, which trains and sends weights to the servers."""
 
     def __init__(
         self, config: Any, role: str, critic: Any = None, **given: Any
@@ -98,7 +98,7 @@ class VerlLearner(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def export(self, folder: str, dtype: str) -> None:
-        """Write the adapter if one is trained, else the model, for transformers.
+        """Write the model (only the adapter, if one is trained) for transformers.
 
         The tokenizer is not written. ``dtype`` names the number type of the model's
         weights, e.g. ``bfloat16``; it is not used for an adapter.

@@ -129,7 +129,7 @@ class VllmEngine(LearnerEngine):
         return LocalImitation(self._loaded, self._tokens, alone)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Load a checkpoint; change nothing unless all of it can be read."""
+        """Load a checkpoint; if a part of it cannot be read, change nothing."""
         self._learner.load(folder)
         self._is_stale = True
 
