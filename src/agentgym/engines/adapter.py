@@ -37,8 +37,8 @@ def adapt(
     Args:
         causal: The model. A new adapter is added to its :func:`adapted_layers`.
         source: A folder with saved adapters; None creates new ones.
-        rank: Rank of a new adapter; 0 or None adds no new adapter. None also freezes
-            the adapters loaded from ``source``.
+        rank: Rank of a new adapter. With 0, only the adapters of ``source`` are
+            trained. With None, these are loaded but not trained.
         seed: Seed of a new adapter's initial weights.
         roles: Agents of a team that each get their own adapter; if empty, the model
             gets one adapter.
@@ -47,7 +47,8 @@ def adapt(
         The model with its adapters; None if no adapter was loaded or created.
 
     Raises:
-        UnsupportedError: ``roles`` is given, and a layer can have one adapter only.
+        UnsupportedError: ``roles`` is given, but some layer can have only one
+            adapter.
     """
     if source is None and not rank:
         return None
@@ -129,7 +130,7 @@ def has_experts(causal: PreTrainedModel) -> bool:
 
 
 def _experts(decoder: nn.Module) -> list[str]:
-    """Return the names of modules that hold the experts in one 3-dimensional tensor."""
+    """Return the names of modules that have all experts in one 3-dimensional tensor."""
     return [
         name
         for name, module in decoder.named_modules()
@@ -155,9 +156,9 @@ def _shortest(causal: PreTrainedModel, names: list[str]) -> list[str]:
 
 
 class SamplingCopy:
-    """A copy of a model for sampling that needs no adapter modules.
+    """A copy of a model that samples faster than the model with peft's adapter.
 
-    In each decoding step, an adapter costs two small matrix products and five other
+    In each decoding step, peft's adapter costs two small matrix products and five other
     operations per linear layer. In float32 the adapter is merged into copies of the
     weights and costs nothing. In bfloat16, merging would round away the first updates:
     they are smaller than the last bit of the weights. So bfloat16 layers keep their
@@ -165,8 +166,11 @@ class SamplingCopy:
     :meth:`refresh` merges again from the original weights, so that rounding does not
     accumulate. All other weights are shared with the original model.
 
-    If ``adapters`` has names to choose from, nothing is merged. :meth:`choose` sets the
-    adapter of each token, so that one batch can have requests of several roles.
+    Args:
+        source: The model with its adapters.
+        adapters: Names of the adapters, if each role has its own. Then none is merged:
+            :meth:`choose` sets the adapter of each token, so that one batch can have
+            requests of several roles.
     """
 
     def __init__(self, source: PreTrainedModel, adapters: Sequence[str] = ()) -> None:
@@ -193,21 +197,22 @@ class SamplingCopy:
             layer.refresh()
 
     def choose(self, numbers: Tensor) -> None:
-        """Set each token's adapter for the next passes, by index; -1 for none."""
+        """Set the index of each token's adapter for the next passes; -1 for none."""
         assert self._choice.owners is not None
         self._choice.mask = numbers[:, None] == self._choice.owners
 
 
 class _Choice:
-    """The adapter of each token of a forward pass, shared by all layers.
+    """The choice of an adapter for each token; all layers read the same object.
 
-    An adapter of rank r has r low-rank dimensions. The dimensions of all adapters are
-    numbered in one sequence, one adapter after the other.
+    An adapter of rank r has r low-rank dimensions. In each layer, the dimensions of all
+    adapters are joined: first those of adapter 0, then those of adapter 1, and so on.
 
     Attributes:
-        owners: For each dimension, the index of its adapter; None before the first
-            refresh.
-        mask: Whether a token uses a dimension, (tokens, dimensions).
+        owners: For each joined dimension, the index of its adapter; None before the
+            first refresh.
+        mask: True where a dimension belongs to the token's adapter, (tokens,
+            dimensions); None before the first choice.
     """
 
     def __init__(self, adapters: Sequence[str]) -> None:
@@ -217,7 +222,7 @@ class _Choice:
 
 
 class _MergedLinear(nn.Linear):
-    """A linear layer with merged weights: a layer's weights plus its adapter's."""
+    """A linear layer whose weights are the sum of a layer's weights and its adapter."""
 
     def __init__(self, layer: Any) -> None:
         base = layer.get_base_layer()
@@ -232,9 +237,9 @@ class _MergedLinear(nn.Linear):
 
 
 class _LowRankLinear(nn.Module):
-    """A linear layer with an adapted layer's weights, which adds the adapter's output.
+    """A layer that shares an adapted layer's weights and adds the adapter's output.
 
-    The adapter's output is computed in the precision of the weights.
+    The adapter's output is computed in the number type of the weights.
     """
 
     def __init__(self, layer: Any) -> None:
@@ -261,10 +266,10 @@ class _LowRankLinear(nn.Module):
 
 
 class _ChosenLinear(nn.Module):
-    """A linear layer that adds to each token the output of the token's adapter.
+    """A linear layer that adds, for each token, the output of the token's adapter.
 
-    The matrices of all adapters are joined into one. So a token's operations and
-    result do not depend on the adapters of the other tokens.
+    It computes the adapters of all roles together, and masks the outputs that are not
+    for the token. So a token's result does not depend on the adapters of other tokens.
     """
 
     def __init__(self, layer: Any, choice: _Choice) -> None:
@@ -314,7 +319,7 @@ def _forward_in_half(layer: Any, states: Tensor) -> Tensor:
 def _added(
     made: Tensor, states: Tensor, pairs: Iterable[tuple[Tensor, Tensor]]
 ) -> Tensor:
-    """Return ``made``, a layer's output for ``states``, plus the adapters' outputs."""
+    """Add the adapters' outputs for ``states`` to the layer's output ``made``."""
     for down, up in pairs:
         low = functional.linear(states.flatten(0, -2), down)
         made = torch.addmm(made.flatten(0, -2), low, up.t()).view_as(made)
@@ -324,9 +329,10 @@ def _added(
 def _factors(
     layer: Any, dtype: torch.dtype, adapters: Sequence[str] | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the two matrices (down, up) of the adapters, or of the active adapters.
+    """Yield the matrices (down, up) of each adapter of a layer, in ``dtype``.
 
-    ``up`` is multiplied by the adapter's scaling.
+    ``up`` is already multiplied by the adapter's scaling. If ``adapters`` is None,
+    these are the adapters that are active in peft.
     """
     for name in layer.active_adapters if adapters is None else adapters:
         if name in layer.lora_A:
@@ -340,9 +346,10 @@ def _is_half(layer: Any) -> bool:
 
 @torch.no_grad()
 def merge(model: PreTrainedModel) -> None:
-    """Permanently merge the adapter into a model that will not be trained.
+    """Merge the adapter into the model itself, which is then for inference only.
 
-    Layers in bfloat16 add the adapter's output instead; see :class:`SamplingCopy`.
+    Layers in bfloat16 are not merged: they add the adapter's output, in plain tensors
+    (see :class:`SamplingCopy`).
     """
     for name, layer in mergeable(model).items():
         base = layer.get_base_layer()
@@ -357,9 +364,9 @@ def merge(model: PreTrainedModel) -> None:
 
 @torch.no_grad()
 def plain_weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
-    """Yield names and weights of the model as if it never had an adapter.
+    """Yield each weight with the name that it has in a model without adapters.
 
-    Adapters are merged into the weights. The merged weights are float32.
+    The adapter is merged into the weights of its layers; these are float32.
     """
     adapted = mergeable(model)
     for name, layer in adapted.items():
@@ -372,7 +379,7 @@ def plain_weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
 
 
 def mergeable(model: PreTrainedModel) -> dict[str, Any]:
-    """Return by name the linear layers whose adapter can be merged into them."""
+    """Return the linear layers whose adapter can be merged into them, by name."""
     from peft.tuners.lora import Linear
 
     return {

@@ -131,9 +131,10 @@ class TrainingSequence:
         *,
         agent: str = "",
     ) -> Self:
-        """Return a sequence that trains all tokens of one answer, with advantage 1.
+        """Return a sequence in which each token of an answer is trained.
 
-        ``logprobs`` are those of the answer's tokens when they were sampled.
+        All advantages are 1. ``logprobs`` has the log-probability of each response
+        token when it was sampled.
         """
         trained = [
             TrainedToken(position, logprob, 1.0)
@@ -164,13 +165,16 @@ class TrainingBatch:
 
 @dataclass(frozen=True)
 class OwnCredit:
-    """Report of an engine that makes its training data from the rollouts itself.
+    """Report of which model calls an engine trained, and with which advantages.
+
+    Only for engines that make training data from the rollouts themselves, instead of
+    using the batch's sequences.
 
     Attributes:
         sequences: The sequences that the engine trained.
-        ledger: By rollout id, for each model call in order, whether it was trained,
-            masked (left out of the loss) or dropped, and why.
-        remarks: By rollout id, details for the log of rewards and advantages, such as
+        ledger: For each rollout id, one entry per model call, in order: whether the
+            call was trained, masked (left out of the loss) or dropped, and why.
+        remarks: For each rollout id, details for the run's log of advantages, such as
             the reward that the engine used.
     """
 
@@ -189,12 +193,13 @@ class UpdateMetrics:
         grad_norm: Norm of the gradient before clipping.
         entropy: Mean entropy over trained tokens, in nats.
         clip_fraction: Share of trained tokens whose probability ratio was clipped.
-        kl: Mean k3 estimate of the KL divergence between the sampling policy and the
-            updated policy, in nats.
+        kl: KL divergence between the sampling policy and the updated policy, in nats;
+            mean over trained tokens of the k3 estimate, ``r - 1 - log r`` for a
+            probability ratio r.
         gap: Mean absolute difference, in nats, between the trained tokens'
             log-probabilities at sampling and at the learner before its update.
-        reference_kl: Mean k3 estimate of the KL divergence between the untrained
-            policy and the policy before its update, in nats; None without
+        reference_kl: KL divergence (mean k3 estimate) between the untrained policy
+            and the policy before its update, in nats; None without the setting
             ``kl_coefficient``.
         ratio_p99: 99th percentile of the trained tokens' ratios; None if not measured.
             A ratio is the probability at the learner before its update, divided by
@@ -207,9 +212,9 @@ class UpdateMetrics:
         learned: For each sequence of the batch, the learner's log-probabilities of its
             trained tokens before the update, in order; empty if not measured.
         entropies: For each sequence, the entropy at each trained token, in nats.
-        moved: For each sequence, the k3 estimate of ``kl`` at each trained token;
-            empty for a sequence that was not measured again after the update.
-        refused: Why the update was skipped; empty if it was done.
+        moved: For each sequence, the estimate of ``kl`` at each trained token; empty
+            for a sequence that was not measured again after the update.
+        refused: Why the update was skipped; empty if it was not skipped.
         credit: Report of an engine that makes its training data itself; None if the
             engine trained the batch's sequences.
     """
@@ -368,14 +373,15 @@ class Engine(ABC):
 
 
 class EngineSummary(NamedTuple):
-    """Descriptions of policy and device for a run's plan.
+    """Descriptions of policy and device, for the plan that a run prints first.
 
     Attributes:
         model: The policy, e.g. ``nano (1.1M parameters)``.
         device: The device that trains the policy, e.g. ``CPU``.
         memory: The memory that training takes; empty if unknown.
         form: The format of the model's tool calls, e.g. ``hermes``; empty if unknown.
-        path: Why the model is sampled and trained more slowly than usual; else empty.
+        path: Limits of computing this model, e.g. that it is slower since sequences
+            cannot be packed; empty for most models.
         drops_reasoning: Whether the chat template leaves out the reasoning of earlier
             answers once a new user message follows.
     """
@@ -423,7 +429,7 @@ class EngineFactory(ABC):
         return config
 
     def announced(self, config: TrainingConfig) -> str:
-        """Return a message if the engine takes minutes to start; else empty."""
+        """Return a message that the engine takes minutes to start; empty if not."""
         return ""
 
     def composed(self, config: TrainingConfig) -> str:
@@ -433,8 +439,8 @@ class EngineFactory(ABC):
     def examine(self) -> Iterator[Checked]:
         """Check the environment and the machine; yield the result of each check.
 
-        ``agentgym engine check`` prints the results. Some engines also start a tiny
-        model. The default yields no result.
+        ``agentgym engine check`` prints the results. Some engines also serve a tiny
+        model as a test. An engine without checks yields nothing (the default).
         """
         yield from ()
 
@@ -443,13 +449,16 @@ class EngineFactory(ABC):
         """Check the settings, load the model, and start to answer requests.
 
         Raises:
-            UsageError: See :meth:`check`; nothing was loaded.
+            UsageError: :meth:`check` refuses a setting; nothing was loaded.
             ModelError: The model cannot be loaded or trained.
         """
 
 
 def usual_rates(*, has_adapter: bool, is_small: bool) -> tuple[float, float]:
-    """Return the default learning rates of updates and of a warm start."""
+    """Return two default learning rates: for updates, and for a warm start.
+
+    They depend on whether an adapter is trained, and on the size of the model.
+    """
     if has_adapter:
         return LORA_LEARNING_RATE, LORA_IMITATION_RATE
     if is_small:
@@ -460,9 +469,9 @@ def usual_rates(*, has_adapter: bool, is_small: bool) -> tuple[float, float]:
 def scheduled_rate(peak: float, step: int, spent: float) -> float:
     """Return the learning rate of the next update, after ``step`` updates.
 
-    The rate rises linearly to ``peak`` in the first updates. Then it falls linearly to
-    a tenth of the peak at the end of the run's budget, of which the share ``spent``,
-    0..1, is used.
+    In the first updates the rate rises linearly to ``peak``. Then it is ``peak`` times
+    the share of the run's budget that is left, ``1 - spent``, but at least a tenth of
+    ``peak``.
     """
     left = 1.0 - spent
     return peak * min(1.0, (step + 1) / _WARMUP_STEPS, max(_LEAST_RATE, left))
@@ -471,10 +480,11 @@ def scheduled_rate(peak: float, step: int, spent: float) -> float:
 def check_gap(gap: float, servers: str) -> None:
     """Check that servers answer with the learner's weights.
 
-    ``gap`` is that of :class:`UpdateMetrics`; ``servers`` names them in the message.
+    ``gap`` is the mean difference of log-probabilities in nats, as in
+    :class:`UpdateMetrics`. ``servers`` is the servers' name in the error message.
 
     Raises:
-        EngineError: The gap exceeds ``MOST_GAP``, or is not a number.
+        EngineError: The gap is larger than ``MOST_GAP``, or is NaN.
     """
     if gap <= MOST_GAP:
         return

@@ -22,9 +22,12 @@ _FORMAT = 1
 def write_manifest(
     folder: Path, step: int, model: Mapping[str, Any], **more: Any
 ) -> None:
-    """Write a checkpoint's manifest; call this after its other files are written.
+    """Write a checkpoint's manifest, the JSON file with its step, model and engine.
 
-    ``engine`` in ``more`` is the engine's name; only a :class:`.Learner` gives none.
+    Call this after the checkpoint's other files are written: it marks them as complete.
+    ``model`` has the properties that :func:`check_model` compares later. ``more`` are
+    further entries. One of them is ``engine``, the engine's name; only engines with a
+    :class:`.Learner` (local and vllm) omit it.
     """
     sync_folder(folder)
     found = {"format": _FORMAT, "step": step, "model": dict(model), **more}
@@ -32,10 +35,11 @@ def write_manifest(
 
 
 def read_manifest(folder: Path, *keys: str, engine: str = "") -> dict[str, Any]:
-    """Return a checkpoint's manifest, which must have ``keys`` and name ``engine``.
+    """Return a checkpoint's manifest, after checking that it is complete.
 
     Raises:
-        CheckpointError: The manifest is missing, truncated or of another engine.
+        CheckpointError: The manifest cannot be read, lacks one of ``keys``, or is not
+            of the engine ``engine``.
     """
     path = folder / MANIFEST
     try:
@@ -54,7 +58,7 @@ def read_manifest(folder: Path, *keys: str, engine: str = "") -> dict[str, Any]:
 
 
 def check_model(folder: Path, manifest: dict[str, Any], model: dict[str, Any]) -> None:
-    """Raise CheckpointError unless a checkpoint is of a model with these properties."""
+    """Raise CheckpointError unless the manifest's model properties equal ``model``."""
     if manifest["model"] != model:
         raise CheckpointError(
             f"{folder / MANIFEST} is of the model {manifest['model']}, and this run "
@@ -75,7 +79,10 @@ def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> int:
 
 
 def read_tensors(path: Path, checksums: Mapping[str, int]) -> "dict[str, Tensor]":
-    """Return a file's tensors; raise CheckpointError unless its CRC-32 is right."""
+    """Return a file's tensors; raise CheckpointError if the file is corrupt.
+
+    ``checksums`` has the file's CRC-32, by file name.
+    """
     from safetensors.torch import load
 
     try:

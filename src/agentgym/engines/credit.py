@@ -64,9 +64,10 @@ class Group(NamedTuple):
 def rloo(reward: float, own: float, group: Group) -> float:
     """Return RLOO's advantage (arXiv:2402.14740): ``r - mean of the other rollouts``.
 
-    The paper does not scale it. :func:`batch_advantages` scales all advantages of the
-    batch by one factor, so that the reward's scale does not matter and the tasks keep
-    their weights relative to each other. ``own`` is the reward of the call's rollout.
+    ``reward`` is r, the reward of one model call, and ``own`` is the reward of its
+    whole rollout. The paper does not scale the advantage. :func:`batch_advantages`
+    scales all advantages of the batch by one factor, so that the reward's scale does
+    not matter and the tasks keep their weights relative to each other.
     """
     return reward - (group.total - own) / (group.size - 1)
 
@@ -74,8 +75,9 @@ def rloo(reward: float, own: float, group: Group) -> float:
 def grpo(reward: float, own: float, group: Group) -> float:
     """Return GRPO's advantage (arXiv:2402.03300): ``(r - mean) / standard deviation``.
 
-    Both are the group's; the variance is divided by the group's size, not by ``size -
-    1``. Tasks that nearly always or nearly never succeed get more weight.
+    Mean and standard deviation are over the rollouts of the group, and the variance is
+    divided by ``size``, not by ``size - 1``. Tasks that nearly always or nearly never
+    succeed get more weight.
     """
     return dr_grpo(reward, own, group) / group.spread
 
@@ -94,7 +96,7 @@ _FORMULAS: dict[GroupAlgorithm, Callable[[float, float, Group], float]] = {
 
 
 def clip_range(algorithm: Algorithm) -> tuple[float, float]:
-    """Return how far the probability ratio may go below and above 1.
+    """Return by how much the probability ratio may be below 1, and above 1.
 
     ``dapo`` has a higher upper limit (Clip-Higher, arXiv:2503.14476). Clipping has
     little effect in general: each batch is used for one update, when all ratios are
@@ -104,7 +106,7 @@ def clip_range(algorithm: Algorithm) -> tuple[float, float]:
 
 
 def most_draws(algorithm: Algorithm) -> int:
-    """Return how often a step may draw tasks.
+    """Return how many times a step may draw tasks.
 
     ``dapo`` draws tasks again, up to this limit, until enough groups have rollouts with
     different rewards (dynamic sampling, arXiv:2503.14476). Other algorithms draw once.
@@ -131,7 +133,17 @@ def token_weights(algorithm: Algorithm, lengths: Sequence[int]) -> list[float]:
 def batch_advantages(
     groups: Sequence[Rewards], algorithm: Algorithm, charges: Sequence[Charges]
 ) -> list[Advantages | None]:
-    """Return the advantages of all model calls of a batch, by group."""
+    """Return for each group the advantages of its model calls.
+
+    Args:
+        groups: For each group, the rewards, as in :func:`group_advantages`.
+        algorithm: The algorithm's name.
+        charges: For each group, the penalties, as in :func:`group_advantages`.
+
+    Returns:
+        For each group, the advantages of each rollout's calls; None for a group that
+        has no effect on the loss, e.g. since all its rewards are equal.
+    """
     if algorithm == "ppo":
         return returns(groups, charges)
     if algorithm == "reinforce++":
@@ -155,10 +167,10 @@ def reinforce_plus_plus(
 ) -> list[Advantages | None]:
     """Return REINFORCE++'s advantages (arXiv:2501.03262).
 
-    They are ``(r - mean) / standard deviation`` over all rollouts of the batch. So a
-    group whose rewards are all equal has a signal too; None stands for a group whose
-    advantages are all 0. The paper subtracts the KL penalty from the rewards; AgentGym
-    adds it to the loss (``kl_coefficient``).
+    They are ``(r - mean) / standard deviation``, with mean and standard deviation over
+    all rollouts of the batch. So a group whose rewards are all equal can have a signal
+    too. The result has None for a group whose advantages are all 0. The paper subtracts
+    the KL penalty from the rewards; AgentGym adds it to the loss (``kl_coefficient``).
     """
     scored = [calls for rewards in groups for calls in rewards if calls]
     spread = deviation(scored)
@@ -175,10 +187,10 @@ def reinforce_plus_plus(
 def returns(
     groups: Sequence[Rewards], charges: Sequence[Charges]
 ) -> list[Advantages | None]:
-    """Return for ``ppo`` the reward of each model call minus its penalty for failures.
+    """Compute the returns for ``ppo``: each model call's reward minus its penalty.
 
-    The result has None for a group without a scored rollout. One scored rollout is
-    enough: the value model is the baseline.
+    The penalty is for failed tool calls. The result has None for a group without a
+    scored rollout. One scored rollout is enough: the value model is the baseline.
     """
     made = [
         _less(rewards, taken, lambda r, _: r)
@@ -222,7 +234,10 @@ def group_advantages(
 def _less(
     rewards: Rewards, charges: Charges, advantage: Callable[[float, float], float]
 ) -> Advantages:
-    """Return ``advantage`` of each call's and its rollout's reward, minus penalties."""
+    """Apply ``advantage`` to each model call, and subtract the call's penalty.
+
+    The arguments of ``advantage`` are the call's reward and its rollout's mean reward.
+    """
     return [
         [advantage(r, _mean(calls)) - c for r, c in zip(calls, taken, strict=True)]
         if calls
@@ -232,7 +247,7 @@ def _less(
 
 
 def deviation(rewards: Sequence[Sequence[float]]) -> float:
-    """Return the standard deviation of the calls' rewards; 0 without rollouts.
+    """Return the standard deviation of the model calls' rewards; 0 without rollouts.
 
     Each rollout has the same weight, however many calls it has. If the calls of each
     rollout have equal rewards, this is the standard deviation over rollouts.

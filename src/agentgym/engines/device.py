@@ -26,7 +26,8 @@ def check_device(gpu: str, *, deterministic: bool = False) -> str:
     """Return ``cpu`` or ``cuda`` for the setting ``gpu``.
 
     Raises:
-        UnsupportedError: The setting is a remote GPU, or a GPU in deterministic mode.
+        UnsupportedError: The setting names a remote GPU; or it is ``local`` in
+            deterministic mode, which needs the CPU.
         GPUNotAvailableError: The setting is ``local``, and there is no NVIDIA GPU.
     """
     if gpu not in ("auto", "local", "none"):
@@ -54,7 +55,7 @@ def check_device(gpu: str, *, deterministic: bool = False) -> str:
 
 
 def find_device(gpu: str) -> str:
-    """Return the result of :func:`check_device`, or ``cpu`` if it raises."""
+    """Return ``cpu`` or ``cuda``; ``cpu`` if :func:`check_device` raises an error."""
     try:
         return check_device(gpu)
     except UsageError:
@@ -98,7 +99,10 @@ def _number(path: Path, label: str) -> int:
 
 
 def free_gpu() -> tuple[int | None, bool]:
-    """Return the first GPU's free bytes, if known, and whether it has bfloat16."""
+    """Return the first GPU's free memory in bytes, and whether it supports bfloat16.
+
+    The result is (None, False) if ``nvidia-smi`` is missing or fails.
+    """
     if (tool := which("nvidia-smi")) is None:
         return None, False
     query = [

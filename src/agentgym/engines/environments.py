@@ -38,12 +38,12 @@ class Build:
         holds: Names of the largest packages, for messages.
         requirements: Requirements in pip's format that work together.
         gigabytes: Approximate size on the disk.
-        pythons: Possible versions of Python; the first for which all wheels are found
-            is used.
+        pythons: Possible versions of Python, in order of preference. The first one for
+            which all wheels are found is used.
         left_out: Dependencies that are not needed and so are not installed.
-        backend: A value of ``uv --torch-backend``, used if the configured indexes do
-            not have all wheels: uv then also searches PyTorch's own index. Empty to
-            never do so.
+        backend: A value of ``uv --torch-backend``. If the configured indexes do not
+            have all wheels, uv then also searches PyTorch's own index. Empty to search
+            only the configured indexes.
         published_as: The main package's name on the package index, if it differs from
             the engine's name. The environment then gets metadata under both names.
     """
@@ -98,11 +98,12 @@ class EngineEnvironment:
     def interpreter(self) -> Path:
         """Return the path of a Python interpreter that has the main package.
 
-        If the environment does not exist, this is the running interpreter, provided
-        that it has the package.
+        This is the environment's interpreter. If the environment does not exist, it is
+        the running interpreter.
 
         Raises:
-            UsageError: Neither has the package, or its release is not supported.
+            UsageError: That interpreter does not have the package, or has a release
+                that is not supported.
         """
         python = self.python
         if not python.exists():
@@ -122,7 +123,7 @@ class EngineEnvironment:
         return python
 
     def packages(self, python: Path, *names: str) -> list[Checked]:
-        """Check that an interpreter has these packages; return a result for each."""
+        """Check which packages an interpreter has; return one result per name."""
         versions = {name: installed_version(python, name) for name in names}
         return [
             Checked(name, version is not None, version or f"missing. {self.advice}")
@@ -220,7 +221,7 @@ def _resolved(uv: str, build: Build, options: list[str]) -> tuple[str, list[str]
 def _run(
     words: Sequence[str], text: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run uv with standard input ``text``; let it search ``PIP_FIND_LINKS`` too."""
+    """Run uv with ``text`` as standard input; it also searches ``PIP_FIND_LINKS``."""
     links = os.environ.get("PIP_FIND_LINKS", "").split()
     environment = {"UV_FIND_LINKS": ",".join(links), **os.environ}
     return subprocess.run(
@@ -241,7 +242,10 @@ def _problem(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _add_name(python: Path, published_as: str, name: str) -> None:
-    """Add metadata under another name, under which programs look up the version."""
+    """Add metadata of the package ``published_as`` under its usual name ``name``.
+
+    Programs look up the version under the usual name.
+    """
     version = installed_version(python, published_as.replace("-", "_"))
     suffix = published_as.removeprefix(name).strip("-")
     (packages,) = python.parent.parent.glob("lib/python3*/site-packages")
@@ -264,7 +268,10 @@ def installed_version(python: Path, package: str) -> str | None:
 
 
 def imports(python: Path, modules: str) -> Checked:
-    """Check that Python can import modules, torch among them; report its GPUs."""
+    """Check that ``python`` can import modules; report how many GPUs torch finds.
+
+    ``modules`` is a comma-separated list, which must contain torch.
+    """
     first = modules.partition(",")[0]
     probe = f"import {modules}; print(torch.cuda.device_count(), torch.version.cuda)"
     try:
@@ -288,7 +295,10 @@ def imports(python: Path, modules: str) -> Checked:
 
 
 def machine(*, for_cpu: bool = False) -> list[Checked]:
-    """Check the GPUs, the memory, and whether servers can listen on 127.0.0.1."""
+    """Check this machine's GPUs, memory, and whether 127.0.0.1 has a free port.
+
+    With ``for_cpu``, GPUs are not required.
+    """
     use = "weights of servers that sleep are kept there"
     if for_cpu:
         cpu = f"{describe_device('cpu')}: it computes there, with or without a GPU"

@@ -65,8 +65,9 @@ class Learner:
 
     Attributes:
         step: Number of updates so far.
-        is_warmed: Whether the model had a warm start before the first update; the
-            default learning rate is then a quarter of the usual one.
+        is_warmed: Whether the model had a warm start (supervised fine-tuning before
+            the first update). The default learning rate is then a quarter of the
+            usual one.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class Learner:
 
     @torch.no_grad()
     def compare(self, batch: TrainingBatch) -> float:
-        """Return the KL divergence, as :meth:`.base.Engine.compare` does."""
+        """Return the KL divergence, in nats, from the policy that sampled a batch."""
         clip = clip_range(self._config.algorithm)
         loss = PolicyLoss(self._loaded, clip, 0.0, temperature=1.0)
         with kernel_threads(self._loaded.threads[1]):
@@ -193,7 +194,7 @@ class Learner:
         write_manifest(folder, self.step, self._identity(), crc32=checksums)
 
     def load(self, folder: Path) -> None:
-        """Load a checkpoint; change nothing unless all of it can be read."""
+        """Load a checkpoint; if a part of it cannot be read, change nothing."""
         manifest = read_manifest(folder, "crc32")
         check_model(folder, manifest, self._identity())
         weights = read_tensors(folder / _WEIGHTS, manifest["crc32"])
@@ -210,7 +211,7 @@ class Learner:
         self.step = int(manifest["step"])
 
     def _identity(self) -> dict[str, Any]:
-        """Return the model's properties; a checkpoint must have equal ones."""
+        """Return properties of the model; a checkpoint to load must have the same."""
         shapes = [(n, list(p.shape)) for n, p in self._loaded.trained_parameters()]
         digest = hashlib.sha256(json.dumps(shapes).encode()).hexdigest()
         return {

@@ -45,8 +45,9 @@ _OF_CONTEXT = 2
 def paced(config: TrainingConfig, *, in_flight: int | None = None) -> TrainingConfig:
     """Fill in unset limits of answers, rollouts and concurrency to fit the model.
 
-    ``in_flight`` is the default of ``concurrency``. If it is given, one process runs
-    all agents by default, and the default timeout of rollouts is that of a large model.
+    ``in_flight`` is the default of ``concurrency``, the number of rollouts that run at
+    once. If it is given, ``workers`` is 1 by default, and the default timeout of a
+    rollout is the long one, even for a small model.
 
     Raises:
         ModelError: The model's folder cannot be read.
@@ -69,7 +70,7 @@ def paced(config: TrainingConfig, *, in_flight: int | None = None) -> TrainingCo
 
 
 def paced_for_servers(config: TrainingConfig) -> TrainingConfig:
-    """Fill in unset limits of answers and rollouts for an engine with model servers."""
+    """Fill in unset limits of answers and rollouts for a model behind a server."""
     return config.replaced(
         max_tokens=config.max_tokens or _ANSWER,
         rollout_timeout_s=config.rollout_timeout_s or _TIMEOUT_S,
@@ -77,7 +78,7 @@ def paced_for_servers(config: TrainingConfig) -> TrainingConfig:
 
 
 def usual_answer(config: TrainingConfig) -> int:
-    """Return the default of ``max_tokens`` for the model."""
+    """Return the default token limit of an answer (``max_tokens``) for the model."""
     wanted = _wanted_answer(config)
     if is_remote(config.model):
         return wanted
@@ -119,8 +120,8 @@ def longest_episode(config: TrainingConfig) -> int:
     """Estimate the tokens of the longest episode that a run will train on.
 
     The estimate is the scenario's longest prompt plus the answers and tool results of
-    ``max_turns`` model calls, but at most ``max_episode_tokens``. It is
-    ``max_episode_tokens`` if this process cannot load the scenario.
+    ``max_turns`` model calls, but at most ``max_episode_tokens``. If this process
+    cannot load the scenario, return ``max_episode_tokens``.
     """
     most = config.episode_tokens
     try:
@@ -148,5 +149,5 @@ def _longest_prompt(scenario: Scenario, seed: int) -> int:
 
 
 def _written(tools: Sequence[ToolSpec]) -> int:
-    """Return how many characters the tools take in a request's JSON."""
+    """Return the number of characters of the tools' JSON in a request."""
     return len(json.dumps([spec.to_openai() for spec in tools]))

@@ -69,7 +69,8 @@ two for the entropy, and a gradient."""
 def micro_batch(vocabulary: int) -> tuple[int, int]:
     """Return the most tokens of a micro-batch, and the most nodes of a prefix tree.
 
-    A single sequence may be longer; it is then a micro-batch of its own.
+    They depend on the size of the vocabulary. A sequence with more tokens is a
+    micro-batch of its own.
     """
     most = _VOCABULARY_FLOATS // vocabulary
     chunk = max(512, min(_CHUNK_TOKENS, most))
@@ -79,12 +80,13 @@ def micro_batch(vocabulary: int) -> tuple[int, int]:
 def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | None]:
     """Choose the fastest kind of update that the free memory allows.
 
+    Nothing is chosen if the free memory is unknown or too small, if the model is small
+    or its size unknown, or if the run is ``deterministic``, since free memory varies.
+
     Returns:
         The most nodes of a prefix tree, and whether the backward pass computes layers
-        again. None means the default. The first is None, and the second is the setting
-        ``gradient_checkpointing``, if the free memory is unknown or too small, if the
-        model is small or its size unknown, or if the run is ``deterministic``, since
-        free memory varies.
+        again. None means the default. If nothing is chosen, these are None and the
+        setting ``gradient_checkpointing``.
 
     Raises:
         ModelError: This process cannot train the model's architecture.
@@ -99,7 +101,10 @@ def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | N
 def _use(
     config: TrainingConfig, device: str, *, samples: bool = True
 ) -> tuple[Use, int | None]:
-    """Return how a run trains its model, and the device's free bytes, if known."""
+    """Return how a run trains its model, and the device's free memory in bytes.
+
+    The memory is None if it is unknown.
+    """
     if device == "cuda":
         free, has_half = free_gpu()
     else:
@@ -112,9 +117,15 @@ def _use(
 def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Use:
     """Return the fastest way to train a model within half of the free memory.
 
-    If the backward pass does not compute layers again, arithmetic falls by a quarter.
-    In large prefix trees, more sequences share a prefix. If no faster way fits, or if
-    the model is small, ``use`` is returned unchanged.
+    An update is faster if its backward pass does not compute layers again (a quarter
+    less arithmetic), and with larger prefix trees, in which more sequences share a
+    prefix. If nothing faster fits, or if the model is small, return ``use``.
+
+    Args:
+        shape: The model's sizes.
+        held: The number of parameters in the model's files; None for that of ``shape``.
+        use: How the run's settings train the model.
+        free: The free memory in bytes; None if unknown.
     """
     if free is None or (held or shape.parameters) < SMALL_PARAMETERS:
         return use
@@ -132,8 +143,9 @@ def with_episodes(
 ) -> TrainingConfig:
     """Fill in ``max_episode_tokens`` with the largest value that fits a GPU's memory.
 
-    The setting stays unset on a CPU, and if no value fits; :func:`check_memory` then
-    raises an error. ``samples`` is whether this process also samples.
+    The setting stays unset on a CPU, or if the sizes are unknown. It also stays unset
+    if no value fits, for which :func:`check_memory` raises an error. ``samples`` is
+    whether this process also samples.
     """
     if config.max_episode_tokens is not None or device != "cuda":
         return config
@@ -153,7 +165,7 @@ def with_episodes(
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes that a model takes during training.
+    """Memory that a model takes during training, in bytes.
 
     Attributes:
         weights: The loaded weights.
@@ -180,7 +192,14 @@ class MemoryEstimate:
 
     @classmethod
     def of(cls, shape: Shape, use: Use, parameters: int | None = None) -> Self:
-        """Estimate the memory of a model with ``parameters``, or those of ``shape``."""
+        """Estimate the memory of a model.
+
+        Args:
+            shape: The model's sizes.
+            use: How the model is trained.
+            parameters: The number of parameters in the model's files; None for that
+                of ``shape``.
+        """
         held = parameters or shape.parameters
         size = 2 if use.rank and use.is_half else FLOAT
         is_small = held < SMALL_PARAMETERS and not use.on_gpu
@@ -223,14 +242,18 @@ class MemoryEstimate:
 
     @property
     def fixed(self) -> int:
-        """Bytes without the KV cache and, on a GPU, without the copies for sampling."""
+        """Bytes of everything except the KV cache.
+
+        On a GPU, the copies for sampling are left out too, since training is possible
+        without them.
+        """
         learning = self.adapter + self.gradients + self.optimizer + self.activations
         copies = 0 if self.overhead else self.copies
         return self.weights + learning + copies + self.overhead
 
     @property
     def kept(self) -> int:
-        """Bytes that stay in memory between updates, if another process samples."""
+        """Bytes that stay in memory between updates, while another process samples."""
         return self.weights + self.adapter + self.optimizer + self.overhead
 
     @property
@@ -261,9 +284,9 @@ def _activations(
 ) -> int:
     """Return the peak memory of activations in an update, in bytes.
 
-    The peak is the larger of two cases: one sequence of the longest length; or a tree
-    of sequences after a common prefix that is nearly as long. On a CPU, a small model
-    computes several trees in parallel.
+    Two cases are estimated, and the larger one is returned: one sequence of the longest
+    length, and a tree of sequences after a common prefix of nearly that length. On a
+    CPU, a small model computes several trees in parallel.
 
     Args:
         shape: The model's sizes.
@@ -307,7 +330,8 @@ def cheaper(
 ) -> Iterator[tuple[str, int]]:
     """Yield changes of settings that save memory, and the bytes needed after each.
 
-    Each change is made in addition to the previous changes.
+    A change is text, e.g. ``lora_rank = 16``. Each is made in addition to the previous
+    changes. The arguments are those of :meth:`MemoryEstimate.of`.
     """
     changes: list[tuple[str, bool, Any]] = [
         ("lora_rank = 16", not use.rank, {"rank": 16}),
@@ -330,7 +354,11 @@ def gib(size: int) -> str:
 
 
 def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
-    """Return how a run trains its model. ``has_half``: the device has bfloat16."""
+    """Return how a run's settings train its model.
+
+    ``on_gpu`` is whether the model is on a GPU, ``has_half`` whether the device
+    supports bfloat16.
+    """
     return Use(
         rank=held_rank(Path(model_source(config.model)))
         or new_rank(config.model, config.lora_rank),
@@ -345,11 +373,12 @@ def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
 
 
 def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | None:
-    """Return a model's shape, and the number of parameters in its files.
+    """Return a model's sizes, and the number of parameters in its files.
 
-    The number is None for an architecture whose sizes have to be measured. None instead
-    of both if ``config.json`` is not on this machine and is not to be fetched from
-    Hugging Face, or if the sizes have to be measured and torch is not installed.
+    The number is None if :class:`CountedShape` does not know the architecture, so that
+    its sizes are measured. The result is None if the sizes are unknown: ``config.json``
+    is not on this machine (and ``fetch`` is false), or the sizes must be measured and
+    torch is not installed.
 
     Raises:
         ModelError: This process cannot train the model's architecture.
@@ -373,10 +402,10 @@ def _measured(model: str, folder: Path, changed: int) -> Shape:
 
 
 def fitting_settings(config: TrainingConfig, free: int) -> list[str] | None:
-    """Return the changes of settings with which a model can be trained on this CPU.
+    """Return the changes of settings with which a model fits into ``free`` bytes.
 
-    The list is empty if the model fits into ``free`` bytes already. None if it does not
-    fit with any change, or if its size is unknown.
+    The model is trained on this machine's CPU. The list is empty if it already fits.
+    The result is None if it does not fit with any changes, or if its size is unknown.
     """
     try:
         known = shape_of(config.model)
@@ -413,7 +442,7 @@ def check_memory(
         device: ``cpu`` or ``cuda``.
         fetch: Whether to download the ``config.json`` of a Hugging Face id.
         samples: Whether this process also samples.
-        others: Bytes on the device that another process keeps during updates.
+        others: Bytes on the device that other processes take during updates.
 
     Returns:
         The description; empty if :func:`shape_of` does not know the model's sizes.

@@ -37,7 +37,10 @@ _OF_SOME: dict[str, tuple[str, ...]] = {
 
 
 def chosen_engine(config: TrainingConfig) -> tuple[TrainingConfig, str]:
-    """Replace ``engine = "auto"`` for this machine; return a note for the plan too."""
+    """Replace the setting ``engine = "auto"`` by the engine to use on this machine.
+
+    Return the settings, and a note on the choice for the run's plan; empty for none.
+    """
     if config.engine != AUTO_ENGINE:
         return config, ""
     from agentgym.engines.vllm.support import chosen
@@ -60,12 +63,17 @@ def remote_engine(config: TrainingConfig) -> str:
 
 
 def imitates(config: TrainingConfig) -> bool:
-    """Return whether the run's engine can imitate examples, for a warm start."""
+    """Return whether the run's engine can be fine-tuned on examples (a warm start)."""
     return ENGINES.get(engine_name(config)).imitates
 
 
 def check_engine(config: TrainingConfig) -> EngineSummary:
-    """Check that the engine supports the settings, without loading a model."""
+    """Check that the engine supports the settings, without loading a model.
+
+    Raises:
+        UsageError: A setting, or a combination, is not supported.
+        MissingExtraError: The engine's libraries are not installed.
+    """
     config = config.replaced(engine=engine_name(config))
     factory = _factory(config)
     if config.warm_start and not factory.imitates:
@@ -80,7 +88,7 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
 
 
 def paced_settings(config: TrainingConfig) -> TrainingConfig:
-    """Fill in limits left unset: lengths, timeouts and rollouts at once."""
+    """Fill in unset settings: length limits, the rollout timeout and concurrency."""
     factory = _factory(config)
     try:
         return paced(factory.paced(config))
@@ -94,7 +102,7 @@ def composed_settings(config: TrainingConfig) -> str:
 
 
 def announced_start(config: TrainingConfig) -> str:
-    """Return a message if the engine takes minutes to start; else empty."""
+    """Return a message that the engine takes minutes to start; empty if not."""
     return _factory(config).announced(config)
 
 

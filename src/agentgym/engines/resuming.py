@@ -32,11 +32,11 @@ resumed; verl's other settings would change the training."""
 def resumed_config(before: TrainingConfig, changes: dict[str, Any]) -> TrainingConfig:
     """Return a run's settings with the changes that the user gave when resuming it.
 
-    Flags of vLLM and settings of verl are merged with the run's; a flag or setting with
-    the value None is removed.
+    Given flags of vLLM and settings of verl are added to those of the run. One with the
+    value None is removed from the run.
 
     Raises:
-        UsageError: A changed setting must stay the same.
+        UsageError: A resumed run cannot change one of the given settings.
     """
     given = {name: value for name, value in changes.items() if value is not None}
     if refused := refused_changes(given):
@@ -59,13 +59,17 @@ def resumed_config(before: TrainingConfig, changes: dict[str, Any]) -> TrainingC
 
 
 def refused_changes(changes: dict[str, Any]) -> list[str]:
-    """Return the names of changes that a resumed run refuses."""
+    """Return the names of the settings in ``changes`` that must stay the same."""
     names = {name: TrainingConfig.flat({name: changes[name]}) for name in changes}
     return [name for name in names if not names[name].keys() <= {*MAY_CHANGE}]
 
 
 def merged_changes(config: TrainingConfig, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return changes with the flags of vLLM and settings of verl that stay the same."""
+    """Return flat changes in which flags of vLLM and settings of verl are complete.
+
+    If ``changes`` has some flags of vLLM, the run's other flags are added, so that
+    applying the changes does not remove them. The same holds for verl.
+    """
     before, given = config.flat(config.model_dump()), config.flat(changes)
     libraries = given.keys() & LIBRARIES
     return given | {name: {**before[name], **given[name]} for name in libraries}

@@ -112,7 +112,10 @@ class ScriptedEngine(Engine):
         return self._policy.version
 
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Return each byte's components (e.g. tool selection); None if not ASCII."""
+        """Return each byte's components (e.g. tool selection).
+
+        None if the response is not ASCII.
+        """
         ids = call.response_ids
         if any(i >= 128 for i in ids):
             return None
@@ -127,7 +130,7 @@ class ScriptedEngine(Engine):
         return UpdateMetrics(step=self.step)
 
     def imitation(self) -> "ScriptedImitation":
-        """Return an imitation that records its batches in ``imitated``."""
+        """Return a warm start that appends its batches to ``imitated``."""
         return ScriptedImitation(self)
 
     def save_checkpoint(self, folder: Path) -> None:
@@ -139,13 +142,13 @@ class ScriptedEngine(Engine):
         self._policy.version = json.loads((folder / _STATE).read_text())
 
     def export(self, folder: Path) -> None:
-        """Create ``folder`` with the checkpoint's file alone: it has no weights."""
+        """Create ``folder`` with the number of updates; there are no weights."""
         folder.mkdir()
         self.save_checkpoint(folder)
 
 
 class ScriptedImitation(Imitation):
-    """An imitation that does not learn; it records its batches in the engine."""
+    """A warm start that does not learn; it records its batches in the engine."""
 
     def __init__(self, engine: ScriptedEngine) -> None:
         self._engine = engine

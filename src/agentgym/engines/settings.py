@@ -45,7 +45,7 @@ def adapted_roles(config: TrainingConfig) -> tuple[str, ...]:
 
 
 def context_length(config: TrainingConfig) -> int:
-    """Return the most tokens of prompt and answer together, at most 8192."""
+    """Return the limit of prompt and answer together, in tokens; at most 8192."""
     folder = Path(base_source(config.model)) / "config.json"
     known = read_json(folder) if folder.exists() else {}
     text = known.get("text_config")  # of a model of text and images
@@ -82,12 +82,13 @@ def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def overrides(words: list[str]) -> dict[str, dict[str, Any]]:
-    """Parse settings such as ``verl.KEY=VALUE``; return each library's, by key.
+    """Parse settings such as ``verl.KEY=VALUE``.
 
-    Values are read as YAML.
+    Values are read as YAML. The result has for each library (verl, vllm) its settings,
+    by key.
 
     Raises:
-        ConfigError: A text does not have this form.
+        ConfigError: One of ``words`` does not have this form.
     """
     import yaml
 

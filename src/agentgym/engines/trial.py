@@ -21,7 +21,10 @@ _ANSWERS_S = 120.0
 def with_trial(
     found: Sequence[Checked], factory: EngineFactory, engine: str, gpu: str = "auto"
 ) -> Iterator[Checked]:
-    """Yield ``found``; if all of it is good, start the engine and check its answer."""
+    """Yield the checks ``found``; if all passed, also the check of a started engine.
+
+    This check starts the engine with the tiny model nano and sends one request.
+    """
     yield from found
     if all(each.is_good for each in found):
         yield _trial(factory, engine, gpu)
@@ -32,7 +35,7 @@ def with_trial(
 
 
 def _trial(factory: EngineFactory, engine: str, gpu: str) -> Checked:
-    """Start an engine with its servers and nano, and check that it answers."""
+    """Start an engine with the tiny model nano, and check that it answers."""
     begun = time.monotonic()
     with TemporaryDirectory(prefix="agentgym-check-") as folder:
         config = TrainingConfig.create(

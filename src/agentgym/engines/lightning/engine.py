@@ -71,7 +71,7 @@ class LightningEngine(Engine):
 
     @property
     def failure(self) -> str:
-        """Why the trainer's process ended; empty if it runs or was not started."""
+        """Why the trainer's process ended; empty if it runs or has not been started."""
         return "" if self._process is None else self._process.failure
 
     def label(self, call: ModelCall) -> list[Components] | None:
@@ -79,7 +79,11 @@ class LightningEngine(Engine):
         return None
 
     def connect(self, gateway: str, key: str, beat: Beat) -> None:
-        """Start the trainer with the gateway's address, and wait for its servers."""
+        """Start the trainer with the gateway's address; wait until its servers run.
+
+        ``key`` is the gateway's key. ``beat`` is called regularly during the wait, to
+        show that this process is alive.
+        """
         self._gateway, self._beat = (gateway, key), beat
         self._ready()
 
@@ -91,7 +95,7 @@ class LightningEngine(Engine):
         yield
 
     def _ready(self) -> TrainerProcess:
-        """Start the trainer if needed; return it once it waits for the next step."""
+        """Start the trainer if it does not run; return it when it can do a step."""
         if self._gateway is None:
             raise EngineError("The trainer needs a gateway: enter a RolloutSession.")
         if self._process is None:
@@ -146,9 +150,9 @@ class LightningEngine(Engine):
         self._checkpoints = folder.parent
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Choose the checkpoint from which the trainer starts next; end the trainer.
+        """End the trainer, so that it starts from the checkpoint in ``folder``.
 
-        The trainer starts again, and loads the weights, before the next rollouts.
+        It starts, and loads the weights, before the next rollouts.
         """
         manifest = read_manifest(folder, "weights", engine=_NAME)
         check_model(folder, manifest, self._identity())
@@ -163,9 +167,10 @@ class LightningEngine(Engine):
         self._step = int(manifest["step"])
 
     def _current(self, checkpoints: Path) -> Path | None:
-        """Return the trainer's newest checkpoint below ``checkpoints``, or None.
+        """Return the trainer's newest checkpoint up to the current step, or None.
 
-        Those of steps after the current step do not count.
+        ``checkpoints`` is the folder of the run's checkpoints. Checkpoints of later
+        steps, which a resumed run may still have, are ignored.
         """
         for path in sorted(checkpoints.glob(f"step-*/{MANIFEST}"), reverse=True):
             found = read_manifest(path.parent, "weights", engine=_NAME)
@@ -174,9 +179,9 @@ class LightningEngine(Engine):
         return None
 
     def _identity(self) -> dict[str, Any]:
-        """Return the settings that a checkpoint must have been written with.
+        """Return the settings that must be the same when a checkpoint is loaded.
 
-        A checkpoint has one file per GPU, so the number of GPUs is one of them.
+        The number of GPUs is included, since a checkpoint has one file per GPU.
         """
         return {"name": self._config.model, "gpus": self._config.gpus_per_node}
 
@@ -202,7 +207,7 @@ class LightningEngine(Engine):
 
 
 class _Policy(RegisteredPolicy):
-    """The policy that the gateway serves; it forwards all calls to the engine."""
+    """The policy that the gateway serves; the engine starts and watches its trainer."""
 
     def __init__(self, engine: LightningEngine, model_name: str) -> None:
         self._engine = engine

@@ -1,4 +1,4 @@
-"""Hooks for Agent Lightning: its trainer waits for AgentGym, and reports its updates.
+"""Hooks that make Agent Lightning's trainer wait for AgentGym and report updates.
 
 Agent Lightning loads this file by its path, in the trainer's process. So the file
 imports nothing of AgentGym. The two sides exchange files in the folder that the
@@ -40,7 +40,7 @@ class LoopHooks(RolloutHooks):
         self._turn = 0
 
     def on_startup(self, store: Any = None) -> None:
-        """Patch the trainer's class to write each update's rows and metrics."""
+        """Patch the trainer's class to also write each update's rows and metrics."""
         from agentlightning.verl.trainer import AgentLightningRayPPOTrainer
 
         update = AgentLightningRayPPOTrainer._update_actor
@@ -83,8 +83,8 @@ class LoopHooks(RolloutHooks):
 def rows_of(batch: Any) -> list[dict[str, Any]]:
     """Return each row's rollout id, reward, advantage, and prompt and response length.
 
-    A row is one training sequence. Agent Lightning divides advantages by the number of
-    rows and by the number of the rollout's trained tokens; this function undoes both.
+    A row is one training sequence. The advantages are those before Agent Lightning
+    divides them by the number of rows and by the rollout's number of trained tokens.
     """
     made = batch.batch
     size = made["responses"].shape[-1]

@@ -1,4 +1,4 @@
-"""Compute from the rows of Agent Lightning's batch which model calls it trained."""
+"""Compute from the rows of Agent Lightning's batch which model calls were trained."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ NO_TOKENS = "no token ids were recorded"
 
 @dataclass
 class _Row:
-    """Consecutive calls, and their tokens, that are merged into one row of a batch."""
+    """One row of a batch: consecutive model calls of a rollout, and their tokens."""
 
     calls: list[ModelCall]
     ids: list[int] = field(default_factory=list)
@@ -34,13 +34,13 @@ def own_credit(
     limit: int,
     fill_value: float,
 ) -> OwnCredit:
-    """Return a step's trained sequences, and whether each model call was trained.
+    """Find out which model calls of a step were trained, and with which tokens.
 
     Args:
         rollouts: The step's rollouts.
         rows: The rows of the step's update, from :func:`.hooks.rows_of`; empty if the
             trainer skipped the update.
-        limit: Most tokens of a row's prompt, and also of its responses.
+        limit: Most tokens of a row's prompt, and most tokens after the prompt.
         fill_value: The reward that the trainer gives to a rollout without a reward.
     """
     sequences: list[TrainingSequence] = []
@@ -90,9 +90,10 @@ def own_credit(
 
 
 def _last_of_each_prompt(calls: Sequence[ModelCall]) -> list[ModelCall]:
-    """Return the calls that Agent Lightning reads: those with recorded tokens.
+    """Return the model calls that Agent Lightning reads.
 
-    Of several calls with equal prompts it reads only the last.
+    It reads only calls with recorded tokens, and of several calls with equal prompts
+    only the last.
     """
     kept: dict[tuple[int, ...], ModelCall] = {}
     for call in calls:
@@ -120,7 +121,7 @@ def _merged(calls: Sequence[ModelCall]) -> list[_Row]:
 
 
 def _sequence(row: _Row, group: int, advantage: float, limit: int) -> TrainingSequence:
-    """Convert a row to a sequence; keep ``limit`` tokens after its first prompt."""
+    """Convert a row to a sequence; keep ``limit`` tokens after the first prompt."""
     end = row.prompt + limit
     made = TrainingSequence(row.calls[0].agent, group, row.ids[:end])
     for call in row.calls:

@@ -21,7 +21,10 @@ _LAST_LINES = 12
 
 
 class TrainerProcess(RayProcess):
-    """The trainer's process of one run. It also ends when this process ends."""
+    """The process of Agent Lightning's trainer, for one run.
+
+    It also ends when this Python process ends.
+    """
 
     def __init__(
         self, settings: dict[str, Any], tasks: int, key: str, log: Path
@@ -76,7 +79,13 @@ class TrainerProcess(RayProcess):
         return json.loads(path.read_text()) if path.exists() else None
 
     def wait_for(self, name: str, beat: Beat) -> None:
-        """Wait until the trainer has written a file; raise EngineError if it ends."""
+        """Wait until the trainer has written the file ``name``.
+
+        ``beat`` is called regularly, to show that this process is alive.
+
+        Raises:
+            EngineError: The trainer ended before.
+        """
         beaten = time.monotonic()
         while not (self._folder / name).exists():
             if failure := self.failure:

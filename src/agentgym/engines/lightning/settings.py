@@ -82,7 +82,10 @@ def lightning_settings(config: TrainingConfig) -> dict[str, Any]:
 
 
 def row_limit(config: TrainingConfig) -> int:
-    """Return the most tokens of a row's prompt, and also of the row's responses."""
+    """Return the token limit of a row's prompt, and of the tokens after the prompt.
+
+    Both have the same limit. A row is one training sequence.
+    """
     return min(context_length(config), config.episode_tokens)
 
 
@@ -174,9 +177,13 @@ def _trainer(config: TrainingConfig) -> dict[str, Any]:
 def started_at(
     settings: dict[str, Any], gateway: str, saved: Path, weights: Path | None
 ) -> dict[str, Any]:
-    """Add the gateway's address and the folders of one trainer start to the settings.
+    """Return the settings with those that each start of the trainer needs.
 
-    The trainer starts from the checkpoint ``weights``; None for the original model.
+    Args:
+        settings: From :func:`lightning_settings`.
+        gateway: The address of AgentGym's gateway.
+        saved: The folder into which the trainer writes checkpoints.
+        weights: The checkpoint to start from; None for the original model.
     """
     hooks = Path(__file__).with_name("hooks.py")
     found = {

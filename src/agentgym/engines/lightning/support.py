@@ -35,7 +35,12 @@ class LightningEngines(EngineFactory):
     environment = ENVIRONMENT
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Fill in the trainer's required values; round episodes down to full steps."""
+        """Fill in the values that the trainer requires; round the number of episodes.
+
+        Settings left at their defaults become ``lora_rank = 0``, ``train_tokens =
+        "all"`` and ``failure_cost = 0``. The number of episodes is rounded down to full
+        steps, unless it is less than one step.
+        """
         defaults = type(config).model_fields
         size = config.tasks_per_step * config.group_size
         changes: dict[str, Any] = {
@@ -82,7 +87,7 @@ class LightningEngines(EngineFactory):
         return f"Agent Lightning's trainer starts, which takes minutes; its log: {log}"
 
     def composed(self, config: TrainingConfig) -> str:
-        """Return AgentGym's settings for the trainer, and its whole configuration."""
+        """Return AgentGym's settings and the whole configuration of the trainer."""
         paced = self.paced(config)
         for problem in _unsupported(paced):
             raise UnsupportedError(problem)
@@ -90,7 +95,7 @@ class LightningEngines(EngineFactory):
         return composed_text(ENVIRONMENT, settings, of="agentlightning")
 
     def examine(self) -> Iterator[Checked]:
-        """Check the environment and the machine; start nothing. Yield the results."""
+        """Check environment and machine without starting anything; yield results."""
         yield from check()
 
     def create(self, config: TrainingConfig) -> Engine:
@@ -157,7 +162,10 @@ def _unsupported(config: TrainingConfig) -> Iterator[str]:
 
 
 def _check_gpus(config: TrainingConfig) -> None:
-    """Check that this machine has ``gpus_per_node`` GPUs, or Ray's number is set."""
+    """Raise GPUNotAvailableError if this machine has fewer than ``gpus_per_node`` GPUs.
+
+    Nothing is checked if the user has set Ray's number of GPUs.
+    """
     if RAY_GPUS in flat(config.verl.settings):
         return
     found = len(list(Path("/dev").glob("nvidia[0-9]*")))

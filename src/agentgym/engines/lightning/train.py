@@ -2,8 +2,8 @@
 
     python -m agentgym.engines.lightning.train REQUEST
 
-REQUEST is a JSON file with ``settings``, by dotted key, and ``tasks``, the number of
-tasks of a step.
+REQUEST is a JSON file with ``settings`` (the trainer's settings by dotted key) and
+``tasks`` (the number of tasks per step).
 """
 
 import json

@@ -74,10 +74,10 @@ class Traits:
         growing: How many numbers (scalars) each token adds to the cache.
         bounded: How many numbers the cache holds for sliding windows and recurrent
             states. Their size does not grow with the text.
-        needs_eager: Whether attention needs more than torch's
-            ``scaled_dot_product_attention``.
-        plain_head: Whether one linear layer turns the last hidden states into logits.
-        continues: Whether the cache accepts several new tokens at once.
+        needs_eager: Whether attention has a feature that torch's
+            ``scaled_dot_product_attention`` does not support.
+        plain_head: Whether the logits are the output of one linear layer alone.
+        continues: Whether the cache accepts several new tokens in one pass.
     """
 
     obstacles: tuple[str, ...]
@@ -95,10 +95,10 @@ class Traits:
 
 
 def find_class(name: str, source: str) -> Any:
-    """Return the transformers class that ``config.json`` names for a model.
+    """Return the class of transformers that loads a model, from its ``config.json``.
 
-    For a model of text and images, this is the class of the whole model: only its text
-    part is sampled and trained, but saved weights fit the original folder.
+    For a model of text and images, the class loads the whole model. Only the text part
+    is sampled and trained, but all weights are saved, as in the original folder.
 
     Raises:
         ModelError: The installed transformers does not support the architecture.
@@ -186,11 +186,11 @@ def find_traits(name: str, model: PreTrainedModel) -> Traits:
 
 
 def longest_text(config: PreTrainedConfig) -> int:
-    """Return up to how many tokens of text the cached keys stay valid.
+    """Return the longest text, in tokens, for which cached keys are correct.
 
-    Rotary positions of type ``longrope`` all change when the text grows beyond the
-    model's original length; cached keys would then be wrong. Positions of type
-    ``dynamic`` change only beyond the longest length, the limit for every type.
+    This is the model's longest length, except for rotary positions of type
+    ``longrope``: they all change when the text grows beyond the model's original
+    length, so that length is the limit.
     """
     text = config.get_text_config()
     longest = int(getattr(text, "max_position_embeddings", 0) or UNLIMITED)
@@ -206,10 +206,11 @@ class _Call(NamedTuple):
     """Properties of one attention call.
 
     Attributes:
-        has_layout: Whether the argument ``layout``, which the decoder was called with,
-            reached the attention function.
+        has_layout: Whether the model passed the argument ``layout`` on to the attention
+            function.
         keys: Shape of the keys.
-        extra: Names of arguments with which tokens cannot be packed.
+        extra: Names of unknown arguments that were set, e.g. ``sliding_window``. With
+            them, tokens cannot be packed.
     """
 
     has_layout: bool
@@ -267,7 +268,7 @@ def _is_set(value: object) -> bool:
 
 
 def _states(layer: Any) -> Iterator[Tensor]:
-    """Yield a cache layer's states of linear attention, which have a fixed size."""
+    """Yield a cache layer's recurrent and convolution states, which do not grow."""
     if isinstance(layer, LinearAttentionLayer):
         for held in (layer.conv_states, layer.recurrent_states):
             states = held.values() if isinstance(held, dict) else held or ()

@@ -70,7 +70,7 @@ def _attend(
     layout: Layout | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
-    """Compute attention; without a layout, as the ``sdpa`` of transformers does."""
+    """Compute attention with a layout; without one, call transformers' ``sdpa``."""
     if layout is None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **rest
@@ -84,8 +84,8 @@ class Kept(Layout):
     """Causal attention of one sequence; stores the keys and values.
 
     Attributes:
-        pairs: Keys and values by layer, (1, key heads, tokens, head_dim). Only those of
-            the first pass are kept, since a backward pass may compute a layer again.
+        pairs: For each layer index, its keys and values, (1, key heads, tokens,
+            head_dim). Those of the first pass are kept if the layer is computed again.
     """
 
     def __init__(self) -> None:
@@ -109,10 +109,11 @@ class Kept(Layout):
 def attend_masked(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float
 ) -> Tensor:
-    """Compute attention with grouped keys and an additive mask; shaped like ``query``.
+    """Compute attention with grouped keys and an additive mask.
 
-    On a GPU the keys are repeated for each query head: the only kernel that supports
-    both grouped keys and a mask would hold all scores in memory.
+    The result has the shape of ``query``. On a GPU the keys are repeated for each query
+    head, since the only kernel for both grouped keys and a mask would keep all scores
+    in memory.
     """
     groups = query.shape[1] // key.shape[1]
     if groups > 1 and query.device.type == "cuda":
@@ -157,13 +158,16 @@ class PackedRows(Layout):
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
     ) -> Tensor:
-        """Write keys and values to the cache; each token attends to its row so far."""
+        """Write keys and values to the cache; attend to each row's earlier tokens."""
         new = torch.cat((key, value), 1)[0].transpose(0, 1)
         self.cache.write(layer, self.targets, new)
         return self.read(layer, query[0].transpose(0, 1), scale)[None]
 
     def read(self, layer: int, query: Tensor, scale: float = 1.0) -> Tensor:
-        """Attend to the cache; queries and result are (tokens, heads, head_dim)."""
+        """Compute attention to the cache's keys and values in one layer.
+
+        Queries and result have the shape (tokens, heads, head_dim).
+        """
         count, _, time, width = self.mask.shape
         rows = slice(self.first, self.first + count)
         keys, values = self.cache.read(layer, rows, width)
@@ -178,7 +182,10 @@ class PackedRows(Layout):
         return attended[self.rows, self.places]
 
     def ending(self, at: Tensor) -> "PackedRows":
-        """Return a layout with only the tokens ``at``, the last of each row."""
+        """Return a layout for :meth:`read` with only the last token of each row.
+
+        ``at`` has the indices of these tokens.
+        """
         rows, places = self.rows[at], self.places[at]
         mask = self.mask[rows, :, places][:, :, None]
         return replace(self, rows=rows, places=torch.zeros_like(rows), mask=mask)
@@ -187,17 +194,18 @@ class PackedRows(Layout):
 def _few(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, shared: int
 ) -> Tensor:
-    """Compute attention for a few queries per row, which are scaled already.
+    """Compute attention for rows with only a few queries each.
 
     Args:
-        query: (rows, heads, queries per row, head_dim).
+        query: Already multiplied by the scale, (rows, heads, queries per row,
+            head_dim).
         key: (rows, key heads, columns, head_dim).
         value: Shaped like ``key``.
         mask: Additive, (rows, 1, queries per row, columns).
         shared: Number of leading columns that are the same in every row.
 
     Returns:
-        (rows, queries per row, heads, head_dim).
+        The attention's output, (rows, queries per row, heads, head_dim).
     """
     batch, heads, time, width = query.shape
     groups = key.shape[1]

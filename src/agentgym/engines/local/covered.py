@@ -16,9 +16,9 @@ _HIDDEN = -1e30
 
 
 class GrammarMasks(NamedTuple):
-    """For each target (a token that the loss covers), the tokens that grammars allowed.
+    """The tokens that grammars allowed at each target (a token that the loss covers).
 
-    Equal masks are stored once.
+    Equal masks are stored only once.
 
     Attributes:
         masks: The different masks, one bit per vocabulary token, (masks, bytes).
@@ -30,7 +30,7 @@ class GrammarMasks(NamedTuple):
 
     @classmethod
     def of(cls, targets: Sequence[Target], device: torch.device) -> Self:
-        """Return the masks of ``targets``, in the same order."""
+        """Return the masks of ``targets``, on ``device``."""
         number: dict[bytes, int] = {}
         which = [
             number.setdefault(each.allowed.bits, len(number)) if each.allowed else -1
@@ -43,7 +43,7 @@ class GrammarMasks(NamedTuple):
         return cls(masks.to(device), torch.tensor(which, device=device))
 
     def split(self, most: int) -> list[Self]:
-        """Split into objects for at most ``most`` targets each."""
+        """Split the targets into parts of at most ``most``; return the parts' masks."""
         if not self.is_any:
             return [self] * -(-len(self.which) // most)
         return [type(self)(self.masks, part) for part in self.which.split(most)]
@@ -54,7 +54,7 @@ class GrammarMasks(NamedTuple):
         return len(self.masks) > 0
 
     def hide(self, scaled: Tensor) -> Tensor:
-        """Return the logits; those of tokens that were not allowed are very negative.
+        """Return logits with a very negative number for each token not allowed.
 
         ``scaled`` are the logits divided by the temperature, (targets, vocabulary).
         """
@@ -77,7 +77,7 @@ class CoveredTokens(NamedTuple):
 
     Attributes:
         tokens: For each target, its token id.
-        held: Grammar masks of the targets.
+        held: For each target, the tokens that its grammar allowed.
         counts: For each target, its number of occurrences.
         sampled: For each target, the mean log-probability at sampling.
         nodes: For each target, the index of the tree node that predicts the target.
@@ -133,11 +133,11 @@ class CoveredTokens(NamedTuple):
         )
 
     def near(self, now: Tensor, limit: float) -> Tensor:
-        """Return 1 for each sequence whose mean ratio is within ``limit``, else 0.
+        """Return 1 for each sequence whose mean ratio is within the limits, else 0.
 
-        The ratio is a token's current probability divided by that at sampling; ``now``
-        has the current log-probability of each target. The lower limit is ``1 /
-        limit``.
+        A ratio is a token's current probability divided by its probability at sampling.
+        The limits of the geometric mean are ``1 / limit`` and ``limit``. ``now`` has
+        the current log-probability of each target.
         """
         apart = now.detach().index_select(0, self.target) - self.logprob
         sums = torch.zeros(len(self.sequences), 2, device=now.device)
@@ -148,7 +148,10 @@ class CoveredTokens(NamedTuple):
         return (~(mean.abs() > math.log(limit))).float()
 
     def by_sequence(self, of_targets: Tensor) -> dict[int, list[float]]:
-        """Return for each ``id(sequence)`` its tokens' values, from one per target."""
+        """Return for each ``id(sequence)`` the values of its targets, in order.
+
+        ``of_targets`` has one value per target.
+        """
         found: list[list[tuple[int, float]]] = [[] for _ in self.sequences]
         values = of_targets.detach().tolist()
         for number, target in zip(
@@ -162,7 +165,9 @@ class CoveredTokens(NamedTuple):
         }
 
     def sums(self, near: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return three sums per target, over its occurrences where ``near`` is 1.
+        """Return for each target the sums over its occurrences in some sequences.
+
+        ``near`` is 1 for these sequences, 0 for others (:meth:`near`).
 
         Returns:
             The sum of positive advantages, the sum of negative advantages, and the

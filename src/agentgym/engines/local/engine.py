@@ -33,7 +33,7 @@ class LocalEngine(LearnerEngine):
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Load the model and start to answer requests; see :class:`EngineFactory`."""
+        """Load the model, and start to answer requests."""
         return in_short_thread(cls._create, config)
 
     @classmethod
@@ -82,7 +82,7 @@ class LocalEngine(LearnerEngine):
         return LocalImitation(self._loaded, self._tokens, alone)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Load a checkpoint; change nothing unless all of it can be read."""
+        """Load a checkpoint; if a part of it cannot be read, change nothing."""
         decoder = self._policy.decoder
 
         def load() -> None:

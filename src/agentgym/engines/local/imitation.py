@@ -25,8 +25,11 @@ from agentgym.models.folder import SMALL_PARAMETERS
 class LocalImitation(Imitation):
     """Fine-tunes the adapter, or all weights if the model has no adapter.
 
-    ``alone`` calls its argument while the model does not sample, and returns the
-    result.
+    Args:
+        loaded: The model.
+        tokens: Converts examples to tokens.
+        alone: A function that calls its argument while the model does not sample, and
+            returns its result.
     """
 
     def __init__(
@@ -57,11 +60,11 @@ class LocalImitation(Imitation):
         return self._tokens.written(request, content, calls)
 
     def learn(self, batch: TrainingBatch, share: float) -> float:
-        """Do one step of AdamW, after running responses finish; return the loss."""
+        """Do one step of AdamW while the model does not sample; return the loss."""
         return self._alone(partial(self._step, batch, share))
 
     def measure(self, batch: TrainingBatch) -> float:
-        """Return the mean loss per trained token, after running responses finish."""
+        """Return the mean loss per trained token, in nats, without an update."""
         return self._alone(partial(self._measure, batch))
 
     @torch.no_grad()

@@ -187,7 +187,7 @@ def _read(
 
 
 def _dtype(model: str, precision: Precision, device: str) -> torch.dtype:
-    """Return the number type of frozen weights; see :func:`load_model`."""
+    """Return the number type of frozen weights for the setting ``precision``."""
     if precision != "auto":
         is_half = precision == "bf16"
     elif device == "cuda":
@@ -224,7 +224,7 @@ def _recomputed(
 
 
 def _merged_bytes(causal: PreTrainedModel) -> int:
-    """Return the bytes of the weights that sampling copies to merge the adapter."""
+    """Return the size in bytes of the weights that a sampling copy merges."""
     weights = [m.get_base_layer().weight for m in mergeable(causal).values()]
     return sum(w.nbytes for w in weights if w.dtype is torch.float32)
 
@@ -232,7 +232,11 @@ def _merged_bytes(causal: PreTrainedModel) -> int:
 def _cache_tokens(
     model: str, causal: PreTrainedModel, traits: Traits, budget: int
 ) -> int:
-    """Return how many tokens fit into ``budget`` bytes; raise ModelError if too few."""
+    """Return how many tokens the KV cache can hold in ``budget`` bytes.
+
+    Raises:
+        ModelError: They are too few to be useful.
+    """
     itemsize = causal.dtype.itemsize
     size = traits.growing * itemsize
     left = budget - traits.bounded * itemsize
@@ -261,7 +265,7 @@ def _stop_ids(
 
 @torch.inference_mode()
 def _examine(model: str, causal: PreTrainedModel, traits: Traits) -> Traits:
-    """Test a loaded model's traits on short sequences; return the corrected traits.
+    """Test on short sequences if a loaded model has its traits; return corrected ones.
 
     Raises:
         ModelError: The model's cache does not continue a text correctly.
@@ -291,13 +295,16 @@ def _examine(model: str, causal: PreTrainedModel, traits: Traits) -> Traits:
 
 
 def _apart(found: Tensor, expected: Tensor) -> float:
-    """Return the norm of two tensors' difference, relative to ``expected``."""
+    """Return the norm of the tensors' difference, divided by that of ``expected``."""
     difference = (found.float() - expected.float()).norm()
     return float(difference / expected.float().norm().clamp(min=1e-30))
 
 
 def _rows(causal: PreTrainedModel) -> Tensor:
-    """Return the hidden states of two sequences in two rows; of their prefix once."""
+    """Return the hidden states of two sequences, computed in two rows.
+
+    The states of their common prefix are returned only once.
+    """
     states: Tensor = causal.get_decoder()(
         input_ids=torch.tensor([[0, 1, 2, 3], [0, 1, 4, 5]], device=causal.device),
         use_cache=False,
@@ -306,14 +313,17 @@ def _rows(causal: PreTrainedModel) -> Tensor:
 
 
 def _tree(causal: PreTrainedModel) -> Tensor:
-    """Return the hidden states of :func:`_rows`, but computed in one prefix tree."""
+    """Return the hidden states of the same two sequences, computed in one tree."""
     tree = torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 2, 3]], device=causal.device)
     layout = TreeLayout([2, 2, 2], [4, 2], [[0, 1, 2], [0, 1, 3]])
     return decoder_states(causal, tree[0], tree[1], layout)
 
 
 def _continued(causal: PreTrainedModel, ids: Tensor, counts: list[int]) -> Tensor:
-    """Return the hidden states of tokens, added to a cache in parts of ``counts``."""
+    """Return the hidden states of tokens that are added to a cache in several parts.
+
+    ``counts`` has the number of tokens of each part.
+    """
     cache = DynamicCache(config=causal.config)
     parts = [
         causal.get_decoder()(

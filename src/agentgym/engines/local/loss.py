@@ -87,7 +87,7 @@ def k3(now: Tensor, reference: Tensor) -> Tensor:
 
 
 class LossSums(NamedTuple):
-    """Sums of the loss and of statistics over the trained tokens.
+    """Sums of the loss and of statistics over trained tokens, e.g. of a micro-batch.
 
     Attributes:
         loss: Policy loss.
@@ -129,10 +129,12 @@ class Ratios:
     entropies: dict[int, list[float]] = field(default_factory=dict)
 
     def statistics(self) -> tuple[float | None, float | None, float | None]:
-        """Return the 99th percentile of the ratios, the largest, and effective share.
+        """Return three statistics of the ratios; each is None if there are no ratios.
 
-        The last is the effective sample size (Kish 1965), ``(sum of ratios)² / sum of
-        squares``, divided by the number of tokens; 1 if all ratios are equal.
+        Returns:
+            The 99th percentile, the largest ratio, and the effective share. The share
+            is the effective sample size (Kish 1965), ``(sum of ratios)² / sum of
+            squares``, divided by the number of tokens; 1 if all ratios are equal.
         """
         if not self.parts:
             return None, None, None
@@ -200,21 +202,21 @@ class PolicyLoss:
             self.chunk_tokens = self.tree_nodes = 0
 
     def take_ratios(self) -> Ratios | None:
-        """Return the ratios since this method's last call; None if there are none."""
+        """Return the ratios collected since the last call; None without ratios."""
         found, self._ratios = self._ratios, Ratios()
         return found if found.parts else None
 
     def plant(self, sequences: Sequence[TrainingSequence]) -> list[Forest]:
-        """Arrange sequences in prefix trees, which hold shared prefixes only once."""
+        """Arrange sequences in prefix trees, which store each shared prefix once."""
         return plant(sequences, self.tree_nodes)
 
     def backward(self, forest: Forest, total: int) -> LossSums:
         """Add the gradients of a forest's loss, divided by ``total``.
 
-        The head (the sequences' common prefix) is computed once. Each micro-batch adds
-        gradients to the head's keys and values. At the end, one backward pass takes
-        these gradients through the head. ``total`` is the whole batch's number of
-        trained tokens.
+        ``total`` is the number of trained tokens in the whole batch. The head (the
+        sequences' common prefix) is computed once. Each micro-batch adds gradients to
+        the head's keys and values. At the end, one backward pass through the head
+        continues with these gradients.
 
         Raises:
             EngineError: The update was interrupted.
@@ -245,7 +247,7 @@ class PolicyLoss:
         return sums
 
     def _parts(self, forest: Forest) -> Iterator[_Part]:
-        """Yield micro-batches, with the reference policy's log-probabilities."""
+        """Yield micro-batches; add the reference policy's log-probabilities, if any."""
         chunks = forest.chunks(self.chunk_tokens)
         if self._reference is None:
             yield from (_Part(trees) for trees in chunks)
@@ -262,7 +264,11 @@ class PolicyLoss:
         head: list[Tensor],
         wanted: list[Tensor],
     ) -> Iterator[LossSums]:
-        """Compute one micro-batch at a time, with one copy of the gradients."""
+        """Compute micro-batches one after the other; yield the sums of each.
+
+        The gradients are added to the parameters at once, so they take memory only
+        once. The arguments are those of :meth:`_side_by_side`.
+        """
         for each in parts:
             objective, part = self._objective(each, head)
             torch.autograd.backward(objective / total, inputs=wanted)
@@ -275,10 +281,15 @@ class PolicyLoss:
         head: list[Tensor],
         wanted: list[Tensor],
     ) -> Iterator[LossSums]:
-        """Compute micro-batches in parallel threads; add their gradients in order.
+        """Compute micro-batches in parallel threads; yield the sums of each.
 
-        ``head`` has keys and values of the prefix that all sequences share. ``wanted``
-        are the tensors whose gradients are computed.
+        Gradients are added in the order of the micro-batches, so that they repeat.
+
+        Args:
+            parts: The micro-batches.
+            total: The number of trained tokens in the whole batch.
+            head: Keys and values of the prefix that all sequences share.
+            wanted: The tensors whose gradients are computed.
         """
 
         def gradients(each: _Part) -> tuple[LossSums, Sequence[Tensor | None]]:
@@ -310,9 +321,10 @@ class PolicyLoss:
 
     @torch.no_grad()
     def moved(self, forest: Forest) -> dict[int, list[float]]:
-        """Return for each ``id(sequence)`` the KL divergence since sampling, per token.
+        """Return for each ``id(sequence)`` the change of the policy since sampling.
 
-        Only the forest's middle micro-batch is measured.
+        The change is the k3 estimate of the KL divergence at each trained token. To
+        save time, only the middle micro-batch of the forest is measured.
         """
         chunks = list(forest.chunks(self.chunk_tokens))
         middle = chunks[len(chunks) // 2]
@@ -336,9 +348,9 @@ class PolicyLoss:
     def _forward(
         self, loaded: LoadedModel, trees: Sequence[PrefixTree], head: Sequence[Tensor]
     ) -> tuple[CoveredTokens, Tensor, Tensor]:
-        """Compute a model's predictions of the tokens that the loss covers.
+        """Run a model on trees to predict the tokens that the loss covers (targets).
 
-        Return these tokens (targets), their log-probabilities, and the entropy at each.
+        Return the targets, their log-probabilities, and the entropy at each.
         """
         device = loaded.device
         starts = accumulate(map(len, trees), initial=0)
@@ -358,7 +370,7 @@ class PolicyLoss:
     def _objective(
         self, part: _Part, head: Sequence[Tensor]
     ) -> tuple[Tensor, LossSums]:
-        """Return a micro-batch's loss, summed over its tokens, and statistics."""
+        """Return a micro-batch's loss, summed over trained tokens, and statistics."""
         covered, now, entropy = self._forward(self._loaded, part.trees, head)
         if self._clip is None or self._limit is None:
             near = now.new_ones(len(covered.sequences))
@@ -408,9 +420,9 @@ class PolicyLoss:
     ) -> tuple[Tensor, Tensor]:
         """Return the log-probability of each token, and the entropy at its position.
 
-        ``states`` has the last layer's output for each token. The logits of a long
-        sequence could take more memory than the model. So they are computed in blocks,
-        and again in the backward pass.
+        ``states`` has the last layer's output at the position before each token. The
+        logits of a long sequence could take more memory than the model. So they are
+        computed in blocks, and computed again in the backward pass.
         """
 
         def block(

@@ -32,7 +32,10 @@ _TYPES = {FLOAT: torch.float32, FLOAT // 2: torch.bfloat16}
 
 
 def measure(name: str, folder: Path) -> MeasuredShape:
-    """Measure the shape of the model that a ``config.json`` describes."""
+    """Measure the sizes of the model that the ``config.json`` in a folder describes.
+
+    ``name`` is the model's name in error messages.
+    """
     with quiet():
         maker = find_class(name, str(folder))
         try:
@@ -79,7 +82,10 @@ def measure(name: str, folder: Path) -> MeasuredShape:
 
 
 def _kept(name: str, model: PreTrainedModel) -> tuple[Growth, Growth]:
-    """Return the bytes kept for backward: of the largest layer, and of all layers."""
+    """Measure how many bytes a forward pass keeps for its backward pass.
+
+    Return the bytes of the largest layer, and those of all layers together.
+    """
     try:
         (small, all_small), (large, all_large) = (
             _kept_of(model, tokens) for tokens in _LENGTHS
@@ -97,7 +103,7 @@ def _kept(name: str, model: PreTrainedModel) -> tuple[Growth, Growth]:
 
 
 def _kept_of(model: PreTrainedModel, tokens: int) -> tuple[int, int]:
-    """Return the bytes that a pass on ``tokens`` tokens keeps; see :func:`_kept`."""
+    """Return the bytes of :func:`_kept` for a sequence of ``tokens`` tokens."""
     weights = {p.untyped_storage()._cdata for p in model.parameters()}
     alive: list[Tensor] = []  # so that no storage reuses another's id
     counted: set[int] = set()

@@ -44,9 +44,9 @@ class LoadedModel:
             share one adapter or have none.
         merges: Whether sampling uses a :class:`SamplingCopy`, which takes memory; False
             on a GPU with too little memory.
-        recomputed: Layers that the backward pass computes again.
-        tree_nodes: Most tokens of a micro-batch and most nodes of a prefix tree, if
-            memory allows more than usual; None for the defaults.
+        recomputed: Layers that the backward pass computes again, to save memory.
+        tree_nodes: Most tokens of a micro-batch, and also most nodes of a prefix tree;
+            set if memory allows more than the defaults, else None.
         interrupted: Set this event to end an update after its current micro-batch.
     """
 
@@ -88,21 +88,21 @@ class LoadedModel:
 
     @property
     def threads(self) -> tuple[int, int]:
-        """Number of parallel parts of a computation, and of kernel threads per part."""
+        """Number of threads that compute parts, and of kernel threads for each part."""
         return (self.cores, 1) if self.is_small else (1, self.cores)
 
     @property
     def cache_shape(self) -> CacheShape:
-        """The shape of one token's KV cache, if sequences can be packed into a row."""
+        """The shape of one token's KV cache; only for models that pack sequences."""
         assert self.traits.cache is not None
         return self.traits.cache
 
     def sampled(self) -> "tuple[LoadedModel, SamplingCopy | None]":
-        """Return the model to sample from, and its SamplingCopy or None.
+        """Return the model to sample from, and its :class:`SamplingCopy` or None.
 
-        The copy, without adapter modules, is faster. A model with an adapter has one if
-        memory allows it (``merges``), or if ``roles`` is set. The caller must call its
-        ``refresh`` after each update.
+        If there is a copy, it is the model to sample from, since it is faster. A model
+        with an adapter gets a copy if memory allows it (``merges``), or if ``roles`` is
+        set. The caller must call the copy's ``refresh`` after each update.
         """
         if self.adapter is None or not (self.merges or self.roles):
             return self, None
@@ -175,8 +175,8 @@ class LoadedModel:
     def trained_parameters(self) -> list[tuple[str, nn.Parameter]]:
         """Return names and parameters that training changes.
 
-        With several adapters these are all adapters, although peft sets
-        ``requires_grad`` only for the adapter in use.
+        If each role has its own adapter, these are the parameters of all adapters,
+        although peft sets ``requires_grad`` only for the adapter in use.
         """
         return [
             (name, parameter)
@@ -188,7 +188,10 @@ class LoadedModel:
 def decoder_states(
     model: PreTrainedModel, ids: Tensor, positions: Tensor, layout: Layout | None
 ) -> Tensor:
-    """Return the last layer's output for tokens; see :meth:`LoadedModel.states`."""
+    """Return the last layer's output for tokens, (tokens, width).
+
+    The arguments are those of :meth:`LoadedModel.states`.
+    """
     packed: dict[str, Any] = {}
     if layout is not None:
         # Layouts ignore the mask, but without it transformers would create one.
@@ -220,7 +223,7 @@ def head_of(model: PreTrainedModel) -> PreTrainedModel:
 
 
 class _Through(nn.Module):
-    """Takes the place of a model's layers; returns its input unchanged."""
+    """A module instead of a model's layers; it returns its input unchanged."""
 
     def forward(self, inputs_embeds: Tensor, **_: Any) -> MoeModelOutputWithPast:
         return _States(last_hidden_state=inputs_embeds)  # type: ignore[arg-type]

@@ -55,7 +55,7 @@ class LocalPolicy(Policy):
         Args:
             path: ``nano``, a Hugging Face id, or a folder that ``export`` or
                 ``save_pretrained`` wrote (of a model or of a peft adapter).
-            gpu: See :func:`check_device`.
+            gpu: The device: ``auto``, ``local`` (the GPU) or ``none`` (the CPU).
             template: How to use the model's chat template; None takes the folder's
                 settings.
 
@@ -124,11 +124,11 @@ class LocalPolicy(Policy):
     ) -> None:
         """Copy a trainer's weights into this model; running responses finish first.
 
-        ``version`` is the number of updates that made the weights.
+        ``version`` is the number of updates that the weights have had.
 
         Raises:
-            ModelError: The weights are of another model. Some may be copied already, so
-                the policy cannot be used any more.
+            ModelError: The weights are of another model. Some of them may have been
+                copied, so do not use the policy any more.
         """
         model = self._loaded.model
         own = dict(model.named_parameters())

@@ -48,8 +48,9 @@ class Target:
 class PrefixTree:
     """Sequences of one group, with shared prefixes stored once.
 
-    ``offset`` is the length of the head, the prefix of all trees, which is not part of
-    the tree.
+    Args:
+        offset: Length of the head (the prefix of the sequences of all trees), which is
+            not part of the tree.
 
     Attributes:
         sequences: The added sequences.
@@ -92,7 +93,7 @@ class PrefixTree:
             self.branches.append([*self._path(parent), range(start, len(self))])
 
     def count_new(self, sequence: TrainingSequence) -> int:
-        """Return how many nodes :meth:`add` would add for a sequence."""
+        """Return the number of nodes that :meth:`add` would create for a sequence."""
         node, end = -1, max(token.position for token in sequence.trained)
         for position in range(self._offset, end):
             found = self._children.get((node, sequence.ids[position]))
@@ -126,8 +127,9 @@ class TreeLayout(Layout):
     Attributes:
         pieces: Lengths of the pieces, in order.
         queries: Lengths of the branches, in order.
-        seen: For each branch, the numbers of the pieces that it attends to; the last is
-            its own. 0 is the head (the prefix of all trees), 1 the first piece.
+        seen: For each branch, the numbers of the pieces that it attends to, in order;
+            its own is the last. 0 is the head (the prefix of all trees), and 1 is the
+            first piece.
         head: The head's keys and values, layer by layer; empty without a head.
         masks: Causal masks by shape, which all layers share.
     """
@@ -156,7 +158,7 @@ class TreeLayout(Layout):
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
     ) -> Tensor:
-        """Compute attention in one layer, for one branch after the other."""
+        """Compute attention in one layer, branch by branch."""
         head = self.head[2 * layer :][:2] or (key[:, :, :0], value[:, :, :0])
         keys = [head[0], *key.split(self.pieces, 2)]
         values = [head[1], *value.split(self.pieces, 2)]
@@ -186,7 +188,10 @@ class Forest:
     agent: str
 
     def chunks(self, tokens: int) -> Iterator[list[PrefixTree]]:
-        """Yield lists of trees with at most ``tokens`` nodes, or a larger tree."""
+        """Yield the trees in lists that have at most ``tokens`` nodes together.
+
+        A tree with more nodes is alone in its list.
+        """
         chunk: list[PrefixTree] = []
         for tree in self.trees:
             if chunk and sum(map(len, chunk)) + len(tree) > tokens:
@@ -229,7 +234,10 @@ def _forest(sequences: Sequence[TrainingSequence], most_nodes: int) -> Forest:
 
 
 def _head(sequences: Sequence[TrainingSequence]) -> list[int]:
-    """Return the tokens of the prefix that all sequences share; [] if it is short."""
+    """Return the prefix that all sequences share; [] if it is too short to matter.
+
+    It ends before the first token whose output predicts a trained token.
+    """
     shared = reduce(
         lambda ids, sequence: ids[: common_prefix(ids, sequence.ids)],
         sequences,

@@ -18,7 +18,7 @@ proportionally more such branches."""
 
 @dataclass(frozen=True)
 class Use:
-    """How a model is trained.
+    """How a model is trained: the settings that decide how much memory it takes.
 
     Attributes:
         rank: Rank of the adapter; 0 trains all weights.
@@ -29,8 +29,8 @@ class Use:
         on_gpu: Whether the model is on a GPU.
         cores: Number of CPU cores.
         samples: Whether the same process also samples.
-        nodes: Most nodes of a prefix tree; None takes the default.
-        adapters: Number of adapters.
+        nodes: Most nodes (tokens) of a prefix tree; None takes the default.
+        adapters: Number of adapters: one, or one per role.
         compares: Whether each update computes a KL penalty, which needs the untrained
             model.
     """
@@ -96,8 +96,13 @@ class Shape(ABC):
     def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
         """Return the bytes that a forward pass keeps for its backward pass.
 
-        They are those of the largest layer, and of all layers. ``size`` is the bytes
-        per number of the model's weights.
+        Args:
+            tokens: Number of tokens of the pass.
+            use: How the model is trained.
+            size: Bytes per number of the model's weights, 2 or 4.
+
+        Returns:
+            The bytes of the largest layer, and those of all layers together.
         """
 
 

@@ -76,7 +76,7 @@ class LocalEngines(EngineFactory):
         )
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with lengths and concurrency that fit the device."""
+        """Fill in unset length limits and ``concurrency`` to fit model and device."""
         device = "cpu" if config.deterministic else find_device(config.gpu)
         config = with_episodes(config, device)
         known = shape_of(config.model)
@@ -97,7 +97,11 @@ class LocalEngines(EngineFactory):
 
 
 def _check_role_adapters(config: TrainingConfig, rank: int, *, is_held: bool) -> None:
-    """Raise UnsupportedError if a run cannot train an adapter for each role."""
+    """Raise UnsupportedError if a run cannot train an adapter for each role.
+
+    ``rank`` is the rank of the adapter to train, 0 for none. ``is_held`` is whether
+    the model's folder already has an adapter.
+    """
     why = ""
     if not rank:
         why = (
@@ -118,11 +122,11 @@ def _check_role_adapters(config: TrainingConfig, rank: int, *, is_held: bool) ->
 
 
 def path_of(model: str, *, is_adapter: bool, samples: bool = True) -> str:
-    """Return a note for the plan if the model cannot be computed in the usual way.
+    """Return a note for a run's plan on a model's limits; empty for most models.
 
     The note says that the model computes one sequence after the other, which is slower,
-    or that its experts get no adapter. For other models it is empty. ``samples`` is
-    whether this process also samples.
+    or that its experts get no adapter. ``samples`` is whether this process also
+    samples.
 
     Raises:
         ModelError: This process cannot train the model's architecture.
@@ -150,9 +154,9 @@ def load_policy(model: str, template: TemplateSettings | None = None) -> Policy:
 
 
 def require_libraries(purpose: str) -> None:
-    """Check that torch, transformers, peft and safetensors are installed.
+    """Raise MissingExtraError if torch, transformers, peft or safetensors is missing.
 
-    ``purpose``, the feature that needs them, begins the message of MissingExtraError.
+    ``purpose`` names the feature that needs them; the error message begins with it.
     """
     if any(find_spec(library) is None for library in LIBRARIES):
         raise MissingExtraError("local", purpose)

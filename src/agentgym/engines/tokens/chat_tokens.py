@@ -104,7 +104,7 @@ class ChatTokens:
         return len(self._renderer.render(request.messages, request.tools).ids)
 
     def growing(self, prompt: Prompt) -> GrowingContent:
-        """Return an object that converts an answer to text, token by token."""
+        """Return an object that converts the answer to text while it is sampled."""
         return GrowingContent(self._reader, prompt.end)
 
     def result(
@@ -120,8 +120,14 @@ class ChatTokens:
     ) -> ChatResult:
         """Convert sampled tokens to an answer; store the tokens for the next turn.
 
-        ``ids`` include the end token. ``reason`` is why the response ended: ``stop`` or
-        ``length``. ``grammar`` restricted the tokens.
+        Args:
+            request: The request.
+            prompt: Its prompt, from :meth:`prompt`.
+            ids: The sampled tokens, with the end token.
+            logprobs: The log-probability of each sampled token.
+            reason: Why the response ended: ``stop`` or ``length``.
+            version: Number of updates of the weights that sampled the tokens.
+            grammar: The grammar that restricted the tokens; None without one.
         """
         reading = self._reader.read(ids, request.tools, prompt_end=prompt.end)
         content = reading.content if reading.content.strip() else None
@@ -190,7 +196,10 @@ class ChatTokens:
         )
 
     def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
-        """Return the tokens that a call's grammar allowed; see :meth:`.replay`."""
+        """Return the tokens that a call's grammar allowed at each response position.
+
+        None if the response does not follow the grammar.
+        """
         assert call.grammar is not None
         return self.grammars.replay(call.grammar, call.response_ids)
 

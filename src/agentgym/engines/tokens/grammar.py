@@ -76,7 +76,8 @@ class Grammars:
         """Return the grammar for a request's answer; None if any answer is allowed.
 
         Also None if the request requires a tool call, but no grammar can express the
-        model's format of tool calls. The end of the prompt may open the reasoning.
+        model's format of tool calls. ``prompt_end``, the last characters of the prompt,
+        shows whether the prompt opens the reasoning.
 
         Raises:
             GrammarError: No grammar can express the required JSON schema.
@@ -111,7 +112,7 @@ class Grammars:
         return Grammar(text=self._texts[key], form=request.form)
 
     def begin(self, grammar: Grammar) -> GrammarPath:
-        """Return an object that follows a new answer through the grammar."""
+        """Return a :class:`GrammarPath` that follows a new answer token by token."""
         if self._nodes > _MOST_NODES or len(self._masks) * self._width > _MOST_BYTES:
             self._compiled.clear()
             self._masks.clear()
@@ -123,7 +124,10 @@ class Grammars:
         return GrammarPath(grammar, *compiled, self._stop_ids, self._allowed)
 
     def replay(self, grammar: Grammar, ids: Sequence[int]) -> list[Allowed] | None:
-        """Return the allowed tokens at each position; None if one was not allowed."""
+        """Return the allowed tokens at each position of the response ``ids``.
+
+        None if the grammar does not allow one of its tokens.
+        """
         path, found = self.begin(grammar), []
         for token in ids:
             allowed = path.along(())[0]
@@ -207,8 +211,8 @@ class Grammars:
     def _calls(self, rules: Sequence[str], *, once: bool) -> str:
         """Return the body of a grammar rule for an answer that consists of calls.
 
-        ``rules`` names the rules for the calls; ``once`` is whether there is exactly
-        one.
+        ``rules`` has the names of the rules for the calls. With ``once``, the answer
+        has exactly one call.
         """
         text = self._around
         calls = self._marked(rules, once=once)
@@ -219,11 +223,11 @@ class Grammars:
     def _marked(
         self, rules: Sequence[str], *, once: bool, in_text: bool = False
     ) -> str:
-        """Return the body of a grammar rule for calls between two marks.
+        """Return the body of a grammar rule for one pair of marks, and calls in it.
 
-        In some formats several calls stand between the same two marks. With
-        ``in_text``, free text may stand before the opening mark. Otherwise as
-        :meth:`_calls`.
+        In some formats several calls stand between the same two marks. ``rules`` and
+        ``once`` are as in :meth:`_calls`. With ``in_text``, free text may stand before
+        the opening mark.
         """
         text = self._around
         calls = f"({' | '.join(rules)})"
@@ -255,7 +259,7 @@ class Grammars:
     def _reasoning(self, prompt_end: str) -> str:
         """Return the body of a grammar rule for reasoning at the start of an answer.
 
-        It is empty if the end of the prompt, or the format, does not allow reasoning.
+        It is empty if the model's format or the end of the prompt allows no reasoning.
         """
         for opening, closing in self._form.format.reasoning_marks:
             begin, end = map(self._added, (opening, closing))
@@ -321,7 +325,7 @@ class Grammars:
 
 
 def check_form(request: ChatRequest) -> None:
-    """Check that a grammar can express a JSON schema that a request requires strictly.
+    """Check that a grammar can express the JSON schema of a request in strict mode.
 
     Raises:
         GrammarError: No grammar can express the schema; the message says why.
@@ -346,7 +350,11 @@ def _unsupported(form: str, why: str) -> GrammarError:
 def _arguments(
     text: CallText, name: str, function: Mapping[str, Any], lenient: bool
 ) -> list[str]:
-    """Return the rules for a call's arguments; ``name`` is that of the first rule."""
+    """Return the grammar rules for a call's arguments.
+
+    The first rule gets the name ``name``. With ``lenient``, parts of the function's
+    schema that no grammar can express are ignored.
+    """
     if text.notation == "json":
         return [f"{name}: %json {_guided(function, lenient=lenient)}"]
     schema = closed(function.get("parameters") or {"type": "object"})
@@ -356,7 +364,11 @@ def _arguments(
 
 
 def _guided(function: Mapping[str, Any], *, lenient: bool) -> str:
-    """Return a function's JSON schema, with the spaces of its JSON, for llguidance."""
+    """Return the JSON schema of a function's arguments, with options for llguidance.
+
+    The options set where the JSON has spaces. With ``lenient``, llguidance ignores
+    parts of the schema that it does not support.
+    """
     schema = closed(function.get("parameters") or {"type": "object"})
     style = {**STYLE, "coerce_one_of": True, "lenient": lenient}
     return json.dumps({**schema, "x-guidance": style})
@@ -399,7 +411,7 @@ def _whole(start: str, rules: Sequence[str]) -> str:
 
 
 def _holding(marks: Sequence[str]) -> str:
-    """Return a regular expression for texts that contain one of the texts ``marks``."""
+    """Return a regular expression for texts that contain at least one of ``marks``."""
     return f"{_ANY}({'|'.join(map(_pattern, marks))}){_ANY}"
 
 

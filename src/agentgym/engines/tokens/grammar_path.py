@@ -14,7 +14,11 @@ _WHERE = "failed to compile JSON schema: "
 
 
 class GrammarNode:
-    """The position after a beginning of an answer: its tokens, and the next nodes."""
+    """A position in answers with the same beginning, as a node in a tree.
+
+    It stores the tokens allowed at the position, once they are computed, and the node
+    after each token.
+    """
 
     __slots__ = ("after", "allowed")
 
@@ -26,7 +30,8 @@ class GrammarNode:
 class GrammarPath:
     """Follows one answer token by token, and lists the tokens that may come next.
 
-    ``failure`` says why the grammar cannot continue; it is empty while it can.
+    Attributes:
+        failure: Why the grammar cannot continue; empty if it can.
     """
 
     def __init__(
@@ -54,7 +59,7 @@ class GrammarPath:
             self._ids.append(token)
 
     def along(self, draft: Sequence[int]) -> list[Allowed]:
-        """Return the allowed tokens now, and after each guessed token of ``draft``."""
+        """Return the tokens allowed next, and after each guessed token of ``draft``."""
         node, found = self._node, [self._at(self._node, ())]
         for count, token in enumerate(draft, 1):
             if token in self._stop_ids:
@@ -67,8 +72,8 @@ class GrammarPath:
     def draft(self, guess: Sequence[int], most: int) -> list[int]:
         """Return up to ``most`` likely next tokens, all of them allowed.
 
-        If the grammar allows only one token, this token is taken. Otherwise the next
-        token of ``guess`` is taken if it is allowed; if not, the result ends.
+        Where the grammar allows only one token, the result has this token. Elsewhere it
+        has the next token of ``guess``, or ends if that is missing or not allowed.
         """
         node, made, guesses = self._node, list[int](), list(guess)
         while len(made) < most:

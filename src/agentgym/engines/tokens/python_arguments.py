@@ -1,4 +1,7 @@
-"""PythonArguments: write grammar rules for arguments in the format pythonic."""
+"""PythonArguments: write grammar rules for arguments of the tool call format pythonic.
+
+This format writes a call as in Python: ``[read_file(path="a", depth=2)]``.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -39,13 +42,15 @@ SHARED = (
 
 
 class PythonArguments:
-    """Writes the grammar rules for the arguments of one tool.
+    """Writes the grammar rules for one tool's arguments, e.g. ``path="a", depth=2``.
 
     If the schema of a value has ``allOf`` with several schemas, any value is allowed.
     If the schema of an object has ``properties``, other fields are not allowed.
 
-    ``name`` is that of the first rule. With ``patterns``, strings must match their
-    ``pattern`` and ``format``.
+    Args:
+        name: Name of the first rule; the names of the other rules begin with it.
+        schema: The JSON schema of the arguments.
+        patterns: Whether strings must match their schema's ``pattern`` and ``format``.
     """
 
     def __init__(
@@ -164,7 +169,7 @@ class PythonArguments:
 
 
 def _literal(value: Any) -> str:
-    """Return the body of a grammar rule for a constant, as in Python or in JSON."""
+    """Return the body of a rule that allows a constant as Python or JSON writes it."""
     if value is None or isinstance(value, bool):
         return _WORDS[value]
     written = dict.fromkeys([repr(value), json.dumps(value, ensure_ascii=False)])

@@ -142,8 +142,9 @@ class Renderer:
     def unended(self) -> str | None:
         """Return the text that the template puts after an answer without an end token.
 
-        Two answers are rendered, one without and one with a tool call. The result is of
-        the first that has no end token after it; None if both have one.
+        Two answers are rendered: first one without a tool call, then one with a call.
+        The result is the text after the first answer that the template does not end
+        with an end token. It is None if both answers have one.
         """
         function = {"name": "f", "arguments": "{}"}
         call = {"id": "call00000", "type": "function", "function": function}
@@ -172,9 +173,15 @@ class Renderer:
     ) -> None:
         """Store a response's exact tokens for its session's next turn.
 
-        ``prompt`` is the result of :meth:`render`, ``answer`` the message that the
-        agent gets, ``reading`` the parsed response, and ``end`` the text of its end
-        token; empty if it has none.
+        Args:
+            session: The session; if empty, nothing is stored.
+            messages: The messages of the request.
+            tools: The tools of the request.
+            prompt: The request's prompt, from :meth:`render`.
+            answer: The message that the agent gets.
+            ids: The tokens of the response.
+            reading: The parsed response.
+            end: The text of the response's end token; empty if it has none.
         """
         if not session:
             return
@@ -199,10 +206,10 @@ class Renderer:
         messages: Sequence[Message],
         tools: Sequence[Message],
     ) -> Prompt | None:
-        """Return the prompt that continues the longest turn that matches, or None.
+        """Return the prompt that continues one of the session's turns.
 
-        A turn matches if the messages begin with it. If the same request was answered
-        twice, the newer answer is used.
+        This is the longest turn with which the messages begin. If the same request was
+        answered twice, the newer answer is used. None if no turn can be continued.
         """
         keys = tuple(map(_key, messages))
         for turn in sorted(turns, key=lambda turn: -len(turn.said)):
@@ -292,10 +299,10 @@ class Renderer:
 
 
 def _key(message: Message) -> Hashable:
-    """Return a key to compare messages; messages with equal keys say the same.
+    """Return a key to compare messages: it is equal if their meaning is the same.
 
-    Frameworks send an answer back with small changes: arguments in another spelling, an
-    empty text instead of no text, extra fields.
+    Frameworks send an answer back with small changes, e.g. arguments in another JSON
+    style, an empty text instead of None, or extra fields.
     """
     calls = message.get("tool_calls") or ()
     return (

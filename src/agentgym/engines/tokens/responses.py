@@ -21,7 +21,10 @@ _SHOWN = 300
 
 
 class Detokenizer:
-    """Converts token ids to text; ``piece`` returns the text of a single token id."""
+    """Converts token ids to text.
+
+    Its attribute ``piece`` is a function that returns the text of a single token id.
+    """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
@@ -36,7 +39,7 @@ class Detokenizer:
         return text
 
     def pieces(self, ids: Sequence[int]) -> list[str] | None:
-        """Return the text of each token; joined, they are the whole text.
+        """Split the text of a response into the text of each token.
 
         If a token has only a part of a character, its text is empty; the token that
         completes the character gets the whole character. Returns None if the texts of
@@ -79,7 +82,11 @@ class ResponseReader:
     def read(
         self, ids: Sequence[int], tools: Sequence[dict[str, Any]], *, prompt_end: str
     ) -> Reading:
-        """Parse a response; the end of its prompt may open reasoning."""
+        """Parse a response into text, tool calls and reasoning.
+
+        ``prompt_end``, the last characters of the prompt, shows whether the prompt
+        opens the reasoning.
+        """
         text = self.detokenizer.decode(list(ids))
         return self.format.read(text, prefix=prompt_end, tools=tools, end=self.end(ids))
 
@@ -128,7 +135,7 @@ def requested_calls(reading: Reading, key: str) -> list[RequestedCall]:
 
     A call that cannot be parsed becomes a call of ``MALFORMED_CALL``, a tool that no
     agent has. Frameworks then answer with an error, and the model can correct itself.
-    ``key`` determines the calls' ids.
+    The calls' ids are hashes of ``key``, so that they repeat.
     """
     calls: list[RequestedCall] = []
     for call in reading.calls:
@@ -146,9 +153,9 @@ class GrowingText:
     """Decodes a response token by token.
 
     A new token is decoded together with the tokens of the last piece of text, not with
-    the whole response, so that each token costs the same. The last piece is needed for
-    text that depends on its neighbour, such as the space that only the first word
-    lacks.
+    the whole response, so that each token costs the same. The last piece is needed
+    since a token's text can depend on the token before: some tokenizers omit the space
+    of a text's first word.
     """
 
     def __init__(self, detokenizer: Detokenizer) -> None:

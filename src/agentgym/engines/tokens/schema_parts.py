@@ -15,7 +15,7 @@ _BRANCHES = ("anyOf", "oneOf")
 
 
 def alternatives(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the alternatives of a JSON schema, each with at most one type."""
+    """Split a JSON schema into alternatives that have at most one type each."""
     if not isinstance(schema, Mapping):
         yield {}
         return
@@ -45,10 +45,10 @@ def number_rule(schema: Mapping[str, Any]) -> str:
 
 
 def ordered(name: str, items: Sequence[tuple[str, bool]]) -> list[str]:
-    """Return the grammar rules for a list of different items in fixed order.
+    """Return the grammar rules for items in fixed order, separated by commas.
 
-    ``name`` is that of the first rule. An item is the body of its rule, and whether the
-    item is required.
+    ``name`` is the name of the first rule. Each item is a pair: the body of its rule,
+    and whether it is required.
     """
     rules, starts = [f'{name}_r{len(items)}: ""'], []
     for at, (item, is_required) in enumerate(items):

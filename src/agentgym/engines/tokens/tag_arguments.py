@@ -21,9 +21,13 @@ as in JSON."""
 class TagArguments:
     """Writes the grammar rules for one tool's arguments, up to its closing tag.
 
-    A string is written without quotes or escapes. As for the parser, it ends at the
-    first closing tag that is followed by another tag. Other values are JSON. The
-    arguments are those of :class:`.PythonArguments`.
+    A string is written without quotes or escapes. It ends at the first closing tag that
+    is followed by another tag, as in the parser. Other values are written as JSON.
+
+    Args:
+        name: Name of the first rule; the names of the other rules begin with it.
+        schema: The JSON schema of the arguments.
+        patterns: Whether strings must match their schema's ``pattern`` and ``format``.
     """
 
     def __init__(
@@ -67,7 +71,7 @@ class TagArguments:
         return [*made, *self._rules]
 
     def _unknown(self) -> list[str]:
-        """Return the rules for a tool without a list of parameters: any text values."""
+        """Return rules for a tool without named parameters: any names, any values."""
         follow = _Follow(f"{self._name}_s", f"{self._name}_n", ends=True)
         texts = " | ".join(self._texts({}, follow))
         return [
@@ -78,7 +82,10 @@ class TagArguments:
         ]
 
     def _values(self, schema: Any, follow: "_Follow") -> Iterator[str]:
-        """Yield a rule's body for each alternative of a schema, with ``follow``."""
+        """Yield a rule's body for each kind of value that a schema allows.
+
+        The body includes the tags after the value; ``follow`` says which are possible.
+        """
         found = list(self._resolved(schema, 0))
         texts = [each for each in found if each.get("type", "string") == "string"]
         free = [each for each in texts if "enum" not in each]
@@ -89,7 +96,7 @@ class TagArguments:
             yield f'NL? ({self._value(each)}) NL? "</parameter>" NL? {follow.tag}'
 
     def _texts(self, schema: Mapping[str, Any], follow: "_Follow") -> Iterator[str]:
-        """Yield the body of a rule for a string, for each tag that may follow it."""
+        """Yield the body of a rule for a string, one for each possible next tag."""
         least, most = schema.get("minLength", 0), schema.get("maxLength")
         count = f"{{{least},{'' if most is None else most}}}"
         patterns = whole_patterns(schema) if self._patterns else []
@@ -135,8 +142,8 @@ class _Follow(NamedTuple):
 
     Attributes:
         tag: Name of the rule for the next tag.
-        key: Name of the rule for the next parameter, without ``<parameter=``; empty if
-            no parameter can follow.
+        key: Name of the rule for the text of the next parameter after ``<parameter=``;
+            empty if no parameter can follow.
         ends: Whether the function's closing tag may follow.
     """
 

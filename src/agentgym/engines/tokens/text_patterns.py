@@ -42,10 +42,10 @@ they would match all of Unicode."""
 
 
 def whole_patterns(schema: Mapping[str, Any]) -> list[str]:
-    """Return the regular expressions that a schema's string must match as a whole.
+    """Return regular expressions for a schema's ``pattern`` and ``format``.
 
-    They have no anchors. A ``pattern`` is ignored if the grammars, which constrain
-    sampling, do not support it, e.g. because of look-around.
+    The whole string must match each of them; they have no ``^`` or ``$``. A ``pattern``
+    is ignored if grammars do not support it, e.g. since it has a look-ahead.
     """
     found = []
     if isinstance(pattern := schema.get("pattern"), str):
@@ -57,7 +57,10 @@ def whole_patterns(schema: Mapping[str, Any]) -> list[str]:
 
 @functools.lru_cache(maxsize=512)
 def _whole(pattern: str) -> str | None:
-    """Return an expression for texts with ``pattern`` in them; None if unsupported."""
+    """Convert a pattern that must be found in a text to one for the whole text.
+
+    None if grammars do not support the pattern.
+    """
     branches = []
     for branch in _branches(pattern):
         begins, ends = branch[:1] == ["^"], branch[-1:] == ["$"]
@@ -100,7 +103,7 @@ def _rewritten(part: str) -> str:
 
 
 def _in_class(character: str) -> str:
-    """Return a character of a class ``[…]``, escaped if Rust's ``regex`` needs it."""
+    """Return a character for use in ``[…]``, escaped if Rust's ``regex`` needs it."""
     if character in "[&~/":
         return "\\" + character
     return {"\n": "\\n", "\r": "\\r"}.get(character, character)

@@ -17,7 +17,10 @@ _STARTING_S = 1800.0
 
 
 class VerlClient:
-    """A client of verl's server at ``host:port``. verl runs until it is closed."""
+    """A client of verl's server at ``host:port``.
+
+    verl runs from :meth:`start` until the client is closed.
+    """
 
     def __init__(self, address: str, key: str, *, busy_s: float = _BUSY_S) -> None:
         self.address = address
@@ -34,7 +37,15 @@ class VerlClient:
         self._closed = threading.Event()
 
     def start(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Start verl, and wait until its servers answer; return ``Cluster.state``."""
+        """Start verl, and wait until its inference servers answer.
+
+        Return the result of :meth:`Cluster.state`, e.g. the servers' addresses.
+
+        Raises:
+            UsageError: The server refuses the request, e.g. since the key is wrong or
+                another run uses it.
+            EngineError: verl did not start.
+        """
         body = {"protocol": PROTOCOL, "settings": dict(settings)}
         threading.Thread(
             target=self._hold, args=(body,), name="agentgym-verl", daemon=True
@@ -54,7 +65,8 @@ class VerlClient:
         """Call a method of :class:`Cluster`, e.g. ``update``, and return its result.
 
         Raises:
-            EngineError: verl has ended or failed, or is busy for too long.
+            EngineError: verl has ended or failed, or still answers another request
+                after many tries.
         """
         for _ in range(_BUSY_TRIES):
             if self._lost:
@@ -87,9 +99,10 @@ class VerlClient:
         self._http.close()
 
     def _hold(self, body: dict[str, Any]) -> None:
-        """Send ``body`` to ``/start``, and read the answer: verl's state in each line.
+        """Send ``body`` to ``/start``, and read the answer until verl ends.
 
-        The server keeps the answer open as long as verl runs.
+        Each line of the answer has verl's state. The server sends lines as long as verl
+        runs, and ends verl when this connection is closed.
         """
         why = "closed the connection"
         try:

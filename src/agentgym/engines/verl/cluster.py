@@ -81,9 +81,9 @@ class Cluster:
     ) -> dict[str, Any]:
         """Do one optimizer step; the servers then answer with the new weights.
 
-        ``version`` is the number of updates, including this one. Without rows, the
-        weights stay the same. The result has the update's metrics
-        (:meth:`Updates.learn`); empty without rows.
+        ``version`` is the number of updates, including this one. The result is that of
+        :meth:`Updates.learn`. Without rows, the weights stay the same, and the result
+        is empty.
         """
         if version != self.version + 1:
             raise ValueError(
@@ -101,14 +101,17 @@ class Cluster:
     def imitate(self, rows: Sequence[UpdateRow], rate: float) -> dict[str, float]:
         """Do one step of supervised fine-tuning.
 
-        The inference servers sleep until :meth:`refresh`. Log-probabilities are
-        ignored.
+        The inference servers sleep until :meth:`refresh`. The log-probabilities in
+        ``rows`` are ignored.
         """
         self._sleep()
         return self._updates.imitate(rows, rate)
 
     def measure(self, rows: Sequence[UpdateRow]) -> dict[str, float]:
-        """Return ``loss``, the mean loss per trained token; change no weights."""
+        """Return ``loss``, the mean loss per trained token; change no weights.
+
+        The inference servers sleep until :meth:`refresh`.
+        """
         self._sleep()
         return {"loss": self._updates.measure(rows)}
 
@@ -119,7 +122,7 @@ class Cluster:
         self._send(version)
 
     def save(self, folder: str) -> list[str]:
-        """Write weights, optimizer and random state; return the file names."""
+        """Write weights, optimizer and random state; return the names of the files."""
         self._workers.save_checkpoint(folder, None, self.version, None)
         return sorted(os.listdir(folder))
 
@@ -131,7 +134,7 @@ class Cluster:
         self._send(version)
 
     def export(self, folder: str) -> None:
-        """Write the adapter if one is trained, else the model, for transformers."""
+        """Write the model (only the adapter, if one is trained) for transformers."""
         dtype = self._config.actor_rollout_ref.rollout.dtype
         self._workers.export(folder, dtype)
 
@@ -156,8 +159,8 @@ def join(ray: Any, given: dict[str, Any]) -> None:
     """Join the Ray cluster at RAY_ADDRESS, or start one for this process.
 
     A new cluster listens on loopback, and keeps its files in this process's HOME.
-    ``given`` are arguments for ``ray.init``; None values are ignored. At RAY_ADDRESS,
-    only ``runtime_env`` is used.
+    ``given`` are arguments for ``ray.init``; None values are ignored. For a cluster at
+    RAY_ADDRESS, only the argument ``runtime_env`` is used.
     """
     given = {key: value for key, value in given.items() if value is not None}
     environment = given.pop("runtime_env", None) or {}

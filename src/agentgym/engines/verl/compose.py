@@ -29,11 +29,11 @@ _OPEN = (
 
 
 def compose(settings: dict[str, Any], of: str = "verl") -> Any:
-    """Return verl's configuration with ``settings`` (dotted keys) applied.
+    """Return verl's default configuration, changed by ``settings`` (dotted keys).
 
-    ``model_engine`` chooses the defaults: ``dp`` (FSDP) or ``megatron``. With ``of`` =
-    ``agentlightning``, it is the configuration of Agent Lightning's trainer, which has
-    an additional section.
+    The setting ``model_engine`` chooses the defaults: ``dp`` (FSDP) or ``megatron``.
+    ``of`` names the trainer: ``verl``, or ``agentlightning`` for Agent Lightning's
+    trainer, whose configuration has an additional section.
 
     Raises:
         ValueError: verl does not have a key; the message has the most similar key.
@@ -59,7 +59,10 @@ def compose(settings: dict[str, Any], of: str = "verl") -> Any:
 
 
 def key_problem(key: str, known: set[str]) -> str:
-    """Return an error message if verl has no such dotted key; empty if it has."""
+    """Return an error message if a dotted key is not in ``known``; empty if it is.
+
+    Keys below sections of other libraries are not checked.
+    """
     if key in known or any(part in _OPEN for part in key.split(".")[:-1]):
         return ""
     close = get_close_matches(key, known, n=1, cutoff=0.5)
@@ -90,10 +93,10 @@ def dotted(values: Any, above: str = "") -> list[str]:
 
 
 def main() -> None:
-    """Print the configuration for the settings (JSON) on standard input, as YAML.
+    """Read settings as JSON from standard input; print the configuration as YAML.
 
-    An argument may name the trainer, see :func:`compose`. With ``--keys``, print the
-    keys of all settings of verl that have an effect.
+    The first argument may name the trainer (``of`` in :func:`compose`). With
+    ``--keys``, print the keys of verl's settings that have an effect in AgentGym.
     """
     from omegaconf import OmegaConf
 

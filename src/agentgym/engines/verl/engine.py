@@ -64,12 +64,18 @@ class VerlImitation(Imitation):
         return self._tokens.written(request, content, calls)
 
     def learn(self, batch: TrainingBatch, share: float) -> float:
-        """Do one optimizer step; verl's servers sleep until they sample again."""
+        """Do one optimizer step, and return the loss before it.
+
+        verl's servers sleep until they sample again.
+        """
         done = self._ask("imitate", rows=rows_of(batch), rate=share * self._rate)
         return float(done["loss"]) if math.isfinite(done["grad_norm"]) else math.nan
 
     def measure(self, batch: TrainingBatch) -> float:
-        """Return the mean loss per trained token, in nats, without an update."""
+        """Return the mean loss per trained token, in nats, without an update.
+
+        verl's servers sleep until they sample again.
+        """
         return float(self._ask("measure", rows=rows_of(batch))["loss"])
 
 
@@ -145,7 +151,10 @@ class VerlEngine(Engine):
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
-        """Before the block, send verl's servers the weights of a warm start, if new."""
+        """Before the block, send the servers the weights of a warm start.
+
+        This is done once after the warm start; :meth:`update` sends weights itself.
+        """
         if self._is_stale:
             self._ask("refresh", version=self._step)
             self._is_stale = False
@@ -203,8 +212,8 @@ class VerlEngine(Engine):
     def save_checkpoint(self, folder: Path) -> None:
         """Let verl write weights, optimizer and random state; write a manifest last.
 
-        Each of verl's processes writes its own files. A verl server on another machine
-        needs access to the same folder.
+        Each of verl's processes writes its own files. If verl runs on another machine,
+        that machine must share the folder.
         """
         place = folder / _WEIGHTS
         place.mkdir()
@@ -226,7 +235,7 @@ class VerlEngine(Engine):
         write_manifest(folder, self._step, identity, engine="verl", bytes=sizes)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Load a checkpoint; change nothing unless all its files are complete."""
+        """Load a checkpoint; if one of its files is incomplete, change nothing."""
         manifest = read_manifest(folder, "bytes", engine="verl")
         check_model(folder, manifest, self._identity())
         place = folder / _WEIGHTS
@@ -244,9 +253,9 @@ class VerlEngine(Engine):
         self._step = self._policy.version = step
 
     def _identity(self) -> dict[str, Any]:
-        """Return the settings that a checkpoint must have been written with.
+        """Return the settings that must be the same when a checkpoint is loaded.
 
-        A checkpoint has one file per process, so the number of GPUs is one of them.
+        The number of GPUs is included, since a checkpoint has one file per process.
         """
         config = self._config
         return {

@@ -35,7 +35,14 @@ class RayProcess:
     def _start(
         self, words: Sequence[str], key: str, output: LogFile, **more: str
     ) -> None:
-        """Start the process; ``more`` are additional environment variables."""
+        """Start the process.
+
+        Args:
+            words: The command.
+            key: The key that requests to the process must have.
+            output: Gets the output of the process.
+            more: Additional environment variables.
+        """
         with output as self._output:
             self._process = subprocess.Popen(
                 words,
@@ -60,7 +67,7 @@ class RayProcess:
 
 
 class LocalServer(RayProcess):
-    """A verl server on loopback. It also ends when its only client disconnects.
+    """A verl server on loopback; it ends when closed or when its client disconnects.
 
     Output of verl and Ray is appended to ``log``.
 
@@ -116,7 +123,11 @@ def _ray_folder() -> Path:
 
 
 def _ray_environment(folder: Path, key: str) -> dict[str, str]:
-    """Return the environment variables; ``key`` is for requests to the process."""
+    """Return the environment variables of a process that starts Ray.
+
+    ``folder`` is that of :func:`_ray_folder`, and ``key`` the key that requests to the
+    process must have.
+    """
     given = dict(os.environ)
     ours = {"PYTHONHOME", "VIRTUAL_ENV", "PYTHONSTARTUP"}
     kept = {name: value for name, value in given.items() if name not in ours}

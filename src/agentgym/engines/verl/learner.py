@@ -24,7 +24,7 @@ _OF_ROWS = make_nd_compute_dataproto_dispatch_fn(mesh_name="actor")
 
 
 class VerlLearner(ActorRolloutRefWorker):
-    """One of verl's worker processes: trains, and sends its weights to the servers."""
+    """One of verl's worker processes, which trains and sends weights to the servers."""
 
     def __init__(
         self, config: Any, role: str, critic: Any = None, **given: Any
@@ -74,7 +74,11 @@ class VerlLearner(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def save_checkpoint(self, folder: str, *given: Any) -> None:
-        """Write weights, optimizer, random state; the value model in a subfolder."""
+        """Write weights, optimizer and random state of policy and value model.
+
+        Those of the value model are in a subfolder. ``given`` are further arguments of
+        verl's own method.
+        """
         super().save_checkpoint(folder, *given)
         if self.critic is not None:
             self.critic.save_checkpoint(os.path.join(folder, _CRITIC), *given)
@@ -94,7 +98,7 @@ class VerlLearner(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def export(self, folder: str, dtype: str) -> None:
-        """Write the adapter if one is trained, else the model, for transformers.
+        """Write the model (only the adapter, if one is trained) for transformers.
 
         The tokenizer is not written. ``dtype`` names the number type of the model's
         weights, e.g. ``bfloat16``; it is not used for an adapter.
@@ -153,7 +157,7 @@ def imitation_loss(
 
 
 def _on_cpu(output: Any) -> Any:
-    """Move an output to CPU memory; None, which some processes get, stays None."""
+    """Move an output to CPU memory; return None if this process has no output."""
     return None if output is None else output.cpu()
 
 
@@ -205,7 +209,7 @@ def value_loss(model_output: Any, data: Any, dp_group: Any = None) -> Any:
 
 
 def whole_tensor(tensor: Any) -> torch.Tensor:
-    """Return a copy of a tensor in CPU memory; gather all parts of a sharded one."""
+    """Return a copy of a tensor in CPU memory; gather its parts from all GPUs."""
     if isinstance(tensor, torch.distributed.tensor.DTensor):
         tensor = tensor.full_tensor()
     whole: torch.Tensor = tensor.detach().cpu().contiguous().clone()
@@ -224,8 +228,9 @@ def measured_loss(
 
     The metric ``gap`` is the mean absolute difference between a trained token's
     log-probability at sampling and at the learner before the update. The metric
-    ``clipped`` is the share of trained tokens whose probability ratio is further from 1
-    than ``clip`` allows. verl calls the function with the first three arguments.
+    ``clipped`` is the share of trained tokens whose probability ratio is outside of
+    ``1 - clip[0]`` to ``1 + clip[1]``. verl calls the function with the first three
+    arguments.
     """
     loss, metrics = inner(model_output=model_output, data=data, dp_group=dp_group)
     with torch.no_grad():

@@ -17,7 +17,7 @@ SUPPORTED = (0, 9)
 
 
 class UpdateRow(TypedDict):
-    """One sequence of training data, in a form that can be sent as JSON.
+    """One sequence of training data, as it is sent to verl's server in JSON.
 
     Attributes:
         ids: Token ids of prompt and responses, up to the last trained token.

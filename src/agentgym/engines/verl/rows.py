@@ -20,8 +20,8 @@ def to_tensors(rows: Sequence[UpdateRow]) -> dict[str, Any]:
 
     A row's tokens before its first trained token are the prompt, padded on the left.
     The other tokens are the response, padded on the right. ``response_mask`` is 1 for
-    the trained tokens. ``returns`` and ``ref_log_prob`` are only there if rows have
-    them.
+    the trained tokens. The result has ``returns`` and ``ref_log_prob`` only if the rows
+    have ``targets`` and ``reference``.
     """
     import torch
 
@@ -64,5 +64,8 @@ def to_tensors(rows: Sequence[UpdateRow]) -> dict[str, Any]:
 
 
 def divisible(rows: Sequence[UpdateRow], by: int) -> list[UpdateRow]:
-    """Add empty rows at the end until the number of rows is a multiple of ``by``."""
+    """Add empty rows until the number of rows is divisible by ``by``.
+
+    An empty row has no trained tokens, so it does not change the loss.
+    """
     return [*rows, *[EMPTY] * (-len(rows) % by)]

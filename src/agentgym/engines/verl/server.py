@@ -112,9 +112,9 @@ class Driver:
 
 
 class Desk:
-    """Starts and ends the driver, the process that controls verl, for a client.
+    """Starts and ends the driver (the process that controls verl) for one client.
 
-    Only one client at a time has a driver. With ``once``, the server ends when its
+    Only one client at a time can have a driver. With ``once``, the server ends when its
     first client disconnects.
 
     Attributes:
@@ -131,9 +131,13 @@ class Desk:
         self.ended = threading.Event()
 
     def start(self, given: dict[str, Any]) -> tuple[Driver, "Future[dict[str, Any]]"]:
-        """Start a driver with a client's settings, without waiting until verl runs.
+        """Start a driver, and start verl with a client's settings.
 
-        The future has the driver's answer once verl has started, or the error.
+        Do not wait until verl runs: the future gets the driver's answer once verl has
+        started, or the error.
+
+        Raises:
+            Refused: Another client has a driver, or the request is wrong.
         """
         if given.get("protocol") != PROTOCOL:
             raise Refused(
@@ -153,7 +157,11 @@ class Desk:
         return driver, starting
 
     def ask(self, verb: str, given: dict[str, Any]) -> Any:
-        """Send a request to the driver; see :meth:`Driver.ask`."""
+        """Check a client's request, send it to the driver, and return the answer.
+
+        Raises:
+            Refused: Nothing was started, the request is wrong, or the driver failed.
+        """
         driver = self._driver
         if driver is None:
             raise Refused(409, "nothing was started")
@@ -187,7 +195,7 @@ class Desk:
 
 
 def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
-    """Return a request handler class for the server, with the key of its clients."""
+    """Return the class that handles the server's requests; they must have ``key``."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -219,9 +227,9 @@ def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
             return given
 
         def _lease(self, given: dict[str, Any]) -> None:
-            """Start verl, and write a line every two seconds until the client leaves.
+            """Start verl; end it when the client disconnects.
 
-            Then end verl.
+            Write verl's state as a line of JSON every two seconds.
             """
             driver, starting = desk.start(given)
             try:
@@ -256,7 +264,7 @@ def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def log_message(self, *_: Any) -> None:
-            """Log nothing."""
+            """Do not log requests."""
 
     return Handler
 

@@ -106,7 +106,7 @@ def learning_rate(config: TrainingConfig) -> float:
 
 
 def imitation_rate(config: TrainingConfig) -> float:
-    """Return a warm start's full learning rate."""
+    """Return the peak learning rate of a warm start."""
     return _usual_rates(config)[1]
 
 
@@ -171,7 +171,11 @@ def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
 
 
 def actor_settings(config: TrainingConfig, engine: str = "dp") -> dict[str, Any]:
-    """Return loss and optimizer of verl's trainers, by key below the actor's."""
+    """Return the settings of loss and optimizer, for any trainer that is based on verl.
+
+    Keys are relative to verl's section ``actor``. ``engine`` is ``dp`` (FSDP) or
+    ``megatron``.
+    """
     low, high = clip_range(config.algorithm)
     is_fsdp = engine == "dp"
     return {
@@ -192,7 +196,10 @@ def actor_settings(config: TrainingConfig, engine: str = "dp") -> dict[str, Any]
 def _optimizer(
     config: TrainingConfig, rate: float, epsilon: str = "eps"
 ) -> dict[str, Any]:
-    """Return the settings of AdamW; ``epsilon`` is its name for the epsilon."""
+    """Return the settings of AdamW with the learning rate ``rate``.
+
+    ``epsilon`` is the name of AdamW's epsilon in the chosen backend.
+    """
     value = EPSILON if is_small(config.model) else LARGE_EPSILON
     return {
         "optim.lr": rate,
@@ -204,7 +211,10 @@ def _optimizer(
 
 
 def _shards(config: TrainingConfig, section: str) -> dict[str, Any]:
-    """Return the settings of a model's parts on the GPUs, as keys below ``section``."""
+    """Return the settings of a model that is sharded over GPUs: offloading and seed.
+
+    ``section`` is the section of the keys.
+    """
     return {
         f"{section}.param_offload": config.verl.offload,
         f"{section}.optimizer_offload": config.verl.offload,
@@ -263,7 +273,7 @@ def _rollout(config: TrainingConfig) -> dict[str, Any]:
 
 
 def rollout_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return the settings of servers that all of verl's trainers have."""
+    """Return the settings of inference servers, for any trainer based on verl."""
     values: dict[str, Any] = {
         "name": "vllm",
         "tensor_model_parallel_size": config.tensor_parallel,

@@ -125,11 +125,14 @@ class VerlEngines(EngineFactory):
 
 
 def served_form(config: TrainingConfig, engine: str) -> FormReport:
-    """Return the model's format of tool calls, for servers without grammars.
+    """Return the model's format of tool calls, for an engine without grammars.
+
+    ``engine`` is the engine's name in the error message.
 
     Raises:
         MissingExtraError: transformers is not installed.
-        UnsupportedError: The model was trained with grammars for its tool calls.
+        UnsupportedError: Grammars constrain the model's tool calls, by setting or since
+            it was trained so.
     """
     if find_spec("transformers") is None:
         raise MissingExtraError("local", "Reading the model's tokenizer")
@@ -148,8 +151,8 @@ def composed_text(
 ) -> str:
     """Return settings as YAML, then verl's whole configuration with these settings.
 
-    The configuration is left out if verl's environment does not exist, or takes too
-    long to compose it. ``of`` is that of :func:`.compose.compose`.
+    The configuration is left out if ``environment`` does not exist, or if composing it
+    takes too long. ``of`` names the trainer, as in :func:`.compose.compose`.
 
     Raises:
         EngineError: verl refuses a setting.
@@ -187,7 +190,7 @@ def composed_text(
 
 
 def _check_cluster(address: str) -> None:
-    """Raise UsageError if nothing listens at the address of a Ray cluster."""
+    """Raise UsageError if nothing answers at the address of a Ray cluster."""
     host, _, port = address.rpartition("//")[2].partition("?")[0].rpartition(":")
     if not port.isdecimal():  # Ray itself resolves "auto" and "local"
         return

@@ -77,9 +77,11 @@ def with_advantages(
 class Updates:
     """Trains on rows (training sequences) with verl's workers.
 
-    ``workers`` is a worker group of
-    :class:`~agentgym.engines.verl.learner.VerlLearner`, or a single worker. ``ranks``
-    workers share a batch.
+    Args:
+        workers: A worker group of :class:`~agentgym.engines.verl.learner.VerlLearner`,
+            or a single worker.
+        config: verl's configuration.
+        ranks: Number of workers among which each batch is divided.
     """
 
     def __init__(self, workers: Any, config: Any, ranks: int) -> None:
@@ -88,7 +90,11 @@ class Updates:
     def learn(
         self, rows: Sequence[UpdateRow], rate: float, temperature: float
     ) -> dict[str, Any]:
-        """Do one optimizer step on ``rows``; return its metrics."""
+        """Do one optimizer step on ``rows``; return its metrics.
+
+        The names of the metrics are those of :class:`UpdateMetrics`. With a value
+        model, ``value_loss`` is one more.
+        """
         from verl.utils import tensordict_utils
 
         actor, critic = self._config.actor_rollout_ref.actor, self._config.critic
@@ -134,7 +140,10 @@ class Updates:
         }
 
     def imitate(self, rows: Sequence[UpdateRow], rate: float) -> dict[str, float]:
-        """Do a step of fine-tuning; return loss per token (nats) and ``grad_norm``."""
+        """Do one optimizer step of supervised fine-tuning.
+
+        Return ``loss``, the mean per trained token in nats, and ``grad_norm``.
+        """
         self._workers.set_loss(imitates=True)
         try:
             flat = self._step(divisible(rows, self._ranks), rate, 1.0)
@@ -151,7 +160,7 @@ class Updates:
     def _step(
         self, rows: Sequence[UpdateRow], rate: float, temperature: float
     ) -> dict[str, float]:
-        """Do one optimizer step with the loss function that is set; return metrics."""
+        """Do one optimizer step with the workers' current loss; return its metrics."""
         from verl.utils import tensordict_utils
 
         self._workers.set_rate(rate)
@@ -182,7 +191,11 @@ class Updates:
     ) -> list[list[list[float]]]:
         """Run a method of the workers; return its results for the trained tokens.
 
-        ``names`` are the results' names: ``log_probs``, ``entropy`` or ``values``.
+        Args:
+            verb: Name of the method, e.g. ``compute_values``.
+            rows: The rows.
+            temperature: The sampling temperature.
+            names: Names of the results: ``log_probs``, ``entropy`` or ``values``.
 
         Returns:
             For each name, for each row, the value at each trained token.
@@ -226,7 +239,10 @@ class Updates:
     def _moved(
         self, rows: Sequence[UpdateRow], temperature: float
     ) -> list[list[float]]:
-        """Return k3 estimates of the KL divergence since sampling at trained tokens."""
+        """Return for each row how far the policy has moved from sampling.
+
+        This is the k3 estimate of the KL divergence at each trained token.
+        """
         padded = divisible(rows, self._ranks)
         [found] = self._of_tokens("compute_log_prob", padded, temperature, "log_probs")
         apart = (
@@ -240,7 +256,10 @@ class Updates:
 
 
 def _number(value: Any) -> float:
-    """Return a metric's value; of a list (one value per mini-batch), the first."""
+    """Return a metric as a number; for a list, its first value.
+
+    verl gives a list with one value per mini-batch; AgentGym's updates have only one.
+    """
     while isinstance(value, list | tuple):
         value = value[0] if value else math.nan
     return float(value)

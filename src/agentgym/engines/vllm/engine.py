@@ -95,7 +95,7 @@ class VllmEngine(LearnerEngine):
         """Within the block, keep vLLM awake with the newest weights.
 
         If vLLM and the learner share one GPU, vLLM sleeps after the block. The first
-        call also checks that vLLM uses adapters.
+        call also checks that vLLM samples with the adapters that it loads.
         """
         try:
             if self._shares:
@@ -114,7 +114,7 @@ class VllmEngine(LearnerEngine):
             _sleep(self._server)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Do one update; the next :meth:`sampling` sends vLLM the weights."""
+        """Do one on-policy update; the next :meth:`sampling` sends vLLM the weights."""
         self._is_stale = True
         return self._learner.update(batch)
 
@@ -129,7 +129,7 @@ class VllmEngine(LearnerEngine):
         return LocalImitation(self._loaded, self._tokens, alone)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Load a checkpoint; change nothing unless all of it can be read."""
+        """Load a checkpoint; if a part of it cannot be read, change nothing."""
         self._learner.load(folder)
         self._is_stale = True
 
@@ -148,7 +148,7 @@ class VllmEngine(LearnerEngine):
             raise EngineError(f"vLLM does not wake up: it says {reply!r:.200}.")
 
     def _prove(self) -> None:
-        """Check that vLLM uses adapters; see ``proof.py``."""
+        """Check that vLLM samples with the adapters that it loads."""
         folder = self._adapters / NAME
         self._learner.write_weights(folder)
         check_adapters_are_used(self._server, folder)
@@ -193,5 +193,5 @@ class VllmEngine(LearnerEngine):
 
 
 def _sleep(server: VllmServer) -> None:
-    """Let vLLM free its GPU memory. It moves its weights to CPU memory (level 1)."""
+    """Let vLLM free its GPU memory and move its weights to CPU memory (level 1)."""
     server.ask("POST", "/sleep", params={"level": 1})

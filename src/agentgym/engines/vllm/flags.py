@@ -32,7 +32,10 @@ def known_flags() -> dict[str, str]:
 
 
 def value_problem(kind: str, value: Any) -> str:
-    """Return why ``value`` is wrong for this kind (:func:`known_flags`), or ""."""
+    """Return why a flag's ``value`` is not of the kind ``kind``; empty if it is.
+
+    Kinds are those of :func:`known_flags`.
+    """
     if not kind or value is None:
         return ""
     if kind == "flag":
@@ -45,7 +48,7 @@ def value_problem(kind: str, value: Any) -> str:
 
 
 def _kind(action: Any) -> str:
-    """Return the kind of an argparse action's values; find it with sample values."""
+    """Return the kind of values that an argparse action accepts, by trying some."""
 
     def read(text: str) -> Any:
         try:

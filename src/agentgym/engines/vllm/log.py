@@ -37,9 +37,10 @@ _SHOWN_LINES, _SHOWN = 8, 2000
 def why_it_ended(text: str) -> str:
     """Return the error that ended vLLM, with advice for known errors.
 
-    A worker's error is preferred, then the engine core's, then the server's. Of several
-    errors it is the first, since later errors follow from it. If the log since vLLM's
-    start has no error, return its last lines.
+    ``text`` is the part of the log to search. A worker's error is preferred, then one
+    of the engine core, then one of the server. Of several errors of the same kind of
+    process, it is the first, which caused the others. Without an error, return the
+    last lines.
     """
     found = min(_errors(text), default=None, key=lambda error: error[0])
     if found is not None:
@@ -54,7 +55,10 @@ def why_it_ended(text: str) -> str:
 
 
 def _errors(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the rank and text of each error; the lowest rank explains most."""
+    """Yield the rank and the text of each error in a log.
+
+    The error with the lowest rank explains best why vLLM ended.
+    """
     within: set[str] = set()  # processes in a traceback; several may write at a time
     whose, rank, words = "", 0, ""
     for line in text.splitlines():

@@ -27,7 +27,14 @@ _SHOWN = 300
 
 
 class _Asked(NamedTuple):
-    """A request for vLLM: its prompt, HTTP body, version of the weights and grammar."""
+    """A request for vLLM, and the data to convert its answer.
+
+    Attributes:
+        prompt: The rendered prompt.
+        body: The body of the HTTP request.
+        version: Version of the weights when the request was made.
+        grammar: The grammar that restricts the answer; None without one.
+    """
 
     prompt: Prompt
     body: dict[str, Any]
@@ -38,13 +45,13 @@ class _Asked(NamedTuple):
 class VllmPolicy(Policy):
     """A policy that sends token ids to vLLM, and gets token ids back.
 
-    This process renders the messages and parses the tool calls, not vLLM. So answers
-    are treated exactly as with a policy in this process. ``server`` is vLLM's base URL,
-    e.g. ``http://127.0.0.1:8000/v1``.
+    This process itself renders the messages and parses the tool calls, exactly as for a
+    model in this process. ``server`` is vLLM's base URL, e.g.
+    ``http://127.0.0.1:8000/v1``.
 
     Attributes:
-        version: Number of updates that made the server's weights.
-        failure: Why vLLM cannot answer any more; empty while it can.
+        version: Number of updates that the server's weights have had.
+        failure: Why vLLM cannot answer any more; empty if it can.
     """
 
     def __init__(self, tokens: ChatTokens, server: str, key: str, model: str) -> None:
@@ -61,11 +68,19 @@ class VllmPolicy(Policy):
         return self._model
 
     def become(self, model: str, version: int) -> None:
-        """Sample with another model or adapter of the server from now on."""
+        """Send the next requests to another model or adapter of the server.
+
+        ``version`` is the number of updates that its weights have had.
+        """
         self._model, self.version = model, version
 
     async def chat(self, request: ChatRequest) -> ChatResult:
-        """Answer one request."""
+        """Answer one request.
+
+        Raises:
+            ContextLengthError: The prompt leaves no token for an answer.
+            EngineError: vLLM has ended or does not answer.
+        """
         asked = self._asked(request)
         replicas = self._replicas()
         attempts = ServerAttempts(self._client(), request.session)

@@ -24,9 +24,9 @@ _ROUNDING = 0.05
 def check_adapters_are_used(server: VllmServer, folder: Path) -> None:
     """Check that vLLM answers differently with an adapter of large random weights.
 
-    The trained adapter cannot be used for this check. A server in bfloat16 rounds away
-    the small changes of the first updates, and answers as without the adapter.
-    ``folder`` is a copy of it, which is changed, loaded and removed.
+    The trained adapter cannot be used for this check, since a server in bfloat16 rounds
+    away the small changes of the first updates. ``folder`` has a copy of the trained
+    adapter. Its weights are replaced by random ones; after the check it is removed.
 
     Raises:
         EngineError: The answers with and without the adapter are the same.

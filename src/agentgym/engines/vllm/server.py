@@ -51,7 +51,7 @@ class VllmServer:
         address: The server's base URL.
         key: The server's API key.
         log: The file with vLLM's output.
-        failure: Why vLLM cannot answer any more; empty while it can.
+        failure: Why vLLM cannot answer any more; empty if it can.
     """
 
     def __init__(self, config: TrainingConfig, port: int) -> None:
@@ -87,7 +87,12 @@ class VllmServer:
 
     @classmethod
     def start(cls, config: TrainingConfig) -> Self:
-        """Start vLLM, and wait until it answers; raise an error with its reason."""
+        """Start vLLM, and wait until it answers.
+
+        Raises:
+            UsageError: The setting ``vllm.port`` is in use.
+            EngineError: vLLM ended or does not answer; the message says why.
+        """
         wanted = config.vllm.get("port")
         for left in reversed(range(_STARTS)):
             server = cls(config, free_port(wanted))
@@ -107,9 +112,9 @@ class VllmServer:
         raise AssertionError("unreachable: the last try returns or raises")
 
     def on_end(self, callback: Callable[[str], None]) -> None:
-        """Set a function to call with the reason if vLLM ends by itself.
+        """Set a function to call with the reason if vLLM ends unexpectedly.
 
-        It may be called in another thread. It is called at once if vLLM has ended.
+        It may be called in another thread. It is called now if vLLM has already ended.
         """
         self._on_end = callback
         if self.failure:
@@ -118,8 +123,8 @@ class VllmServer:
     def ask(self, verb: str, path: str, **given: Any) -> Any:
         """Send a request and return the answer's JSON, or its text if it is not JSON.
 
-        Try again while the server is busy. ``given`` are arguments of ``httpx``'s
-        request.
+        Repeat the request while the server is busy. ``given`` are further arguments of
+        ``httpx.Client.request``.
 
         Raises:
             EngineError: The server has ended, refuses, or does not answer.
@@ -210,7 +215,7 @@ class VllmServer:
         return f"vLLM does not answer {path} ({why}). {self._last_words()}"
 
     def _last_words(self) -> str:
-        """Return the reason from vLLM's log why vLLM ended, with advice."""
+        """Return the error in vLLM's log that ended vLLM, with advice."""
         self._output.wait(_LAST_WORDS_S)
         with self.log.open(errors="replace") as file:
             file.seek(self._begin)

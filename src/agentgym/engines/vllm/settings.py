@@ -89,7 +89,7 @@ def shares_gpu(config: TrainingConfig) -> bool:
 
 
 def memory_share(config: TrainingConfig) -> float:
-    """Return the share of a GPU's memory that vLLM takes while it is awake."""
+    """Return the share of a GPU's memory, 0..1, that vLLM takes while it is awake."""
     return config.memory_share or (_SHARED if shares_gpu(config) else _ALONE)
 
 

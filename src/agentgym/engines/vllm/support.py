@@ -87,7 +87,7 @@ class VllmEngines(EngineFactory):
         )
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with limits that fit the device's memory and speed."""
+        """Fill in unset limits to fit the memory and speed of the device."""
         config = with_turns(config)
         if not on_cpu(config) or is_small(config.model):
             return config
@@ -120,9 +120,9 @@ class VllmEngines(EngineFactory):
 
 
 def suits(config: TrainingConfig) -> bool:
-    """Return whether vLLM suits a run; the GPU is not checked.
+    """Return whether a run's settings suit vLLM; the GPU is not checked.
 
-    It suits runs that train one adapter of a larger model and are not deterministic.
+    They do if one adapter of a larger model is trained, not deterministically.
     """
     if config.deterministic or config.role_adapters:
         return False
@@ -133,11 +133,11 @@ def suits(config: TrainingConfig) -> bool:
 
 
 def chosen(config: TrainingConfig) -> tuple[str, str]:
-    """Return the engine for ``engine = "auto"``, and a note for the run's plan, or "".
+    """Choose the engine for ``engine = "auto"``, and return its name and a note.
 
-    It is ``vllm`` if the settings have flags of vLLM. It is also ``vllm`` if vLLM suits
-    the run, is installed, and fits on this machine's GPU together with the learner.
-    Else it is ``local``.
+    It is ``vllm`` if the settings have flags of vLLM, or if they suit vLLM, vLLM is
+    installed, and vLLM and the learner both fit on this machine's GPU. Otherwise it is
+    ``local``. The note, for the run's plan, says why vLLM is not used; often empty.
     """
     if config.vllm:
         return "vllm", ""
@@ -160,7 +160,13 @@ def chosen(config: TrainingConfig) -> tuple[str, str]:
 
 
 def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
-    """Check that learner and vLLM fit into memory; describe the learner's memory."""
+    """Check that learner and vLLM fit into memory; describe the learner's memory.
+
+    With ``fetch``, the model's ``config.json`` may be downloaded.
+
+    Raises:
+        NotEnoughMemoryError: They do not fit.
+    """
     trained = config.replaced(
         lora_rank=trained_rank(config), precision=learner_precision(config)
     )
@@ -172,7 +178,12 @@ def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
 
 
 def _place(config: TrainingConfig) -> str:
-    """Describe the device of vLLM and learner; raise an error if there is none."""
+    """Describe the devices of vLLM and of the learner.
+
+    Raises:
+        UsageError: The installed vLLM is built for another kind of device.
+        GPUNotAvailableError: This machine has too few GPUs.
+    """
     if on_cpu(config):
         if not is_for_cpu():
             raise UsageError(

@@ -50,8 +50,8 @@ class Turns:
         free: The GPU's free memory.
         served: Memory of vLLM's weights, of the adapter, and of the KV cache for the
             longest conversation.
-        kept: The learner's memory while vLLM answers.
-        update: The learner's memory during an update, with a margin.
+        kept: Memory that the learner keeps while vLLM answers.
+        update: Memory that the learner takes during an update, with a margin.
     """
 
     free: int
@@ -63,7 +63,16 @@ class Turns:
     def of(
         cls, shape: Shape, use: Use, parameters: int | None, *, context: int, free: int
     ) -> Self:
-        """Estimate a model's memory, with at most ``context`` tokens in vLLM."""
+        """Estimate the memory of a model in vLLM and in the learner.
+
+        Args:
+            shape: The model's sizes.
+            use: How the model is trained.
+            parameters: The number of parameters in the model's files; None for that
+                of ``shape``.
+            context: Most tokens of a conversation in vLLM.
+            free: The GPU's free memory in bytes.
+        """
         learner = MemoryEstimate.of(shape, replace(use, samples=False), parameters)
         numbers = (parameters or shape.parameters) + shape.adapter_parameters(use.rank)
         numbers += context * shape.cache_token + shape.cache_fixed
@@ -71,12 +80,12 @@ class Turns:
 
     @property
     def least(self) -> float:
-        """Smallest share of the memory, 0..1, with which vLLM should start."""
+        """Smallest share of the GPU's memory, 0..1, that is enough for vLLM."""
         return math.ceil(100 * (self.served + SERVER_BYTES) / self.free) / 100
 
     @property
     def most(self) -> float:
-        """Largest share for vLLM, 0..1, that leaves enough memory for the learner."""
+        """Largest share for vLLM, 0..1, that leaves enough for the waiting learner."""
         return math.floor(100 * (1 - self.kept / self.free)) / 100
 
     @property
@@ -118,9 +127,9 @@ def turns_of(config: TrainingConfig) -> Turns | None:
 def with_turns(config: TrainingConfig) -> TrainingConfig:
     """Fill in ``memory_share`` and ``max_episode_tokens`` to fit the GPU's memory.
 
-    They stay as they are if the model's size is unknown, or if no values fit;
-    :func:`check_turns` then raises an error. If vLLM and the learner do not share a
-    GPU, only ``max_episode_tokens`` is filled in.
+    Nothing is filled in if the model's size is unknown, or if no values fit, for which
+    :func:`check_turns` raises an error. If vLLM and the learner do not share a GPU,
+    only ``max_episode_tokens`` is filled in.
     """
     if not shares_gpu(config):
         return with_episodes(config, "cpu" if on_cpu(config) else "cuda", samples=False)

@@ -48,17 +48,17 @@ class _Row(Row):
 
 
 class BatchDecoder(Decoder[_Row]):
-    """Answers many requests in one batch; see the module.
+    """Answers many requests in one batch, which they join and leave at any step.
 
     Args:
         forward: The model and its batch cache.
         fixed_rows: Number of rows of every decoding step in deterministic mode; 0 in
-            normal mode. A fixed number gives the kernels one shape, however many jobs
-            run. In deterministic mode, each prompt is prefilled alone, starting with
-            its head, and nothing is drafted.
+            normal mode. With a fixed number, kernels compute the same shape for any
+            number of jobs. In deterministic mode, each prompt is prefilled alone,
+            starting with its head, and no tokens are drafted.
 
     Attributes:
-        drafted: Most drafted tokens of a response in one step.
+        drafted: Most drafted (guessed) tokens of a response in one step.
     """
 
     def __init__(self, forward: BatchForward, *, fixed_rows: int = 0) -> None:
@@ -100,7 +100,10 @@ class BatchDecoder(Decoder[_Row]):
         self._forward.refresh()
 
     def _admit(self, jobs: list[DecodingJob]) -> None:
-        """Prefill jobs in chunks of similar lengths; compute equal prompts once."""
+        """Prefill the prompts of new jobs, together if their lengths are similar.
+
+        Equal prompts are computed only once.
+        """
         if not jobs:
             return
         running = [*(row.job for row in self._rows), *jobs]
@@ -132,7 +135,10 @@ class BatchDecoder(Decoder[_Row]):
         return _Plan(jobs, head, start, parked, held, job.prompt[held:], runs)
 
     def _head(self, job: DecodingJob, length: int) -> torch.Tensor:
-        """Return keys and values of a prompt's head; store them for later prompts."""
+        """Return keys and values of a prompt's first ``length`` tokens, its head.
+
+        They are computed if they are not stored yet, and stored for later prompts.
+        """
         ids = tuple(job.prompt[:length])
         name = (job.adapter, ids)
         _, segment = self._heads.match(name, ids)
@@ -177,8 +183,8 @@ class BatchDecoder(Decoder[_Row]):
     def _shared_prefix(self) -> int:
         """Return the length of the head if all running rows have the same head, else 0.
 
-        Also 0 with few rows, and in deterministic mode, where a row must not depend on
-        other rows.
+        The result is also 0 if only a few rows run, and in deterministic mode, where a
+        row must not depend on other rows.
         """
         if self._fixed_rows or len(self._rows) < _SHARING_ROWS:
             return 0
@@ -210,7 +216,7 @@ class BatchDecoder(Decoder[_Row]):
     def _sample(
         self, first: int, logits: torch.Tensor, given: Sequence[Sequence[int]]
     ) -> None:
-        """Sample tokens for rows from ``first`` on, and remove finished rows.
+        """Sample tokens for rows from index ``first`` on, and remove finished rows.
 
         At the first sampled token that differs from the draft, the rest of the draft is
         dropped, and the row continues in the next step.
@@ -296,7 +302,11 @@ def _hold(
 
 
 def _chunk(lengths: list[int]) -> int:
-    """Return how many of the shortest prompts to prefill together, by new tokens."""
+    """Return how many prompts to prefill together, so that little padding is computed.
+
+    ``lengths`` has each prompt's number of tokens to compute, in ascending order. The
+    result counts from the shortest prompt.
+    """
     total = lengths[0]
     for count, longest in enumerate(lengths[1:], 1):
         total += longest

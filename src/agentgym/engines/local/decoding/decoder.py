@@ -35,7 +35,7 @@ _QUEUE_LIMIT = 16_384
 
 @dataclass(frozen=True)
 class Generation:
-    """A sampled response.
+    """A sampled response: its token ids, and the log-probability of each.
 
     Attributes:
         finish_reason: ``stop``, ``length`` or ``cancelled``.
@@ -50,7 +50,7 @@ class Generation:
 
 @dataclass
 class DecodingJob:
-    """One request for the decoder; see :class:`ChatRequest`.
+    """One request for the decoder: a prompt as token ids, and how to sample.
 
     Attributes:
         head: Number of prompt tokens in its head (system prompt and tools), which
@@ -74,7 +74,7 @@ class DecodingJob:
 
     @property
     def columns(self) -> int:
-        """Most tokens that prompt and response can have together."""
+        """Largest possible number of tokens of prompt and response together."""
         return len(self.prompt) + self.max_tokens
 
 
@@ -100,8 +100,11 @@ class Decoder[R: Row](ABC):
     that computes. With more helper threads than cores, all of them sleep between
     kernels, which doubled the sampling time of a small model.
 
-    With ``fixed_threads``, each step uses the same number of kernel threads, which
-    bit-for-bit repetition requires.
+    Args:
+        loaded: The model.
+        most_rows: Most responses that are sampled at once.
+        fixed_threads: Use the same number of kernel threads in each step, so that
+            results repeat bit for bit.
 
     Attributes:
         version: Version of the weights: the number of updates so far.
@@ -146,7 +149,11 @@ class Decoder[R: Row](ABC):
         """Update copies of the model's weights, which may have changed."""
 
     def submit(self, job: DecodingJob) -> None:
-        """Queue a job; raise EngineError if closed, or if too many jobs wait."""
+        """Queue a job.
+
+        Raises:
+            EngineError: The decoder is closed, or too many jobs wait.
+        """
         with self._wake:
             if self._closed:
                 raise EngineError("The policy is closed; it answers no more requests.")
@@ -158,9 +165,9 @@ class Decoder[R: Row](ABC):
     def between_responses[T](self, work: Callable[[], T]) -> T:
         """Finish running responses, then run ``work`` in the decoder's thread.
 
-        ``work`` may change the weights: each response comes from one version of them,
-        and caches of the old version are dropped. If the caller is interrupted while it
-        waits, an update ends after its current micro-batch.
+        So ``work`` may change the weights: no response is sampled from two versions of
+        them. Caches of the old version are dropped. If the caller is interrupted while
+        it waits, an update ends after its current micro-batch.
 
         Raises:
             EngineError: The decoder is closed.
@@ -185,7 +192,7 @@ class Decoder[R: Row](ABC):
         atexit.unregister(self._at_exit)
 
     def stop(self) -> None:
-        """Let the thread end soon, as in :meth:`close`, without waiting for its end."""
+        """Ask the thread to end, as :meth:`close` does, but do not wait for its end."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()
@@ -213,7 +220,7 @@ class Decoder[R: Row](ABC):
                 done.set_exception(EngineError(reason))
 
     def _do(self, work: Callable[[], Any], done: "Future[Any]") -> None:
-        """Run work from :meth:`between_responses`, and pass its result to ``done``."""
+        """Run ``work`` of :meth:`between_responses`; pass its result to ``done``."""
         if not done.set_running_or_notify_cancel():
             return
         self._loaded.interrupted.clear()
@@ -244,7 +251,7 @@ class Decoder[R: Row](ABC):
             return not self._closed
 
     def _next_jobs(self) -> list[DecodingJob]:
-        """Take the waiting jobs to start now from the queue.
+        """Remove and return the waiting jobs that can start now.
 
         No job is started while work of :meth:`between_responses` waits for the running
         responses to finish.
@@ -265,7 +272,7 @@ class Decoder[R: Row](ABC):
                 return
 
     def _take(self, row: Row, token: int, logprob: float) -> str:
-        """Add a sampled token; return why the response ends, or an empty text."""
+        """Add a sampled token; return why the response ends; empty if it goes on."""
         row.ids.append(token)
         row.logprobs.append(logprob)
         if row.job.on_token is not None:

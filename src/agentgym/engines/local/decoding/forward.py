@@ -25,8 +25,9 @@ class BatchForward:
     Args:
         loaded: The model.
         rows: Most responses at the same time.
-        fixed: Use few different shapes, so that a row's result does not depend on other
-            rows. Each row has space for the whole context, so fewer rows may fit.
+        fixed: Run the kernels with few different shapes, so that a row's result does
+            not depend on other rows. Each row then has space for the whole context, so
+            that fewer rows may fit.
     """
 
     def __init__(self, loaded: LoadedModel, rows: int, *, fixed: bool = False) -> None:
@@ -64,7 +65,7 @@ class BatchForward:
         """Add new tokens to rows of the cache, and predict the tokens after them.
 
         For a small model, several threads compute different rows. They wait for each
-        other only once, while the threads of a kernel would wait in each operation.
+        other only once; threads inside a kernel would wait at each operation.
 
         Args:
             ids: New tokens of each row, at least one; their number may differ.
@@ -73,7 +74,7 @@ class BatchForward:
                 only if each role has its own adapter.
             first: Index of the first row.
             only_last: Return logits only after the last new token of each row.
-            shared_prefix: Number of first tokens that are the same in every row.
+            shared_prefix: Number of tokens at the start that are the same in every row.
 
         Returns:
             Logits, row after row, (new tokens, vocabulary); with ``only_last``, (rows,
@@ -161,7 +162,7 @@ def _parts(tokens: Sequence[int], most: int) -> list[slice]:
 
 
 def rows_are_independent(forward: BatchForward, rows: int) -> bool:
-    """Test whether a row's logits are the same bits whatever the other rows are.
+    """Test whether a row's logits stay the same bits if other rows change.
 
     They must not depend on the row's index, on the other rows, or on the length of the
     longest row. This depends on the machine's matrix kernels. So the test computes the

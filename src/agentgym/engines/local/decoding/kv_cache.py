@@ -14,7 +14,7 @@ from agentgym.engines.tokens.prefix import common_prefix
 
 @dataclass(frozen=True)
 class CacheShape:
-    """The shape of one token's keys in a KV cache; its values have the same shape."""
+    """The shape of one token's keys in a KV cache. Values have the same shape."""
 
     layers: int
     heads: int
@@ -27,8 +27,8 @@ class BatchCache:
 
     Running rows have the indices 0 to n-1, so that a decoding step reads a slice. A
     column holds one token. One tensor holds all layers: (layers, 2, rows, heads,
-    columns, head_dim). The memory may be too small for all rows with all columns. Then
-    it is divided on demand into few long rows or many short rows.
+    columns, head_dim). If the memory is too small for all rows at full length, it is
+    divided into few long rows or many short rows, as the running requests need.
 
     Args:
         shape: Shape of the model's keys and values.
@@ -38,9 +38,9 @@ class BatchCache:
         tokens: Most tokens of all rows together, at least ``columns``.
 
     Attributes:
-        most_rows: The argument ``rows``.
-        rows: Number of rows in the current division.
-        columns: Number of columns per row in the current division.
+        most_rows: Most responses that run at once.
+        rows: Number of rows into which the memory is divided now.
+        columns: Number of columns of each of these rows.
     """
 
     def __init__(
@@ -67,10 +67,14 @@ class BatchCache:
         return min(self.most_rows, self._tokens // self._width(columns))
 
     def make_room(self, rows: int, columns: int, *, held: tuple[int, int]) -> None:
-        """Divide the memory again if it has fewer ``rows`` or ``columns`` than these.
+        """Make sure that there are this many rows with this many columns each.
 
-        ``rows`` is at most the result of :meth:`fitting`. ``held`` is the number of
-        rows in use, and of columns in use; their content is kept.
+        If there are fewer, the memory is divided again.
+
+        Args:
+            rows: Number of rows, at most the result of :meth:`fitting`.
+            columns: Number of columns per row.
+            held: Number of rows and number of columns in use; these keep their content.
         """
         if rows <= self.rows and columns <= self.columns:
             return
@@ -81,9 +85,10 @@ class BatchCache:
             new[:, :count, :, :used] = old[:, :count, :, :used].clone()
 
     def _width(self, columns: int) -> int:
-        """Return the number of columns per row, at least ``columns``.
+        """Return the number of columns to give each row, at least ``columns``.
 
-        The largest width is halved as long as more rows then fit, up to ``most_rows``.
+        It is as small as needed for ``most_rows`` rows to fit: the largest number of
+        columns is halved until they fit, but not below ``columns``.
         """
         width = self._most_columns
         while width // 2 >= columns and self._tokens // width < self.most_rows:
@@ -97,10 +102,11 @@ class BatchCache:
         self._data: Tensor = self._memory[:, : math.prod(size)].unflatten(1, size)
 
     def targets(self, rows: Tensor, positions: Tensor) -> Tensor:
-        """Return where :meth:`write` puts tokens with these rows and columns.
+        """Return the indices with which :meth:`write` stores tokens.
 
-        These are flat indices into a layer, (tokens, 2 * heads): first of a token's
-        keys, one for each head, then of its values.
+        ``rows`` and ``positions`` have the row and the column of each token. The result
+        has flat indices into a layer, (tokens, 2 * heads): for each token, those of its
+        keys (one per head), then those of its values.
         """
         device = positions.device
         kind = torch.arange(2, device=device)[:, None] * self.rows * self._heads
@@ -109,12 +115,16 @@ class BatchCache:
         return start + positions[:, None]
 
     def write(self, layer: int, targets: Tensor, new: Tensor) -> None:
-        """Write tokens' keys, then values, (tokens, 2 * heads, head_dim)."""
+        """Write keys and values of tokens into a layer.
+
+        ``new`` has for each token its keys, then its values, (tokens, 2 * heads,
+        head_dim). ``targets`` is the result of :meth:`targets`.
+        """
         flat = self._data[layer].view(-1, self._head_dim)
         flat.index_copy_(0, targets.flatten(), new.reshape(-1, self._head_dim))
 
     def read(self, layer: int, rows: slice, width: int) -> tuple[Tensor, Tensor]:
-        """Return views of keys and values: the first ``width`` columns of ``rows``."""
+        """Return a layer's keys and values in the first ``width`` columns, as views."""
         keys, values = self._data[layer]
         return keys[rows, :, :width], values[rows, :, :width]
 
@@ -133,7 +143,7 @@ class BatchCache:
 
 
 class BoundedStore[K: Hashable, V]:
-    """A store of values by key; drops the least recently used values.
+    """A store of values by key; when full, it drops the least recently used values.
 
     Args:
         budget: Largest sum of the values' sizes.
@@ -145,9 +155,9 @@ class BoundedStore[K: Hashable, V]:
         self._entries = OrderedDict[K, tuple[V, int]]()
 
     def keep(self, key: K, value: V, size: int) -> None:
-        """Store a value, in place of the key's old value.
+        """Store a value, and drop the key's old value.
 
-        A value larger than the budget is not stored, and other values stay.
+        A value larger than the budget is not stored; the other keys' values stay.
         """
         self._drop(key)
         if size > self._budget:
@@ -165,7 +175,7 @@ class BoundedStore[K: Hashable, V]:
         return self._entries[key][0]
 
     def clear(self) -> None:
-        """Remove all values, since the weights have changed."""
+        """Remove all values, e.g. before the weights change."""
         self._entries.clear()
         self._held = 0
 
@@ -175,14 +185,17 @@ class BoundedStore[K: Hashable, V]:
 
 
 class SegmentStore(BoundedStore[Hashable, tuple[Sequence[int], Tensor]]):
-    """A store of segments: keys and values of consecutive tokens, by name."""
+    """A store of segments by name. A segment is the KV cache of consecutive tokens."""
 
     def put(self, name: Hashable, ids: Sequence[int], segment: Tensor) -> None:
-        """Store the keys and values ``segment`` of the tokens ``ids`` under a name."""
+        """Store the keys and values (``segment``) of tokens under a name."""
         self.keep(name, (ids, segment), len(ids))
 
     def match(self, name: Hashable, ids: Sequence[int]) -> tuple[int, Tensor | None]:
-        """Return how many first tokens of a segment equal ``ids``, and the segment."""
+        """Return how many first tokens a segment shares with ``ids``, and the segment.
+
+        Without a segment under this name, the result is 0 and None.
+        """
         found = self.get(name)
         if found is None:
             return 0, None

@@ -73,7 +73,10 @@ class FusedLlama:
         )
 
     def logits(self, work: PackedRows, last: Tensor | None) -> Tensor:
-        """Return the logits after packed tokens, or only after the tokens ``last``."""
+        """Return the logits after each packed token, and write to the KV cache.
+
+        ``last`` has the indices of the only tokens to return logits for; None for all.
+        """
         rotations = self._rotations[work.positions]
         states = self._embedding[work.ids]
         for number, layer in enumerate(self._layers):
@@ -121,7 +124,7 @@ def fuse(loaded: LoadedModel) -> FusedLlama | None:
 def _interleave(weight: Tensor, head_dim: int) -> Tensor:
     """Reorder a matrix's outputs so that the two numbers of a rotary pair are adjacent.
 
-    These are outputs i and i + head_dim / 2 of each head.
+    Before, a pair is the outputs i and i + head_dim / 2 of a head.
     """
     halves = weight.view(-1, 2, head_dim // 2, weight.shape[-1])
     return halves.transpose(1, 2).reshape(weight.shape)

@@ -27,7 +27,7 @@ _CHUNK_TOKENS = 512
 
 
 class CacheStore(BoundedStore[tuple[int, ...], DynamicCache]):
-    """A store of caches by their tokens, within a number of bytes."""
+    """A store of transformers' KV caches by their tokens, up to a number of bytes."""
 
     def put(self, ids: Sequence[int], cache: DynamicCache) -> None:
         """Store a cache, which the caller must not change afterwards."""
@@ -37,8 +37,8 @@ class CacheStore(BoundedStore[tuple[int, ...], DynamicCache]):
     def longest(self, ids: Sequence[int]) -> tuple[int, DynamicCache | None]:
         """Return the length of the longest stored prefix of ``ids``, and its cache.
 
-        The cache is a copy. The prefix is never all of ``ids``: the last token must be
-        computed for its logits. For no prefix, the result is 0 and None.
+        The cache is a copy. The prefix is shorter than ``ids``, since the last token
+        must be computed for its logits. Without a prefix, the result is 0 and None.
         """
         prompt = tuple(ids)
         found = [
@@ -53,10 +53,12 @@ class CacheStore(BoundedStore[tuple[int, ...], DynamicCache]):
 
 
 class PlainDecoder(Decoder[Row]):
-    """Answers requests in the order of arrival; see the module.
+    """Answers one request after the other, in the order of arrival.
 
-    With ``keeps``, caches are kept for later requests. Without, the result of a request
-    does not depend on earlier requests, bit for bit.
+    Args:
+        loaded: The model.
+        keeps: Keep KV caches for later requests that begin with the same tokens. If
+            false, a result does not depend on earlier requests, bit for bit.
     """
 
     def __init__(self, loaded: LoadedModel, *, keeps: bool = True) -> None:
@@ -92,7 +94,7 @@ class PlainDecoder(Decoder[Row]):
         self._sample(row, self._sampled.predict(states[-1:]))
 
     def _choose(self, adapter: int) -> None:
-        """Select the adapter for the next forward passes, if each role has its own."""
+        """Set the adapter of the next forward passes, if each role has its own."""
         if self._copy is None or not self._loaded.roles:
             return
         if adapter != self._adapter:
@@ -101,7 +103,7 @@ class PlainDecoder(Decoder[Row]):
         self._copy.choose(torch.tensor([adapter], device=self._loaded.device))
 
     def _prefill(self, job: DecodingJob) -> Tensor:
-        """Compute the prompt's part that is not cached; return hidden states."""
+        """Compute the prompt from its first uncached token; return hidden states."""
         ids, held = job.prompt, 0
         self._cache = DynamicCache(config=self._loaded.model.config)
         if not self._keeps:

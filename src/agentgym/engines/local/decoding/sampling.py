@@ -50,7 +50,10 @@ class Drafter:
     def draft(
         self, prompt: Sequence[int], response: Sequence[int], own: Runs, most: int
     ) -> list[int]:
-        """Return up to ``most`` likely next tokens; fewer if a lookup finds nothing."""
+        """Return up to ``most`` likely next tokens; fewer if a lookup finds nothing.
+
+        ``own`` is :func:`runs_of` the response's own prompt.
+        """
         ids = (*prompt[-_LONG:], *response[-_LONG:])
         start = len(ids)
         for _ in range(most):
@@ -73,7 +76,11 @@ def random_stream(seed: int, count: int) -> NDArray[np.float32]:
 
 @torch.inference_mode()
 def hold(logits: Tensor, places: Sequence[int], allowed: Sequence[Allowed]) -> None:
-    """Mask, in the rows ``places``, the logits of tokens that are not allowed."""
+    """Set the logits of tokens that are not allowed to minus infinity, in place.
+
+    ``places`` are indices of rows of ``logits``. ``allowed`` has the allowed tokens of
+    each of these rows.
+    """
     bits = np.frombuffer(b"".join(each.bits for each in allowed), np.uint8)
     rows = np.unpackbits(
         bits.reshape(len(places), -1),

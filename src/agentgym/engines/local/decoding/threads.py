@@ -20,9 +20,9 @@ def in_short_thread[**P, T](
 ) -> T:
     """Run a function in a new thread, which then ends; return the function's result.
 
-    OpenMP's helper threads for the function's torch kernels end with the thread. If
-    they stayed, the process would have more such threads than cores, with those of the
-    decoder, and all would sleep between kernels.
+    OpenMP starts helper threads for each thread that runs torch kernels; they end with
+    it. If they stayed, the process would have more helper threads than cores (the
+    decoder has its own), and all of them would sleep between kernels.
     """
     with ThreadPoolExecutor(
         1, "agentgym-compute", torch.set_num_threads, (torch.get_num_threads(),)
@@ -32,7 +32,7 @@ def in_short_thread[**P, T](
 
 @contextmanager
 def kernel_threads(count: int) -> Iterator[None]:
-    """Set how many threads a torch kernel uses within the block, in this thread."""
+    """Set the number of threads per torch kernel, within the block and this thread."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -60,7 +60,11 @@ class ThreadTuner:
         self._seconds: dict[int, list[float]] = {1: [], most: []}
 
     def run(self, step: Callable[[], None]) -> None:
-        """Run a decoding step, not a prefill, and measure its time in a trial."""
+        """Run a decoding step with the chosen number of threads, or as a trial.
+
+        In a trial, the step's time is measured. A prefill would distort the times, so
+        do not run one with this method.
+        """
         self._until -= 1
         if self._most == 1 or self._until >= 0:
             step()
