@@ -280,7 +280,8 @@ class Decoder[R: Row](ABC):
         if (path := row.job.path) is not None:
             if path.failure:
                 wording = f"The grammar of the answer cannot go on: {path.failure}."
-                row.job.future.set_exception(EngineError(wording))
+                with suppress(InvalidStateError):  # it was cancelled
+                    row.job.future.set_exception(EngineError(wording))
                 return "failed"
             path.advance(token)
         if token in self._loaded.stop_ids:
