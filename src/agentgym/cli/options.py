@@ -485,9 +485,9 @@ def given_settings(
 def use_tool_options(context: typer.Context, given: dict[str, Any]) -> None:
     """Move the values of the options for tools and rewards into the settings ``given``.
 
-    If the scenario is a tasks file, the values become parts of the setting
-    ``scenario``. Otherwise, ``--tools`` and ``--allow-tool`` become settings of the
-    user's own agent.
+    If the scenario is a tasks file, the setting ``scenario`` becomes a text with the
+    file's path and these values. Otherwise, ``--tools`` and ``--allow-tool`` become
+    settings of the user's own agent.
     """
     names = ("tools_from", "tools", "allow_tool", "check", "check_command")
     options = {name: context.params.get(name) for name in names}

@@ -68,7 +68,7 @@ def use(
     name: Annotated[str, typer.Argument(help="NAME@N: a version of a saved agent.")],
     auto: bool = flag("Let better runs of NAME become its default again.", "--auto"),
 ) -> None:
-    """Choose an agent's default version: the one for NAME without @N.
+    """Choose an agent's default version, which is used for NAME without @N.
 
     Later runs do not change this choice. With --auto, a better run's version becomes
     the default again.

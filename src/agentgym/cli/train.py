@@ -284,7 +284,7 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
 
     Raises:
         UsageError: ``given`` has a setting that a resumed run may not change, or
-            ``clean`` is false, which means that ``--config`` or ``--dry-run`` is given.
+            ``--config`` or ``--dry-run`` is given (then ``clean`` is false).
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.engines.resuming import MACHINE, refused_changes

@@ -50,10 +50,11 @@ The reserve is ``_RESERVE_S`` until a transfer was measured, then ``_STOP_S`` pl
 the transfer's time."""
 _MOST_RESERVED = 0.5
 _PATIENCE = 3
-"""Number of signals, such as Ctrl-C, after which a machine's clean-up is given up."""
+"""Number of signals, e.g. Ctrl-C, that stop the current step of the clean-up: fetching
+the machine's files, or ending the machine."""
 _BEAT_S = 30.0
 _REFUSALS = 3
-"""Number of errors, other than broken connections, after which fetching is given up."""
+"""Number of errors, other than broken connections, after which fetching files ends."""
 _NAME_CHARACTERS = 40
 
 

@@ -24,7 +24,7 @@ COMMAND = "command:"
 
 
 def is_command(reference: str) -> bool:
-    """Return whether the text that names an agent is the command of a program."""
+    """Return whether a value of the setting ``agent`` is a program (``command:…``)."""
     return reference.startswith(COMMAND)
 
 
@@ -108,7 +108,7 @@ class Trained(Protocol):
         """Verify the checksums of the weights and return their folder."""
 
     def load_policy(self) -> Policy:
-        """Load the weights into this process as a policy; its ``close`` frees them."""
+        """Load the weights into this process; closing the policy frees them."""
 
     def transport(self) -> "httpx.AsyncBaseTransport":
         """Load the weights; return an HTTP transport that answers OpenAI requests.

@@ -148,7 +148,7 @@ class Ledger(RoleLedger):
             self.roles[role]._put(bucket)
 
     def add_rollout(self, rollout: Trajectory, buckets: Iterable[Bucket]) -> None:
-        """Add a rollout's model calls, in the order of ``buckets``, to the counts.
+        """Add a rollout's model calls to the counts; ``buckets`` has the use of each.
 
         Calls without a step in the trajectory (``unused_calls``) count as dropped.
         """

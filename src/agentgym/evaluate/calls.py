@@ -51,7 +51,7 @@ _FAULTS: Mapping[Fault, CallClass] = {
 
 
 class JudgedCall(NamedTuple):
-    """A tool call and its class."""
+    """A tool call, and the class of its outcome, e.g. right or wrong tool."""
 
     call: ToolCall
     kind: CallClass

@@ -29,7 +29,7 @@ class Forecast:
 
     Arguments of its methods: ``episodes`` is the number of training rollouts done,
     ``step`` the number of updates, and ``lesson`` the number of rollouts that a later
-    warm start will learn from (0 without one).
+    warm start will imitate (0 without one).
 
     Attributes:
         held_out: Number of rollouts of the final measurement.

@@ -65,7 +65,7 @@ class LinesProgress(Progress):
         self.write(what)
 
     def fitted(self, words: str) -> None:
-        """Write how the run was made to fit its time limit."""
+        """Write how many tasks, attempts and steps fit into the run's time limit."""
         self.write(words)
 
     def phase(self, name: str, total: int) -> None:

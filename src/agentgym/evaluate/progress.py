@@ -159,7 +159,7 @@ class Progress:
         """Called when something slow starts; ``what`` describes it in a sentence."""
 
     def fitted(self, words: str) -> None:
-        """Called when a run was made to fit its time limit; ``words`` describes how."""
+        """Called with a text on how many tasks and steps fit into the time limit."""
 
     def phase(self, name: str, total: int) -> None:
         """Called when a phase of ``total`` rollouts starts, e.g. ``validation``.

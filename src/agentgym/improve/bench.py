@@ -30,7 +30,7 @@ _IN_FLIGHT = 8
 def open_bench(
     config: TrainingConfig, meter: Meter, progress: Progress
 ) -> Iterator["Bench"]:
-    """Load or connect to the model, and yield a Bench for the agent.
+    """Load the model, or connect to its server; yield a Bench, which runs the agent.
 
     The settings ``config`` must have absolute paths.
 
@@ -94,9 +94,10 @@ class Bench:
         samples: int = 1,
         phase: str = "search",
     ) -> list[Trajectory]:
-        """Attempt each task ``samples`` times, with the texts of ``wording``.
+        """Attempt each task ``samples`` times.
 
-        The rollout ids contain ``name``.
+        ``wording`` has prompts and tool descriptions to send instead of the agent's
+        own. The rollout ids contain ``name``.
 
         Raises:
             ProviderError: The model's server permanently refuses to answer, or the cost

@@ -67,7 +67,7 @@ class Bill(BaseModel, extra="forbid"):
         ended: Sentences that say why the ladder ended; empty while it goes on.
         run: Folder of the training run; empty before there is one.
         agent: Name and version of the saved agent, ``desk@2``; empty before training.
-        folder: Folder of the bill and the prompts.
+        folder: Folder of ``bill.json`` and of the new prompts.
     """
 
     goal: str
@@ -81,7 +81,7 @@ class Bill(BaseModel, extra="forbid"):
 
     @property
     def dollars(self) -> float:
-        """US dollars that all rungs have spent."""
+        """US dollars that ``improve`` has spent so far."""
         return sum(rung.dollars for rung in self.rungs)
 
     @property
@@ -92,7 +92,7 @@ class Bill(BaseModel, extra="forbid"):
 
     @property
     def is_met(self) -> bool:
-        """Whether a rung has met the goal."""
+        """Whether one of the tried remedies has met the goal."""
         return any(rung.status == "met" for rung in self.rungs)
 
     @property
@@ -102,7 +102,7 @@ class Bill(BaseModel, extra="forbid"):
         return path if path.is_file() else None
 
     def take_back(self, results: Sequence[RungResult]) -> None:
-        """Discard the results of rungs that will run again, but keep their costs.
+        """Discard results of remedies that will be tried again, but keep their costs.
 
         The names of the training run and of the saved agent are discarded, too.
         """
@@ -121,12 +121,12 @@ class Bill(BaseModel, extra="forbid"):
 
     @classmethod
     def open(cls, folder: Path, goal: str, max_cost: float, model: str) -> Self:
-        """Return the bill in a folder, or a new one if the folder has none.
+        """Return the results and costs saved in a folder; empty if it has none.
 
         Goal, cost limit and model are always those of the arguments, not of the file.
 
         Raises:
-            RunFolderError: The folder has a bill that cannot be read.
+            RunFolderError: The folder's ``bill.json`` cannot be read.
         """
         path = folder / BILL_FILE
         given = {"goal": goal, "max_cost": max_cost, "model": model, "folder": folder}
@@ -142,7 +142,7 @@ class Bill(BaseModel, extra="forbid"):
 
 
 def folder_of(config: TrainingConfig) -> Path:
-    """Return the folder in which ``improve`` keeps the bill and the new prompts.
+    """Return the folder in which ``improve`` keeps ``bill.json`` and the new prompts.
 
     Its name has a hash of the tasks and the settings, whose paths must be absolute. The
     hash leaves out settings that only limit or name the work, e.g. ``episodes``.

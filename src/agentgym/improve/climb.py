@@ -38,7 +38,7 @@ def improve(
         terms: The goal, the cost limit, and the model that writes better prompts.
         own: Whether to begin with the model that the agent's own code names, if it is a
             provider's and the provider's key is set.
-        progress: Observer that receives events, e.g. the start of a rung.
+        progress: Observer that receives events, e.g. the start of a remedy.
 
     Raises:
         UsageError: A setting cannot work; nothing was started or paid.

@@ -17,12 +17,12 @@ from agentgym.rollout.gateway.metered import Meter, Purse
 
 @dataclass
 class Climb:
-    """The state that all rungs (the remedies that ``improve`` tries) share.
+    """The state of one call of ``improve``, shared by all rungs (remedies to try).
 
     Attributes:
         config: The agent's settings, with absolute paths. A rung may change them for
             later rungs, e.g. the prompts.
-        purse: The money that all rungs together may spend.
+        purse: The budget of all rungs together.
         meters: Counters of tokens and dollars, one per model that the running rung
             uses.
     """
@@ -35,7 +35,7 @@ class Climb:
     meters: list[Meter] = field(default_factory=list)
 
     def meter(self, read: float, written: float) -> Meter:
-        """Return a new counter of tokens and dollars for a model of the running rung.
+        """Return a new counter of tokens and dollars for a model that a remedy uses.
 
         ``read`` and ``written`` are US dollars per million prompt and response tokens.
         """
@@ -45,7 +45,7 @@ class Climb:
 
 @dataclass(frozen=True)
 class Price:
-    """The estimated price of a rung.
+    """The estimated price of a remedy that ``improve`` tries.
 
     ``words`` describe money and time to the user. ``dollars`` is None if the amount
     cannot be estimated.
@@ -58,10 +58,10 @@ class Price:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a rung, with sentences for the user.
+    """The result of a remedy, with sentences for the user.
 
-    ``after`` has the metrics of the held-out tasks. If it is None, ``status`` is the
-    rung's status; otherwise the metrics decide whether the goal is met.
+    ``after`` has the metrics of the held-out tasks, which decide whether the goal is
+    met. ``status`` is used only if ``after`` is None.
     """
 
     words: str
@@ -86,8 +86,8 @@ class LadderRung(ABC):
     def run(self, climb: Climb) -> Outcome:
         """Try this remedy, and return its result.
 
-        Money must be reserved in ``climb.purse`` before it is spent. Model calls that
-        use a counter of :meth:`Climb.meter` reserve it themselves.
+        Money must be reserved in ``climb.purse``, the budget, before it is spent. For
+        model calls that use a counter from :meth:`Climb.meter`, this is automatic.
 
         Raises:
             AgentGymError: The remedy failed. The next remedy is tried unless the cost
@@ -201,7 +201,7 @@ def _refusal(climb: Climb, rung: LadderRung, price: Price) -> str:
 def _add(
     climb: Climb, rung: LadderRung, outcome: Outcome, began: float | None = None
 ) -> RungResult:
-    """Add a remedy's result to the bill, and report its sentences.
+    """Save a remedy's result and cost, and report its sentences.
 
     ``began`` is a value of ``time.monotonic()``; None if the remedy was skipped.
     """

@@ -193,7 +193,7 @@ class _Training(LadderRung):
         return ""
 
     def run(self, climb: Climb) -> Outcome:
-        """Train in a new run, or continue the training run named in the bill."""
+        """Train in a new run, or continue the training run ``climb.bill.run``."""
         bill = climb.bill
         trainer = Trainer(climb.config, progress=climb.progress)
         episodes = 0 if self.imitates else climb.config.episodes

@@ -188,7 +188,10 @@ def _tools(made: Sequence[Trajectory]) -> dict[str, str]:
 
 
 class _Adapter:
-    """GEPA's adapter: scores texts, and describes attempts to the reflection model."""
+    """GEPA's adapter: scores prompts, and shows attempts to the reflection model.
+
+    The reflection model writes new prompts and tool descriptions.
+    """
 
     propose_new_texts: Any = None
 
@@ -231,7 +234,7 @@ class _Adapter:
         eval_batch: "EvaluationBatch[Any, None]",
         components_to_update: list[str],
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """Return the attempts that the reflection model reads to update each text."""
+        """Return, for each text, the attempts to show to the model that improves it."""
         pairs = eval_batch.trajectories or ()
         scenario = self._bench.scenario
         shown = [_example(scenario, task, made) for task, made in pairs if made]
@@ -249,7 +252,10 @@ def score_of(made: Trajectory) -> float:
 
 
 def _example(scenario: Scenario, task: Task, made: Trajectory) -> dict[str, Any]:
-    """Describe an attempt to the reflection model: request, calls, answer, mistakes."""
+    """Return an attempt's request, calls, answer and mistakes as texts.
+
+    The reflection model, which writes better prompts, reads them.
+    """
     calls = made.model_calls
     asked = [m for m in (calls[0].messages if calls else ()) if m.get("role") == "user"]
     done = [
@@ -289,10 +295,10 @@ def search(
 ) -> Wording:
     """Search for the prompts and tool descriptions that do best on training tasks.
 
-    One half of the tasks is for reflection, the other half to compare texts; a single
-    task serves for both. After ``rollouts`` rollouts no further text is tried. If the
-    reflector cannot go on, the search ends early. Returns the best texts so far; empty
-    if none did better than the agent's own.
+    To write a text, the model of ``reflector`` reads attempts at one half of the tasks.
+    Texts are compared on the other half; a single task is in both. The search ends
+    after ``rollouts`` rollouts, or when the model fails. Returns the best texts so far;
+    empty if none did better than the agent's own.
     """
     from gepa.api import optimize
 

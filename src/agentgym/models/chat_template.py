@@ -341,9 +341,9 @@ def _short_id(call_id: Any) -> str:
 class FormReport(NamedTuple):
     """How a model writes tool calls and keeps reasoning.
 
-    ``name``, of the tool-call format, is empty while the model's files are not on this
-    machine. ``drops_reasoning`` is true if the template drops earlier reasoning after
-    the next user message. For ``reasons``, see :attr:`ChatTemplate.reasons`.
+    ``name`` is the name of the tool-call format; empty if the model's files are not on
+    this machine. ``drops_reasoning`` is true if the template drops earlier reasoning
+    after the next user message. For ``reasons``, see :attr:`ChatTemplate.reasons`.
     """
 
     name: str
@@ -356,8 +356,8 @@ class FormReport(NamedTuple):
 def form_of(model: str, given: TemplateSettings) -> FormReport:
     """Detect a model's tool-call format and use of reasoning from its template.
 
-    Neither weights nor tokenizer are loaded. Nothing is downloaded: for a hub model
-    whose files are not on this machine, ``name`` is empty.
+    Neither weights nor tokenizer are loaded. Nothing is downloaded: if the files of a
+    hub model are not on this machine, the format's name is empty in the report.
     """
     if model == NANO and given == TemplateSettings():
         return FormReport(_NANO_FORM)

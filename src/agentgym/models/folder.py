@@ -30,7 +30,8 @@ _TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json
 def model_source(model: str) -> str:
     """Return the path of a model's folder, or ``model`` if it is a Hugging Face id.
 
-    For a GGUF file and ``smollm2``, it is the folder to which they are converted once.
+    A GGUF file, or the model of ``smollm2``, is converted at its first use; the path is
+    that of the converted folder.
 
     Raises:
         ModelError: ``model`` looks like a path that does not exist, the folder has no

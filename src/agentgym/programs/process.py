@@ -94,19 +94,20 @@ class Watcher:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the guard still runs."""
+        """Whether the guard process still runs."""
         return self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """Process id of the guard."""
+        """Process id of the guard process."""
         return self._process.pid
 
     def begin(self, mark: bytes, memory_mb: int) -> threading.Event:
         """Limit the memory of a program and its children together.
 
-        Return an event that is set when the guard has killed the program. ``mark``
-        identifies the program: an environment variable of it, as ``NAME=VALUE``.
+        Return an event that is set when the program was killed because it exceeded
+        this limit. ``mark`` identifies the program: it is ``NAME=VALUE`` of a variable
+        in the program's environment.
         """
         self._over[mark] = over = threading.Event()
         self._say(b"+ %s %d\n" % (mark, memory_mb))
@@ -131,7 +132,7 @@ class Watcher:
 
 
 def watcher() -> Watcher:
-    """Return this process's :class:`Watcher`, a new one if its guard has ended."""
+    """Return this process's Watcher; start a new one if its guard process has ended."""
     with _STARTING:
         found = _watcher_of(os.getpid())
         if not found.is_alive:

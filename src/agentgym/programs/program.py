@@ -60,7 +60,7 @@ class ProgramCommand:
 
     @property
     def reference(self) -> str:
-        """The command after the prefix ``command:``, as in the setting ``agent``."""
+        """The value of the setting ``agent``: ``command:``, followed by the command."""
         return f"{COMMAND}{self}"
 
     @property

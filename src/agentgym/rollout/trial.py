@@ -24,17 +24,17 @@ class TrialCalls:
     Tools that were not called in one attempt are called in the next. Hand-offs are
     repeated in each attempt, to reach the tools of all agents.
 
-    Some frameworks request an answer with a JSON schema as a call of a made-up tool:
-    the request requires a call, and offers only one tool, which is not in ``known``.
-    Such an answer may decide which agent is next, so enum and boolean values change
-    with each answer. For the same reason, a request without tools whose last message
-    names several agents is answered with one of the names, a different name each time.
+    To get an answer with a JSON schema, some frameworks offer a single tool that does
+    not exist, and require a call of it. Such a tool is not in ``known``. The answer may
+    decide which agent is next, so enum and boolean values change with each answer. For
+    the same reason, a request without tools whose last message names several agents is
+    answered with one of the names, a different name each time.
 
     Args:
         most_turns: Maximum number of model calls of one agent in an attempt.
         addressee: Name of the tool argument whose value names another agent.
         roles: Names of the agents.
-        known: Names of tools that are not answers with a JSON schema.
+        known: Names of tools that exist.
         passing: Names of tools that pass control to another agent.
 
     Attributes:

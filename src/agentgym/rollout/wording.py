@@ -40,7 +40,7 @@ class Wording(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Create a Wording from its JSON (:attr:`text`); an empty one from ""."""
+        """Create a Wording from JSON, as in :attr:`text`; an empty Wording from ""."""
         return cls.model_validate(parse_json(text)) if text.strip() else cls()
 
     @property
@@ -83,7 +83,7 @@ class Wording(BaseModel, frozen=True, extra="forbid"):
 
 
 NO_WORDING = Wording()
-"""A wording that changes nothing."""
+"""A Wording without replacements."""
 
 
 def system_text(message: Any) -> str | None:
@@ -99,7 +99,7 @@ def system_text(message: Any) -> str | None:
 
 
 def wording_text(given: str) -> str:
-    """Return a Wording's JSON text; ``given`` is this text, or the path of its file.
+    """Return a Wording as JSON; ``given`` is this JSON, or the path of a JSON file.
 
     Raises:
         UsageError: The file cannot be read, or the text is invalid.
@@ -125,7 +125,7 @@ def wording_text(given: str) -> str:
 
 
 class WordedPolicy(Policy):
-    """Wraps a policy: replaces texts in each request as a Wording says."""
+    """Wraps a policy; replaces system prompts and tool descriptions in requests."""
 
     def __init__(self, policy: Policy, wording: Wording) -> None:
         self._policy = policy

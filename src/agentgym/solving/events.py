@@ -71,7 +71,7 @@ class TeamEvents(BaseCallbackHandler):
     def on_chat_model_start(
         self, serialized: Any, messages: Any, *, run_id: UUID, **more: Any
     ) -> None:
-        """Report that a role calls its model, and store the role for the answer."""
+        """Report that a role calls its model; keep the role until the model answers."""
         role = self._roles[run_id] = _role_of(more.get("metadata"))
         self.report(TeamEvent("asked", role))
 

@@ -50,12 +50,12 @@ def solve(
         files: The project's files: relative path to text. The team may not change the
             tests in them.
         language: Language of new files.
-        human: Function that asks a person a question of the team: before risky edits,
-            when the generator repeats code that failed, and after the last failed
-            round. Its argument is a dict with ``kind`` and ``text``. It returns
+        human: Function that asks a person a question of the team: whether to keep a
+            risky edit, when the generator repeats code that failed, and after the last
+            failed round. Its argument is a dict with ``kind`` and ``text``. It returns
             ``yes``, ``no`` or an instruction of two or more words; None counts as
-            ``no``. ``no`` takes a risky edit back, and ends the work after other
-            questions. The function may be async.
+            ``no``. A risky edit is undone unless the answer is ``yes``. After the other
+            questions, ``no`` ends the work. The function may be async.
         max_rounds: Maximum number of turns of the generator.
         fallback: A model for each role whose own model has failed twice.
         listener: Called with each :class:`~agentgym.solving.events.TeamEvent`.

@@ -30,7 +30,7 @@ from agentgym.engines.credit import batch_advantages, call_failures, token_weigh
 from agentgym.scenarios.base import Scenario
 
 TOOL_CALLS = components_of("calls")
-"""Trained by default: the choice of a tool, and its arguments."""
+"""The parts of a response trained by default: choice of a tool, and its arguments."""
 Label = Callable[[ModelCall], list[Components] | None]
 """Returns, for each token of a response, the kinds of text that it belongs to (choice
 of a tool, arguments, reasoning, other text); None if they are unknown."""
@@ -282,7 +282,7 @@ class BatchBuilder:
     def trained_positions(self, call: ModelCall) -> Places | Bucket:
         """Return the positions to train in the response of a call.
 
-        If there are none, return the reason as a :class:`Bucket`.
+        If there are none, return how the call counts instead: as masked, and why.
         """
         if not call.prompt_ids or not call.response_ids:
             return Bucket("masked", "no token ids were recorded")

@@ -256,7 +256,7 @@ class TrainingLoop:
     def _report_time_left(self, lesson: int = 0) -> None:
         """Report the estimated time until the run ends.
 
-        ``lesson`` is the number of rollouts that a later warm start will learn from.
+        ``lesson``: number of rollouts that a later warm start will imitate.
         """
         state = self.state
         spent = state.episodes, state.step, lesson, state.wall_seconds

@@ -126,7 +126,7 @@ class DeferredSignals:
         self._old = {}
 
     def give_on(self) -> None:
-        """Forward a received SIGTERM to its handler from before :meth:`install`.
+        """Call the handler that SIGTERM had before :meth:`install`.
 
         Do nothing if no SIGTERM was received.
         """

@@ -73,7 +73,7 @@ class TrainingResult(BaseModel, extra="forbid"):
         peak_memory_mb: Peak memory of all processes together, in MiB. Shared memory
             counts once.
         ledger: Numbers of trained, masked and dropped model calls, with reasons.
-        forgetting: How much training changed the model's answers to plain questions.
+        forgetting: How much training changed the model's answers to everyday questions.
         saved: The saved version of the agent, and whether it became the default.
         artifacts: Paths of the results.
     """

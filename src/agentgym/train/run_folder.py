@@ -68,7 +68,7 @@ class RunState(BaseModel, extra="forbid"):
         confirmation: A second measurement, on the next validation tasks, made if
             ``validation`` reached the goal; otherwise None.
         confirmations: Number of such second measurements in the whole run.
-        forgetting: The untrained model's answers to plain questions, and the newest
+        forgetting: The untrained model's answers to everyday questions, and the newest
             distance from that model; None before the questions were asked.
     """
 

@@ -138,7 +138,10 @@ class TerminalProgress(LinesProgress):
         return self._asked([offer], "Do that?")
 
     def may_run(self, tool: str) -> bool | None:
-        """Ask whether calls may really run a tool; return None without a terminal."""
+        """Ask whether the agent's tool, which the scenario lacks, may really run.
+
+        Return None without a terminal.
+        """
         missing = f"The scenario has no tool named {tool}, which the agent has."
         return self._asked(
             [missing], "May it really run? Else its answers are made up."

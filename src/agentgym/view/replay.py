@@ -15,9 +15,9 @@ MODEL = "MODEL"
 def replay_command(config: Mapping[str, Any], task: Mapping[str, Any]) -> str:
     """Return the command with which another model attempts a task of a run.
 
-    If the run trained a user's own agent, this agent attempts the task; otherwise the
-    plain agent of ``agentgym rollout``. The command must be run in the folder in which
-    the run was started, so that the agent's module is found.
+    If the run trained a user's own agent, this agent attempts the task; otherwise
+    AgentGym's agent, which ``agentgym rollout`` runs. Run the command in the folder in
+    which the run was started, so that the agent's module is found.
     """
     settings, scenario = flattened(config), str(config.get("scenario"))
     is_file = is_tasks_file(scenario)

@@ -114,11 +114,11 @@ class Mirror:
         return found
 
     def pull(self) -> dict[str, Any]:
-        """Fetch the run's new files; return the list of files from ``RunServer.files``.
+        """Fetch the run's new files; return the result of ``RunServer.files``.
 
         The database is fetched before the checkpoints, since each checkpoint records
-        the number of rollouts in it. Call this method only if :meth:`continues_local`
-        returns True.
+        how many rollouts the database has. Call this method only if
+        :meth:`continues_local` returns True; otherwise newer local files may be lost.
         """
         begun, before = time.monotonic(), self._fetched
         home = {path.name: version(path) for path in self._run.checkpoints()}

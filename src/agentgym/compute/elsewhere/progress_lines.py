@@ -69,9 +69,10 @@ class ProgressWriter(Progress):
 
 
 def _sender(method: str) -> Callable[..., Any]:
-    """Return a function to use as ProgressWriter's method of this name.
+    """Return the implementation of a method of ProgressWriter, by the method's name.
 
-    It writes an event; if the name is in :data:`QUESTIONS`, it asks the user.
+    It writes an event. If ``method`` is in :data:`QUESTIONS`, it also waits for the
+    user's answer, and returns this answer.
     """
 
     def send(self: ProgressWriter, *args: Any) -> Any:

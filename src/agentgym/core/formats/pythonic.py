@@ -32,10 +32,10 @@ class Pythonic(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls from ``start`` on between marks, or without marks.
+        """Return the calls in the part of ``text`` that begins at index ``start``.
 
-        A mark is e.g. ``<function_calls>``. Without marks, the text from ``start`` on
-        must be a list of calls.
+        Calls stand between marks such as ``<function_calls>``. If this part has no
+        mark, it must be a list of calls and nothing else.
         """
         calls: list[WrittenCall] = []
         if not _OPEN.search(text, start):

@@ -84,7 +84,7 @@ def agent_reference(settings: Mapping[str, Any]) -> str | None:
 
 
 def _fields(group: str, value: Any) -> dict[str, Any]:
-    """Return the fields that a group's value sets, by dotted name."""
+    """Return the settings of a group by dotted names, e.g. ``judge.weight``."""
     parts = value.model_dump() if isinstance(value, GROUPS[group]) else value
     if not isinstance(parts, Mapping):
         return {FLAT_KEYS.get(group, group): value}

@@ -99,7 +99,7 @@ class LightningEngines(EngineFactory):
         yield from check()
 
     def create(self, config: TrainingConfig) -> Engine:
-        """Return the engine; the trainer starts later, when a gateway connects."""
+        """Return the engine; its method ``connect`` starts the trainer later."""
         from agentgym.engines.lightning.engine import LightningEngine
 
         self.check(config)

@@ -140,11 +140,10 @@ class Renderer:
             return self._encode(whole[shared:].lstrip())
 
     def unended(self) -> str | None:
-        """Return the text that the template puts after an answer without an end token.
+        """Return the text that the template puts in place of an end token.
 
-        Two answers are rendered: first one without a tool call, then one with a call.
-        The result is the text after the first answer that the template does not end
-        with an end token. It is None if both answers have one.
+        An answer without a tool call is tested first, then one with a call. The result
+        is None if the template puts an end token after both.
         """
         function = {"name": "f", "arguments": "{}"}
         call = {"id": "call00000", "type": "function", "function": function}

@@ -195,7 +195,7 @@ class Desk:
 
 
 def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
-    """Return the class that handles the server's requests; they must have ``key``."""
+    """Return the class that handles requests to the server, which must have ``key``."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

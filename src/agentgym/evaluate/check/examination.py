@@ -97,7 +97,7 @@ class _AsReturned(Ending):
 class Examination:
     """A scenario to test, with its tasks and episodes, which are made at first use.
 
-    ``reference`` is the name or path from which it was loaded; each agent plays
+    ``reference`` is the scenario's name or path. Each agent of the test attempts
     ``count`` training tasks.
     """
 

@@ -25,13 +25,13 @@ TRIPWIRES: dict[str, tuple[Tripwire, str]] = {
     "isolation": (repeats.isolation, "episodes share nothing"),
     "prompts": (tripwires.prompts, ""),
 }
-"""For each tripwire, its function and the message if the function yields no problem."""
+"""For each tripwire (a test of a scenario), its function and its success message."""
 _OF_CHECKS = ("rewards", "do-nothing", "call-everything", "oracle")
 """Tripwires that are skipped if only a judge model decides which attempts are right."""
 
 
 def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Finding]:
-    """Run every tripwire on a scenario.
+    """Run every tripwire (a test that finds faults) on a scenario.
 
     Args:
         reference: Name or path of the scenario.

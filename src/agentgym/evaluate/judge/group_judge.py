@@ -248,8 +248,8 @@ class GroupJudge(Ranker):
     def _read(self, group: _Group, answer: Sequence[Score]) -> list[float]:
         """Return each attempt's score; count how often judge and scenario agree.
 
-        ``answer`` has the scores of the group's distinct attempts: of attempts with
-        equal transcripts, only the first.
+        Attempts with equal transcripts get the same score: ``answer`` has one score for
+        each different transcript.
         """
         by_kind = dict(zip(group.distinct, answer, strict=True))
         found = [by_kind[kind] for kind in group.kinds]

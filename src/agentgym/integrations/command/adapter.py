@@ -104,7 +104,7 @@ def _refused(status: int, raw: bytes) -> ApiError:
 
 
 class CommandAdapter(Adapter):
-    """Trains programs in any language; the programs need no change."""
+    """Adapter for an agent that is a program in any language, with unchanged code."""
 
     name = "command"
     runs_tools = True

@@ -236,10 +236,10 @@ def _refuse_unsupported(**options: Any) -> None:
 
 
 def _unreadable(call: RequestedCall) -> str | None:
-    """Return malformed arguments as a JSON string; None for a valid JSON object.
+    """Return a call's arguments, quoted as a JSON string, if they are malformed.
 
-    LangChain's parser of streamed calls repairs broken JSON. It does not turn a JSON
-    string into an object, so the arguments stay invalid.
+    None if they are a valid JSON object. LangChain repairs broken JSON in streamed
+    calls. As a JSON string, the arguments stay invalid.
     """
     readable = parse_arguments(call.arguments) is not None
     return None if readable else json.dumps(call.arguments)

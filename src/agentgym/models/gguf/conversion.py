@@ -180,7 +180,7 @@ def _mark_tokens(tokenizer: "PreTrainedTokenizerBase", reader: "GGUFReader") -> 
     """Mark the tokens that are never split, and the tokens that begin and end texts.
 
     transformers reads only some of these tokens from the file. For Llama-like models,
-    it swaps the begin token and the end token.
+    it takes the begin token for the end token, and the end token for the begin token.
     """
     from transformers import AddedToken
 

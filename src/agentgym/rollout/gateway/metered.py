@@ -78,7 +78,7 @@ class Purse:
 
 @dataclass
 class Meter:
-    """Counts the tokens and the cost of one model, within the budget ``purse``."""
+    """Counts the tokens and the cost of one model; ``purse`` limits the cost."""
 
     purse: Purse  # limits the cost of all models of one command
     read: float = 0.0  # price of a million prompt tokens in US dollars

@@ -35,7 +35,7 @@ class Exact:
         self._database: sqlite3.Connection | None = None
 
     def clean_rollout(self, rollout: str, is_over: bool) -> str:
-        """Remove a rollout's secrets; with ``goes_on``, only if it is over."""
+        """Return a rollout without secrets; unchanged if a process may continue it."""
         as_given = self.goes_on and not is_over
         return rollout if as_given else self._redactor.written(rollout)
 

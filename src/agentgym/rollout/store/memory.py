@@ -152,7 +152,7 @@ class Memory:
         return live
 
     def ended(self, rollout_id: str) -> None:
-        """Register that a rollout ended; forget the ones that ended long ago."""
+        """Register that a rollout ended; forget rollouts that ended long ago."""
         self._recent.append(rollout_id)
         while len(self._recent) > _RECENT:
             oldest = self.live.get(self._recent[0])

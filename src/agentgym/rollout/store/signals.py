@@ -105,7 +105,7 @@ class Ends:
         ids: Collection[str],
         has_ended: Callable[[str], bool],
     ) -> Iterator[Self]:
-        """Listen for ends inside the block; report earlier ends, too."""
+        """Yield an Ends that also reports rollouts that ended before the block."""
         ends = cls(ids, has_ended)
         with ExitStack() as stack:
             for rollout_id in ends.left:

@@ -142,9 +142,10 @@ class Go(Language):
     def values(
         self, files: Mapping[str, str], asked: Sequence[tuple[int, str, str]]
     ) -> tuple[dict[str, str], Steps]:
-        """Return files with added tests that write values, and steps to run them.
+        """Return files and steps that evaluate expressions, and write their values.
 
-        The tests of the workspace are removed. See :meth:`Language.values`.
+        Added test files evaluate the expressions; they replace all other test files.
+        ``asked`` is described at :meth:`Language.values`.
         """
         changed = {
             file: text for file, text in files.items() if not file.endswith("_test.go")

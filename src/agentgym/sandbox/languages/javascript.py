@@ -126,9 +126,9 @@ class JavaScript(Language):
     def values(
         self, files: Mapping[str, str], asked: Sequence[tuple[int, str, str]]
     ) -> tuple[dict[str, str], Steps]:
-        """Return files with an added script that writes values, and steps to run it.
+        """Return files and steps that evaluate expressions, and write their values.
 
-        See :meth:`Language.values`.
+        An added script does this. ``asked`` is described at :meth:`Language.values`.
         """
         changed = dict(files)
         for file in {file for _, file, _ in asked} & {*files}:

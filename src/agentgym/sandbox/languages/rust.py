@@ -117,9 +117,9 @@ class Rust(Language):
     def values(
         self, files: Mapping[str, str], asked: Sequence[tuple[int, str, str]]
     ) -> tuple[dict[str, str], Steps]:
-        """Return files with added tests that write values, and steps to run them.
+        """Return files and steps that evaluate expressions, and write their values.
 
-        See :meth:`Language.values`.
+        Added tests do this. ``asked`` is described at :meth:`Language.values`.
         """
         changed = dict(files)
         by_file: dict[str, list[tuple[int, str]]] = {}

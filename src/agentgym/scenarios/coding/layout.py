@@ -9,7 +9,9 @@ _OPERATORS = re.compile(r" (\+|-|\*|//|%|<=|>=|==|!=|<|>) ")
 
 def unformatted(rng: Random, source: str) -> str:
     """Return the source with two kinds of layout flaws that a formatter fixes."""
-    flaws = rng.sample((_tight_assignment, _one_blank_line, _wide_call, _wide_def), 2)
+    flaws = rng.sample(
+        (_tight_assignment, _one_blank_line, _spaced_parameters, _tight_commas), 2
+    )
     for flaw in flaws:
         source = flaw(source)
     return source
@@ -28,9 +30,9 @@ def _one_blank_line(source: str) -> str:
     return source.replace("\n\n\n", "\n\n")
 
 
-def _wide_call(source: str) -> str:
+def _spaced_parameters(source: str) -> str:
     return re.sub(r"(def \w+\()(\w)", r"\1 \2", source)
 
 
-def _wide_def(source: str) -> str:
+def _tight_commas(source: str) -> str:
     return source.replace(", ", ",")

@@ -89,7 +89,7 @@ async def demonstrate(
     rng: Random | None = None,
     system_prompt: str = SYSTEM_PROMPT,
 ) -> SupportDemonstration:
-    """Run the oracle's calls in an environment, and record the conversation.
+    """Run the scripted solution of a task, and record the conversation.
 
     Args:
         task: The task.

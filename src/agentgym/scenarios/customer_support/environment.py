@@ -273,7 +273,7 @@ class SupportEnvironment(Environment):
         return self._wrong(f"there is no {what} {key}.", key, start="error: ")
 
     def _wrong(self, message: str, key: str, *, start: str = "") -> str:
-        """Return an error message if the customer gave the wrong value, else raise it.
+        """Return an error message if the customer gave the wrong value; else raise.
 
         A returned message does not count as an error, so the agent does not pay for a
         mistake of the customer. The customer gave a value if it has more than one

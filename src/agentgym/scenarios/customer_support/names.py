@@ -38,7 +38,7 @@ class SupportNames:
     numbers: tuple[str, ...]
 
     def words(self) -> frozenset[str]:
-        """Return all names of this split, without the subjects."""
+        """Return the words of all lists, except ``subjects`` and ``numbers``."""
         return frozenset(
             (
                 *self.first,

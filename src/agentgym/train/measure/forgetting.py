@@ -1,8 +1,8 @@
-"""Forgetting: measure how much training changes the answers to plain questions.
+"""Forgetting: measure how much training changes answers to everyday questions.
 
 Training for tool calls can change how a model answers anything else. The KL divergence
 from the untrained model, measured on the new task, predicts how much of other tasks the
-model forgets (arXiv:2509.04259). This module measures it on plain questions instead:
+model forgets (arXiv:2509.04259). This module uses everyday questions without tools:
 KL(untrained || trained) per token of the untrained model's answers, by the k3 estimate
 (http://joschu.net/blog/kl-approx.html): the mean of ``r - 1 - log r``, where ``r`` is a
 token's current probability divided by its probability at sampling. Every term is at
@@ -39,7 +39,7 @@ _LEAST = 8
 
 
 class PlainAnswer(BaseModel):
-    """An answer of the untrained model to a plain question, as token ids.
+    """An answer of the untrained model to an everyday question, as token ids.
 
     Attributes:
         agent: The team's role whose LoRA adapter is compared; empty if all roles share
@@ -54,7 +54,7 @@ class PlainAnswer(BaseModel):
 
 
 class Forgetting(BaseModel, extra="forbid"):
-    """The distance of a model from its untrained state, measured on plain questions.
+    """The distance of a model from its untrained state, by its answers to questions.
 
     Attributes:
         answers: Answers of the untrained model; left out of a run's result.
@@ -96,7 +96,7 @@ class Forgetting(BaseModel, extra="forbid"):
 
 
 def read_questions() -> list[str]:
-    """Return the plain questions from ``questions.txt`` in this package."""
+    """Return everyday questions, answered without tools, from ``questions.txt``."""
     text = files(__package__).joinpath("questions.txt").read_text(encoding="utf-8")
     return text.splitlines()
 
@@ -107,7 +107,7 @@ def ask_questions(
     rollouts: int,
     rollout_seconds: float | None = None,
 ) -> Forgetting:
-    """Let the untrained model answer plain questions.
+    """Let the untrained model answer everyday questions, without tools.
 
     If the questions are skipped, the result has no answers, and its ``skipped`` has the
     reason. ``rollouts`` is the upper limit on the rollouts of the whole run,

@@ -108,7 +108,7 @@ class Measuring:
         return state.validation
 
     def ask_questions(self) -> None:
-        """Let the untrained model answer plain questions, for later comparisons."""
+        """Let the untrained model answer everyday questions, for later comparisons."""
         config, state = self.config, self.state
         if state.forgetting is None:
             rollouts = config.episodes + 2 * config.test_tasks * config.eval_samples
@@ -117,7 +117,7 @@ class Measuring:
             )
 
     def _compare(self, *, warns: bool = False) -> None:
-        """Measure how much training changed the answers to plain questions.
+        """Measure how much training changed the answers to everyday questions.
 
         ``warns``: whether to warn the user if the change is large.
         """

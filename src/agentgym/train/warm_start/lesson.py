@@ -1,4 +1,4 @@
-"""Lesson: run the calls that training tasks need, and fine-tune on successful runs."""
+"""Warm start: run the calls that training tasks need; fine-tune on successful runs."""
 
 import math
 from collections import Counter
@@ -96,7 +96,7 @@ class Lesson:
         return self._passes(len(self._planned)) * len(self._planned)
 
     def give(self) -> WarmStart:
-        """Run the plans, fine-tune on the successful ones, and return the record.
+        """Run the needed calls, fine-tune on successful rollouts, and return a record.
 
         Raises:
             ScenarioError: Most plans fail.
