@@ -440,7 +440,7 @@ def with_data(scenario: str, data: str | None, categories: str | None) -> str:
     """Add the values of ``--data`` and ``--categories`` to the setting ``scenario``.
 
     Raises:
-        UsageError: One is given, but the scenario is not a benchmark.
+        UsageError: An option is given, but the scenario is not a benchmark.
     """
     given = {"data": data or "", "categories": categories or ""}
     if not any(given.values()):

@@ -33,7 +33,7 @@ One is suggested in an error message if no provider is set up."""
 def settle(config: TrainingConfig) -> str:
     """Return the setting ``gpu`` to train with, for a run with ``gpu = "auto"``.
 
-    It stays ``auto`` to train on this machine; otherwise it is a provider's name.
+    The result is ``auto`` to train on this machine, otherwise a provider's name.
 
     Raises:
         ComputeError: This machine cannot train the model, and no provider is set up.

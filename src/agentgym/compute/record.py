@@ -1,4 +1,4 @@
-"""MachineRecord: the file ``machine.json`` in a run's folder, on its rented machine.
+"""MachineRecord: the file ``machine.json`` in a run's folder, about its rented machine.
 
 The file contains no secrets. It is written before the launch, so that the machine can
 be found by its name if the client dies.

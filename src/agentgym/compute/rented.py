@@ -325,7 +325,7 @@ def _provider(config: TrainingConfig) -> Provider:
     """Return the provider in ``config.gpu``, after checking the settings.
 
     Raises:
-        UsageError: It is not a provider that rents machines.
+        UsageError: The setting is not a provider that rents machines.
         UnsupportedError: A setting does not work on a rented machine.
         ComputeError: The provider is not set up.
     """

@@ -184,8 +184,8 @@ def _remove_left(path: Path, kind: str) -> None:
 def _remove_unlocked(left: Path, grace_s: float) -> None:
     """Remove this user's temporary file or folder if no process has locked it.
 
-    A process locks it a little later than it creates it. So it is kept if it is younger
-    than ``grace_s`` seconds.
+    A process locks such a file a little later than it creates it. So a file that is
+    younger than ``grace_s`` seconds is kept.
     """
     with suppress(OSError, RecursionError):
         lock = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -32,8 +32,8 @@ resumed; verl's other settings would change the training."""
 def resumed_config(before: TrainingConfig, changes: dict[str, Any]) -> TrainingConfig:
     """Return a run's settings with the changes that the user gave when resuming it.
 
-    Given flags of vLLM and settings of verl are added to those of the run. One with the
-    value None is removed from the run.
+    Given flags of vLLM and settings of verl are added to those of the run. A flag or
+    setting with the value None is removed from the run.
 
     Raises:
         UsageError: A resumed run cannot change one of the given settings.
@@ -68,7 +68,7 @@ def merged_changes(config: TrainingConfig, changes: dict[str, Any]) -> dict[str,
     """Return flat changes in which flags of vLLM and settings of verl are complete.
 
     If ``changes`` has some flags of vLLM, the run's other flags are added, so that
-    applying the changes does not remove them. The same holds for verl.
+    applying the changes does not remove them. verl's settings are completed too.
     """
     before, given = config.flat(config.model_dump()), config.flat(changes)
     libraries = given.keys() & LIBRARIES

@@ -15,7 +15,7 @@ _SLOWEST_UPDATE = 1.0
 _PLAN = 0.25, 1.0
 """Least and most assumed time to learn from a rollout in a warm start.
 
-Both are relative to the time that it takes to play the rollout.
+Both are relative to the time that it takes to run the rollout.
 """
 _NEWEST = 10  # number of newest steps that count
 _LONG_S = 600.0

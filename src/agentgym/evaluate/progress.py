@@ -209,7 +209,7 @@ class Progress:
     def may_run(self, tool: str) -> bool | None:
         """Ask whether a tool of the user's own agent may really run.
 
-        False answers the tool's calls with made-up values. None means that no user can
+        If False, the tool's calls get made-up answers. None means that no user can
         answer the question.
         """
         return None

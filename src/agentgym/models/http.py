@@ -188,8 +188,8 @@ class ServerAttempts:
         """Choose one of ``replicas`` for an attempt: ``async with attempt.at(...)``.
 
         Raises:
-            NoServerError: All servers may have restarted with other weights; see
-                ``Server.is_barred``.
+            NoServerError: All servers may have restarted with other weights
+                (``Server.is_barred`` is true for each).
         """
         self._is_over = True  # unless the attempt fails
         pool = self._client.pool

@@ -50,7 +50,7 @@ print(",".join(leaks) or "sealed")
 def choose_rung(config: SandboxConfig) -> Rung:
     """Return the kind of isolation to use.
 
-    It is the one that ``config`` names, or else the safest that works.
+    The kind that ``config`` names is used; if it names none, the safest that works.
 
     Raises:
         SandboxUnavailableError: The named kind does not work on this machine; or none

@@ -357,8 +357,8 @@ class TrainedAgent(BaseModel):
         Args:
             tools: LangChain tools or functions to use; None takes the scenario's tools,
                 bound to a new example environment.
-            agent: Your own agent that gets the weights; None takes the one that was
-                trained, if it was your own. It is not changed.
+            agent: Your own agent that gets the weights; None takes the agent that
+                was trained, if that was your own. The object is not changed.
             base_url: Address of an OpenAI-compatible server that has the weights. None
                 runs the model in this process.
             api_key: Key of that server.

@@ -217,7 +217,7 @@ def _checked(shell: RetryingShell, python: str) -> str:
     """Return the remote path ``python``, after checking that interpreter.
 
     Raises:
-        ComputeError: It does not have the client's version of agentgym.
+        ComputeError: The interpreter lacks the client's version of agentgym.
     """
     code = "import agentgym.version as v; print(v.__version__)"
     try:

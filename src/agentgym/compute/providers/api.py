@@ -167,8 +167,8 @@ class ApiProvider(Provider):
 
         ``params`` are the parameters in the URL's query. The request is sent again
         after a broken connection, a status 408, 425, 429 or 5xx, or an answer that is
-        not JSON. The wait before it doubles each time, or follows ``Retry-After``; it
-        is at most a minute.
+        not JSON. The wait before each retry is twice the last one, or follows
+        ``Retry-After``; it is at most a minute.
 
         Raises:
             ComputeRefusedError: The provider refused the request.

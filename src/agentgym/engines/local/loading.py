@@ -265,7 +265,7 @@ def _stop_ids(
 
 @torch.inference_mode()
 def _examine(model: str, causal: PreTrainedModel, traits: Traits) -> Traits:
-    """Test on short sequences if a loaded model has its traits; return corrected ones.
+    """Test a loaded model's traits on short sequences; return the corrected traits.
 
     Raises:
         ModelError: The model's cache does not continue a text correctly.

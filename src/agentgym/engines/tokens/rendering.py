@@ -207,8 +207,8 @@ class Renderer:
     ) -> Prompt | None:
         """Return the prompt that continues one of the session's turns.
 
-        This is the longest turn with which the messages begin. If the same request was
-        answered twice, the newer answer is used. None if no turn can be continued.
+        The longest turn with which the messages begin is continued. If the same request
+        was answered twice, the newer answer is used. None if no turn can be continued.
         """
         keys = tuple(map(_key, messages))
         for turn in sorted(turns, key=lambda turn: -len(turn.said)):

@@ -131,8 +131,8 @@ def served_form(config: TrainingConfig, engine: str) -> FormReport:
 
     Raises:
         MissingExtraError: transformers is not installed.
-        UnsupportedError: Grammars constrain the model's tool calls, by setting or since
-            it was trained so.
+        UnsupportedError: Grammars must constrain the model's tool calls, because of a
+            setting, or because they did so in the model's training.
     """
     if find_spec("transformers") is None:
         raise MissingExtraError("local", "Reading the model's tokenizer")

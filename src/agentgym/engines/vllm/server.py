@@ -114,7 +114,8 @@ class VllmServer:
     def on_end(self, callback: Callable[[str], None]) -> None:
         """Set a function to call with the reason if vLLM ends unexpectedly.
 
-        It may be called in another thread. It is called now if vLLM has already ended.
+        The function may be called in another thread. If vLLM has already ended, the
+        function is called at once.
         """
         self._on_end = callback
         if self.failure:

@@ -122,7 +122,7 @@ class VllmEngines(EngineFactory):
 def suits(config: TrainingConfig) -> bool:
     """Return whether a run's settings suit vLLM; the GPU is not checked.
 
-    They do if one adapter of a larger model is trained, not deterministically.
+    They do if one adapter of a larger model is trained, and ``deterministic`` is off.
     """
     if config.deterministic or config.role_adapters:
         return False
@@ -135,9 +135,10 @@ def suits(config: TrainingConfig) -> bool:
 def chosen(config: TrainingConfig) -> tuple[str, str]:
     """Choose the engine for ``engine = "auto"``, and return its name and a note.
 
-    It is ``vllm`` if the settings have flags of vLLM, or if they suit vLLM, vLLM is
-    installed, and vLLM and the learner both fit on this machine's GPU. Otherwise it is
-    ``local``. The note, for the run's plan, says why vLLM is not used; often empty.
+    The engine is ``vllm`` if the settings have flags of vLLM. It is ``vllm``, too, if
+    the settings suit vLLM, vLLM is installed, and vLLM and the learner both fit on this
+    machine's GPU. Otherwise it is ``local``. The note, for the run's plan, says why
+    vLLM is not used; often empty.
     """
     if config.vllm:
         return "vllm", ""

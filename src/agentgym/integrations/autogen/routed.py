@@ -57,7 +57,7 @@ def route_tool(tool: Any) -> None:
 
 
 def route_bench(bench: Any) -> None:
-    """Patch a workbench: run the current episode's tool of the called name, if any.
+    """Patch a workbench: a call runs the episode's tool of that name, if there is one.
 
     The list of the workbench's tools is requested only once.
     """

@@ -35,7 +35,7 @@ _HEAD = """\
 def starter(tools: Sequence[Tool]) -> str:
     """Return the text of a tasks file with made-up requests for each tool.
 
-    It is made from the tools' schemas. The same tools give the same text.
+    The requests are made from the tools' schemas. The same tools give the same text.
     """
     specs = [tool.spec for tool in tools]
     least = 2 * sum(LEAST.values())
