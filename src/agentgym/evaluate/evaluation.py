@@ -53,7 +53,7 @@ def attempt(
     *,
     step: int = 0,
 ) -> dict[str, list[Trajectory]]:
-    """Play several sets of tasks with the policy, without training on them.
+    """Attempt several sets of tasks with the policy, without training on them.
 
     All sets run together, so that a small set does not leave workers idle. ``step`` is
     the number of policy updates so far.

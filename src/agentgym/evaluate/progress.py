@@ -164,8 +164,7 @@ class Progress:
     def phase(self, name: str, total: int) -> None:
         """Called when a phase of ``total`` rollouts starts, e.g. ``validation``.
 
-        In the phase ``imitation``, the model learns from rollouts that were played
-        before.
+        In the phase ``imitation``, the model learns from rollouts that were run before.
         """
 
     def rollout_done(self) -> None:

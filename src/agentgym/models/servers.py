@@ -197,7 +197,7 @@ class ServerPool:
     def renew(self, url: str) -> None:
         """Record that a server has the current weights: it gets calls again.
 
-        This is also so if ``is_barred`` was true.
+        Its ``is_barred`` becomes false.
         """
         for server in self._servers:
             if server.url == url:

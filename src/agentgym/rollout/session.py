@@ -51,7 +51,7 @@ class RolloutSession:
     """
     beat: Beat = no_beat
     """Called every half second while waiting, with the reason why the store waits, or
-    None; may raise to give up.
+    None; may raise an error to stop waiting.
     """
     hosts: Path | None = None
     """If set, workers cannot connect to other machines; refusals are in this file."""

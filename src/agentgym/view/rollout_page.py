@@ -51,7 +51,8 @@ def speaker_graph(
 ) -> dict[str, Any]:
     """Return the roles of a team, and how often each spoke after another.
 
-    A conversation is the sequence in which roles spoke, and its number of rollouts.
+    A role speaks when it makes a model call. A conversation is the sequence in which
+    roles spoke, and its number of rollouts.
     """
     roles, turns, rollouts = Counter[str](), Counter[tuple[str, str]](), 0
     for speakers, times in conversations:

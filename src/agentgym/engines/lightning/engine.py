@@ -152,7 +152,7 @@ class LightningEngine(Engine):
     def load_checkpoint(self, folder: Path) -> None:
         """End the trainer, so that it starts from the checkpoint in ``folder``.
 
-        It starts, and loads the weights, before the next rollouts.
+        The trainer starts again, and loads the weights, before the next rollouts.
         """
         manifest = read_manifest(folder, "weights", engine=_NAME)
         check_model(folder, manifest, self._identity())

@@ -209,8 +209,8 @@ class _CallInPlace:
 def _as_read(returned: Any) -> Any:
     """Return the part of a tool's result that the model reads.
 
-    This is the text of a ToolMessage, also inside a ``Command``, and the content of a
-    content and artifact. Other results are returned unchanged.
+    This is the text of a ToolMessage, also inside a ``Command``, and the first item of
+    a pair (content, artifact). Other results are returned unchanged.
     """
     from langchain_core.messages import ToolMessage
     from langgraph.types import Command

@@ -34,9 +34,9 @@ def assemble_steps(
     written: was the tool offered, and do the arguments fit the tool's original schema?
     Second, by its outcome: it ran, was refused, or broke a rule.
 
-    - A call that the framework rejected has only the first check. The same holds for a
-      call of the agent's own tool, e.g. a hand-off to another agent. Such a call is
-      checked with the schema that the request offered.
+    - A call that the framework rejected has only the first check. A call of the agent's
+      own tool, e.g. a hand-off to another agent, has only the first check too, with the
+      schema that the request offered.
     - A call that the agent's own code replaced by another call is left out.
     - A call that ends the agent, e.g. of a tool ``Done``, counts as made although
       nothing ran. It is the only call of the last answer, and its tool never ran.
