@@ -29,9 +29,9 @@ ROLES = ("planner", "worker")
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     tokenizer = make_tokenizer()
-    tokenizer.model_max_length = 2048
+    tokenizer.model_max_length = 4096
     tokenizer.save_pretrained(tmp_path / "model")
-    made = make_model(len(tokenizer), max_position_embeddings=2048)
+    made = make_model(len(tokenizer), max_position_embeddings=4096)
     made.save_pretrained(tmp_path / "model")
     return tmp_path / "model"
 

@@ -27,7 +27,7 @@ MEGATRON = {"verl": {"model_engine": "megatron"}}
 def recipe(name: str, **changes: Any) -> dict[str, Any]:
     """Return a recipe's settings for verl."""
     given = yaml.safe_load((RECIPES / f"{name}.yaml").read_text())
-    return verl_settings(TrainingConfig.create(**{**given, **changes}))
+    return verl_settings(TrainingConfig.create(**given).replaced(**changes))
 
 
 def test_verl_composes_the_recipes_for_many_gpus() -> None:
