@@ -67,7 +67,7 @@ def solve(
         panel=AGENT,
     ),
     human: bool = flag(
-        "Ask you before risky edits, on a deadlock, after failed rounds.",
+        "Ask you whether risky edits stay, on a deadlock, and after failed rounds.",
         "--human",
         panel=RUN,
     ),
