@@ -7,6 +7,7 @@ written as text, as ``agentgym.compute.ssh:OverSSH``.
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,7 @@ GIVEN = ("templates",)
 Graph = dict[str, set[str]]
 
 
+@cache
 def read_graph(root: Path) -> Graph:
     """Return which file imports which, as paths below ``root``."""
     files = {
