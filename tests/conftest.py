@@ -18,7 +18,7 @@ sys.dont_write_bytecode = False
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Start three processes for two cores: tests also wait, and each process imports."""
+    """Start three processes for two cores: tests wait, and each process imports."""
     return min(3 * (os.cpu_count() or 1) // 2, 16)
 
 
