@@ -193,7 +193,7 @@ def forgetting_view(result: TrainingResult) -> list[RenderableType]:
     if moved is None or moved.kl is None:
         return []
     style = "yellow" if moved.is_large else "dim"
-    return [Text(f"On plain questions: {moved.words()}.", style)]
+    return [Text(f"On everyday questions: {moved.words()}.", style)]
 
 
 def saved_as(saved: Saved) -> str:

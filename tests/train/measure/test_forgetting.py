@@ -1,4 +1,4 @@
-"""How far training moves a model on plain questions."""
+"""How far training moves a model on everyday questions."""
 
 import json
 import math
@@ -165,7 +165,7 @@ def test_a_run_reports_the_distance(
     assert (found.answers, found.questions) == ([], 8)
     assert found.kl is not None
     assert found.kl > 0
-    assert f"On plain questions: {found.words()}" in render_report(result)
+    assert f"On everyday questions: {found.words()}" in render_report(result)
     lines = (result.artifacts.run / "metrics.jsonl").read_text().splitlines()
     steps = [json.loads(line) for line in lines]
     assert ["forgetting_kl" in step for step in steps] == [False, True, False]

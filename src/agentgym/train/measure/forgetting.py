@@ -85,7 +85,7 @@ class Forgetting(BaseModel, extra="forbid"):
             return f"not measured: {self.skipped or 'the run has not ended'}"
         said = (
             f"{self.kl:.3f} nats a token from the untrained model, in its answers to "
-            f"{plural(self.questions, 'plain question')} (KL)"
+            f"{plural(self.questions, 'everyday question')} (KL)"
         )
         if not self.is_large:
             return said

@@ -125,7 +125,7 @@ class Measuring:
             return
         found = self.state.forgetting = compare(self.engine, self.state.forgetting)
         if warns and found.is_large:
-            self.progress.warned([f"On plain questions: {found.words()}."])
+            self.progress.warned([f"On everyday questions: {found.words()}."])
 
     def _watch(self, found: Metrics) -> None:
         state, patience = self.state, self.config.patience

@@ -78,7 +78,7 @@ def render_report(
         _table(["bucket", "calls"], [*buckets, ("**all**", f"**{ledger.calls:,}**")]),
         *([f"Learned from: {trained_words(ledger.tokens)}.\n"] * bool(ledger.tokens)),
         *([f"{judging_words(ledger.judging)}\n"] if ledger.judging else []),
-        *([f"On plain questions: {moved.words()}.\n"] if moved is not None else []),
+        *([f"On everyday questions: {moved.words()}.\n"] if moved is not None else []),
         *_roles(result),
         "## Use it\n",
         f"{saved_as(result.saved)}\n",
