@@ -132,7 +132,7 @@ def test_the_shipped_policy_is_not_asked() -> None:
 def test_a_large_distance_is_named_large() -> None:
     assert "a lot" in Forgetting(questions=50, kl=LARGE).words()
     assert Forgetting(questions=50, kl=0.0123).words() == (
-        "0.012 nats a token from the untrained model, in its answers to 50 plain "
+        "0.012 nats a token from the untrained model, in its answers to 50 everyday "
         "questions (KL)"
     )
 
