@@ -44,11 +44,12 @@ LAYERS = (
 )
 """From the top of the map to its bottom: folders and files of the package."""
 MOST_FILES = 15
+MOST_LINES = 500
 PLUG_INS = {
     "core/machines.py names compute/__init__.py": (
         "the entry points by which other packages add machines are named so"
     ),
-    "scenarios/tool_tasks/scenario.py names integrations/agent_import.py": (
+    "scenarios/tool_tasks/user_code.py names integrations/agent_import.py": (
         "the tools of a tasks file are those of an agent, which its framework's "
         "adapter finds"
     ),
@@ -182,6 +183,14 @@ def test_core_imports_what_is_below_it() -> None:
 
 CORE = LAYERS.index("core")
 BELOW_CORE = LAYERS.index("errors")
+
+
+def test_no_file_is_long() -> None:
+    lines = {
+        path.relative_to(SOURCE).as_posix(): len(path.read_text().splitlines())
+        for path in SOURCE.rglob("*.py")
+    }
+    assert {name: n for name, n in lines.items() if n > MOST_LINES} == {}
 
 
 def test_no_folder_is_crowded() -> None:

@@ -15,7 +15,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.located import located
 from agentgym.rollout.probe import probed
-from agentgym.scenarios.tool_tasks.scenario import load_tools
+from agentgym.scenarios.tool_tasks.user_code import load_tools
 
 SERVER = """#!{python}
 import os

@@ -6,9 +6,10 @@ import os
 import sys
 import traceback
 from contextlib import nullcontext
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import typer
+from typer.core import TyperCommand
 
 from agentgym.cli import (
     doctor,
@@ -23,7 +24,7 @@ from agentgym.cli import (
 )
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
 from agentgym.cli.ladder import improve
-from agentgym.cli.options import EPILOG, PanelCommand, flag, option
+from agentgym.cli.options import EPILOG, flag, option
 from agentgym.cli.output import (
     discard_output,
     only_results,
@@ -37,7 +38,30 @@ from agentgym.security.audit import AuditLog, audited, default_log
 from agentgym.security.redaction import redacted, redacted_output
 from agentgym.version import __version__
 
+_OTHER = "Options"
 _WIDEST = 120  # most columns of help texts
+
+
+class PanelCommand(TyperCommand):
+    """A command whose ``--help`` groups the options under headings (panels).
+
+    It replaces typer's own panels, which need the slow import of rich.
+    """
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and options to the help text, grouped by panel."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            if (record := param.get_help_record(ctx)) is not None:
+                panel = getattr(param, "rich_help_panel", None) or _OTHER
+                if param.param_type_name == "argument":
+                    panel = "Arguments"
+                panels.setdefault(panel, []).append(record)
+        panels[_OTHER] = panels.pop(_OTHER, [])  # --help and the like come last
+        for panel, records in panels.items():
+            if records:
+                with formatter.section(panel):
+                    formatter.write_dl(records)
 
 
 def build() -> typer.Typer:

@@ -34,13 +34,12 @@ from agentgym.cli.options import (
     given_settings,
     named_model,
     option,
-    require_place,
     token_prices,
     use_tool_options,
     with_command,
     with_data,
 )
-from agentgym.cli.output import print_json, progress_console
+from agentgym.cli.output import print_json, progress_console, require_place
 from agentgym.errors import UsageError
 
 if TYPE_CHECKING:

@@ -135,8 +135,8 @@ def _on_tasks(
     from agentgym.core.config import TrainingConfig
     from agentgym.rollout.located import located
     from agentgym.rollout.probe import probed
-    from agentgym.scenarios.tool_tasks.scenario import load_tools
     from agentgym.scenarios.tool_tasks.starter import starter
+    from agentgym.scenarios.tool_tasks.user_code import load_tools
 
     with TemporaryDirectory(prefix="agentgym-inspect-") as folder:
         if tasks is None:

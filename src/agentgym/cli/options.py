@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from agentgym.errors import NotFoundError, UsageError
 from agentgym.scenarios.options import has_options, with_options
@@ -25,33 +24,10 @@ TRAINING = "Training"
 MACHINE = "Machine"
 RUN = "Run"
 OUTPUT = "Output"
-_OTHER = "Options"
 EPILOG = (
     "With any command: --log-level info logs to standard error, "
     "--debug also shows where an error was raised."
 )
-
-
-class PanelCommand(TyperCommand):
-    """A command whose ``--help`` groups the options under headings (panels).
-
-    It replaces typer's own panels, which need the slow import of rich.
-    """
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments and options to the help text, grouped by panel."""
-        panels: dict[str, list[tuple[str, str]]] = {}
-        for param in self.get_params(ctx):
-            if (record := param.get_help_record(ctx)) is not None:
-                panel = getattr(param, "rich_help_panel", None) or _OTHER
-                if param.param_type_name == "argument":
-                    panel = "Arguments"
-                panels.setdefault(panel, []).append(record)
-        panels[_OTHER] = panels.pop(_OTHER, [])  # --help and the like come last
-        for panel, records in panels.items():
-            if records:
-                with formatter.section(panel):
-                    formatter.write_dl(records)
 
 
 def opt(text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
@@ -513,16 +489,3 @@ def token_prices(
     if read is None or written is None:
         raise UsageError(f"Give both --{option}-in and --{option}-out, or neither.")
     return Prices(prompt=read, response=written)
-
-
-def require_place(path: Path) -> None:
-    """Raise UsageError if a file cannot be written at this path; do not write it."""
-    if path.is_dir():
-        problem = "it is a folder"
-    elif not path.parent.is_dir():
-        problem = f"the folder {path.parent} does not exist"
-    elif not os.access(path.parent, os.W_OK | os.X_OK):
-        problem = f"the folder {path.parent} is not writable"
-    else:
-        return
-    raise UsageError(f"{path} cannot be written: {problem}. Choose another place.")

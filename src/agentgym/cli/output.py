@@ -126,6 +126,19 @@ def print_result(text: str) -> None:
         file.write(text)
 
 
+def require_place(path: Path) -> None:
+    """Raise UsageError if a file cannot be written at this path; do not write it."""
+    if path.is_dir():
+        problem = "it is a folder"
+    elif not path.parent.is_dir():
+        problem = f"the folder {path.parent} does not exist"
+    elif not os.access(path.parent, os.W_OK | os.X_OK):
+        problem = f"the folder {path.parent} is not writable"
+    else:
+        return
+    raise UsageError(f"{path} cannot be written: {problem}. Choose another place.")
+
+
 def split_log_level(words: list[str]) -> tuple[list[str], int | None]:
     """Remove ``--log-level LEVEL`` from a command line; return the rest and the level.
 

@@ -15,10 +15,9 @@ from agentgym.cli.options import (
     given_settings,
     named_model,
     option,
-    require_place,
     with_tools,
 )
-from agentgym.cli.output import print_json, progress_console
+from agentgym.cli.output import print_json, progress_console, require_place
 from agentgym.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from agentgym.cli.options import (
     flag,
     opt,
     option,
-    require_place,
 )
 from agentgym.cli.output import (
     failures_shown,
     print_json,
     print_result,
     progress_console,
+    require_place,
 )
 from agentgym.doctor.status import machine_of, run_status
 from agentgym.errors import Interrupted, NotFoundError, UsageError

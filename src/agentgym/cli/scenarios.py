@@ -287,7 +287,7 @@ def _from_logs(
 ) -> "FromLogs":
     """Write a tasks file from logs or reviews, and report calls that were left out."""
     from agentgym.scenarios.tool_tasks.logs import from_logs as make
-    from agentgym.scenarios.tool_tasks.scenario import load_tools
+    from agentgym.scenarios.tool_tasks.user_code import load_tools
 
     _refuse_existing(output)
     whose = tools_reference(tools_from, agent)
@@ -346,7 +346,7 @@ def record(
 
 
 def _needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
-    from agentgym.scenarios.tool_tasks.scenario import load_tools
+    from agentgym.scenarios.tool_tasks.user_code import load_tools
 
     whose = tools_reference(tools_from, agent)
     if whose is None:

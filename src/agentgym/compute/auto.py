@@ -106,7 +106,7 @@ def _why_not_here(need: Need, config: TrainingConfig) -> str:
 def _with_less(need: Need, config: TrainingConfig) -> str:
     """Return a sentence with settings for which this machine's memory is enough.
 
-    It is empty if this machine has a GPU, or if there are no such settings.
+    It is empty if this machine has a GPU, or if no settings would be enough.
     """
     if _has_gpu() or need.parameters > CPU_PARAMETERS:
         return ""

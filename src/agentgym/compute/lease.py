@@ -154,7 +154,7 @@ class Lease:
     def seconds_left(self) -> float | None:
         """Seconds until training must stop, so that paid time is left to fetch files.
 
-        None if there is no cost limit, or if the price is unknown.
+        None without a cost limit, or if the price is unknown.
         """
         limit = self.limit or 0.0
         reserve = min(
@@ -173,7 +173,7 @@ class Lease:
     def seconds_paid(self) -> float | None:
         """Seconds until the machine's cost reaches ``limit``.
 
-        None if there is no cost limit, or if the price is unknown.
+        None without a cost limit, or if the price is unknown.
         """
         return self._seconds_until(self.limit or 0.0)
 

@@ -119,10 +119,7 @@ def _not_interrupted(run: RunFolder, address: Address) -> TrainingInterrupted:
 def fetch_results(
     address: Address, key_file: Path | None, run: RunFolder, progress: Progress
 ) -> None:
-    """Stop a run's training on a remote machine, and fetch the finished files.
-
-    Do nothing if ``address`` is not the machine that trained the run last.
-    """
+    """Stop a run's training on the machine that trains it, and fetch its files."""
     known = run.record().get("elsewhere")
     if not known or known["address"] != str(address):
         return

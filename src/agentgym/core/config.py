@@ -414,10 +414,7 @@ class TrainingConfig(Settings, BaseSettings):
 
     @classmethod
     def renamed(cls, values: dict[str, Any]) -> str:
-        """Return a hint on older flat keys that now belong to a group of settings.
-
-        Empty if there are no such keys.
-        """
+        """Return a hint on flat keys that now belong to a group; empty without any."""
         hints = []
         for group in GROUPS:
             below = {k: p for k, p in FLAT_KEYS.items() if p.startswith(f"{group}.")}

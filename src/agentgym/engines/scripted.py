@@ -142,7 +142,7 @@ class ScriptedEngine(Engine):
         self._policy.version = json.loads((folder / _STATE).read_text())
 
     def export(self, folder: Path) -> None:
-        """Create ``folder`` with the number of updates; there are no weights."""
+        """Create ``folder`` with the number of updates alone: it has no weights."""
         folder.mkdir()
         self.save_checkpoint(folder)
 

@@ -102,7 +102,7 @@ class MemoryGroup:
 def _place() -> tuple[Path, _Names] | None:
     """Return a folder in which new control groups work, and their file names.
 
-    None if there is no such folder.
+    None if they work nowhere.
     """
     for parent, names in _candidates():
         with suppress(OSError, ValueError, subprocess.SubprocessError):

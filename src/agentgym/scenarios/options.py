@@ -68,7 +68,7 @@ def with_absolute_data(reference: str) -> str:
 
 
 def data_of(reference: str) -> "Path | None":
-    """Return the path of a scenario's data files; None if there are no such files.
+    """Return the path of a scenario's data files; None for a scenario without any.
 
     It is the option ``data`` of the reference. Without this option, BFCL has the folder
     of the downloaded package, if that exists.

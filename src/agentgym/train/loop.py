@@ -171,10 +171,7 @@ class TrainingLoop:
         return self._finish(stopped, weights, self._measuring.at_end(weights))
 
     def _fit_to_time(self) -> None:
-        """Time some rollouts; choose numbers of tasks that fit the run's time limit.
-
-        Do nothing without a time limit.
-        """
+        """If the run has a time limit, time rollouts and choose numbers of tasks."""
         state, config = self.state, self._config
         if config.time is None or state.rollout_seconds is not None:
             return
@@ -183,20 +180,14 @@ class TrainingLoop:
         self._fit(self._time.fit(config.time - state.wall_seconds, each), each)
 
     def _fit_rest(self) -> None:
-        """Choose sizes of steps and validations that fit the remaining time.
-
-        Do nothing without a time limit, or after the first step.
-        """
+        """Before the first step, fit steps and validations to the remaining time."""
         state, limit, each = self.state, self._config.time, self._measured
         if limit and each and not state.step and state.validation is None:
             self._use.update()
             self._fit(self._time.fit_rest(limit - state.wall_seconds, each), each)
 
     def _fit(self, sizes: dict[str, Any], each: float) -> None:
-        """Replace the settings in ``sizes``, which fit the run to its time limit.
-
-        They were chosen for rollouts of ``each`` seconds.
-        """
+        """Use the settings ``sizes``, which were chosen for rollouts of ``each`` s."""
         self.state.rollout_seconds = each
         self._size(self._config.replaced(**sizes), each)
         self._measuring = dataclasses.replace(self._measuring, config=self._config)
@@ -254,10 +245,7 @@ class TrainingLoop:
         return self._time.has_room(self.state, self._forecast.step, self._measured)
 
     def _report_time_left(self, lesson: int = 0) -> None:
-        """Report the estimated time until the run ends.
-
-        ``lesson``: number of rollouts that a later warm start will imitate.
-        """
+        """Report the time left; a warm start will yet imitate ``lesson`` rollouts."""
         state = self.state
         spent = state.episodes, state.step, lesson, state.wall_seconds
         if left := self._forecast.until_end(*spent):

@@ -66,8 +66,8 @@ class LambdaCloud(ApiProvider):
     def offers(self) -> list[Offer]:
         """Return the offers of Lambda's instance types that have one GPU.
 
-        A type has one offer per region with free machines. If there are no free
-        machines, it has one offer, which is not available and has no region.
+        A type has one offer for each region with free machines. A type without free
+        machines has one offer, which is not available and has no region.
         """
         types = _data(self.ask("GET", "/instance-types"), dict)
         with understood(self.name):

@@ -226,9 +226,9 @@ def _task(offer: Offer) -> dict[str, Any]:
 def _prices(row: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the price fields of a machine type's offers: on demand, then spot.
 
-    ``row`` is SkyPilot's description of the type in a region. The second is left out if
-    there is no spot offer. A spot price may rise up to the price on demand, since
-    SkyPilot cannot limit it. The list is empty if the price on demand is unknown.
+    ``row`` is SkyPilot's description of the type in a region. Without a spot offer, the
+    second is left out. A spot price may rise up to the price on demand, since SkyPilot
+    cannot limit it. The list is empty if the price on demand is unknown.
     """
     price, spot = row["price"], row["spot_price"]
     if not (_is_number(price) and price > 0):

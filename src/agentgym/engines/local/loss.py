@@ -129,7 +129,7 @@ class Ratios:
     entropies: dict[int, list[float]] = field(default_factory=dict)
 
     def statistics(self) -> tuple[float | None, float | None, float | None]:
-        """Return three statistics of the ratios; each is None if there are no ratios.
+        """Return three statistics of the ratios; each is None without ratios.
 
         Returns:
             The 99th percentile, the largest ratio, and the effective share. The share

@@ -47,7 +47,8 @@ class Store:
     all events, are read from SQLite.
 
     Methods that take a rollout's id raise :class:`RolloutNotFoundError` if the id is
-    unknown, and :class:`RolloutStateError` if the rollout or the attempt is over.
+    unknown, and :class:`RolloutStateError` if the rollout or the attempt is over, or
+    its state may not change so.
     Values that are not JSON raise :class:`RecordError`. Once SQLite cannot be written,
     methods that write or wait raise :class:`StoreError`, also in waiting threads.
 
@@ -119,8 +120,7 @@ class Store:
     def flush(self, beat: Beat = no_beat) -> None:
         """Wait until all earlier writes are in SQLite.
 
-        ``beat`` is called every half second while waiting; it may raise an error to
-        stop waiting.
+        ``beat`` is called every half second; it may raise an error to stop waiting.
         """
         self._database.flush(beat)
 
@@ -211,10 +211,7 @@ class Store:
         *,
         count: int | None = None,
     ) -> set[str]:
-        """Block until ``count`` rollouts of ``ids`` (by default all) have ended.
-
-        Returns the ids of rollouts that ended, or were deleted, in ``timeout`` seconds.
-        """
+        """Wait until ``count`` of the rollouts (None: all) have ended; return these."""
         with self.ends(ids) as ends:
             return ends.wait_for(len(ends.left) if count is None else count, timeout)
 
@@ -223,11 +220,7 @@ class Store:
         return Ends.listening(self.signals, ids, self.has_ended)
 
     def patch(self, rollout_id: str, status: StatusChange) -> Rollout:
-        """Update the fields that are set in ``status``, for a client.
-
-        Raises:
-            RolloutStateError: The rollout's state may not change to the new state.
-        """
+        """Update the fields that are set in ``status``, for a client."""
         updates = status.model_dump(exclude_unset=True)
         with self._lock:
             live = self._memory.get(rollout_id)
@@ -241,8 +234,7 @@ class Store:
     def hide(self, rollout_id: str) -> None:
         """Hide a rollout that a client deleted; a new rollout may use its id.
 
-        The record is kept. An unfinished rollout ends as failed. Unknown ids are
-        ignored.
+        The record is kept. An unfinished rollout ends as failed.
         """
         with self._lock:
             live = self._memory.find(rollout_id)
@@ -263,10 +255,7 @@ class Store:
             self.signals.notify(signals.terminal(rollout_id), signals.ANY)
 
     def delete_steps_after(self, step: int) -> None:
-        """Remove the rollouts of training steps after ``step``.
-
-        A resumed run repeats these steps, with the same rollout ids.
-        """
+        """Remove the rollouts of steps after ``step``, which a resumed run repeats."""
         self.flush()
         for rollout_id in tables.read_after(self._database, step):
             self.delete(rollout_id)
@@ -274,10 +263,7 @@ class Store:
     # Attempts
 
     def claim(self, worker: str, n: int = 1) -> list[Rollout]:
-        """Assign up to ``n`` queued rollouts to a worker, and return them.
-
-        A worker that was retired gets none.
-        """
+        """Assign up to ``n`` queued rollouts to a worker; none to a retired worker."""
         claimed: list[Rollout] = []
         with self._lock:
             self._database.check()
@@ -366,10 +352,7 @@ class Store:
     # Events
 
     def begin_call(self, rollout_id: str, attempt_id: str, agent: str) -> int:
-        """Count a model call before it is sent to the model.
-
-        Returns the number of calls that the agent made before in this attempt.
-        """
+        """Count a model call that is sent; return how many the agent made before."""
         with self._lock:
             self._database.check()
             live = self._memory.get(rollout_id)
@@ -382,8 +365,7 @@ class Store:
     ) -> None:
         """Record a model call, given as the JSON payload of a ``model_request`` event.
 
-        ``routed`` says whether the payload has the experts that a MoE model used for
-        each token.
+        ``routed``: whether it has the experts that a MoE model used for each token.
         """
         event = RecordedEvent(MODEL_REQUEST, rollout_id, attempt_id, time.time(), raw)
         with self._lock:
@@ -458,11 +440,7 @@ class Store:
     def _append(
         self, live: LiveRollout, event: RecordedEvent, call: RecordedCall | None = None
     ) -> None:
-        """Record an event.
-
-        If it is a model call that repeats routed experts, remove them from the previous
-        call.
-        """
+        """Record an event; remove routed experts that it repeats from the last call."""
         writes = [tables.write_event(event, self._exact)]
         if call is not None and (before := live.routes_of(event, call)) is not None:
             writes.insert(0, tables.rewrite_call(before, self._exact))

@@ -1,21 +1,17 @@
 """The scenario of a tasks file, for tools that a user already has."""
 
-import inspect
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from pkgutil import resolve_name
 from random import Random
 from typing import Any, ClassVar, Literal
 
 from agentgym.core.needs import NeededCall, is_own
-from agentgym.core.plugins import load_object
 from agentgym.core.task import Answers, Split, Task, TaskSource
 from agentgym.core.tools import Tool, ToolSpec, as_tools
-from agentgym.core.trajectory import Reward, ToolCall, Trajectory
-from agentgym.errors import AgentGymError, NotFoundError, UsageError
+from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.errors import NotFoundError, UsageError
 from agentgym.programs.program import ProgramCommand
 from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.tool_tasks.answers import Answering, ToolEnvironment
@@ -41,11 +37,14 @@ from agentgym.scenarios.tool_tasks.task_file import (
     read_answers,
     read_task_lines,
 )
-
-TOOLS_FROM = "--tools-from"
-CHECK = "--check"
-NO_CHECK = "none"
-"""Value of ``check`` for no check: a judge model ranks the attempts."""
+from agentgym.scenarios.tool_tasks.user_code import (
+    NO_CHECK,
+    TOOLS_FROM,
+    accept_all,
+    importable,
+    load_all_tools,
+    load_check,
+)
 
 _PROMPT = (
     "You help users by calling tools. Call those that the request needs, with the "
@@ -117,7 +116,7 @@ class ToolScenario(Scenario):
             description=f"{len(lines)} tasks of {file.name}; splits: "
             f"{_shared_words(shared)}.",
             judges_work=judge is not None,
-            has_check=check is not _accept,
+            has_check=check is not accept_all,
             splits=tuple(split for split in Split if self._splits[split]),
             max_turns=given.max_turns or max(_LEAST_TURNS, 2 * longest + 2),
             train_tokens=given.train_tokens
@@ -126,7 +125,7 @@ class ToolScenario(Scenario):
 
     @property
     def check(self) -> Check | None:
-        """The function that scores episodes; None if there is no such function."""
+        """The user's function that scores episodes; None without one."""
         return self._check
 
     @property
@@ -285,15 +284,15 @@ def from_tools(
     chosen = TaskSource.answering(answers)
     source: TaskSource | str
     try:
-        places, folder = _importable(tools)
-        scorer = None if check is None else _importable(check)[0][0]
+        places, folder = importable(tools)
+        scorer = None if check is None else importable(check)[0][0]
         source = TaskSource(
             path, tuple(places), chosen, tuple(allow), scorer, folder, name or ""
         )
     except UsageError as error:
         source = str(error)
     if isinstance(tools, str):
-        made = _load_tools([tools], os.getcwd())
+        made = load_all_tools([tools], os.getcwd())
     else:
         made = as_tools(tools, "tools") if tools else []
     return ToolScenario(
@@ -301,7 +300,7 @@ def from_tools(
         path,
         answers=chosen,
         allow=allow,
-        check=_load_check(check, "") if isinstance(check, str) else check,
+        check=load_check(check, "") if isinstance(check, str) else check,
         name=name,
         source=source,
     )
@@ -332,7 +331,7 @@ def tasks_reference(
     if check in (None, POSTED, NO_CHECK):
         found = TaskSource(path, check=check, check_command=check_command)
         return absolute_source(str(found)) if check or check_command else path
-    [scorer], folder = _importable(check)
+    [scorer], folder = importable(check)
     return str(TaskSource(path, check=scorer, folder=folder))
 
 
@@ -375,13 +374,13 @@ def load_source(reference: str) -> ToolScenario:
             "module:name, or with `tools` in each line."
         )
     return ToolScenario(
-        _load_tools(source.tools, source.folder) if source.tools else [],
+        load_all_tools(source.tools, source.folder) if source.tools else [],
         source.path,
         answers=source.answers,
         allow=source.allow,
         check=None
         if source.check is None or judge is not None
-        else _load_check(source.check, source.folder),
+        else load_check(source.check, source.folder),
         judge=judge,
         name=source.given_name,
         source=source,
@@ -397,92 +396,6 @@ def absolute_source(reference: str) -> str:
         command = str(ProgramCommand.parse(command, option="--check-command").located())
     folder = source.folder or os.getcwd()
     return str(replace(source, path=path, folder=folder, check_command=command))
-
-
-def load_tools(reference: str, folder: str = "") -> list[Tool]:
-    """Import the tools at ``module:name``, which is one tool or a list of tools.
-
-    A tool is a function or a framework's tool. ``@module:name`` is an agent, and its
-    tools are returned.
-
-    Args:
-        reference: The ``module:name`` or ``@module:name``.
-        folder: Folder to import from; empty for the current folder.
-
-    Raises:
-        UsageError: The tools cannot be imported.
-        ScenarioError: An object is not a tool.
-    """
-    # Imported by name: adapters, which know agents' tools, are in a higher layer.
-    named = resolve_name("agentgym.integrations.agent_import:named_tools")
-    return as_tools(named(reference, TOOLS_FROM, folder), reference)
-
-
-def _load_tools(references: Sequence[str], folder: str) -> list[Tool]:
-    tools = [tool for each in references for tool in load_tools(each, folder)]
-    return as_tools(tools, " and ".join(references))
-
-
-def _accept(task: Task, calls: Sequence[ToolCall], state: Mapping[str, Any]) -> bool:
-    """Return True for every attempt: the check function of ``--check none``."""
-    return True
-
-
-def _load_check(reference: str, folder: str) -> Check:
-    if reference == NO_CHECK:
-        return _accept
-    found = _imported(reference, CHECK, folder)
-    if not callable(found):
-        raise UsageError(
-            f"{CHECK} {reference} is a {type(found).__name__}, no function "
-            "check(task, calls, state)."
-        )
-    check: Check = found
-    return check
-
-
-def _imported(reference: str, option: str, folder: str) -> Any:
-    try:
-        return load_object(reference, option=option, folder=folder)
-    except AgentGymError:
-        raise
-    except Exception as error:
-        raise UsageError(
-            f"{option} {reference} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
-
-
-def _importable(found: Any) -> tuple[list[str], str]:
-    """Return the ``module:name`` of each function, and the folder to import from.
-
-    Args:
-        found: One function or tool, a list of them, or a ``module:name``.
-
-    Raises:
-        UsageError: Other processes cannot import a function.
-    """
-    if isinstance(found, str):
-        return [found], os.getcwd()
-    items = found if isinstance(found, list | tuple) else [found]
-    places = []
-    folder = os.getcwd()
-    for item in items:
-        name = getattr(item, "__name__", "")
-        module = sys.modules.get(getattr(item, "__module__", None) or "")
-        file = getattr(module, "__file__", None)
-        known = module is not None and getattr(module, name, None) is item
-        if not known or module is None or file is None or module.__name__ == "__main__":
-            what = name or repr(item)
-            raise UsageError(
-                f"{what} cannot be imported by the processes that training starts. Put "
-                "it at the top of a module of its own, or name a list of tools there: "
-                'tools="my_module:TOOLS".'
-            )
-        top = Path(inspect.getsourcefile(item) or file).resolve()
-        depth = module.__name__.count(".") + (top.name == "__init__.py")
-        folder = str(top.parents[depth])
-        places.append(f"{module.__name__}:{name}")
-    return places, folder
 
 
 def _require_folders(lines: Sequence[TaskLine], base: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 from agentgym.core.tools import Tool, ToolSpec, result_text
 from agentgym.errors import UsageError
-from agentgym.scenarios.tool_tasks.scenario import load_tools
 from agentgym.scenarios.tool_tasks.splitting import LEAST
 from agentgym.scenarios.tool_tasks.stubs import example
+from agentgym.scenarios.tool_tasks.user_code import load_tools
 
 _WORDINGS = (
     "{what}. {values}.",

@@ -1,0 +1,113 @@
+"""Import a user's tools and check function."""
+
+import inspect
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from agentgym.core.plugins import load_object
+from agentgym.core.task import Task
+from agentgym.core.tools import Tool, as_tools
+from agentgym.core.trajectory import ToolCall
+from agentgym.errors import AgentGymError, UsageError
+from agentgym.scenarios.tool_tasks.reward import Check
+
+TOOLS_FROM = "--tools-from"
+CHECK = "--check"
+NO_CHECK = "none"
+"""Value of ``check`` for no check: a judge model ranks the attempts."""
+
+
+def load_tools(reference: str, folder: str = "") -> list[Tool]:
+    """Import the tools at ``module:name``, which is one tool or a list of tools.
+
+    A tool is a function or a framework's tool. ``@module:name`` is an agent, and its
+    tools are returned.
+
+    Args:
+        reference: The ``module:name`` or ``@module:name``.
+        folder: Folder to import from; empty for the current folder.
+
+    Raises:
+        UsageError: The tools cannot be imported.
+        ScenarioError: An object is not a tool.
+    """
+    # Imported by name: adapters, which know agents' tools, are in a higher layer.
+    named = resolve_name("agentgym.integrations.agent_import:named_tools")
+    return as_tools(named(reference, TOOLS_FROM, folder), reference)
+
+
+def load_all_tools(references: Sequence[str], folder: str) -> list[Tool]:
+    """Import the tools of several references, as :func:`load_tools` does."""
+    tools = [tool for each in references for tool in load_tools(each, folder)]
+    return as_tools(tools, " and ".join(references))
+
+
+def accept_all(task: Task, calls: Sequence[ToolCall], state: Mapping[str, Any]) -> bool:
+    """Return True for every attempt: the check function of ``--check none``."""
+    return True
+
+
+def load_check(reference: str, folder: str) -> Check:
+    """Import the check function at ``module:name``, or ``none`` for no check.
+
+    Raises:
+        UsageError: It cannot be imported, or is not a function.
+    """
+    if reference == NO_CHECK:
+        return accept_all
+    found = _imported(reference, CHECK, folder)
+    if not callable(found):
+        raise UsageError(
+            f"{CHECK} {reference} is a {type(found).__name__}, no function "
+            "check(task, calls, state)."
+        )
+    check: Check = found
+    return check
+
+
+def _imported(reference: str, option: str, folder: str) -> Any:
+    try:
+        return load_object(reference, option=option, folder=folder)
+    except AgentGymError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{option} {reference} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+
+
+def importable(found: Any) -> tuple[list[str], str]:
+    """Return the ``module:name`` of each function, and the folder to import from.
+
+    Args:
+        found: One function or tool, a list of them, or a ``module:name``.
+
+    Raises:
+        UsageError: Other processes cannot import a function.
+    """
+    if isinstance(found, str):
+        return [found], os.getcwd()
+    items = found if isinstance(found, list | tuple) else [found]
+    places = []
+    folder = os.getcwd()
+    for item in items:
+        name = getattr(item, "__name__", "")
+        module = sys.modules.get(getattr(item, "__module__", None) or "")
+        file = getattr(module, "__file__", None)
+        known = module is not None and getattr(module, name, None) is item
+        if not known or module is None or file is None or module.__name__ == "__main__":
+            what = name or repr(item)
+            raise UsageError(
+                f"{what} cannot be imported by the processes that training starts. Put "
+                "it at the top of a module of its own, or name a list of tools there: "
+                'tools="my_module:TOOLS".'
+            )
+        top = Path(inspect.getsourcefile(item) or file).resolve()
+        depth = module.__name__.count(".") + (top.name == "__init__.py")
+        folder = str(top.parents[depth])
+        places.append(f"{module.__name__}:{name}")
+    return places, folder
