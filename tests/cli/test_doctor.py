@@ -50,7 +50,7 @@ def test_only_what_is_broken_fails(
     monkeypatch.setattr(machine, "check_machine", lambda: found)
     ended = agentgym("doctor")
     assert ended.code == code
-    assert advice in ended.out
+    assert advice in " ".join(ended.out.split())  # a long path breaks the line
 
 
 def test_home_that_cannot_be_made_is_broken(
