@@ -360,14 +360,22 @@ class TrainingInterrupted(Interrupted):
         step: Step of the newest checkpoint; None if there is nothing to resume. Also an
             attribute.
         lost: Words for the message about lost work; empty if there is none.
+        kept: A sentence about weights that were saved; empty if there are none.
     """
 
-    def __init__(self, run: str, step: int | None, lost: str = "") -> None:
-        self.run, self.step = run, step
+    def __init__(
+        self, run: str, step: int | None, lost: str = "", kept: str = ""
+    ) -> None:
+        self.run, self.step, self._lost = run, step, lost
         text = "Interrupted before anything was finished: there is nothing to resume."
         if step is not None:
             what = lost or "nothing finished is lost"
-            text = f"Interrupted after step {step}; {what}. {resume_hint(run)}"
+            saved = f"{kept} " if kept else ""
+            text = f"Interrupted after step {step}; {what}. {saved}{resume_hint(run)}"
         elif lost:
             text = f"Interrupted before any result arrived on this machine; {lost}."
         super().__init__(text)
+
+    def keeping(self, kept: str) -> "TrainingInterrupted":
+        """Return this error with a sentence about saved weights in its message."""
+        return TrainingInterrupted(self.run, self.step, self._lost, kept)

@@ -15,6 +15,7 @@ QUICK = {
     "gateway.py": "--seconds 0.2 --clients 1",
     "gpu_recipes.py": "",
     "rollouts.py": "--rollouts 4 --theirs 1",
+    "stopping.py": "--runs 2 --processes 1",
 }
 """Scripts that are run each time, with their options."""
 LONG = {
@@ -35,7 +36,6 @@ LONG = {
     "training.py": "--steps 1 --warm-up 1 --trl-steps 0 --tasks 2",
     "turns.py": "--conversations 1 --turns 2 --rounds 1",
     "viewer.py": "--rollouts 100 --rounds 1 --live-seconds 1",
-    "watch.py": "--tasks 4 --times 5",
 }
 """Scripts that a sweep runs."""
 LIBRARIES = {

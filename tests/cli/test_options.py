@@ -26,6 +26,7 @@ TRAINED = {
     "algorithm",
     "deterministic",
     "tracker",
+    "goal",
 }
 TRAINED |= {"name", "output", "spot", "max_hourly", "max_cost"}
 JUDGE = {"judge", "judge_rubric", "judge_max_cost"}
@@ -57,7 +58,7 @@ ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeo
             TrainingConfig,
             (POLICY - {"scenario"})
             | {"agent", "context", "inputs", "configurable", "episodes", "output"}
-            | {"max_cost", "yes"},
+            | {"max_cost", "yes", "goal"},
         ),
         (
             rollout,

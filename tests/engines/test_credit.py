@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentgym.core.config import TrainingConfig
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, Step, ToolCall, Trajectory
 from agentgym.engines.credit import (
@@ -67,7 +68,10 @@ def test_grpo_is_a_mean_over_rollouts_of_means_over_tokens() -> None:
 @pytest.mark.parametrize("name", ["rloo", "dr_grpo", "dapo", "reinforce++", "ppo"])
 def test_in_all_others_length_does_not_count(name: Any) -> None:
     assert token_weights(name, [2, 6]) == [1.0, 1.0]
-    assert most_draws(name) == (10 if name == "dapo" else 1)
+    config = TrainingConfig.create(algorithm=name, engine="verl")
+    assert most_draws(config) == (10 if name == "dapo" else 2)
+    in_turn = config.replaced(task_choice="uniform")
+    assert most_draws(in_turn) == (10 if name == "dapo" else 1)
 
 
 def test_ppo_has_a_signal_wherever_there_is_a_reward() -> None:

@@ -84,11 +84,9 @@ def test_a_run_with_a_time_has_no_more_than_the_rest_of_it_left(clock: Clock) ->
     config = TrainingConfig.create(episodes=640, time="10m", **SIZES)
     forecast = Forecast(config, held_out=50, clock=clock)
     measured(clock, forecast, 100, 0.5)
-    early = forecast.soonest(0, 0)
-    assert early is not None
-    assert forecast.until_end(0, 0, 0, spent=0.0) == (370, 600, early)
-    assert forecast.until_end(0, 0, 0, spent=500.0) == (100, 100, None)
-    assert forecast.until_end(0, 0, 0, spent=700.0) == (0, 0, None)
+    assert forecast.until_end(0, 0, 0, spent=0.0) == (370, 600)
+    assert forecast.until_end(0, 0, 0, spent=500.0) == (100, 100)
+    assert forecast.until_end(0, 0, 0, spent=700.0) == (0, 0)
 
 
 def test_a_resumed_run_is_forecast_by_its_steps_alone(forecast: Forecast) -> None:

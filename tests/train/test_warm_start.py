@@ -130,7 +130,7 @@ class Watching(Progress):
         self.told: list[str] = []
         self.forecasts: list[tuple[float, float]] = []
 
-    def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
+    def forecast(self, least: float, most: float) -> None:
         self.seen.append("forecast")
         self.forecasts.append((least, most))
 

@@ -17,10 +17,17 @@ from agentgym.evaluate.metrics import Metrics, TaskResult
 from agentgym.train.run_folder import RunFolder, metrics_line
 from agentgym.ui import words
 from agentgym.ui.cards import run_view
+from agentgym.ui.chart import success_chart
 from agentgym.ui.comparison import rows
 from agentgym.ui.effect import verdict_words
 from agentgym.ui.reports.markdown import render_report
-from agentgym.ui.tables import ledger_view, metrics_view, plan_view, result_view
+from agentgym.ui.tables import (
+    ledger_view,
+    metrics_view,
+    plan_view,
+    result_view,
+    verdict_view,
+)
 from tests.evaluate.test_compare import measured
 from tests.ui import made_up
 
@@ -130,23 +137,24 @@ def test_ledger_shows_reasons_and_whether_it_adds_up() -> None:
 
 def test_plan_says_what_will_be_done() -> None:
     text = shown(plan_view(made_up.plan(agent="my.module:make", early_stop=False)), 60)
-    for part in ("my.module:make", "10,000 episodes in 79 steps", "bubblewrap"):
+    for part in ("my.module:make", "10,000 rollouts in 79 steps", "bubblewrap"):
         assert part in " ".join(text.split())
-    assert "fewer once" not in text
+    assert "ends sooner" not in text
     early = " ".join(shown(plan_view(made_up.plan())).split())
-    assert "fewer once the goal holds" in early
-    assert "time known once the baseline is measured" in early
-    assert "go by validation" in " ".join(text.split())
+    assert "ends sooner when validation has stopped rising" in early
+    assert "validation shows the progress" in " ".join(text.split())
     assert "memory" not in early
     known = dataclasses.replace(made_up.plan(), memory="at most 1.0 of 7.9 GiB: it")
     assert "memory at most 1.0 of 7.9 GiB: it" in " ".join(
         shown(plan_view(known)).split()
     )
     uniform = shown(plan_view(made_up.plan(task_choice="uniform")))
-    assert "go by validation" not in " ".join(uniform.split())
+    assert "validation shows the progress" not in " ".join(uniform.split())
+    brief = shown(plan_view(made_up.plan(), is_full=False))
+    assert len(brief.splitlines()) <= 6
 
 
-def test_the_result_opens_with_whether_training_helped() -> None:
+def test_the_verdict_says_whether_training_helped_and_what_was_reached() -> None:
     before = measured(
         refund=[4] * 8, cancel=[0] * 12, **{f"f{n}": [2] for n in range(9)}
     )
@@ -158,19 +166,66 @@ def test_the_result_opens_with_whether_training_helped() -> None:
         update={"baseline": before, "metrics": after, "criteria": criteria}
     )
     text = shown(result_view(result), 120)
-    told = text.lstrip().splitlines()
+    lines = text.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("Training made"))
+    told = lines[first:]
     assert told[0].startswith(
         "Training made no difference beyond chance: pass^1 43 % -> 64 % (p"
     )
     assert told[1] == "Better beyond chance: cancel 0 % -> 100 %."
     assert told[2] == "Worse beyond chance: refund 100 % -> 25 %."
-    assert told[3].startswith("Goal missed: success rate 64 % (asked: 90 %, missed)")
-    assert "cost reduction not measured (asked: 30 %)" in told[3]
+    assert told[3].startswith("Of what coding aims at, not yet: success rate 64 %")
+    assert "cost reduction not measured (of 30 %)" in told[3]
     assert "3 more families did not change." in text
     report = render_report(result)
     assert "of wall time on CPU (2 cores), " in report
     assert "**Training made no difference" in report
     assert "Worse beyond chance: refund 100 % -> 25 %." in report
+
+
+def test_what_was_reached_comes_before_what_was_missed() -> None:
+    criteria = {"success_rate": 0.99, "tool_reliability": 0.9}
+    aims = made_up.result().model_copy(update={"criteria": criteria})
+    config = {**aims.config, "goal": criteria}
+    own = aims.model_copy(update={"config": config})
+
+    said = [" ".join(shown(verdict_view(made), 200).split()) for made in (aims, own)]
+
+    assert "reached: tool reliability 97 % (of 90 %); not yet: success rate" in said[0]
+    assert "missed" not in said[0]
+    assert "Reached: tool reliability 97 % (of 90 %). Goal missed: success" in said[1]
+
+
+def test_an_agent_that_is_not_better_is_not_offered_for_use() -> None:
+    same = made_up.result().baseline
+    kept = made_up.result().saved.model_copy(update={"is_default": False})
+    steps = ["Write more tasks."]
+    worse = {"metrics": same, "saved": kept, "next_steps": steps}
+
+    text = shown(verdict_view(made_up.result().model_copy(update=worse)))
+
+    assert "Use it" not in text
+    assert "do not use it yet" in text
+    assert "- Write more tasks." in text
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_the_verdict_fits_a_small_terminal(width: int) -> None:
+    history = [(5 * n, min(0.97, 0.5 + n / 50)) for n in range(1, 32)]
+    result = made_up.result().model_copy(update={"validations": history})
+
+    lines = shown(verdict_view(result), width).splitlines()
+
+    assert max(map(len, lines)) <= width
+    assert width < 80 or len(lines) <= 24
+
+
+def test_success_is_drawn_before_during_and_after_training() -> None:
+    chart = shown(success_chart(0.5, [(5, 0.75), (10, 1.0)], 1.0, 80))
+
+    rows = chart.splitlines()[1:]
+    assert [row.count("███") for row in rows[:4]] == [2, 3, 4, 4]
+    assert rows[4].split() == ["before", "5", "10", "after"]
 
 
 def test_report_is_markdown_with_everything() -> None:

@@ -206,7 +206,13 @@ def train(
         "--yes",
         panel=RUN,
     ),
+    goal: str | None = option(
+        "Shares to reach, as in pass_1=0.9: the run ends once it does, or cannot.",
+        metavar="METRIC=SHARE",
+        panel=RUN,
+    ),
     dry_run: bool = flag("Check everything, train nothing.", "--dry-run", panel=RUN),
+    verbose: bool = flag("Show all facts of the plan.", "--verbose", panel=RUN),
     as_json: AsJson = False,
 ) -> None:
     """Train an agent's model until its tool calls are reliable.
@@ -249,7 +255,7 @@ def train(
         may_change |= {"judge_max_cost": judge_max_cost}
         if resume is not None:
             may_change |= _machine_settings(given)
-        _train(settings, resume, may_change, command.obj, as_json)
+        _train(settings, resume, may_change, command.obj, as_json, verbose)
 
 
 def _assigned(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
@@ -379,6 +385,7 @@ def _train(
     may_change: dict[str, Any],
     began: float | None,
     as_json: bool,
+    verbose: bool,
 ) -> None:
     """Train in a new run or in the run ``resume``, and print the result.
 
@@ -390,7 +397,7 @@ def _train(
     from agentgym.ui.terminal_progress import TerminalProgress
 
     console = progress_console(as_json)
-    with TerminalProgress(console) as progress:
+    with TerminalProgress(console, is_verbose=verbose) as progress:
         trainer = Trainer(settings, progress=progress, began=began)
         result = trainer.train(resume=resume, **may_change)
     console.print(result_view(result))

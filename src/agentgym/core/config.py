@@ -88,6 +88,16 @@ def _program_name(reference: str) -> str:
     return re.sub(r"[^a-zA-Z0-9]+", "_", stem).strip("_").lower()
 
 
+def _read_goal(value: Any) -> Any:
+    """Return minimums of metrics from a text such as ``pass_1=0.9,pass_k=0.8``."""
+    if not isinstance(value, str):
+        return value
+    pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+    return {name.strip(): least.strip() for name, _, least in pairs}
+
+
+Minimums = dict[str, Annotated[float, Field(gt=0, le=1)]]
+"""Minimum values of metrics, 0..1."""
 Precision = Literal["auto", "bf16", "float32"]
 """Number type of the frozen weights."""
 Roles = Annotated[tuple[str, ...], BeforeValidator(_read_roles)]
@@ -174,9 +184,9 @@ class TrainingConfig(Settings, BaseSettings):
         group_size: Rollouts per task in a step. Their rewards are compared with each
             other.
         tasks_per_step: Tasks per policy update.
-        task_choice: ``adaptive`` prefers families (kinds of tasks) in which attempts at
-            the same task got different rewards, since other families give no training
-            signal; ``uniform`` takes all families equally often.
+        task_choice: ``adaptive`` prefers tasks, and families (kinds of tasks), in which
+            attempts at the same task got different rewards, since others teach nothing;
+            ``uniform`` takes each task in turn.
         algorithm: ``rloo`` (arXiv:2402.14740), ``grpo`` (arXiv:2402.03300),
             ``dr_grpo`` (arXiv:2503.20783), ``dapo`` (arXiv:2503.14476),
             ``reinforce++`` (arXiv:2501.03262) or, with ``verl`` alone, ``ppo`` with a
@@ -230,7 +240,8 @@ class TrainingConfig(Settings, BaseSettings):
             together, are not trained on. None means 8,192, or 4,096 or 2,048 on a GPU
             with little memory.
         eval_every: Number of updates between two validations.
-        eval_tasks: Number of validation tasks.
+        eval_tasks: Number of tasks of a validation. It takes fewer while validations
+            are more than a fifth of all rollouts, and more when the goal is in sight.
         test_tasks: Number of held-out tasks for the comparison before and after
             training.
         eval_samples: Number k of attempts at each held-out task. They give pass^1, the
@@ -239,12 +250,12 @@ class TrainingConfig(Settings, BaseSettings):
         forgetting_questions: Number of questions, unrelated to the scenario, that show
             how much training changes the model's answers; 0 asks no questions. Short
             runs ask fewer.
-        early_stop: End the run when the validation tasks meet the scenario's success
-            criteria (minimum values of metrics). A second measurement, on as many
-            further tasks, must confirm this, with a margin for chance.
-        patience: If ``early_stop`` is on, the run ends after this many validations in a
-            row without improvement. A validation counts twice if the right tool was
-            called less often than before training.
+        early_stop: End the run before its budget is spent when the goal is reached, or
+            when validation has stopped rising.
+        goal: The goal of training: minimum values of metrics, as in ``pass_1=0.9``.
+            The run ends when it is reached, or when it is out of reach within the
+            budget. None means the scenario's success criteria; then it goes on as long
+            as validation rises.
         yes: Continue although the baseline shows that training will probably fail.
         workers: Number of worker processes. If None, the model and the number of CPU
             cores decide.
@@ -313,12 +324,12 @@ class TrainingConfig(Settings, BaseSettings):
     gradient_checkpointing: bool | None = None
     max_episode_tokens: int | None = Field(default=None, gt=0, le=_MOST)
     eval_every: int = Field(default=5, gt=0, le=_MOST)
-    eval_tasks: int = Field(default=96, gt=0, le=MANY)
+    eval_tasks: int = Field(default=48, gt=0, le=MANY)
     test_tasks: int = Field(default=96, gt=0, le=MANY)
     eval_samples: int = Field(default=4, ge=1, le=MANY)
     forgetting_questions: int = Field(default=50, ge=0, le=50)
     early_stop: bool = True
-    patience: int = Field(default=10, ge=1, le=_MOST)
+    goal: Annotated[Minimums | None, NoDecode, BeforeValidator(_read_goal)] = None
     yes: bool = False
     workers: int | None = Field(default=None, gt=0, le=1000)
     concurrency: int | None = Field(default=None, gt=0, le=MANY)

@@ -10,7 +10,7 @@ Baselines come from the rewards themselves, so no value model is needed, except 
 - ``dr_grpo``: ``r - mean of its group`` (:func:`dr_grpo`).
 - ``dapo``: the advantage of ``grpo``, but each token weighs the same. The upper clip is
   higher (:func:`clip_range`). Groups without a signal, whose rewards are all equal, are
-  replaced (:func:`most_draws`).
+  replaced more often (:func:`most_draws`).
 - ``reinforce++``: ``(r - mean of the batch) / its standard deviation``
   (:func:`reinforce_plus_plus`).
 - ``ppo``: the rewards themselves (:func:`returns`); the engine turns them into
@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from agentgym.core.config import Algorithm
+from agentgym.core.config import Algorithm, TrainingConfig
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 
@@ -30,7 +30,7 @@ _CLIP = 0.2
 """PPO clips the probability ratio to 1 - 0.2 .. 1 + 0.2 (arXiv:1707.06347)."""
 _CLIP_HIGHER = 0.28
 """DAPO's upper clip. Unlikely tokens can become likely faster with it."""
-_DRAWS = 10
+DAPO_DRAWS = 10
 """A ``dapo`` step draws tasks at most this often, as in its authors' recipe."""
 REPEATED = 3
 """A failed tool call that repeats an earlier failed call counts as this many failures.
@@ -105,13 +105,16 @@ def clip_range(algorithm: Algorithm) -> tuple[float, float]:
     return _CLIP, _CLIP_HIGHER if algorithm == "dapo" else _CLIP
 
 
-def most_draws(algorithm: Algorithm) -> int:
+def most_draws(config: TrainingConfig) -> int:
     """Return how many times a step may draw tasks.
 
     ``dapo`` draws tasks again, up to this limit, until enough groups have rollouts with
-    different rewards (dynamic sampling, arXiv:2503.14476). Other algorithms draw once.
+    different rewards (dynamic sampling, arXiv:2503.14476). Other algorithms replace
+    groups without a signal once, unless tasks are to be taken in turn.
     """
-    return _DRAWS if algorithm == "dapo" else 1
+    if config.algorithm == "dapo":
+        return DAPO_DRAWS
+    return 1 if config.task_choice == "uniform" else 2
 
 
 def token_weights(algorithm: Algorithm, lengths: Sequence[int]) -> list[float]:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.core.config import Algorithm, TrainingConfig
-from agentgym.engines.credit import most_draws
+from agentgym.engines.credit import DAPO_DRAWS
 from agentgym.errors import ConfigError, ModelError
 from agentgym.models.folder import (
     ADAPTER_FILE,
@@ -21,7 +21,7 @@ _ALGORITHMS: dict[Algorithm, str] = {
     "grpo": "each attempt is compared with its group, in standard deviations",
     "dr_grpo": "each attempt is compared with its group's mean",
     "dapo": "as grpo, each token weighs the same, and groups of equal rewards are "
-    f"replaced (up to {most_draws('dapo')} draws of tasks a step)",
+    f"replaced (up to {DAPO_DRAWS} draws of tasks a step)",
     "reinforce++": "each attempt is compared with all attempts of the step",
     "ppo": "each token is compared with a value model, which is trained as well",
 }

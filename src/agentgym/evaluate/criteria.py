@@ -18,22 +18,16 @@ _REPORTED_ONLY = {"cost_reduction"}  # a criterion that training does not wait f
 _COMPONENTS = {*map(str, Component), "tool_execution"}  # never in the text
 
 
-def criteria_hold(
-    criteria: dict[str, float], metrics: Metrics, *, errors: float = 0.0
-) -> bool:
-    """Return whether metrics meet all success criteria, so that training may end.
+def goal_of(criteria: Mapping[str, float]) -> dict[MetricName, float]:
+    """Return the minimum of each metric that training waits for.
 
-    The criterion ``cost_reduction`` is ignored, since training does not wait for it.
-    ``errors`` is the margin by which a share must exceed its minimum, as a number of
-    standard errors. A measured share of 1 needs no margin.
+    The criterion ``cost_reduction`` is left out: training does not wait for it.
     """
-    for name, least in criteria.items():
-        if name in CRITERIA:  # plans refuse unknown names
-            found = metrics[CRITERIA[name]]
-            margin = 0.0 if found.value == 1 else errors * found.standard_error
-            if found.value - margin < least:
-                return False
-    return True
+    return {
+        CRITERIA[name]: least
+        for name, least in criteria.items()
+        if name in CRITERIA and least > 0
+    }
 
 
 @dataclass(frozen=True)

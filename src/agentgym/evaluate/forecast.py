@@ -106,40 +106,18 @@ class Forecast:
 
     def until_end(
         self, episodes: int, step: int, lesson: int, spent: float
-    ) -> tuple[float, float, float | None] | None:
-        """Return the remaining seconds: least, most, and until an early end.
+    ) -> tuple[float, float] | None:
+        """Return the least and the most remaining seconds for the whole budget.
 
-        The first two are the least and the most time for the whole budget. Neither is
-        longer than the rest of the run's time limit, of which ``spent`` wall seconds
-        are used. The third is the time if the next validation meets the success
-        criteria and so ends the run early; None if it cannot. Without any timed
-        rollouts, the result is None.
+        Neither is longer than the rest of the run's time limit, of which ``spent`` wall
+        seconds are used. Without any timed rollouts, the result is None.
         """
         left = self.left(episodes, step, lesson)
         if left is None:
             return None
         limit = self.config.time
         rest = math.inf if limit is None else max(0.0, limit - spent)
-        soonest = self.soonest(episodes, step, lesson)
-        is_early = soonest is not None and soonest < rest
-        return min(left[0], rest), min(left[1], rest), soonest if is_early else None
-
-    def soonest(self, episodes: int, step: int, lesson: int = 0) -> float | None:
-        """Return the remaining seconds if the next validation meets the criteria.
-
-        A second validation, on further tasks, confirms the first; its time is included.
-        None if ``early_stop`` is off, if the budget ends before the next validation, or
-        if nothing was timed yet.
-        """
-        config = self.config
-        if not config.early_stop:
-            return None
-        steps = 0 if lesson else config.eval_every - step % config.eval_every
-        rollouts = steps * config.group_size * config.tasks_per_step
-        if episodes + rollouts >= config.episodes:
-            return None
-        early = self._of_rollouts(rollouts, 2 * config.eval_tasks, lesson)
-        return None if early is None else sum(early) / 2
+        return min(left[0], rest), min(left[1], rest)
 
     def left(
         self, episodes: int, step: int, lesson: int = 0

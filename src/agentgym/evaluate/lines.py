@@ -87,9 +87,9 @@ class LinesProgress(Progress):
         """Write the untrained policy's metrics."""
         self.write(f"baseline: {share_words(metrics)}")
 
-    def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
+    def forecast(self, least: float, most: float) -> None:
         """Write the estimate of the remaining time."""
-        self.write(forecast_words(least, most, soonest))
+        self.write(forecast_words(least, most))
 
     def warmed(self, words: str, metrics: Metrics) -> None:
         """Write the metrics after the warm start."""
@@ -145,19 +145,11 @@ def share_words(metrics: Metrics) -> str:
     return "  ".join(f"{name} {percent(m.value)}" for name, m in shown if m.n)
 
 
-def forecast_words(least: float, most: float, soonest: float | None) -> str:
-    """Describe the least and most seconds that a run's whole budget still takes.
-
-    ``soonest``: seconds if the next validation meets the success criteria; None if this
-    does not end the run.
-    """
-    whole = rough_range(least, most)
-    if soonest is None:
-        return f"Time left: roughly {whole} (rollouts were timed, updates not yet)"
-    early = rough_range(round(soonest), round(soonest))
+def forecast_words(least: float, most: float) -> str:
+    """Describe the least and most seconds that a run's whole budget still takes."""
     return (
-        f"Time left: roughly {early} if the goal holds at the first validation, "
-        f"{whole} if the whole budget is spent"
+        f"Time left: at most {rough_range(least, most)}, if the whole budget is spent; "
+        "training ends when validation stops rising"
     )
 
 

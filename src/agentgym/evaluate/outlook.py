@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 from agentgym.core.trajectory import Trajectory
+from agentgym.evaluate.compare import solves_more
 from agentgym.evaluate.metrics import Metrics, TaskResult
 
 _ENOUGH = 16  # attempts: if all fail, or all succeed, this is not chance
 _TASKS, _SAMPLES = 32, 4  # see _never_differ
+_FEW = 24  # held-out tasks below which only large gains can be shown
 _WEAK = 0.1  # share of successful attempts below which a warm start is offered
 MOST_CUT = 0.02
 """Share of answers cut at the token limit that causes a warning.
@@ -73,6 +75,41 @@ def warm_start_offer(baseline: Metrics) -> str:
         "attempts. The calls that tasks need are known here: --warm-start imitates "
         "those of training tasks first."
     )
+
+
+def next_steps(
+    before: Metrics,
+    after: Metrics,
+    *,
+    remarks: Sequence[str],
+    may_imitate: bool,
+    is_small: bool,
+) -> list[str]:
+    """Return what to try next after training; empty if it has helped.
+
+    Args:
+        before: Metrics on held-out tasks before training.
+        after: Metrics on held-out tasks after training.
+        remarks: The warnings of the newest validation.
+        may_imitate: Whether a warm start is possible, and the run had none.
+        is_small: Whether the policy is a small one that knows little English.
+    """
+    if solves_more(before, after):
+        return []
+    found = [f"{remark[:1].upper()}{remark[1:]}." for remark in remarks]
+    if after.tasks < _FEW:
+        found.append(
+            f"Write more tasks: {after.tasks:,} held-out tasks show only large gains, "
+            f"{_FEW} of them, a quarter of about {4 * _FEW} tasks, also medium ones."
+        )
+    if may_imitate:
+        found.append("Begin with the calls that tasks need: add --warm-start.")
+    if is_small:
+        found.append(
+            "Take a language model: --model with a folder or a Hugging Face id; the "
+            "shipped policy knows little English."
+        )
+    return found
 
 
 def overflow_words(trajectories: Sequence[Trajectory], model: str) -> str:

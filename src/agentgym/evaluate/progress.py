@@ -173,7 +173,7 @@ class Progress:
     def baseline(self, metrics: Metrics) -> None:
         """Called when the untrained policy was measured on held-out tasks."""
 
-    def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
+    def forecast(self, least: float, most: float) -> None:
         """Called with an estimate of the remaining time, in seconds.
 
         It is called before a warm start and before the first step. The estimate is
@@ -182,8 +182,6 @@ class Progress:
         Args:
             least: Least time for the whole budget, a warm start included.
             most: Most time for the whole budget, a warm start included.
-            soonest: Time if the first validation meets the success criteria; None if
-                this does not end the run.
         """
 
     def wants_warm_start(self, offer: str) -> bool | None:
@@ -231,7 +229,7 @@ class Progress:
         """Called when a training step has ended and was saved."""
 
     def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
-        """Called after a validation; if ``reached`` is true, training ends early."""
+        """Called after a validation; if ``reached`` is true, the goal is reached."""
 
     def warned(self, remarks: Sequence[str]) -> None:
         """Called with new warnings, in sentences."""

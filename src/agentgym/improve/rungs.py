@@ -12,7 +12,6 @@ from agentgym.errors import (
     TrainingInterrupted,
     UsageError,
 )
-from agentgym.evaluate.criteria import CRITERIA
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import duration, percent, plural
 from agentgym.improve.bench import open_bench
@@ -206,7 +205,7 @@ class _Training(LadderRung):
                     warm_start=not episodes,
                     episodes=episodes,
                     yes=yes,
-                    early_stop=_ends_early(climb),
+                    goal={climb.terms.goal.metric: climb.terms.goal.least},
                 )
         except TrainingInterrupted as error:
             bill.run = error.run
@@ -253,20 +252,6 @@ class OnPolicy(_Training):
             f"on this machine, $0.00; at most about {duration(seconds)} for "
             f"{plural(config.episodes, 'episode')} (--episodes limits it)."
         )
-
-
-def _ends_early(climb: Climb) -> bool:
-    """Return whether the scenario's own success criteria may end training.
-
-    They may not if they require less than the goal, or if ``early_stop`` is off.
-    """
-    goal, scenario = climb.terms.goal, get_scenario(climb.config.scenario)
-    asked = {
-        CRITERIA[name]: least
-        for name, least in scenario.success_criteria().items()
-        if name in CRITERIA
-    }
-    return climb.config.early_stop and goal.least <= asked.get(goal.metric, 0.0)
 
 
 class BiggerModel(LadderRung):

@@ -51,11 +51,14 @@ def export_agent(
     state: RunState,
     baseline: Metrics,
     metrics: Metrics,
+    is_measured: bool = True,
 ) -> Saved:
     """Write a run's trained agent into ``folder``, and save it as the next version.
 
     ``step`` is the number of updates that the exported weights had. ``baseline`` are
-    the held-out metrics before training, ``metrics`` those of the exported weights.
+    the held-out metrics before training, ``metrics`` those of the exported weights. If
+    not ``is_measured``, these are of validation tasks, and the version does not become
+    the default.
     """
     spec = AgentSpec(
         scenario=scenario.name,
@@ -73,6 +76,7 @@ def export_agent(
         run=str(folder.resolve().parent),
         folder=str(Path.cwd()),
         steps=step,
+        is_measured=is_measured,
         episodes=state.episodes,
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         versions=_versions(),
@@ -89,7 +93,8 @@ def export_agent(
             baseline=baseline,
             metrics=metrics,
         ).write_card()
-    return keep(TrainedAgent.load(folder.resolve()), config.agent_name)
+    agent = TrainedAgent.load(folder.resolve())
+    return keep(agent, config.agent_name, is_measured=is_measured)
 
 
 class Identity(NamedTuple):
@@ -162,15 +167,16 @@ def _source(reference: str) -> str:
     return reference.partition("?")[0]
 
 
-def keep(agent: TrainedAgent, wanted: str) -> Saved:
+def keep(agent: TrainedAgent, wanted: str, *, is_measured: bool = True) -> Saved:
     """Save an agent as the next version, and make it the default if it is better.
 
     The first version always becomes the default. A later version must solve
     significantly more held-out tasks than the untrained agent, and than the default
     version. It must be measured on at least as many tasks as the default version, and
     not be significantly worse in any family (kind) of tasks. If the user chose the
-    default version, it stays the default. If another agent has the name ``wanted``, a
-    number is added to the name.
+    default version, it stays the default, and so it does if the new version was not
+    measured on held-out tasks (``is_measured``). If another agent has the name
+    ``wanted``, a number is added to the name.
 
     Raises:
         UsageError: The name is invalid, or ``AGENTGYM_HOME`` cannot be written.
@@ -178,7 +184,9 @@ def keep(agent: TrainedAgent, wanted: str) -> Saved:
     """
     name = Identity.of_saved(agent).name(wanted)
     with Versions(name).locked() as versions:
-        is_default, reason = _verdict(agent, versions)
+        is_default, reason = False, "it was not measured on held-out tasks"
+        if is_measured:
+            is_default, reason = _verdict(agent, versions)
         try:
             saved = versions.add(agent.path)
         except OSError as error:

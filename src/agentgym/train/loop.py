@@ -1,6 +1,7 @@
 """TrainingLoop: execute a run, from the first measurement to the trained agent."""
 
 import dataclasses
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,10 +25,12 @@ from agentgym.errors import (
 from agentgym.evaluate.forecast import Forecast
 from agentgym.evaluate.judge.group_judge import Ranker
 from agentgym.evaluate.judge.settings import open_judge
-from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.outlook import doubts, warm_start_offer
+from agentgym.evaluate.metrics import Metrics, TaskResult
+from agentgym.evaluate.numbers import percent
+from agentgym.evaluate.outlook import doubts, next_steps, warm_start_offer
 from agentgym.evaluate.progress import Plan, Progress, StepReport
 from agentgym.evaluate.roles import check_roles
+from agentgym.models.folder import is_small
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
@@ -35,22 +38,28 @@ from agentgym.scenarios.task_lists import held_out_count
 from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.audit import AuditLog, audited
 from agentgym.train.batch import BatchBuilder, Credited
-from agentgym.train.export import export_agent
+from agentgym.train.export import Saved, export_agent
 from agentgym.train.measure.measuring import Measuring
 from agentgym.train.measure.time_budget import TimeBudget
 from agentgym.train.process import InterruptFlag, ResourceUse
 from agentgym.train.report import credit_lines, report_step
 from agentgym.train.result import Artifacts, TrainingResult, require_trained
 from agentgym.train.run_folder import RunFolder, RunState, metrics_line
+from agentgym.train.stopping import End
 from agentgym.train.tasks import TaskStream
 from agentgym.train.tracking import open_tracker
 from agentgym.train.warm_start.lesson import Lesson
 from agentgym.train.warm_start.plans import can_imitate
 
-GOAL = "success criteria reached"
 SPENT = "budget spent"
 TIME_SPENT = "time spent"
-STALLED = "validation got no better within the patience of {patience}"
+ENDS: dict[End, str] = {
+    "goal": "the goal is reached",
+    "out_of_reach": "the goal is out of reach within the budget",
+    "settled": "validation has stopped rising",
+    "no_signal": "nothing is left to learn from the training tasks",
+}
+"""Why a run ended before its budget did, in words."""
 
 
 class TrainingLoop:
@@ -120,17 +129,22 @@ class TrainingLoop:
             stack.enter_context(audited(AuditLog(self._run.path / AUDIT_FILE)))
             stack.enter_context(self._interrupt)
             self._use = stack.enter_context(ResourceUse(self.state, self._began))
-            self._session = stack.enter_context(
-                RolloutSession(
-                    self._config,
-                    self._engine.policy,
-                    self._run.path,
-                    plan.workers,
-                    resumed_step=-1 if resumed is None else resumed,
-                    beat=self._beat,
-                )
+            session = RolloutSession(
+                self._config,
+                self._engine.policy,
+                self._run.path,
+                plan.workers,
+                resumed_step=-1 if resumed is None else resumed,
+                beat=self._beat,
             )
-            return self._run_within()
+            try:
+                with session as self._session:
+                    return self._run_within()
+            except (TrainingInterrupted, KeyboardInterrupt):
+                if not self._interrupt.requested:
+                    raise
+                self._interrupt.wait(0)  # this signal has been handled
+                raise self._with_best_weights(self._run.interrupted()) from None
 
     def _run_within(self) -> TrainingResult:
         """Measure, train, measure again, and export the trained agent."""
@@ -156,18 +170,19 @@ class TrainingLoop:
         if self._config.warm_start:
             self._warm_start()
         self._fit_rest()
+        if not state.stopping.samples:
+            goal = self._measuring.goal
+            state.stopping.add_validation(0, state.start, goal)
         if self._measuring.is_due and self._has_room:
-            self._measuring.validate()
+            self._measuring.validate(self._steps_left)
             self._save()
         self._report_time_left()
-        if not (state.step or self._measuring.goal_reached):
+        if not state.step:
             self._ask(offer)
         stopped = self._train()
         self._progress.ended(stopped, state.ledger)
         require_trained(state.ledger, self._run.path, warmed=bool(state.warmed))
-        weights = self._measuring.load_best_weights(
-            self._run, goal_reached=stopped == GOAL
-        )
+        weights = self._measuring.load_best_weights(self._run)
         return self._finish(stopped, weights, self._measuring.at_end(weights))
 
     def _fit_to_time(self) -> None:
@@ -291,15 +306,15 @@ class TrainingLoop:
                 self._account(credited, update)
                 lines = list(credit_lines(credited, verdicts, update))
                 patiently(partial(self._run.append_credit, lines), self._say_stalled)
-                tasks.learn(groups)
+                new = [TaskResult.of(g, None) for g in groups if tasks.is_new(g)]
+                signals = len(groups) - credited.skipped_groups, len(groups)
+                state.stopping.add_step(step - 1, new, self._measuring.goal, signals)
                 report = self._report(credited, update, begun, sampled)
-                measured = self._validate(report)
+                measured = self._validate(report, tasks)
                 track(report, measured)
                 self._save(report, measured)
-        if self._measuring.patience_spent:
-            return STALLED.format(patience=config.patience)
-        if self._measuring.goal_reached:
-            return GOAL
+        if state.end is not None:
+            return ENDS[state.end]
         return TIME_SPENT if self._is_late else SPENT
 
     def _steps(self) -> Iterator[int]:
@@ -307,15 +322,20 @@ class TrainingLoop:
         state = self.state
         if state.training_began is None:
             state.training_began = state.wall_seconds
-        while state.episodes < self._config.episodes and not (
-            self._measuring.goal_reached or self._measuring.patience_spent
-        ):
+        while state.episodes < self._config.episodes and state.end is None:
             if not self._has_room:
                 self._time.check_trained(state, self._measured, self._run.path)
                 self._is_late = True
                 break
             yield state.step + 1
             self._check_interrupt()
+
+    @property
+    def _steps_left(self) -> int:
+        """Number of steps that the budget of rollouts still allows."""
+        config = self._config
+        left = max(0, config.episodes - self.state.episodes)
+        return math.ceil(left / (config.group_size * config.tasks_per_step))
 
     @property
     def _measured(self) -> float:
@@ -371,7 +391,7 @@ class TrainingLoop:
             state.episodes += 1
         state.step = update.step
         if state.step % self._config.eval_every == 0:
-            state.validation = state.confirmation = None
+            state.validation = None
 
     def _report(
         self, credited: Credited, update: UpdateMetrics, begun: float, sampled: float
@@ -384,7 +404,7 @@ class TrainingLoop:
         times = (sampled - begun, now - sampled)
         return report_step(credited, update, times, done, self._config.episodes, left)
 
-    def _validate(self, report: StepReport) -> Metrics | None:
+    def _validate(self, report: StepReport, tasks: TaskStream) -> Metrics | None:
         """Run a validation and return its metrics; return None if none is due.
 
         If the validation is interrupted, the finished step is saved.
@@ -393,7 +413,7 @@ class TrainingLoop:
             return None
         try:
             with self._forecast.measuring():
-                return self._measuring.validate()
+                return self._measuring.validate(self._steps_left, tasks.trained)
         except TrainingInterrupted:
             self._save(report)
             self._check_interrupt()
@@ -455,22 +475,58 @@ class TrainingLoop:
         if self._interrupt.requested:
             raise self._run.interrupted()
 
+    def _next_steps(self, before: Metrics, after: Metrics) -> list[str]:
+        """Return what to try next if training did not help."""
+        config, watch = self._config, self.state.watch
+        may_imitate = not config.warm_start and can_imitate(config, self._scenario)
+        return next_steps(
+            before,
+            after,
+            remarks=[remark.text for remark in watch.remarks],
+            may_imitate=may_imitate,
+            is_small=is_small(config.model),
+        )
+
+    def _with_best_weights(self, error: TrainingInterrupted) -> TrainingInterrupted:
+        """Save the best validated weights of an interrupted run as a version.
+
+        Return the error with the version's name. The version does not become the
+        default, since it was not measured on held-out tasks.
+        """
+        state = self.state
+        best, found = self._run.best_checkpoint(state), state.best_validation
+        if best is None or found is None:
+            return error
+        self._engine.load_checkpoint(best)
+        step = state.watch.best_step
+        saved = self._export(step, found, is_measured=False)
+        share = percent(found.pass_1.value)
+        return error.keeping(
+            f"The best weights so far, of step {step} (validation {share}), are "
+            f"{saved.name}. {saved.name} is not the default: it was not measured on "
+            "held-out tasks."
+        )
+
+    def _export(self, step: int, found: Metrics, *, is_measured: bool = True) -> Saved:
+        """Save the engine's weights, which had ``step`` updates, as a version."""
+        return export_agent(
+            self._engine,
+            self._scenario,
+            self._config,
+            folder=self._run.path / "agent",
+            step=step,
+            state=self.state,
+            metrics=found,
+            baseline=next(iter(self.state.baseline.values())),
+            is_measured=is_measured,
+        )
+
     def _finish(
         self, stopped: str, weights: int, after: dict[str, Metrics]
     ) -> TrainingResult:
         state, before = self.state, self.state.baseline
         main, *others = before
-        agent = self._run.path / "agent"
-        saved = export_agent(
-            self._engine,
-            self._scenario,
-            self._config,
-            folder=agent,
-            step=weights,
-            state=state,
-            metrics=after[main],
-            baseline=before[main],
-        )
+        saved = self._export(weights, after[main])
         self._use.update()
         warmed = state.warmed
         result = TrainingResult(
@@ -482,7 +538,9 @@ class TrainingLoop:
             warm_start=warmed.get(main),
             warm_breakdown={name: warmed[name] for name in others if warmed},
             imitated=state.warm_start,
-            criteria=self._scenario.success_criteria(),
+            criteria=self._config.goal or self._scenario.success_criteria(),
+            validations=state.watch.history,
+            next_steps=self._next_steps(before[main], after[main]),
             stopped=stopped,
             steps=state.step,
             weights_step=weights,
@@ -494,7 +552,7 @@ class TrainingLoop:
             ledger=state.ledger,
             forgetting=state.forgetting and state.forgetting.without_answers(),
             saved=saved,
-            artifacts=Artifacts(run=self._run.path, agent=agent),
+            artifacts=Artifacts(run=self._run.path, agent=self._run.path / "agent"),
         )
         result.write()
         return result

@@ -14,7 +14,7 @@ from agentgym.engines.lengths import answer_words
 from agentgym.engines.registry import check_engine, chosen_engine, paced_settings
 from agentgym.engines.settings import base_source, objective_words
 from agentgym.errors import MissingExtraError, ScenarioError, UsageError
-from agentgym.evaluate.criteria import flaws
+from agentgym.evaluate.criteria import CRITERIA, Gate, flaws
 from agentgym.evaluate.judge.settings import check_judge, plan_words
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.integrations.registry import FRAMEWORKS
@@ -78,6 +78,9 @@ def make_plan(config: TrainingConfig) -> Plan:
     wrong = list(flaws(scenario))
     if wrong:
         raise ScenarioError(f"{scenario.name} cannot be trained on: {'; '.join(wrong)}")
+    for name, least in (config.goal or {}).items():
+        if name not in CRITERIA:
+            Gate.parse(f"{name}={least}")  # names the metrics that there are
     _refuse_secrets(scenario)
     saved_as = _saved_as(config, scenario)
     require_tracker(config.tracker)

@@ -60,7 +60,10 @@ class TrainingResult(BaseModel, extra="forbid"):
         warm_start: Metrics after the warm start, on the same tasks as ``baseline``;
             None without a warm start. ``warm_breakdown`` has the other held-out sets.
         imitated: Record of the warm start; None without a warm start.
-        criteria: The scenario's success criteria: the minimum of each share, 0..1.
+        criteria: The goal, or else the scenario's success criteria: the minimum of each
+            share, 0..1.
+        validations: Step and success rate, 0..1, of each validation.
+        next_steps: What to try next, in sentences, if training did not help.
         stopped: Why training ended.
         steps: Number of policy updates.
         weights_step: Step of the exported weights: those of the best validation, or the
@@ -87,6 +90,8 @@ class TrainingResult(BaseModel, extra="forbid"):
     warm_breakdown: dict[str, Metrics] = Field(default_factory=dict)
     imitated: WarmStart | None = None
     criteria: dict[str, float] = Field(default_factory=dict)
+    validations: list[tuple[int, float]] = Field(default_factory=list)
+    next_steps: list[str] = Field(default_factory=list)
     stopped: str
     steps: int
     weights_step: int
@@ -138,6 +143,11 @@ class TrainingResult(BaseModel, extra="forbid"):
         None if the measurements before and after training have different tasks.
         """
         return measure_effect(self.baseline, self.metrics, self.breakdown)
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the agent solves more held-out tasks than before, beyond chance."""
+        return self.effect is not None and self.effect.verdict == "helped"
 
     @property
     def goals(self) -> list[Goal]:

@@ -40,6 +40,7 @@ from agentgym.security.private import make_private_folder, private
 from agentgym.security.redaction import Redactor
 from agentgym.train.measure.forgetting import Forgetting
 from agentgym.train.measure.watch import Watch
+from agentgym.train.stopping import End, Stopping
 from agentgym.train.tasks import StreamState
 from agentgym.train.warm_start.record import WarmStart
 
@@ -65,9 +66,10 @@ class RunState(BaseModel, extra="forbid"):
         warmed: Metrics after the warm start, by held-out set; empty before.
         first_validation: Validation of the warm start's weights; None without one.
         validation: The newest validation; None while a new one is due.
-        confirmation: A second measurement, on the next validation tasks, made if
-            ``validation`` reached the goal; otherwise None.
-        confirmations: Number of such second measurements in the whole run.
+        validated: Number of validation rollouts of the whole run.
+        best_validation: The validation whose weights were best so far.
+        stopping: All measurements so far, to decide when the run should end.
+        end: Why the run should end before its budget does; None while it goes on.
         forgetting: The untrained model's answers to everyday questions, and the newest
             distance from that model; None before the questions were asked.
     """
@@ -84,8 +86,10 @@ class RunState(BaseModel, extra="forbid"):
     warmed: dict[str, Metrics] = Field(default_factory=dict)
     first_validation: Metrics | None = None
     validation: Metrics | None = None
-    confirmation: Metrics | None = None
-    confirmations: int = 0
+    validated: int = 0
+    best_validation: Metrics | None = None
+    stopping: Stopping = Field(default_factory=Stopping)
+    end: End | None = None
     watch: Watch = Field(default_factory=Watch)
     ledger: Ledger = Field(default_factory=Ledger)
     forgetting: Forgetting | None = None

@@ -1,11 +1,13 @@
-"""TaskStream: choose training tasks; prefer families of tasks with a training signal.
+"""TaskStream: choose training tasks whose attempts are likely to end differently.
 
-A family is a kind of task. A group of attempts that all earn the same reward has no
-training signal: its advantages are zero. Late in a run, most families have only such
-groups. DAPO (arXiv:2503.14476), and the algorithm ``dapo``, sample until rewards differ
-within enough groups, and discard the other groups. TaskStream helps any algorithm:
-earlier groups predict which families are worth sampling, so that fewer rollouts are
-wasted.
+Attempts at one task that all earn the same reward teach nothing: their advantages are
+zero. With a probability of success p, the rewards of attempts vary by ``p (1 - p)``, so
+tasks at p = 0.5 teach most (arXiv:2502.12272). The stream knows p in two ways: a task
+whose attempts differed is likely to differ again, so it comes back until its attempts
+end alike; and new tasks are taken from families (kinds of tasks) in the proportion in
+which attempts within a task of the family differed so far. Groups without a signal are
+replaced once within the step (with the algorithm ``dapo`` until there are enough, as in
+arXiv:2503.14476).
 """
 
 from collections.abc import Callable, Sequence
@@ -21,13 +23,32 @@ from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import make_tasks
 
 _TASKS_PER_EPOCH = 1024
-_NEWEST = 0.5
-"""Weight of the newest group in the running mean :attr:`StreamState.spread`."""
-_FULL_SPREAD = 0.3
-"""Every task of a family is taken if the standard deviation of its rewards is at least
-this, which is about that of one failure in eight attempts."""
-_LEAST_SHARE = 0.25
+_NEWEST = 0.3
+"""Weight of the newest group in a mean over groups."""
+_UNKNOWN = 0.25
+"""Variance of a family without any group: that of successes at p = 0.5."""
+_LEAST_SHARE = 0.1
 """Least probability of taking a task of a family, so that no family disappears."""
+_AGAIN_SHARE = 0.5
+"""Largest share of a step's tasks that the run has trained on before."""
+_MOST_TIMES = 4
+"""Number of groups after which a task does not come back."""
+_DIFFER = 1e-6
+"""Least variance of rewards that differ."""
+
+
+class SeenTask(BaseModel, extra="forbid"):
+    """A task that was taken.
+
+    Attributes:
+        position: The task's position in the stream.
+        times: Number of groups of attempts at it so far.
+        variance: Variance of the rewards in the newest group.
+    """
+
+    position: int
+    times: int = 0
+    variance: float = 0.0
 
 
 class StreamState(BaseModel, extra="forbid"):
@@ -35,22 +56,26 @@ class StreamState(BaseModel, extra="forbid"):
 
     Attributes:
         position: Number of training tasks taken or skipped so far.
-        spread: For each family (kind of task), how much the rewards of a group differ:
-            their standard deviation, averaged over groups; new groups count more.
+        variance: For each family (kind of task), or each task of a short list, the
+            variance of the rewards within a group, averaged over groups; new groups
+            count more.
+        again: Tasks to attempt again.
+        success: Success rate of attempts, averaged over groups; new groups count more.
     """
 
     position: int = 0
-    spread: dict[str, float] = Field(default_factory=dict)
+    variance: dict[str, float] = Field(default_factory=dict)
+    again: list[SeenTask] = Field(default_factory=list)
+    success: float = 0.0
 
 
 class TaskStream:
     """Chooses the training tasks of a scenario; state and seed determine the choice.
 
-    After the scenario's last task, the first one comes again. With
-    ``task_choice="adaptive"``, tasks are skipped at random, more often in families
-    (kinds of tasks) with little training signal. The signal is measured on rewards
-    minus the penalty ``failure_cost`` for failed tool calls. ``state`` is updated in
-    place.
+    After the scenario's last task, the first one comes again. ``task_choice="uniform"``
+    takes each task in turn; ``"adaptive"`` prefers tasks whose rewards vary. Rewards
+    count minus the penalty ``failure_cost`` for failed tool calls. ``state`` is updated
+    in place.
     """
 
     def __init__(
@@ -59,17 +84,39 @@ class TaskStream:
         self._scenario = scenario
         self._config = config
         self._state = state
-        self._epoch: tuple[int, list[Task]] = (-1, [])
+        self._is_adaptive = config.task_choice == "adaptive"
+        self._epochs: dict[int, list[Task]] = {}
+        self._taken: dict[str, SeenTask] = {}
+
+    @property
+    def trained(self) -> tuple[float, int] | None:
+        """Success rate and number of training tasks; None while there are new ones."""
+        if not self._is_short or self._state.position < len(self._tasks):
+            return None
+        return self._state.success, len(self._tasks)
+
+    def is_new(self, group: Sequence[Trajectory]) -> bool:
+        """Return whether a group of the newest step is the first one of its task."""
+        seen = self._taken.get(group[0].task_id)
+        if seen is None or (self._is_short and seen.position >= len(self._tasks)):
+            return False
+        return seen.times == 0
 
     def take(self, count: int) -> list[Task]:
         """Return the next ``count`` tasks to train on."""
-        chosen: list[Task] = []
+        state, chosen = self._state, []
+        state.again.sort(key=lambda seen: -seen.variance)
+        most = int(_AGAIN_SHARE * count)
+        again, state.again = state.again[:most], state.again[most:]
+        for seen in again:
+            chosen.append(self._at(seen.position))
+            self._taken[chosen[-1].id] = seen
         while len(chosen) < count:
-            task = self._next()
-            adaptive = self._config.task_choice == "adaptive"
-            if not adaptive or self._draw() < self._share(task.family):
+            task = self._at(state.position)
+            if not self._is_adaptive or self._draw() < self._share(task):
                 chosen.append(task)
-            self._state.position += 1
+                self._taken[task.id] = SeenTask(position=state.position)
+            state.position += 1
         return chosen
 
     def groups(
@@ -80,10 +127,9 @@ class TaskStream:
     ) -> list[Sequence[Trajectory]]:
         """Run a step's rollouts; return one group of attempts per task.
 
-        The algorithm ``dapo`` attempts further tasks to replace groups without a
-        training signal, while the budget allows it. Groups without a signal are
-        returned too. They count for the budget and the run's record, but add nothing to
-        the loss.
+        Further tasks replace groups without a training signal, while the budget allows
+        it. These groups are returned too. They count for the budget and the run's
+        record, but add nothing to the loss.
 
         ``room`` is the number of groups that the budget still allows; at least one
         group is sampled in any case. ``attempt`` runs the attempts at some tasks; its
@@ -91,10 +137,13 @@ class TaskStream:
         ``has_signal`` returns whether a group can be trained on.
         """
         groups: list[Sequence[Trajectory]] = []
-        size, draws = self._config.tasks_per_step, most_draws(self._config.algorithm)
+        size, draws = self._config.tasks_per_step, most_draws(self._config)
+        self._taken = {}
         wanted = max(1, min(size, room))
         for _ in range(draws):
-            groups += attempt(self.take(wanted), len(groups))
+            made = attempt(self.take(wanted), len(groups))
+            self.learn(made)
+            groups += made
             kept = sum(map(has_signal, groups)) if draws > 1 else size
             wanted = min(size - kept, room - len(groups))
             if wanted < 1:
@@ -102,31 +151,63 @@ class TaskStream:
         return groups
 
     def learn(self, groups: Sequence[Sequence[Trajectory]]) -> None:
-        """Update the training signal of each family of tasks from new groups."""
-        spread, cost = self._state.spread, self._config.failure_cost
+        """Update the variance of families, and remember tasks to attempt again."""
+        state, cost = self._state, self._config.failure_cost
         for group in groups:
             rewards = [
                 [t.reward - cost * count for count in call_failures(t)]
                 for t in group
                 if t.reward is not None and t.model_calls
             ]
-            if len(rewards) > 1:
-                family, new = group[0].family, deviation(rewards)
-                old = spread.get(family, new)
-                spread[family] = old + _NEWEST * (new - old)
+            if len(rewards) < 2:
+                continue
+            variance = deviation(rewards) ** 2
+            old = state.variance.get(key := self._key(group[0]), _UNKNOWN)
+            state.variance[key] = old + _NEWEST * (variance - old)
+            success = sum(bool(t.success) for t in group) / len(group)
+            state.success += _NEWEST * (success - state.success)
+            seen = self._taken.get(group[0].task_id)
+            if seen is None or self._is_short or not self._is_adaptive:
+                continue
+            times = seen.times + 1
+            if variance > _DIFFER and times < _MOST_TIMES:
+                more = {"times": times, "variance": variance}
+                state.again.append(seen.model_copy(update=more))
 
-    def _next(self) -> Task:
-        number, offset = divmod(self._state.position, _TASKS_PER_EPOCH)
-        if self._epoch[0] != number:
+    def _key(self, task: Task | Trajectory) -> str:
+        """Return the key of a task's variance: its family, or itself in a short list.
+
+        In a short list, tasks come again anyway, each at its own probability.
+        """
+        if not self._is_short:
+            return task.family
+        return task.id if isinstance(task, Task) else task.task_id
+
+    @property
+    def _tasks(self) -> list[Task]:
+        """The tasks of the epoch that was used last."""
+        return next(reversed(self._epochs.values()), [])
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether the scenario has so few tasks that they come again and again."""
+        return 0 < len(self._tasks) < _TASKS_PER_EPOCH
+
+    def _at(self, position: int) -> Task:
+        number, offset = divmod(position, _TASKS_PER_EPOCH)
+        if number not in self._epochs:
             seed = self._config.seed * 1_000_003 + number
             made = make_tasks(self._scenario, Split.TRAIN, seed, _TASKS_PER_EPOCH)
-            self._epoch = (number, made)
-        tasks = self._epoch[1]
+            self._epochs = {**self._epochs, number: made}
+        tasks = self._epochs[number]
         return tasks[offset % len(tasks)]
 
     def _draw(self) -> float:
         return Random(f"{self._config.seed}/{self._state.position}").random()
 
-    def _share(self, family: str) -> float:
-        spread = self._state.spread.get(family, _FULL_SPREAD)
-        return _LEAST_SHARE + (1 - _LEAST_SHARE) * min(1.0, spread / _FULL_SPREAD)
+    def _share(self, task: Task) -> float:
+        """Return the probability of taking a task that is next in the stream."""
+        known = self._state.variance
+        most = max(known.values(), default=_UNKNOWN)
+        own = known.get(self._key(task), most)
+        return max(_LEAST_SHARE, own / most if most > 0 else 1.0)

@@ -43,6 +43,8 @@ class Provenance(BaseModel, extra="forbid"):
         run: Path of the run's folder during training; empty if there was no run.
         folder: The training process's working directory; empty if unknown.
         steps: Number of policy updates.
+        is_measured: Whether the agent's metrics are those of held-out tasks; those of
+            an interrupted run are of validation tasks.
         episodes: Number of training rollouts.
         created: Time of creation, in ISO 8601.
     """
@@ -52,6 +54,7 @@ class Provenance(BaseModel, extra="forbid"):
     run: str = ""
     folder: str = ""
     steps: int
+    is_measured: bool = True
     episodes: int
     created: str
     versions: dict[str, str] = Field(default_factory=dict)

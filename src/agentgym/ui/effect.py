@@ -14,6 +14,7 @@ _VERDICTS = {
 }
 _ENOUGH = 20
 _CHANGED = 6
+_NAMED = 6  # changes to name
 _STYLES = {"helped": "bold green", "hurt": "bold red", "made no difference": "bold"}
 
 
@@ -60,10 +61,10 @@ def few_words(tasks: int) -> str:
 def effect_lines(result: TrainingResult) -> list[tuple[str, str]]:
     """Return sentences on whether training helped, each with its terminal style.
 
-    They name the metrics that got significantly better or worse, and the success
-    criteria that were reached.
+    They name the metrics that got significantly better or worse, and the goals that
+    were reached.
     """
-    lines = [(_goal_words(result.goals), "dim")]
+    lines = [(_goal_words(result), "")]
     if (effect := result.effect) is not None:
         worse = _named("Worse beyond chance", effect.worse)
         lines = [
@@ -75,24 +76,39 @@ def effect_lines(result: TrainingResult) -> list[tuple[str, str]]:
     return [(words, style) for words, style in lines if words]
 
 
-def _goal_words(goals: Sequence[Goal]) -> str:
-    """Describe which success criteria of a scenario are reached; "" if it has none."""
-    if not goals:
-        return ""
-    each = ", ".join(map(_goal, goals))
-    return f"Goal {'reached' if all(g.holds for g in goals) else 'missed'}: {each}."
+def _goal_words(result: TrainingResult) -> str:
+    """Describe which goals are reached, and then which are not; "" without goals.
+
+    Goals that the user did not set are what the scenario aims at.
+    """
+    goals = result.goals
+    reached = ", ".join(_goal(goal) for goal in goals if goal.holds)
+    rest = ", ".join(_goal(goal) for goal in goals if not goal.holds)
+    if result.config.get("goal") is None:
+        aims = f"Of what {result.scenario} aims at"
+        parts = [f"reached: {reached}"] if reached else []
+        parts += [f"not yet: {rest}"] if rest else []
+        return f"{aims}, {'; '.join(parts)}." if parts else ""
+    if rest:
+        return f"{f'Reached: {reached}. ' if reached else ''}Goal missed: {rest}."
+    return f"Goal reached: {reached}."
 
 
 def _goal(goal: Goal) -> str:
     name = goal.name.replace("_", " ")
     if goal.reached is None:
-        return f"{name} not measured (asked: {percent(goal.least)})"
-    missed = "" if goal.holds else ", missed"
-    return f"{name} {percent(goal.reached)} (asked: {percent(goal.least)}{missed})"
+        return f"{name} not measured (of {percent(goal.least)})"
+    share = percent(goal.reached)
+    if not goal.holds and share == percent(goal.least):
+        share = f"{100 * goal.reached:.1f} %"  # 29.6 % is not 30 %
+    return f"{name} {share} (of {percent(goal.least)})"
 
 
 def _named(title: str, changes: Sequence[Change]) -> str:
     if not changes:
         return ""
     ordered = sorted(changes, key=lambda c: -abs(c.after - c.before))
-    return f"{title}: {'; '.join(change.words() for change in ordered)}."
+    words = [change.words() for change in ordered[:_NAMED]]
+    if more := len(ordered) - len(words):
+        words.append(f"{more} more")
+    return f"{title}: {'; '.join(words)}."

@@ -1,6 +1,6 @@
 """Show the plan, the measurements and the result of a run in the terminal."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -13,6 +13,7 @@ from agentgym.evaluate.progress import Plan
 from agentgym.train.export import Saved
 from agentgym.train.places import Elsewhere
 from agentgym.train.result import TrainingResult
+from agentgym.ui.chart import success_chart
 from agentgym.ui.comparison import BRIEF, USUAL, MetricRow, family_rows, rows, values
 from agentgym.ui.effect import effect_lines
 from agentgym.ui.layout import ByWidth, grid, headed, indent
@@ -31,82 +32,92 @@ _LABELS = len("tool reliability")
 _SPANS = len("0.04 [-0.01, 0.09]")
 
 
-def plan_view(plan: Plan) -> RenderableType:
-    """Return a view of the plan of a run."""
+def plan_view(plan: Plan, *, is_full: bool = True) -> RenderableType:
+    """Return a view of the plan of a run; only the main facts unless ``is_full``."""
     config = plan.config
-    budget = f"{plural(config.episodes, 'episode')} in {plural(plan.steps, 'step')}"
+    steps = plural(plan.steps, "step")
+    budget = f"at most {plural(config.episodes, 'rollout')} in {steps}"
     if config.time is not None:
-        budget += f", and at most {duration(config.time)}"
+        budget += f" and {duration(config.time)}"
     if config.early_stop:
-        budget += ", fewer once the goal holds"
+        budget += "; ends sooner when validation has stopped rising"
     between = ", after the warm start" * config.warm_start
     measured = f"{plan.held_out:,} held-out rollouts before{between} and after"
-    if plan.validations:
-        measured += f", {config.eval_tasks:,} validation rollouts in between, "
-        measured += "once" if plan.validations == 1 else f"{plan.validations:,} times"
-    workers = f"{plural(plan.workers, 'worker')}, {config.in_flight} episodes in "
-    workers += f"flight each; sandbox: {plan.sandbox}"
-    form = f"{plan.form} form"
-    if plan.drops_reasoning:
-        form += "; the chat template leaves earlier reasoning out once the user speaks "
-        form += "again, where a new sequence begins"
     facts = grid(
         ("policy", f"{plan.model} on {plan.device}"),
-        *([("tool calls", form)] if plan.form else []),
-        *([("path", plan.path)] if plan.path else []),
-        *([("memory", plan.memory)] if plan.memory else []),
         (
             "agent",
             f"{config.agent.reference or config.scenario_name} ({config.framework})",
         ),
-        ("budget", budget),
-        ("rollouts", workers),
-        *([("answers", plan.answers)] if plan.answers else []),
+        ("training", budget),
+        ("measured", measured),
     )
+    if is_full:
+        for row in _details(plan):
+            facts.add_row(*row)
     if plan.agent is not None:
-        facts.add_row("its model", plan.agent.way)
-        facts.add_row("its tools", f"{', '.join(plan.agent.bound)} act on the episode")
-        for name, fate in plan.agent.own.items():
-            facts.add_row("own tool", f"{name} {fate}")
         for text in (*plan.agent.differences, *plan.agent.concerns):
             facts.add_row("note", text)
+    for text in plan.notes:
+        facts.add_row("note", text)
+    facts.add_row("run", f"{plan.run}, saved as the next version of {plan.saved_as}")
+    verb = f"Continuing after step {plan.resumed_step}:"
+    if plan.resumed_step is None:
+        verb = "Training"
+    title = Text.assemble((f"{verb} ", "bold"), (config.scenario_name, "bold cyan"))
+    return Group(title, indent(facts))
+
+
+def _details(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield further rows of a plan, with label and text."""
+    config = plan.config
+    if plan.form:
+        form = f"{plan.form} form"
+        if plan.drops_reasoning:
+            form += "; the chat template leaves earlier reasoning out after the next "
+            form += "user message, where a new sequence begins"
+        yield "tool calls", form
+    if plan.path:
+        yield "path", plan.path
+    if plan.memory:
+        yield "memory", plan.memory
+    workers = f"{plural(plan.workers, 'worker')}, {config.in_flight} rollouts in "
+    yield "rollouts", f"{workers}flight each; sandbox: {plan.sandbox}"
+    if plan.answers:
+        yield "answers", plan.answers
+    if plan.agent is not None:
+        yield "its model", plan.agent.way
+        yield "its tools", f"{', '.join(plan.agent.bound)} change the task's state"
+        for name, fate in plan.agent.own.items():
+            yield "own tool", f"{name} {fate}"
     if config.train_roles is not None:
-        named = ", ".join(config.train_roles)
         others = "the others are answered by the same weights, and none of their calls "
         others += "is learned from"
         if config.role_adapters:
             others = "each has an adapter of its own, and the others are answered by "
             others += "the model as it was"
-        facts.add_row("roles", f"only {named}: {others}")
+        yield "roles", f"only {', '.join(config.train_roles)}: {others}"
     if plan.trained:
-        facts.add_row("learns from", trained_words(plan.trained))
+        yield "learns from", trained_words(plan.trained)
     if plan.objective:
-        facts.add_row("algorithm", plan.objective)
+        yield "algorithm", plan.objective
     if plan.judge:
-        facts.add_row("judge", plan.judge)
+        yield "judge", plan.judge
     if config.task_choice == "adaptive":
-        facts.add_row(
-            "tasks",
-            "kinds that still fail come more often, and attempts vary more than in "
-            "use: success in training is lower, go by validation",
-        )
+        choice = "those whose attempts end differently come more often, so that "
+        choice += "success in training stays low: validation shows the progress"
+        yield "tasks", choice
     if config.warm_start:
-        facts.add_row(WARM, "the calls that training tasks need are imitated first")
-    facts.add_row("measured", measured)
-    for text in plan.notes:
-        facts.add_row("note", text)
-    facts.add_row("saved as", f"the next version of {plan.saved_as}")
-    facts.add_row("run", str(plan.run))
-    verb = f"Continuing after step {plan.resumed_step}:"
-    if plan.resumed_step is None:
-        verb, known = "Training", "known once the baseline is measured"
-        ahead = f"{plan.expected}; {known}" if plan.expected else known
-        if config.time is not None:
-            ahead = f"{duration(config.time)}: held-out and validation tasks are sized "
-            ahead += "to it once rollouts were timed"
-        facts.add_row("time", ahead)
-    title = Text.assemble((f"{verb} ", "bold"), (config.scenario_name, "bold cyan"))
-    return Group(title, indent(facts))
+        yield WARM, "the calls that training tasks need are imitated first"
+    if plan.validations:
+        often = f"every {plural(config.eval_every, 'step')}"
+        tasks = plural(config.eval_tasks, "task")
+        yield "validation", f"about {tasks} {often}, at most a fifth of all rollouts"
+    if config.time is not None:
+        sized = "held-out and validation tasks are sized to it once rollouts were timed"
+        yield "time", f"{duration(config.time)}: {sized}"
+    elif plan.expected:
+        yield "time", f"{plan.expected}; known once the baseline is measured"
 
 
 def elsewhere_view(plan: Elsewhere) -> RenderableType:
@@ -142,10 +153,9 @@ def metrics_view(title: str, metrics: Metrics) -> RenderableType:
 
 
 def result_view(result: TrainingResult) -> RenderableType:
-    """Return a view of a run's result, and of how to use the trained agent."""
+    """Return a view of a run's result: details first, the verdict and its use last."""
     parts: list[RenderableType] = [
         Text(""),
-        *effect_view(result),
         Text("Before and after, on held-out tasks", "bold"),
         comparison_view(result.baseline, result.metrics, warm=result.warm_start),
     ]
@@ -158,30 +168,43 @@ def result_view(result: TrainingResult) -> RenderableType:
         title = Text(f"{name[:1].upper()}{name[1:]}", "bold")
         warm = result.warm_breakdown.get(name)
         parts += [Text(""), title, comparison_view(before, after, BRIEF, warm)]
-    spent = (
-        f"{plural(result.steps, 'step')}, {plural(result.episodes, 'episode')}; "
-        f"{duration(result.wall_seconds)} of wall time, "
-        f"{duration(result.cpu_seconds)} of CPU time, "
-        f"{result.peak_memory_mb / 1024:.1f} GB of memory at most. "
-        f"Ended: {result.stopped}. {weights_words(result)}"
-    )
-    lines = use_of(result)[1].splitlines()
-    code = "".join(f"  {line}\n" for line in lines)
     roles = roles_view(result.ledger, result.baseline, result.metrics)
-    rest = f"Everything else is in {result.artifacts.run}, report.html first."
     return Group(
         *parts,
         Text(""),
         ledger_view(result.ledger),
         *forgetting_view(result),
         *([*roles, Text("")] if roles else []),
-        Text(spent, "dim"),
         Text(""),
-        Text(saved_as(result.saved)),
-        Text("Use it:\n"),
-        Text(code, "green", overflow="fold"),
-        Text(rest, "dim"),
+        verdict_view(result),
     )
+
+
+def verdict_view(result: TrainingResult) -> RenderableType:
+    """Return a view of what a run has reached, and of what to do with the result."""
+    spent = (
+        f"{plural(result.steps, 'step')}, {plural(result.episodes, 'rollout')}, "
+        f"{duration(result.wall_seconds)} ({duration(result.cpu_seconds)} of CPU time, "
+        f"{result.peak_memory_mb / 1024:.1f} GB). Ended: "
+        f"{result.stopped}. {weights_words(result)}"
+    )
+    first, last = result.baseline.pass_1.value, result.metrics.pass_1.value
+    parts: list[RenderableType] = [
+        ByWidth(lambda width: success_chart(first, result.validations, last, width)),
+        Text(""),
+        *(Text(words, style) for words, style in effect_lines(result)),
+        Text(spent, "dim"),
+        Text(saved_as(result.saved)),
+    ]
+    lines = "\n".join(f"  {line}" for line in use_of(result)[1].splitlines())
+    if result.is_better or result.saved.is_default:
+        parts += [Text("Use it:"), Text(lines, "green", overflow="fold")]
+    else:
+        parts.append(Text("It is not better: do not use it yet. Next:", "bold yellow"))
+        steps = result.next_steps or [f"See `agentgym doctor {result.artifacts.run}`."]
+        parts += [Text(f"  - {step}") for step in steps]
+    look = f"See each rollout: agentgym view {result.artifacts.run}"
+    return Group(*parts, Text(look, "dim"))
 
 
 def forgetting_view(result: TrainingResult) -> list[RenderableType]:
@@ -219,12 +242,6 @@ def comparison_view(
     """
     table = comparison_table(rows(before, after, names, warm))
     return Group(Text(over(after), "dim"), table)
-
-
-def effect_view(result: TrainingResult) -> list[RenderableType]:
-    """Return lines on whether training helped, and which goals were reached."""
-    lines = [Text(words, style) for words, style in effect_lines(result)]
-    return [*lines, Text("")] if lines else []
 
 
 def families_view(found: list[MetricRow]) -> RenderableType:

@@ -35,12 +35,14 @@ class TerminalProgress(LinesProgress):
     """Shows a run's progress on ``console``; use it as a context manager.
 
     In a terminal, the newest state is redrawn in the same place. A log file, a pipe or
-    a terminal without cursor movement gets plain lines.
+    a terminal without cursor movement gets plain lines. ``is_verbose`` shows all facts
+    of the plan.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, is_verbose: bool = False) -> None:
         super().__init__()
         self._console = console
+        self._is_verbose = is_verbose
         self._is_live = console.is_terminal and not console.is_dumb_terminal
         self._waiting = True
         self._reported_at = 0.0
@@ -63,7 +65,7 @@ class TerminalProgress(LinesProgress):
 
     def planned(self, plan: Plan) -> None:
         """Print the plan of the run."""
-        self._show(plan_view(plan), Text(""))
+        self._show(plan_view(plan, is_full=self._is_verbose), Text(""))
 
     def write(self, line: str) -> None:
         """Print a line; do not wrap it when the output is not a terminal."""
@@ -81,9 +83,9 @@ class TerminalProgress(LinesProgress):
         title = "Baseline: the untrained policy on held-out tasks"
         self._show(metrics_view(title, metrics), Text(""))
 
-    def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
+    def forecast(self, least: float, most: float) -> None:
         """Print an estimate of the remaining time; the arguments are seconds."""
-        super().forecast(least, most, soonest)
+        super().forecast(least, most)
         self._print("")
 
     def warmed(self, words: str, metrics: Metrics) -> None:

@@ -1,18 +1,17 @@
-"""Measuring: measure the policy of a run, and decide whether the goal is reached."""
+"""Measuring: measure the policy of a run, and choose the best weights."""
 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeGuard
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.base import Engine
 from agentgym.evaluate.compare import solves_more
-from agentgym.evaluate.criteria import criteria_hold
+from agentgym.evaluate.criteria import goal_of
 from agentgym.evaluate.evaluation import attempt
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.outlook import cut_words
@@ -22,19 +21,19 @@ from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks, needs_of
 from agentgym.train.measure.forgetting import ask_questions, compare
 from agentgym.train.run_folder import RunFolder, RunState
+from agentgym.train.stopping import Goal
 
-_CONFIRMED = 48
-"""Least number of rollouts to confirm a goal: 12 successes in 12 rollouts are weak
-evidence of a success rate of 90 %."""
+_VALIDATION_SHARE = 0.2
+"""Largest share of validations among a run's training and validation rollouts."""
+_LEAST_VALIDATED = 16
+"""Least number of tasks of a validation, even if it is more than this share."""
+_IN_SIGHT = 4
+"""Times ``eval_tasks`` that a validation may take once the goal is in sight."""
 _TIMED_SHARE, _LEAST_TIMED = 0.8, 0.5
 """Shares of the rollouts that the timing waits for: normally, and if timing takes long.
 
 One very long answer would distort the time: in a run, other rollouts go on meanwhile.
 """
-_ERRORS = 0.84
-"""A confirmation (a second measurement, after a validation reached the goal) must
-exceed the goal by this number of standard errors. A policy exactly at the goal then
-passes one confirmation in five; without a margin, one in two."""
 
 
 class _EnoughTimed(Exception):
@@ -43,12 +42,11 @@ class _EnoughTimed(Exception):
 
 @dataclass(frozen=True)
 class Measuring:
-    """Measures a run's policy, and decides whether the goal is reached.
+    """Measures a run's policy on held-out and on validation tasks.
 
-    The goal is that the scenario's success criteria hold. One of many validations may
-    reach the goal by chance. So a second measurement follows, the confirmation. It uses
-    the next tasks of the validation split, or the same tasks if there are no more. The
-    confirmation must exceed the criteria by a margin.
+    Each validation takes validation tasks that the run has not used yet, and begins
+    again with the first ones if there are no more. So no choice made by validations
+    depends on the same few tasks.
 
     Attributes:
         state: The run's state, which keeps the newest validation.
@@ -65,47 +63,54 @@ class Measuring:
 
     @property
     def is_due(self) -> bool:
-        """Whether a validation or a confirmation must still run at this step."""
+        """Whether a validation must still run at this step."""
         state = self.state
-        if state.step % self.config.eval_every or not (state.step or state.warmed):
-            return False
-        return state.validation is None or self._is_unconfirmed
+        is_time = state.step % self.config.eval_every == 0
+        return is_time and state.validation is None and bool(state.step or state.warmed)
 
     @property
-    def _is_unconfirmed(self) -> bool:
-        state = self.state
-        return state.confirmation is None and self._is_good(state.validation)
+    def goal(self) -> Goal:
+        """The minimum of each metric that ends training once it is reached."""
+        return goal_of(self.config.goal or self.scenario.success_criteria())
 
-    @property
-    def goal_reached(self) -> bool:
-        """Whether the confirmation exceeds the success criteria by the margin."""
-        found = self.state.confirmation
-        return self._is_good(found) and criteria_hold(
-            self.scenario.success_criteria(), found, errors=_ERRORS
-        )
+    def validate(self, left: int, trained: tuple[float, int] | None = None) -> Metrics:
+        """Run this step's validation, decide whether the run ends; return the metrics.
 
-    @property
-    def patience_spent(self) -> bool:
-        """Whether training should stop because validations do not improve any more."""
-        spent = self.state.watch.strikes >= self.config.patience
-        return self.config.early_stop and spent
-
-    def validate(self) -> Metrics:
-        """Run this step's validation, and return its metrics.
-
-        If the validation reaches the goal, the confirmation (see :class:`Measuring`)
-        follows. Results that the state already has are not measured again.
+        ``left`` is the number of steps that the budget still allows. ``trained`` are
+        the success rate in training and the number of training tasks if these come
+        again and again; else None.
         """
-        state = self.state
-        if state.validation is None:
-            state.validation = self._validation("v", 0)
-        if self._is_unconfirmed:
-            state.confirmation = self._validation("c", self._unused, least=_CONFIRMED)
-            state.confirmations += 1
-        self.progress.validated(state.step, state.validation, self.goal_reached)
-        self._watch(state.validation)
+        state, step = self.state, self.state.step
+        tasks, are_all = self._validation_tasks()
+        found = state.validation = self._validation("v", tasks)
+        state.validated += len(tasks)
+        state.stopping.add_validation(step, found, self.goal, by_task=are_all)
+        if self.config.early_stop:
+            must_reach = self.config.goal is not None
+            state.end = state.stopping.end(step, left, self.goal, must_reach=must_reach)
+        self.progress.validated(step, found, state.end == "goal")
+        self._watch(found, trained)
         self._compare()
-        return state.validation
+        return found
+
+    def _validation_tasks(self) -> tuple[list[Task], bool]:
+        """Return the next validation tasks, and whether these are all that there are.
+
+        There are at most ``eval_tasks``, and more of them when the goal is in sight, as
+        long as validations stay a small share of all rollouts.
+        """
+        state, most = self.state, self.config.eval_tasks
+        share = _VALIDATION_SHARE / (1 - _VALIDATION_SHARE)
+        allowed = int(share * state.episodes) - state.validated
+        if state.stopping.in_sight:
+            most *= _IN_SIGHT
+        count = min(most, max(allowed, min(_LEAST_VALIDATED, self.config.eval_tasks)))
+        if not state.step:  # after a warm start: to be compared with
+            count = self.config.eval_tasks
+        first, seed = state.validated, self.config.seed
+        made = make_tasks(self.scenario, Split.VALIDATION, seed, first + count)
+        chosen = [made[(first + n) % len(made)] for n in range(min(count, len(made)))]
+        return chosen, len(chosen) == len(made)
 
     def ask_questions(self) -> None:
         """Let the untrained model answer everyday questions, for later comparisons."""
@@ -127,13 +132,15 @@ class Measuring:
         if warns and found.is_large:
             self.progress.warned([f"On everyday questions: {found.words()}."])
 
-    def _watch(self, found: Metrics) -> None:
-        state, patience = self.state, self.config.patience
+    def _watch(self, found: Metrics, trained: tuple[float, int] | None) -> None:
+        state = self.state
         if not state.step:
             state.first_validation = found
         start = state.first_validation or state.start
-        remarks = state.watch.add(state.step, found, start, patience)
-        if remarks and not self.goal_reached:
+        remarks = state.watch.add(state.step, found, start, trained)
+        if state.watch.best_step == state.step:
+            state.best_validation = found
+        if remarks and state.end != "goal":
             self.progress.warned([remark.text for remark in remarks])
 
     def time_rollouts(self, count: int, most_s: float) -> float:
@@ -203,18 +210,17 @@ class Measuring:
         ``name`` says which weights are loaded: ``best`` (those of the best validation)
         or ``first`` (those of the warm start).
         """
-        return self._validation(f"{name}-", self._unused, later=True)
+        first, size = self.state.validated, self.config.eval_tasks
+        made = make_tasks(
+            self.scenario, Split.VALIDATION, self.config.seed, first + size
+        )
+        return self._validation(f"{name}-", made[first:] or made[:size], later=True)
 
-    @property
-    def _unused(self) -> int:
-        """Index of the first validation task that no measurement has used."""
-        return self.config.eval_tasks * (1 + self.state.confirmations)
-
-    def load_best_weights(self, run: RunFolder, *, goal_reached: bool) -> int:
+    def load_best_weights(self, run: RunFolder) -> int:
         """Choose the weights of the trained agent, load them, and return their step.
 
-        If the goal was reached, the newest weights are chosen, since a confirmation has
-        measured them too. Otherwise those of the best validation are chosen.
+        If the goal was reached, the newest weights are chosen, since they reached it.
+        Otherwise those of the best validation are chosen.
 
         After a warm start, the best of many validations may be best by chance. So the
         chosen weights must solve significantly more unused tasks than the warm start's
@@ -225,7 +231,7 @@ class Measuring:
         state, engine = self.state, self.engine
         best, step = run.best_checkpoint(state), state.watch.best_step
         first = run.first_checkpoint(state)
-        if goal_reached or best is None:
+        if state.end == "goal" or best is None:
             return state.step
         if best == first and state.step % self.config.eval_every:
             best, step = run.checkpoints()[-1], state.step
@@ -240,35 +246,18 @@ class Measuring:
             engine.load_checkpoint(best)
         return step
 
-    def _is_good(self, found: Metrics | None) -> TypeGuard[Metrics]:
-        """Return whether a measurement meets the success criteria.
-
-        Always False if ``early_stop`` is off.
-        """
-        return (
-            self.config.early_stop
-            and found is not None
-            and criteria_hold(self.scenario.success_criteria(), found)
-        )
-
     def _validation(
-        self, prefix: str, first: int, *, least: int = 0, later: bool = False
+        self, prefix: str, tasks: Sequence[Task], *, later: bool = False
     ) -> Metrics:
-        """Measure the policy on ``eval_tasks`` validation tasks from index ``first``.
+        """Measure the policy once on each task.
 
-        If the scenario has no such tasks, the first ones are used. The measurement's
-        name begins with ``prefix``. Tasks are attempted several times if this is needed
-        for ``least`` rollouts. ``later``: whether a resumed run must repeat this
-        measurement.
+        The measurement's name begins with ``prefix``. ``later``: whether a resumed run
+        must repeat this measurement.
         """
-        step, size = self.state.step, self.config.eval_tasks
-        end = first + size
-        made = make_tasks(self.scenario, Split.VALIDATION, self.config.seed, end)
-        tasks = made[first:] or made[:size]
-        samples = max(1, math.ceil(least / len(tasks)))
+        step = self.state.step
         name = f"{prefix}{step:05d}"
-        self.progress.phase("validation", samples * len(tasks))
-        return self._measure({name: tasks}, samples=samples, step=step + later)[name]
+        self.progress.phase("validation", len(tasks))
+        return self._measure({name: tasks}, samples=1, step=step + later)[name]
 
     def _measure(
         self,

@@ -11,6 +11,9 @@ from agentgym.evaluate.numbers import percent
 _TAKES_OVER = 0.6  # one tool's share of all calls from which on it is suspicious,
 _GROWN = 1.5  # if the share has also grown by this factor since before training
 _SETTLED = 3  # number of validations after which a family can count as unsolved
+_LEARNED, _APART = 0.9, 0.1
+"""Success rate in training from which on a fall of this size means overfitting."""
+_MORE = 3  # times as many tasks to write against overfitting
 _ENDLESS = 0.5  # share of rollouts that end at the limit of model calls
 
 
@@ -18,14 +21,15 @@ class Remark(BaseModel, frozen=True, extra="forbid"):
     """A warning about a run.
 
     Attributes:
-        kind: ``stalled``: success does not rise. ``right_tool``: the right tool is
-            called less often than before training. ``one_tool``: most calls are of a
-            single tool. ``no_end``: rollouts end at their limit of model calls.
-            ``unsolved``: no attempt has solved some families (kinds) of tasks.
+        kind: ``right_tool``: the right tool is called less often than before training.
+            ``one_tool``: most calls are of a single tool. ``no_end``: rollouts end at
+            their limit of model calls. ``unsolved``: no attempt has solved some
+            families (kinds) of tasks. ``overfit``: training tasks are solved, but
+            validation tasks are not.
         text: The warning with its numbers.
     """
 
-    kind: Literal["stalled", "right_tool", "one_tool", "no_end", "unsolved"]
+    kind: Literal["right_tool", "one_tool", "no_end", "unsolved", "overfit"]
     text: str
 
 
@@ -33,65 +37,62 @@ class Watch(BaseModel, extra="forbid"):
     """The results of all validations so far; part of a run's state.
 
     Attributes:
-        best: Success rate and mean reward of the best validation; None before the
+        newest: Success rate and mean reward of the newest validation; None before the
             first.
-        best_step: Step of the best validation; 0 before the first, and for the weights
-            before any update.
-        strikes: Number of validations since the success rate last rose. A validation
-            counts twice if tools were chosen worse than before training.
-        looks: Number of validations so far.
+        best: The highest mean of ``newest`` over two validations in a row, since the
+            best of many single ones would often be best by chance.
+        best_step: Step of the second of these; 0 before the first validation, and for
+            the weights before any update.
+        history: Step and success rate of each validation.
         solved: Families (kinds of tasks) with a success in at least one validation.
         remarks: The warnings of the newest validation.
     """
 
+    newest: tuple[float, float] | None = None
     best: tuple[float, float] | None = None
     best_step: int = 0
-    strikes: int = 0
-    looks: int = 0
+    history: list[tuple[int, float]] = Field(default_factory=list)
     solved: list[str] = Field(default_factory=list)
     remarks: list[Remark] = Field(default_factory=list)
 
     def add(
-        self, step: int, found: Metrics, baseline: Metrics, patience: int
+        self,
+        step: int,
+        found: Metrics,
+        baseline: Metrics,
+        trained: tuple[float, int] | None = None,
     ) -> list[Remark]:
         """Record a step's validation, and return its new warnings.
 
         A warning is new if the previous validation had no warning of this kind.
         ``baseline`` are the metrics of the policy before its first update. After a warm
         start, they were measured on the same validation tasks; otherwise on held-out
-        tasks. ``patience`` is the value of :attr:`strikes` that ends the run; the
-        warning ``stalled`` comes at half of this value.
+        tasks. ``trained`` are the success rate in training and the number of training
+        tasks if these come again and again; else None.
         """
-        self.looks += 1
+        self.history.append((step, found.pass_1.value))
         self.solved = sorted(
             {t.family for t in found.by_task if t.successes}.union(self.solved)
         )
-        worse = [*_worse_choice(found, baseline)]
-        score = (found.pass_1.value, found.reward.value)
-        self.strikes += 1 + bool(worse)
-        if self.best is None or score[0] > self.best[0]:
-            self.strikes = 0
+        newest = (found.pass_1.value, found.reward.value)
+        before = self.newest or (baseline.pass_1.value, baseline.reward.value)
+        score = ((before[0] + newest[0]) / 2, (before[1] + newest[1]) / 2)
+        self.newest = newest
         if self.best is None or score > self.best:
             self.best, self.best_step = score, step
         old = {remark.kind for remark in self.remarks}
         self.remarks = [
-            *self._stalled(patience),
-            *worse,
+            *_worse_choice(found, baseline),
             *_endless(found),
             *self._unsolved(found),
+            *_overfit(found, trained),
         ]
         return [remark for remark in self.remarks if remark.kind not in old]
-
-    def _stalled(self, patience: int) -> list[Remark]:
-        if self.best is None or self.strikes < max(2, patience // 2):
-            return []
-        text = "success on validation tasks does not rise above "
-        return [Remark(kind="stalled", text=f"{text}{percent(self.best[0])}")]
 
     def _unsolved(self, found: Metrics) -> list[Remark]:
         every = {task.family for task in found.by_task}
         never = sorted(every.difference(self.solved))
-        if self.looks < _SETTLED or not never:
+        if len(self.history) < _SETTLED or not never:
             return []
         text = f"{len(never)} of {len(every)} families of tasks were never solved on "
         return [Remark(kind="unsolved", text=f"{text}validation: {', '.join(never)}")]
@@ -117,6 +118,20 @@ def _worse_choice(found: Metrics, baseline: Metrics) -> list[Remark]:
         )
         remarks.append(Remark(kind="one_tool", text=text))
     return remarks
+
+
+def _overfit(found: Metrics, trained: tuple[float, int] | None) -> list[Remark]:
+    """Return a warning if training tasks are solved much more often than others."""
+    success, tasks = trained or (0.0, 0)
+    if success < _LEARNED or found.pass_1.high > success - _APART:
+        return []
+    text = (
+        f"{percent(success)} of the attempts at the {tasks:,} training tasks succeed, "
+        f"{percent(found.pass_1.value)} at validation tasks: the policy learns these "
+        f"tasks by heart. Write about {_MORE * tasks:,} more, in other words and with "
+        "other values (`agentgym tasks vary` makes variants)"
+    )
+    return [Remark(kind="overfit", text=text)]
 
 
 def _endless(found: Metrics) -> list[Remark]:
