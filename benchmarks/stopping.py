@@ -25,7 +25,7 @@ from agentgym.train.stopping import Stopping
 Curves = NDArray[np.float64]
 """The probability of success, by step and family."""
 FAMILIES, STEPS, EVERY, TASKS, GROUP = 16, 157, 5, 8, 8
-VALIDATION, HELD_OUT = 48, 384
+VALIDATION, HELD_OUT = 64, 384
 GOAL = 0.95
 
 
@@ -102,9 +102,7 @@ KINDS: dict[str, Callable[[np.random.Generator], Curves]] = {
 }
 
 
-def metrics_of(
-    random: np.random.Generator, chances: Curves, tasks: int = VALIDATION
-) -> Metrics:
+def metrics_of(random: np.random.Generator, chances: Curves, tasks: int) -> Metrics:
     """Measure a policy on new tasks, which take the families in turn."""
     families = np.arange(tasks) % FAMILIES
     solved = (random.random(tasks) < chances[families]).tolist()
@@ -149,7 +147,8 @@ def run(job: tuple[str, int]) -> tuple[str, int, float, float, bool]:
         mixed = sum(0 < result.successes < GROUP for result in results)
         stopping.add_step(step - 1, results, goal, (mixed, TASKS))
         if step % EVERY == 0:
-            stopping.add_validation(step, metrics_of(random, curves[step]), goal)
+            found = metrics_of(random, curves[step], VALIDATION)
+            stopping.add_validation(step, found, goal)
             if end := stopping.end(step, STEPS - step, goal):
                 break
     last = level.max() if kind == "collapses" else level[-1]

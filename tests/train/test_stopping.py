@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from itertools import repeat
+from statistics import median
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from agentgym.evaluate.metrics import MetricName, Metrics, TaskResult
 from agentgym.train.stopping import End, Stopping
 
 GOAL: Mapping[MetricName, float] = {"pass_1": 0.95}
-FAMILIES, TASKS, STEPS = 8, 48, 120
+FAMILIES, TASKS, STEPS = 8, 64, 120
 
 
 def result(
@@ -108,16 +109,18 @@ def test_a_policy_just_below_the_goal_rarely_reaches_it() -> None:
 
 
 def test_a_run_ends_soon_after_success_has_stopped_rising() -> None:
-    found = [ended(risen, seed=seed) for seed in range(5)]
+    """It has risen until step 25."""
+    found = [ended(risen, seed=seed) for seed in range(9)]
 
     assert {end for end, _ in found} == {"settled"}
-    assert all(30 <= step <= 80 for _, step in found)
+    assert 30 <= median(step for _, step in found) <= 60
+    assert max(step for _, step in found) <= 80
 
 
 def test_a_run_that_keeps_rising_goes_on() -> None:
-    ends = [ended(lambda step: 0.1 + 0.8 * step / STEPS, seed=n) for n in range(5)]
+    ends = [ended(lambda step: 0.1 + 0.8 * step / STEPS, seed=n) for n in range(6)]
 
-    assert sum(step == STEPS for _, step in ends) >= 4
+    assert sum(step == STEPS for _, step in ends) >= 5
 
 
 def test_a_run_that_never_improves_ends_within_the_first_third_of_its_budget() -> None:

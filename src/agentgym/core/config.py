@@ -324,7 +324,7 @@ class TrainingConfig(Settings, BaseSettings):
     gradient_checkpointing: bool | None = None
     max_episode_tokens: int | None = Field(default=None, gt=0, le=_MOST)
     eval_every: int = Field(default=5, gt=0, le=_MOST)
-    eval_tasks: int = Field(default=48, gt=0, le=MANY)
+    eval_tasks: int = Field(default=64, gt=0, le=MANY)
     test_tasks: int = Field(default=96, gt=0, le=MANY)
     eval_samples: int = Field(default=4, ge=1, le=MANY)
     forgetting_questions: int = Field(default=50, ge=0, le=50)

@@ -38,7 +38,7 @@ _LEAST_LOOKS = 4
 """Least number of validations before a run may end for lack of improvement."""
 _FLAT_SHARE = 0.3
 """Share of the budget after which a run without any improvement ends."""
-_ERRORS = 1.15
+_ERRORS = 1.0
 """Number of standard errors that are added to the newest gain."""
 _LIKELY, _BEYOND_CHANCE = 1.0, 2.0
 """Numbers of standard errors from which on a gain is likely real, or beyond chance."""
@@ -282,12 +282,16 @@ def _gain(old: Shares, new: Shares) -> tuple[float, float]:
 def _variance(old: Shares, new: Shares) -> float:
     """Return the variance of the difference of two means over the same families.
 
-    A share of 0..1 varies at most as a coin with its mean does. Half a success and half
-    a failure are added, so that a family that was always solved varies a little.
+    A share of 0..1 varies at most as a coin with its mean does. Half a failure among
+    all tasks is added, so that tasks which were always solved vary a little.
     """
+    tasks = sum(count for shares in (old, new) for _, count in shares.values())
+    least = 0.5 / tasks * (1 - 0.5 / tasks)
     total = 0.0
     for family, (first, count) in old.items():
         second, more = new[family]
-        mean = (first + second + 0.5) / (count + more + 1)
-        total += mean * (1 - mean) * (1 / count + 1 / more)
+        both = count + more
+        mean = (first + second) / both
+        spread = mean * (1 - mean) * both / (both - 1)
+        total += max(least, spread) * (1 / count + 1 / more)
     return total / len(old) ** 2

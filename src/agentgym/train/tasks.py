@@ -12,6 +12,7 @@ arXiv:2503.14476).
 
 from collections.abc import Callable, Sequence
 from random import Random
+from statistics import fmean
 
 from pydantic import BaseModel, Field
 
@@ -27,11 +28,12 @@ _NEWEST = 0.3
 """Weight of the newest group in a mean over groups."""
 _UNKNOWN = 0.25
 """Variance of a family without any group: that of successes at p = 0.5."""
-_LEAST_SHARE = 0.1
-"""Least probability of taking a task of a family, so that no family disappears."""
+_LEAST_SOLVED, _LEAST_FAILED = 0.1, 0.3
+"""Least probability of taking a task of a family that always succeeds, or never does:
+what never succeeds may yet be learned."""
 _AGAIN_SHARE = 0.5
 """Largest share of a step's tasks that the run has trained on before."""
-_MOST_TIMES = 4
+_MOST_TIMES = 3
 """Number of groups after which a task does not come back."""
 _DIFFER = 1e-6
 """Least variance of rewards that differ."""
@@ -59,14 +61,14 @@ class StreamState(BaseModel, extra="forbid"):
         variance: For each family (kind of task), or each task of a short list, the
             variance of the rewards within a group, averaged over groups; new groups
             count more.
+        success: The success rate of attempts in the same way.
         again: Tasks to attempt again.
-        success: Success rate of attempts, averaged over groups; new groups count more.
     """
 
     position: int = 0
     variance: dict[str, float] = Field(default_factory=dict)
+    success: dict[str, float] = Field(default_factory=dict)
     again: list[SeenTask] = Field(default_factory=list)
-    success: float = 0.0
 
 
 class TaskStream:
@@ -93,7 +95,7 @@ class TaskStream:
         """Success rate and number of training tasks; None while there are new ones."""
         if not self._is_short or self._state.position < len(self._tasks):
             return None
-        return self._state.success, len(self._tasks)
+        return fmean(self._state.success.values()), len(self._tasks)
 
     def is_new(self, group: Sequence[Trajectory]) -> bool:
         """Return whether a group of the newest step is the first one of its task."""
@@ -105,10 +107,11 @@ class TaskStream:
     def take(self, count: int) -> list[Task]:
         """Return the next ``count`` tasks to train on."""
         state, chosen = self._state, []
-        state.again.sort(key=lambda seen: -seen.variance)
-        most = int(_AGAIN_SHARE * count)
-        again, state.again = state.again[:most], state.again[most:]
-        for seen in again:
+        now = {seen.position for seen in self._taken.values()}
+        again = [seen for seen in state.again if seen.position not in now]
+        again.sort(key=lambda seen: -seen.variance)
+        for seen in again[: int(_AGAIN_SHARE * count)]:
+            state.again.remove(seen)
             chosen.append(self._at(seen.position))
             self._taken[chosen[-1].id] = seen
         while len(chosen) < count:
@@ -162,10 +165,14 @@ class TaskStream:
             if len(rewards) < 2:
                 continue
             variance = deviation(rewards) ** 2
-            old = state.variance.get(key := self._key(group[0]), _UNKNOWN)
-            state.variance[key] = old + _NEWEST * (variance - old)
-            success = sum(bool(t.success) for t in group) / len(group)
-            state.success += _NEWEST * (success - state.success)
+            success = fmean(bool(t.success) for t in group)
+            key = self._key(group[0])
+            for means, new, unknown in (
+                (state.variance, variance, _UNKNOWN),
+                (state.success, success, success),
+            ):
+                old = means.get(key, unknown)
+                means[key] = old + _NEWEST * (new - old)
             seen = self._taken.get(group[0].task_id)
             if seen is None or self._is_short or not self._is_adaptive:
                 continue
@@ -207,7 +214,10 @@ class TaskStream:
 
     def _share(self, task: Task) -> float:
         """Return the probability of taking a task that is next in the stream."""
-        known = self._state.variance
+        known, key = self._state.variance, self._key(task)
         most = max(known.values(), default=_UNKNOWN)
-        own = known.get(self._key(task), most)
-        return max(_LEAST_SHARE, own / most if most > 0 else 1.0)
+        if key not in known or most == 0:
+            return 1.0
+        failed = 1 - self._state.success[key]
+        least = _LEAST_SOLVED + (_LEAST_FAILED - _LEAST_SOLVED) * failed
+        return max(least, known[key] / most)

@@ -50,7 +50,7 @@ def tell_all(progress: Progress) -> None:
     progress.phase("before", 8)
     progress.rollout_done()
     progress.baseline(METRICS)
-    progress.forecast(1.0, 2.0, 0.5)
+    progress.forecast(1.0, 2.0)
     progress.warmed("8 calls", METRICS)
     progress.stepped(REPORT)
     progress.validated(1, METRICS, True)

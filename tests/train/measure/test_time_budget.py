@@ -95,12 +95,12 @@ def test_what_is_measured_takes_its_share_of_the_time_at_most() -> None:
 def test_slower_rollouts_get_smaller_steps_and_validations() -> None:
     """After a warm start of an hour's run, 30 minutes are left at 6 s a rollout."""
     first = budget(time="1h", warm_start=True).fit(3500, 1.4)
-    assert (first["eval_tasks"], first["group_size"]) == (48, 8)
+    assert (first["eval_tasks"], first["group_size"]) == (64, 8)
     fitted = budget(time="1h", warm_start=True, **first)
     state = RunState(wall_seconds=1800, warmed={"held out": metrics(0.5)})
     assert not fitted.has_room(state, None, measured=6.0)
     rest = fitted.fit_rest(1800, 6.0)
-    assert 8 <= rest["eval_tasks"] < 48
+    assert 8 <= rest["eval_tasks"] < 64
     assert 16 <= rest["group_size"] * rest["tasks_per_step"] < 48
     again = budget(time="1h", warm_start=True, **(first | rest))
     assert again.has_room(state, None, measured=6.0)
