@@ -26,6 +26,7 @@ LONG = {
     "gpu.py": "--gpu none --architectures tiny --episodes 4 --engines local",
     "paths.py": "--episodes 4 --in-flight 4",
     "precision.py": "--model src/agentgym/models/nano --rows 2 --tokens 4",
+    "profile_job.py": "--episodes 8",
     "programs.py": "--episodes 2",
     "sandbox_languages.py": "--runs 1",
     "sandbox_latency.py": "--runs 1",
