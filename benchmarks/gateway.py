@@ -295,11 +295,11 @@ async def serve_upstream(port: int) -> None:
 
 def serve_gateway(port: int, *, with_policy: bool) -> None:
     """Be our gateway, its store on disk."""
+    from agentgym.core.collector import calm_collector
     from agentgym.core.policy import ChatResult
     from agentgym.engines.scripted import ScriptedPolicy
     from agentgym.rollout.gateway.gateway import Gateway
     from agentgym.rollout.gateway.protocol import GatewaySettings
-    from agentgym.rollout.service import calm_collector
     from agentgym.rollout.store.store import Store
 
     class InstantPolicy(ScriptedPolicy):

@@ -14,7 +14,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +75,7 @@ def ours(framework: str, steps: int, warm_up: int, tasks: int) -> Measured:
     from agentgym.evaluate.progress import Progress, StepReport
     from agentgym.train.loop import TrainingLoop
     from agentgym.train.plan import make_plan
+    from agentgym.train.process import Began
     from agentgym.train.run_folder import RunFolder
 
     class Stopwatch(Progress):
@@ -108,7 +108,7 @@ def ours(framework: str, steps: int, warm_up: int, tasks: int) -> Measured:
         run = RunFolder.create(config)
         watch = Stopwatch()
         with run.lock():
-            TrainingLoop(make_plan(config), run, watch, time.monotonic()).run()
+            TrainingLoop(make_plan(config), run, watch, Began.now()).run()
         rewards = [line["reward"] for line in run.metrics()[warm_up:]]
         calls = events_since(run.path / "rollouts.db", warm_up + 1)
     return Measured(

@@ -19,6 +19,7 @@ from types import CodeType, FrameType
 
 INTO = os.environ.get("SAMPLED_INTO", "")
 EVERY_S = 0.01
+SWITCH_S = 0.0002
 WRITES_EVERY = 50
 COLLECTOR, SAMPLER, NATIVE = "(collector)", "(sampler)", "(native)"
 
@@ -27,7 +28,12 @@ class Sampler:
     """Adds the CPU time of each thread to the stack that the thread is in."""
 
     def begin(self) -> None:
-        """Begin without samples; called again in each forked process."""
+        """Begin without samples; called again in each forked process.
+
+        A thread is seen where it lets others run. So it must do so often, or short
+        pieces of work would count for the waiting that follows them.
+        """
+        sys.setswitchinterval(SWITCH_S)
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._open: dict[int, int] = {}
         self._before: dict[int, int] = {}
@@ -35,14 +41,15 @@ class Sampler:
         self._writing = _thread.allocate_lock()
         _thread.start_new_thread(self._run, ())  # unknown to ``threading``
 
-    def collect(self, phase: str, _: object) -> None:
+    def collect(self, phase: str, info: dict[str, int]) -> None:
         """Measure a run of the garbage collector."""
         now = time.thread_time_ns()
         if phase == "start":
             self._began = now
         else:
             self._collecting[_thread.get_native_id()] += now - self._began
-            self._seconds[COLLECTOR] += (now - self._began) / 1e9
+            stack = f"{COLLECTOR};generation {info['generation']}"
+            self._seconds[stack] += (now - self._began) / 1e9
 
     def _run(self) -> None:
         own, count = _thread.get_native_id(), 0

@@ -5,21 +5,32 @@ import signal
 import subprocess
 import sys
 
-from agentgym.train.process import InterruptFlag, ResourceUse
+from agentgym.train.process import Began, InterruptFlag, ResourceUse
 from agentgym.train.run_folder import RunState
 
 BUSY = "import time\nwhile time.process_time() < 0.4: pass"
 
 
-def test_cpu_seconds_of_children_that_have_ended_count() -> None:
-    state = RunState()
-    with ResourceUse(state) as use:
+def test_cpu_seconds_count_from_the_beginning_with_ended_children() -> None:
+    state, began = RunState(), Began.now()
+    subprocess.run([sys.executable, "-c", BUSY], check=True)
+    with ResourceUse(state, began) as use:
         subprocess.run([sys.executable, "-c", BUSY], check=True)
         use.update()
 
-    assert state.cpu_seconds > 0.3
-    assert state.wall_seconds > 0
-    assert use.peak_memory_mb > 1
+    assert state.cpu_seconds > 0.7
+    assert state.wall_seconds > 0.7
+
+
+def test_peak_memory_follows_a_process_that_grows() -> None:
+    with ResourceUse(RunState(), Began.now()) as use:
+        use.update()
+        before = use.peak_memory_mb
+        held = bytearray(os.urandom(1) * 2**28)
+        use.update()
+        del held
+
+    assert use.peak_memory_mb > before + 200
 
 
 def test_a_signal_is_waited_for_no_longer_than_asked() -> None:

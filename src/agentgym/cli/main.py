@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from agentgym.core.collector import collect_rarely
 from agentgym.errors import ConfigError
 from agentgym.security.env_file import load_env_file
 from agentgym.version import __version__
@@ -31,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     answer = _quick_answer(words)
     if answer is not None:
         return _write(answer)
+    if arguments is None:
+        collect_rarely()
     from agentgym.cli.app import run
 
     return run(words, began, owns_process=arguments is None)

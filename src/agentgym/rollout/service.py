@@ -1,12 +1,11 @@
 """GatewayService: serve an external trainer, with or without its own workers."""
 
-import gc
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from agentgym.core.collector import calm_collector
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutError
@@ -24,26 +23,6 @@ from agentgym.security.audit import AuditLog
 _GROUP_COMMIT_S = 0.005
 """Most seconds that a response waits until its writes are committed."""
 _RESTARTED = Reason(kind="the gateway was restarted")
-_THRESHOLDS = (20_000, 20, 20)
-
-
-@contextmanager
-def calm_collector() -> Iterator[None]:
-    """Exclude the existing objects from garbage collection inside the block.
-
-    Most objects live as long as the process, and scanning them pauses requests. Inside
-    the block, existing objects in an unused reference cycle are not freed. So use this
-    only if the block lasts almost as long as the process.
-    """
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 @dataclass(eq=False, repr=False)

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from agentgym.core.collector import calm_collector
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import Beat, no_beat, require_writable_state
 from agentgym.core.policy import Policy, RegisteredPolicy, ServedPolicy
@@ -67,6 +68,7 @@ class RolloutSession:
         usual = above.path if above else self.folder / AUDIT_FILE
         audit = AuditLog(self.audit or usual)
         with ExitStack() as stack:
+            stack.enter_context(calm_collector())
             self._store = stack.enter_context(
                 Store(self.folder / DATABASE_FILE, max_attempts=config.max_attempts)
             )

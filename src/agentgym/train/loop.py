@@ -41,7 +41,7 @@ from agentgym.train.batch import BatchBuilder, Credited
 from agentgym.train.export import Saved, export_agent
 from agentgym.train.measure.measuring import Measuring
 from agentgym.train.measure.time_budget import TimeBudget
-from agentgym.train.process import InterruptFlag, ResourceUse
+from agentgym.train.process import Began, InterruptFlag, ResourceUse
 from agentgym.train.report import credit_lines, report_step
 from agentgym.train.result import Artifacts, TrainingResult, require_trained
 from agentgym.train.run_folder import RunFolder, RunState, metrics_line
@@ -66,12 +66,12 @@ class TrainingLoop:
     """Executes one training run.
 
     Checkpoints save ``state``, so that the run can be resumed. The caller has checked
-    the plan and locked the run's folder. ``began`` is the time at which the run's time
-    limit began, a value of ``time.monotonic()``.
+    the plan and locked the run's folder. The run's time limit and its CPU seconds count
+    from ``began``.
     """
 
     def __init__(
-        self, plan: Plan, run: RunFolder, progress: Progress, began: float
+        self, plan: Plan, run: RunFolder, progress: Progress, began: Began
     ) -> None:
         self._began = began
         self._plan = plan

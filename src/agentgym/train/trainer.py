@@ -1,6 +1,5 @@
 """Trainer: train, evaluate and deploy agents. The training loop is in ``loop.py``."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +34,7 @@ from agentgym.security.redaction import get_logger
 from agentgym.train.loop import TrainingLoop
 from agentgym.train.places import Elsewhere, choose_machine, place_of
 from agentgym.train.plan import make_plan, require_sound, tried
+from agentgym.train.process import Began
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
@@ -59,8 +59,9 @@ class Trainer:
         config: Every setting; None takes defaults and ``AGENTGYM_*`` variables.
         progress: Observer that receives each run's events; True prints lines to
             standard error, False is silent.
-        began: When a run's time limit begins, as a value of ``time.monotonic()``. If
-            None, the limit begins when ``train`` is called.
+        began: When this process began, as a value of ``time.monotonic()``: a run's
+            time limit and its CPU seconds count from there. If None, they count from
+            the call of ``train``.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class Trainer:
         trainer = self
         if progress is not None:
             trainer = Trainer(self.config, progress=progress, began=self._began)
-        began = time.monotonic() if self._began is None else self._began
+        began = Began.now() if self._began is None else Began(self._began)
         subject = named_subject(scenario, agent, command, tasks, check, check_command)
         if resume is None:
             named = {**subject, "framework": framework, "gpu": gpu}
@@ -197,7 +198,7 @@ class Trainer:
             return self._run_elsewhere(config, run, is_new=True)
 
     def _run(
-        self, plan: Plan, run: RunFolder, began: float, *, is_new: bool = True
+        self, plan: Plan, run: RunFolder, began: Began, *, is_new: bool = True
     ) -> TrainingResult:
         """Train to the end in this process; the time limit counts from ``began``.
 

@@ -24,6 +24,7 @@ from contextlib import suppress
 from pkgutil import resolve_name
 from typing import Any
 
+from agentgym.core.collector import collect_rarely
 from agentgym.core.settings import initial_environment
 from agentgym.errors import RolloutError
 
@@ -211,6 +212,7 @@ class _Connection:
 def main(descriptor: str, *preload: str) -> None:
     """Run the server: import ``preload``, then fork a child for each request."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    collect_rarely()
     server = socket.socket(fileno=int(descriptor))
     _set_environment(json.loads(server.recv(_MOST_BYTES)))
     try:

@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from agentgym.core.collector import calm_collector
 from agentgym.core.files import whole_text
 from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.core.plugins import require_type
@@ -409,11 +410,14 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
         os._exit(EXIT_BLOCKED)
 
     try:
-        with LoopWatch(
-            spec.timeout_s,
-            blocked=blocked,
-            turned=lambda: control.say(beat=True),
-            every_s=_BEAT_S,
+        with (
+            calm_collector(),
+            LoopWatch(
+                spec.timeout_s,
+                blocked=blocked,
+                turned=lambda: control.say(beat=True),
+                every_s=_BEAT_S,
+            ),
         ):
             control.say(ready=True)
             await worker.run()
