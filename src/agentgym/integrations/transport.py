@@ -7,12 +7,16 @@ import asyncio
 import functools
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
+from typing import Self
+from urllib.parse import urlsplit
 
 import httpx
+import orjson
 from httpx_aiohttp import AiohttpTransport
 
+from agentgym.core.local_http import Answer, LocalHttp
 from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT, ApiError
 from agentgym.integrations.base import Blueprint
 from agentgym.integrations.episode import Episode, EpisodeCut, current_episode
@@ -24,6 +28,7 @@ PLACEHOLDER = "/episode"
 
 _SPEAKER: ContextVar[str | None] = ContextVar("agentgym_speaker", default=None)
 _ANNOUNCED: ContextVar[str | None] = ContextVar("agentgym_announced", default=None)
+_ANSWERED: ContextVar[Answer | None] = ContextVar("agentgym_answered", default=None)
 
 
 def announce(role: str) -> None:
@@ -84,6 +89,8 @@ class EpisodeTransport(AiohttpTransport):
         )
 
     async def _send(self, request: httpx.Request) -> httpx.Response:
+        if (known := _ANSWERED.get()) is not None:
+            return httpx.Response(known.status, content=known.body)
         episode = _episode_of(request)
         if episode is None:
             return await super().handle_async_request(request)
@@ -111,6 +118,44 @@ class SyncEpisodeTransport(httpx.HTTPTransport):
         refusal = response.read() if response.status_code == 400 else b""
         episode.overflowed = CONTEXT_LENGTH.encode() in refusal
         return response
+
+
+class EpisodePosts:
+    """Sends requests to the current episode's path, without a general HTTP client.
+
+    Only for a gateway on this machine, and only in the event loop in which the object
+    was made.
+    """
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        key = {"Authorization": f"Bearer {blueprint.api_key}"}
+        self._http = LocalHttp(blueprint.gateway, key)
+        self.is_usable = self._http.is_usable
+        self.close = self._http.close
+
+    @classmethod
+    def to(cls, blueprint: Blueprint) -> Self | None:
+        """Return an object for a gateway on this machine; None for any other."""
+        is_local = urlsplit(blueprint.gateway).netloc.startswith("127.0.0.1:")
+        return cls(blueprint) if is_local and asyncio._get_running_loop() else None
+
+    async def post(self, path: str, body: bytes) -> Answer:
+        """Send a request; if the episode is over, return an error instead."""
+        episode = current_episode()
+        speaker, error = _begin_turn(episode)
+        if error is not None:
+            return Answer(error.status, orjson.dumps(error.body))
+        header = "" if speaker is None else f"X-Agent-ID: {speaker}"
+        answer = await self._http.send("POST", episode.path + path, body, header)
+        episode.answered += answer.is_success
+        is_refused = answer.status == 400
+        episode.overflowed = is_refused and CONTEXT_LENGTH.encode() in answer.body
+        return answer
+
+
+def answered(answer: Answer) -> AbstractContextManager[None]:
+    """Within the block, clients of :func:`episode_client` get this response."""
+    return holding(_ANSWERED, answer)
 
 
 def episode_client(blueprint: Blueprint) -> httpx.AsyncClient:
@@ -149,16 +194,24 @@ def _episode_of(request: httpx.Request) -> Episode | None:
     return current_episode() if is_ours else None
 
 
+def _begin_turn(episode: Episode) -> tuple[str | None, ApiError | None]:
+    """Count a model call; return the agent's name, and an error if it is refused."""
+    speaker = _SPEAKER.get() or _ANNOUNCED.get()
+    try:
+        episode.begin_turn(speaker or DEFAULT_AGENT)
+    except EpisodeCut as cut:
+        text = f"The episode is over: {cut}."
+        return speaker, ApiError(400, text, cut.reason.kind)
+    return speaker, None
+
+
 def _refused(request: httpx.Request, episode: Episode) -> httpx.Response | None:
     """Count a model call, and set the request's path and agent name.
 
     Returns an error response if the episode is over, else None.
     """
-    speaker = _SPEAKER.get() or _ANNOUNCED.get()
-    try:
-        episode.begin_turn(speaker or DEFAULT_AGENT)
-    except EpisodeCut as cut:
-        error = ApiError(400, f"The episode is over: {cut}.", cut.reason.kind)
+    speaker, error = _begin_turn(episode)
+    if error is not None:
         return httpx.Response(error.status, json=error.body)
     path = request.url.raw_path.removeprefix(PLACEHOLDER.encode())
     request.url = request.url.copy_with(raw_path=episode.path.encode() + path)

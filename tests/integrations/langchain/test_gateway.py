@@ -5,12 +5,25 @@ from typing import Any
 
 import httpx
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
+from openai import APIError
 from pydantic import BaseModel
 
+from agentgym.core.task import Split, Task
+from agentgym.integrations.base import Blueprint
+from agentgym.integrations.episode import Episode
 from agentgym.integrations.langchain.gateway import GatewayChatOpenAI
+from agentgym.integrations.transport import (
+    PLACEHOLDER,
+    EpisodePosts,
+    episode_client,
+    speaking_as,
+)
+from agentgym.scenarios.base import Environment
 
 CONVERSATION = [
     SystemMessage("Be brief."),
@@ -40,6 +53,13 @@ ANSWER = {
 def read_file(path: str, lines: list[int] | None = None) -> str:
     """Return a file's text."""
     return path
+
+
+TASK = Task(id="t", instruction="go", split=Split.TRAIN, seed=0, family="f", level=1)
+
+
+class NoTools(Environment):
+    """An environment without tools."""
 
 
 class Place(BaseModel):
@@ -93,6 +113,50 @@ async def test_same_request_with_tools(options: dict[str, Any]) -> None:
     assert theirs.bodies[0]["tools"][0]["function"]["name"] == "read_file"
     assert len(theirs.bodies[0]["messages"]) == 4
     assert ours.bodies == theirs.bodies
+
+
+@pytest.mark.parametrize("status", [200, 400, 503])
+async def test_posts_do_what_the_package_does(status: int) -> None:
+    error = {"message": "too long", "code": "context_length_exceeded", "type": "x"}
+    bodies = []
+
+    async def answer(request: web.Request) -> web.Response:
+        bodies.append((await request.json(), request.headers.get("X-Agent-ID")))
+        given = ANSWER if status == 200 else {"error": error}
+        return web.json_response(given, status=status)
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", answer)
+    async with TestServer(app) as server:
+        blueprint = Blueprint(
+            "", [], 5, str(server.make_url("")).rstrip("/"), "key", "m", 4
+        )
+        posts = EpisodePosts.to(blueprint)
+        found = []
+        for given in (None, posts):
+            episode = Episode(TASK)
+            episode.enter(NoTools())
+            model = GatewayChatOpenAI.posting(
+                given,
+                model="m",
+                base_url=blueprint.gateway + PLACEHOLDER,
+                api_key="key",
+                max_retries=0,
+                http_async_client=episode_client(blueprint),
+            )
+            with speaking_as("clerk"):
+                try:
+                    said = await model.bind_tools([read_file]).ainvoke(CONVERSATION)
+                    found.append((said.text, said.response_metadata["finish_reason"]))
+                except APIError as raised:
+                    found.append((type(raised), str(raised), raised.body))
+            counts = episode.turns, episode.answered, episode.overflowed
+            assert counts == (1, int(status == 200), status == 400)
+        posts.close()
+    assert found[0] == found[1]
+    assert bodies[0] == bodies[1]
+    assert bodies[0][1] == "clerk"
+    assert len(bodies) == 2
 
 
 async def test_structured_answers_are_left_to_the_package() -> None:

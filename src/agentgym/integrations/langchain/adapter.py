@@ -23,6 +23,7 @@ from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
 from agentgym.integrations.transport import (
     PLACEHOLDER,
+    EpisodePosts,
     episode_client,
     sync_episode_client,
 )
@@ -36,7 +37,9 @@ class LangChainAgent(AgentLoop):
 
         self._client = episode_client(blueprint)
         self._sync_client = sync_episode_client(blueprint)
-        self._llm = GatewayChatOpenAI(
+        self._posts = EpisodePosts.to(blueprint)
+        self._llm = GatewayChatOpenAI.posting(
+            self._posts,
             model=blueprint.model,
             base_url=blueprint.gateway + PLACEHOLDER,
             api_key=lambda: blueprint.api_key,
@@ -79,6 +82,8 @@ class LangChainAgent(AgentLoop):
 
     async def close(self) -> None:
         """Close the HTTP connections."""
+        if self._posts is not None:
+            self._posts.close()
         await self._client.aclose()
         self._sync_client.close()
 

@@ -1,17 +1,27 @@
 """The chat model and the tools of LangChain agents in training."""
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
 
+import orjson
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.tools import StructuredTool
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatResult
+from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_openai import ChatOpenAI
+from pydantic import PrivateAttr
 
 from agentgym.core.tools import ToolSpec
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.langchain.graphs import running_role
-from agentgym.integrations.transport import announce
+from agentgym.integrations.transport import EpisodePosts, announce, answered
 
 _SENT_AS_THEY_ARE = ("messages", "tools")
+_FOR_OPENAI = {"extra_headers", "extra_query", "response_format", "stream", "timeout"}
+"""Options that only the openai package can handle."""
+_DESCRIBED = "_agentgym_described"
 
 
 class GatewayChatOpenAI(ChatOpenAI):
@@ -22,8 +32,43 @@ class GatewayChatOpenAI(ChatOpenAI):
     Messages and tools are passed in the argument ``extra_body``, which the openai
     package sends unchecked. In other arguments, the package would compare them with its
     type annotations, which takes several times longer than sending them. The JSON is
-    the same.
+    the same. Most async requests do without the package: ``_posts`` sends them.
     """
+
+    _posts: EpisodePosts | None = PrivateAttr(default=None)
+
+    @classmethod
+    def posting(cls, posts: EpisodePosts | None, **settings: Any) -> Self:
+        """Return a model whose plain requests are sent by ``posts``, if not None."""
+        model = cls(**settings)
+        model._posts = posts
+        return model
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
+        """Return a runnable that calls this model with ``tools``."""
+        if kwargs.get("strict") is None:
+            tools = [_described(tool) for tool in tools]
+        return super().bind_tools(tools, **kwargs)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        generate = super()._agenerate
+        posts = self._posts
+        body = None
+        if posts is not None and posts.is_usable():
+            body = _json(self._get_request_payload(messages, stop=stop, **kwargs))
+        if posts is None or body is None:
+            return await generate(messages, stop, run_manager, **kwargs)
+        answer = await posts.post("/chat/completions", body)
+        if answer.is_success:
+            return self._create_chat_result(orjson.loads(answer.body))
+        with answered(answer):  # so that errors are those of the openai package
+            return await generate(messages, stop, run_manager, **kwargs)
 
     def _get_request_payload(
         self,
@@ -41,6 +86,29 @@ class GatewayChatOpenAI(ChatOpenAI):
         body = {**plain, **(payload.get("extra_body") or {})}
         rest = {key: payload[key] for key in payload.keys() - plain.keys()}
         return {**rest, "messages": [], "extra_body": body}
+
+
+def _json(payload: dict[str, Any]) -> bytes | None:
+    """Return the body of a request; None if only the openai package can write it."""
+    given = {**payload, **payload.get("extra_body", {})}
+    given.pop("extra_body", None)
+    if "messages" not in given or given.keys() & _FOR_OPENAI:
+        return None
+    try:
+        return orjson.dumps(given)
+    except TypeError:
+        return None
+
+
+def _described(tool: Any) -> Any:
+    """Return a tool as OpenAI describes it; a tool that did not change, once."""
+    if not isinstance(tool, BaseTool):
+        return tool
+    state = tool.name, tool.description, tool.args_schema
+    known = vars(tool).get(_DESCRIBED)
+    if known is None or known[0] != state:
+        known = vars(tool)[_DESCRIBED] = state, convert_to_openai_tool(tool)
+    return known[1]
 
 
 class EpisodeTool(StructuredTool):
