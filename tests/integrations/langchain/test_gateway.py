@@ -1,6 +1,7 @@
 """The cheaper ``ChatOpenAI`` sends what LangChain's own sends."""
 
 import json
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
@@ -118,16 +119,19 @@ async def test_same_request_with_tools(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("status", [200, 400, 503])
 async def test_posts_do_what_the_package_does(status: int) -> None:
     error = {"message": "too long", "code": "context_length_exceeded", "type": "x"}
-    bodies = []
+    bodies, clients = [], []
 
     async def answer(request: web.Request) -> web.Response:
-        bodies.append((await request.json(), request.headers.get("X-Agent-ID")))
+        body = await request.json()
+        clients.append(request.headers.get("User-Agent"))
+        assert not body.pop("stream", False)
+        bodies.append((body, request.headers.get("X-Agent-ID")))
         given = ANSWER if status == 200 else {"error": error}
         return web.json_response(given, status=status)
 
     app = web.Application()
     app.router.add_post("/{path:.*}", answer)
-    async with TestServer(app) as server:
+    async with TestServer(app) as server, AsyncExitStack() as stack:
         blueprint = Blueprint(
             "", [], 5, str(server.make_url("")).rstrip("/"), "key", "m", 4
         )
@@ -142,7 +146,9 @@ async def test_posts_do_what_the_package_does(status: int) -> None:
                 base_url=blueprint.gateway + PLACEHOLDER,
                 api_key="key",
                 max_retries=0,
-                http_async_client=episode_client(blueprint),
+                http_async_client=await stack.enter_async_context(
+                    episode_client(blueprint)
+                ),
             )
             with speaking_as("clerk"):
                 try:
@@ -157,6 +163,7 @@ async def test_posts_do_what_the_package_does(status: int) -> None:
     assert bodies[0] == bodies[1]
     assert bodies[0][1] == "clerk"
     assert len(bodies) == 2
+    assert clients[1] is None  # it was not sent by the openai package
 
 
 async def test_structured_answers_are_left_to_the_package() -> None:

@@ -19,8 +19,8 @@ from agentgym.integrations.langchain.graphs import running_role
 from agentgym.integrations.transport import EpisodePosts, announce, answered
 
 _SENT_AS_THEY_ARE = ("messages", "tools")
-_FOR_OPENAI = {"extra_headers", "extra_query", "response_format", "stream", "timeout"}
-"""Options that only the openai package can handle."""
+_FOR_OPENAI = ("extra_headers", "extra_query", "response_format", "stream", "timeout")
+"""Options that only the openai package can handle, unless they are False or None."""
 _DESCRIBED = "_agentgym_described"
 
 
@@ -92,7 +92,7 @@ def _json(payload: dict[str, Any]) -> bytes | None:
     """Return the body of a request; None if only the openai package can write it."""
     given = {**payload, **payload.get("extra_body", {})}
     given.pop("extra_body", None)
-    if "messages" not in given or given.keys() & _FOR_OPENAI:
+    if "messages" not in given or any(given.pop(name, None) for name in _FOR_OPENAI):
         return None
     try:
         return orjson.dumps(given)
