@@ -5,16 +5,18 @@ from threading import Thread
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from agentgym.core.tools import (
     Tool,
     ToolOutcome,
+    ToolSpec,
     bound_tools,
     check_call,
     is_recordable,
     parse_arguments,
     run_tool,
+    same_arguments,
     spec_of,
     tool,
     tool_specs,
@@ -315,3 +317,38 @@ def test_an_argument_may_be_named_keys() -> None:
         return keys
 
     assert spec_of(open_doors).validate({"keys": "all"}) == {"keys": "all"}
+
+
+class Strict(BaseModel):
+    """Arguments whose validator raises another exception than ValueError."""
+
+    amount: float
+
+    @field_validator("amount", mode="before")
+    @classmethod
+    def money(cls, text: str) -> float:
+        return float(text.removesuffix(" EUR"))
+
+
+def test_whatever_a_validator_raises_refuses_the_call() -> None:
+    spec = ToolSpec("pay", "Pay.", Strict)
+    assert check_call({"pay": spec}, "pay", '{"amount": "7 EUR"}')[0] is ToolOutcome.OK
+    outcome, reason = check_call({"pay": spec}, "pay", '{"amount": 7}')
+    assert outcome is ToolOutcome.INVALID_ARGUMENTS
+    assert "removesuffix" in reason
+
+
+def test_defaults_that_differ_each_time_do_not_make_equal_arguments_differ() -> None:
+    def order(item: str, id: Annotated[str, Field(default_factory=_next_id)]) -> str:
+        """Order an item."""
+        return item
+
+    assert same_arguments(spec_of(order), {"item": "pen"}, {"item": "pen"})
+
+
+def _next_id() -> str:
+    _IDS.append(len(_IDS))
+    return str(_IDS)
+
+
+_IDS: list[int] = []

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym.core.tools import MALFORMED_CALL, ToolOutcome, ToolSpec, normalized
+from agentgym.core.tools import MALFORMED_CALL, ToolOutcome, ToolSpec, same_arguments
 from agentgym.core.trajectory import ToolCall
 
 _EXACT, _SAME_TOOL, _OTHER_TOOL = 10**8, 10**4, 1
@@ -63,9 +63,8 @@ class NeededCall:
         if call.name != self.tool or call.outcome is not ToolOutcome.OK:
             return False
         left_out = self.by_outcome if succeeded else frozenset[str]()
-        made = _without(normalized(spec, call.arguments or {}), left_out)
         return any(
-            made == _without(normalized(spec, dict(right)), left_out)
+            same_arguments(spec, call.arguments or {}, right, without=left_out)
             for right in (self.arguments, *self.others)
         )
 
@@ -128,7 +127,3 @@ def is_own(call: ToolCall, specs: Mapping[str, ToolSpec]) -> bool:
     if call.name in specs or call.name == MALFORMED_CALL:
         return False
     return call.outcome is not ToolOutcome.UNKNOWN_TOOL
-
-
-def _without(arguments: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    return {key: value for key, value in arguments.items() if key not in names}

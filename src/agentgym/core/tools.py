@@ -12,9 +12,17 @@ from typing import Annotated, Any, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError
+from pydantic_core import PydanticCustomError
 
 from agentgym.core.files import whole_text
-from agentgym.errors import RuleViolation, ScenarioError, ToolError, first_problem
+from agentgym.core.json_schema import SchemaArguments, equal, with_parts
+from agentgym.errors import (
+    RuleViolation,
+    ScenarioError,
+    ToolError,
+    first_problem,
+    message_of,
+)
 
 ToolFunction = Callable[..., str | Awaitable[str]]
 
@@ -71,10 +79,8 @@ class ToolSpec:
         The pydantic model of a tool that is known only by its JSON schema has no
         fields. For such a tool, this is the JSON schema.
         """
-        only_schema = self.parameters.get("properties") and not (
-            self.args_model.model_fields
-        )
-        return self.parameters if only_schema else self.args_model
+        by_schema = issubclass(self.args_model, SchemaArguments)
+        return self.parameters if by_schema else self.args_model
 
     def to_openai(self) -> dict[str, Any]:
         """Return the tool in the format of OpenAI's chat completions."""
@@ -96,7 +102,18 @@ class ToolSpec:
         """
         # Iterate over fields, since an argument named "keys" would be taken for
         # dict.keys.
-        return dict(iter(self.args_model.model_validate(arguments)))
+        try:
+            return dict(iter(self.args_model.model_validate(arguments)))
+        except ValidationError:
+            raise
+        except Exception as error:
+            # a user's validator may raise anything; frameworks report all of it
+            problem = PydanticCustomError(
+                "value_error", "{error}", {"error": message_of(error)}
+            )
+            raise ValidationError.from_exception_data(
+                self.name, [{"type": problem, "loc": (), "input": arguments}]
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -299,17 +316,38 @@ def result_text(result: Any) -> str:
     return json.dumps(result, ensure_ascii=False, default=str)
 
 
-def normalized(spec: ToolSpec | None, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with defaults filled in and types converted.
+def same_arguments(
+    spec: ToolSpec | None,
+    one: Mapping[str, Any],
+    other: Mapping[str, Any],
+    *,
+    without: frozenset[str] = frozenset(),
+) -> bool:
+    """Return whether a tool reads two calls' arguments as the same values.
 
-    Invalid arguments, or any arguments if ``spec`` is None, are returned unchanged.
+    Defaults and convertible types (``"7"`` for 7) make no difference. Arguments that
+    ``spec`` refuses, or any if it is None, are compared as they are. Arguments named in
+    ``without`` are not compared.
     """
+
+    def rest(arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return {n: v for n, v in arguments.items() if n not in without}
+
+    if equal(rest(one), rest(other)):
+        return True
+    return equal(rest(_as_read(spec, dict(one))), rest(_as_read(spec, dict(other))))
+
+
+def _as_read(spec: ToolSpec | None, arguments: dict[str, Any]) -> dict[str, Any]:
     if spec is None:
         return arguments
     try:
-        return spec.validate(arguments)
+        validated = spec.validate(arguments)
     except ValidationError:
         return arguments
+    if issubclass(spec.args_model, SchemaArguments):
+        return dict(spec.args_model.json_schema.read(validated))
+    return validated
 
 
 def check_call(
@@ -377,10 +415,7 @@ def _described_arguments(doc: str) -> dict[str, str]:
 
 
 def _without_titles(schema: Any) -> Any:
-    if isinstance(schema, dict):
-        return {
-            key: _without_titles(value)
-            for key, value in schema.items()
-            if not (key == "title" and isinstance(value, str))
-        }
-    return [_without_titles(v) for v in schema] if isinstance(schema, list) else schema
+    made = with_parts(schema, _without_titles)
+    if isinstance(made, dict) and isinstance(made.get("title"), str):
+        del made["title"]
+    return made

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 from pydantic import BaseModel, ValidationError
 
 from agentgym.core.needs import NeededCall, align, is_own
-from agentgym.core.tools import MALFORMED_CALL, ToolOutcome, ToolSpec, normalized
+from agentgym.core.tools import MALFORMED_CALL, ToolOutcome, ToolSpec, same_arguments
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.integrations.offered import Fault, offered_functions, schema_faults
 
@@ -196,8 +196,7 @@ def _tells_the_same(call: ToolCall, other: ToolCall, spec: ToolSpec) -> bool:
         other.name == call.name
         and other.outcome is ToolOutcome.OK
         and other.result == call.result
-        and normalized(spec, other.arguments or {})
-        == normalized(spec, call.arguments or {})
+        and same_arguments(spec, other.arguments or {}, call.arguments or {})
     )
 
 

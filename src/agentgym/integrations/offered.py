@@ -5,21 +5,20 @@ Types are checked as in pydantic's lax mode, in which ``"2"`` is a valid integer
 arguments of the scenario's tools are checked in the same way.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
-
+from agentgym.core.json_schema import JsonSchema
 from agentgym.core.tools import ToolOutcome, parse_arguments
 
 Fault = Literal["missing", "extra", "type", "value"]
 _KINDS: Mapping[str, Fault] = {
     "required": "missing",
     "additionalProperties": "extra",
+    "unevaluatedProperties": "extra",
     "type": "type",
 }
-_CONVERTED = {"integer": int, "number": float, "boolean": bool}
 
 
 @dataclass(frozen=True)
@@ -68,39 +67,15 @@ def schema_faults(schema: Any, arguments: Mapping[str, Any]) -> Sequence[SchemaF
     """
     if not isinstance(schema, Mapping):
         return []
-    from jsonschema.exceptions import SchemaError, UnknownType
-    from jsonschema.validators import Draft202012Validator, extend
-    from referencing import Registry
+    from jsonschema.exceptions import SchemaError
     from referencing.exceptions import Unresolvable
 
-    lax = extend(Draft202012Validator, {"type": _lax_type})
+    judge = JsonSchema(schema)
     try:
-        lax.check_schema(schema)
-        found = lax(schema, registry=Registry()).iter_errors(arguments)
-        return [
-            SchemaFault(_KINDS.get(str(e.validator), "value"), f"{e.message:.200}")
-            for e in found
-        ]
-    except (SchemaError, UnknownType, Unresolvable, RecursionError):
+        judge.check()
+    except (SchemaError, Unresolvable):
         return []
-
-
-def _lax_type(
-    validator: Any, types: Any, instance: Any, schema: Any
-) -> Iterator[Exception]:
-    from jsonschema.exceptions import ValidationError as Mismatch
-
-    named = [types] if isinstance(types, str) else types
-    is_one = any(validator.is_type(instance, name) for name in named)
-    if not is_one and not any(_converts(instance, name) for name in named):
-        yield Mismatch(f"{instance!r} is not of type {' or '.join(named)}")
-
-
-def _converts(value: Any, name: str) -> bool:
-    if name not in _CONVERTED:
-        return False
-    try:
-        TypeAdapter(_CONVERTED[name]).validate_python(value)
-    except ValidationError:
-        return False
-    return True
+    return [
+        SchemaFault(_KINDS.get(str(e.validator), "value"), f"{e.message:.200}")
+        for e in judge.errors(arguments)
+    ]

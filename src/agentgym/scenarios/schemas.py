@@ -1,20 +1,20 @@
 """Convert the JSON schema of a tool's arguments to a pydantic model."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.exceptions import SchemaError
 from pydantic import BaseModel, ConfigDict, model_validator
-from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
-from referencing.jsonschema import DRAFT202012
 
+from agentgym.core.json_schema import JsonSchema, SchemaArguments, resolved
 from agentgym.core.tools import ToolSpec
 from agentgym.errors import UnsupportedError, message_of
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_BESIDE = {"allOf", "anyOf", "oneOf", "if", "dependentSchemas", "unevaluatedProperties"}
+"""Keywords by which a schema of arguments may name more of them."""
 
 
 def spec_of_openai(tool: Any) -> ToolSpec:
@@ -39,15 +39,15 @@ def spec_of_openai(tool: Any) -> ToolSpec:
     if not isinstance(text, str):
         raise ValueError(f"the description of {name!r} is {text!r}, not a text")
     schema = function.get("parameters") or {}
-    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+    objects = ("object", ["object"])
+    if not isinstance(schema, Mapping) or schema.get("type", "object") not in objects:
         raise ValueError(
             f"the parameters of {name!r} are not a JSON schema of an object, "
             '{"type": "object", "properties": {…}, "required": […]}'
         )
-    whole = {"type": "object", "properties": {}, **schema}
+    whole = {"type": "object", **schema}
     try:
-        Draft202012Validator.check_schema(whole)
-        _require_references(whole)
+        JsonSchema(whole).check()
     except SchemaError as error:
         wrong = f"{'.'.join(map(str, error.path))}: {error.message}"
         raise ValueError(
@@ -59,28 +59,6 @@ def spec_of_openai(tool: Any) -> ToolSpec:
             "nothing is fetched"
         ) from None
     return ToolSpec(name, text, model_of_schema(name, whole))
-
-
-def _require_references(schema: dict[str, Any]) -> None:
-    """Check that each ``$ref`` in a schema refers to a part of the same schema.
-
-    Raises:
-        Unresolvable: A ``$ref`` refers to something else, which is never downloaded.
-    """
-    root = Resource.from_contents(schema, default_specification=DRAFT202012)
-    resolver = Registry().resolver_with_root(root)
-    for reference in _references(schema):
-        resolver.lookup(reference)
-
-
-def _references(schema: Any) -> Iterator[str]:
-    if isinstance(schema, Mapping):
-        if isinstance(found := schema.get("$ref"), str):
-            yield found
-        schema = list(schema.values())
-    if isinstance(schema, list):
-        for part in schema:
-            yield from _references(part)
 
 
 def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
@@ -114,16 +92,20 @@ def model_of_schema(name: str, schema: dict[str, Any]) -> type[BaseModel]:
     It refuses arguments that the schema does not name, unless the schema's
     ``additionalProperties`` allows them.
     """
-    wording = {"type": "object", "additionalProperties": False, **schema}
-    judge = Draft202012Validator(wording, registry=Registry())
+    wording = {"type": "object", "properties": {}, **resolved(schema, schema)}
+    if not _BESIDE & wording.keys():
+        wording = {"additionalProperties": False, **wording}
+    judge = JsonSchema({"unevaluatedProperties": False, **wording})
+    if wording.get("additionalProperties") is not None:
+        judge = JsonSchema(wording)
 
-    class Arguments(BaseModel):
-        model_config = ConfigDict(extra="allow")
+    class Arguments(SchemaArguments):
+        json_schema = judge
 
         @model_validator(mode="before")
         @classmethod
         def _check(cls, given: Any) -> Any:
-            if (problem := best_match(judge.iter_errors(given))) is not None:
+            if (problem := judge.best_error(given)) is not None:
                 where = ".".join(map(str, problem.path))
                 said = str(problem.message)
                 raise ValueError(f"{where}: {said}" if where else said)

@@ -21,6 +21,7 @@ from agentgym.core.components import (
     Span,
 )
 from agentgym.core.files import whole_text
+from agentgym.core.json_schema import referred
 
 
 @dataclass(frozen=True)
@@ -394,14 +395,6 @@ def parameter_types(
                 typed = {key: _types(value, schema, 0) for key, value in found.items()}
                 return {key: types for key, types in typed.items() if types}
     return {}
-
-
-def referred(reference: str, root: Any) -> Any:
-    """Return the part of the schema ``root`` that a ``$ref`` names; None if missing."""
-    found = root
-    for part in reference.removeprefix("#").strip("/").split("/"):
-        found = found.get(part) if part and isinstance(found, Mapping) else found
-    return found
 
 
 def _types(schema: Any, root: Any, depth: int) -> frozenset[str]:

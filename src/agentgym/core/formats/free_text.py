@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentgym.core.formats.base import read_object, referred
+from agentgym.core.formats.base import read_object
+from agentgym.core.json_schema import referred
 
 _DECODER = json.JSONDecoder()
 _MOST_DEPTH = 32

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym.core.formats.base import referred
+from agentgym.core.json_schema import referred
 from agentgym.engines.tokens.schema_parts import (
     STYLE,
     alternatives,

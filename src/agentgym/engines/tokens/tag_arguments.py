@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from agentgym.core.formats.base import referred
+from agentgym.core.json_schema import referred
 from agentgym.engines.tokens.schema_parts import STYLE, alternatives
 from agentgym.engines.tokens.text_patterns import whole_patterns
 

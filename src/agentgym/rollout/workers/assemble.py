@@ -8,9 +8,9 @@ from agentgym.core.tools import (
     ToolOutcome,
     ToolSpec,
     check_call,
-    normalized,
     parse_arguments,
     result_text,
+    same_arguments,
 )
 from agentgym.core.trajectory import ModelCall, RequestedCall, Step, ToolCall
 from agentgym.integrations.offered import check_offered, offered_functions
@@ -183,4 +183,4 @@ def _same(
     """Return whether two calls have equal arguments; None stands for malformed ones."""
     if ran is None or written is None:
         return ran is written
-    return normalized(spec, ran) == normalized(spec, written)
+    return same_arguments(spec, ran, written)
