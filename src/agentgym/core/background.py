@@ -3,11 +3,19 @@
 import asyncio
 import contextvars
 import inspect
+import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from queue import SimpleQueue
 from typing import Any
+
+_MOST_WAITING = 16
+_WAITING: list[SimpleQueue[Callable[[], None]]] = []
+"""The queues of threads of :func:`call_in_thread` that wait for a function."""
+
+os.register_at_fork(after_in_child=_WAITING.clear)
 
 
 def in_background[T](awaitable: Awaitable[T]) -> T:
@@ -52,10 +60,10 @@ async def call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
 
 
 async def call_in_thread(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Run a sync function in a new thread and return its result.
+    """Run a sync function in a thread of its own and return its result.
 
     The caller may stop waiting: a function that never returns delays neither other
-    calls nor the exit of the process.
+    calls nor the exit of the process. A few threads wait for the next function.
     """
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()  # the caller may stop waiting
@@ -69,5 +77,21 @@ async def call_in_thread(function: Callable[..., Any], *args: Any, **named: Any)
         except BaseException as error:  # noqa: BLE001 - raised again by the caller
             future.set_exception(error)
 
-    threading.Thread(target=work, name="agentgym-tool", daemon=True).start()
+    try:
+        works = _WAITING.pop()
+    except IndexError:
+        works = SimpleQueue()
+        thread = threading.Thread(
+            target=_run_each, args=(works,), name="agentgym-tool", daemon=True
+        )
+        thread.start()
+    works.put(work)
     return await asyncio.wrap_future(future)
+
+
+def _run_each(works: SimpleQueue[Callable[[], None]]) -> None:
+    while True:
+        works.get()()
+        if len(_WAITING) >= _MOST_WAITING:
+            return
+        _WAITING.append(works)

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 _END = b"\r\n\r\n"
@@ -41,6 +41,12 @@ class LocalHttp:
     def is_usable(self) -> bool:
         """Return whether the running event loop is that of the connections."""
         return asyncio.get_running_loop() is self._loop
+
+    @classmethod
+    def to(cls, url: str, headers: dict[str, str]) -> Self | None:
+        """Return an object for a server on this machine; None for any other."""
+        is_local = url.startswith("http://127.0.0.1:")
+        return cls(url, headers) if is_local and asyncio._get_running_loop() else None
 
     async def send(
         self, method: str, path: str, body: bytes = b"", header: str = ""

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Self
-from urllib.parse import urlsplit
 
 import httpx
 import orjson
@@ -127,17 +126,17 @@ class EpisodePosts:
     was made.
     """
 
-    def __init__(self, blueprint: Blueprint) -> None:
-        key = {"Authorization": f"Bearer {blueprint.api_key}"}
-        self._http = LocalHttp(blueprint.gateway, key)
-        self.is_usable = self._http.is_usable
-        self.close = self._http.close
+    def __init__(self, http: LocalHttp) -> None:
+        self._http = http
+        self.is_usable = http.is_usable
+        self.close = http.close
 
     @classmethod
     def to(cls, blueprint: Blueprint) -> Self | None:
         """Return an object for a gateway on this machine; None for any other."""
-        is_local = urlsplit(blueprint.gateway).netloc.startswith("127.0.0.1:")
-        return cls(blueprint) if is_local and asyncio._get_running_loop() else None
+        key = {"Authorization": f"Bearer {blueprint.api_key}"}
+        http = LocalHttp.to(blueprint.gateway, key)
+        return None if http is None else cls(http)
 
     async def post(self, path: str, body: bytes) -> Answer:
         """Send a request; if the episode is over, return an error instead."""

@@ -104,7 +104,7 @@ async def _run(spec: WorkerSpec, assignment: Assignment) -> Trajectory:
     try:
         with LoopWatch(spec.timeout_s, blocked=blocked):
             return await _attempt(worker, assignment)
-    except aiohttp.ClientConnectionError as error:
+    except (aiohttp.ClientConnectionError, ConnectionError) as error:
         message = f"The gateway {spec.gateway} cannot be reached: {error}"
         raise RolloutError(message) from error
     except ApiError as error:

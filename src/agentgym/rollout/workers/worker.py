@@ -7,6 +7,7 @@ second, and the rollout to blame if an episode blocks the process.
 """
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -20,6 +21,7 @@ import orjson
 
 from agentgym.core.collector import calm_collector
 from agentgym.core.files import whole_text
+from agentgym.core.local_http import LocalHttp
 from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.core.plugins import require_type
 from agentgym.core.tools import Tool, ToolOutcome, ToolSpec
@@ -94,10 +96,12 @@ class Worker:
         self._extra = tuple(stubs)
         self._ending = _GatewayEnding(scenario, self.get)
         self._running: set[asyncio.Task[None]] = set()
+        key = {"Authorization": f"Bearer {spec.api_key}"}
+        self._local = LocalHttp.to(spec.gateway, key)
         self._http = aiohttp.ClientSession(
             spec.gateway,
             connector=aiohttp.TCPConnector(limit=0),
-            headers={"Authorization": f"Bearer {spec.api_key}"},
+            headers={"Content-Type": "application/json", **key},
             timeout=aiohttp.ClientTimeout(total=None),
         )
 
@@ -108,7 +112,7 @@ class Worker:
         try:
             async with asyncio.TaskGroup() as episodes:
                 await self._run_claimed(episodes)
-        except* aiohttp.ClientConnectionError:
+        except* (aiohttp.ClientConnectionError, ConnectionError):
             logger.info("the gateway is gone; worker %s ends", self._spec.worker)
         finally:
             await self.close()
@@ -117,6 +121,8 @@ class Worker:
         """Release the agent, the scenario and the connections."""
         await self._agent.close()
         await self._http.close()
+        if self._local is not None:
+            self._local.close()
         self._scenario.close()
 
     async def _run_claimed(self, episodes: asyncio.TaskGroup) -> None:
@@ -188,21 +194,24 @@ class Worker:
 
     async def post(self, path: str, body: dict[str, Any]) -> Any:
         """Send a POST request to the gateway; return its parsed JSON answer."""
-        async with self._http.post(path, json=body) as response:
-            return await _json(response)
+        return await self._ask("POST", path, json.dumps(body).encode())
 
     async def get(self, path: str) -> Any:
         """Send a GET request to the gateway; return its parsed JSON answer."""
-        async with self._http.get(path) as response:
-            return await _json(response)
+        return await self._ask("GET", path)
 
-
-async def _json(response: Any) -> Any:
-    """Parse a response of the gateway; raise an ApiError for an error status."""
-    if response.status >= 400:
-        wording = f"{response.url} answered {response.status}: {await response.text()}"
-        raise ApiError(response.status, wording, "gateway")
-    return orjson.loads(await response.read())
+    async def _ask(self, method: str, path: str, body: bytes = b"") -> Any:
+        """Return the gateway's answer; raise an ApiError for an error status."""
+        if self._local is not None:
+            status, found = await self._local.send(method, path, body)
+        else:
+            async with self._http.request(method, path, data=body) as response:
+                status, found = response.status, await response.read()
+        if status >= 400:
+            said = found.decode(errors="replace")
+            where = f"{self._spec.gateway}{path}"
+            raise ApiError(status, f"{where} answered {status}: {said}", "gateway")
+        return orjson.loads(found)
 
 
 class _GatewayEnding(ScenarioEnding):

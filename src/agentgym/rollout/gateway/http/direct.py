@@ -1,22 +1,23 @@
 """Parse simple ("direct") HTTP requests without aiohttp's overhead.
 
-Most model calls are simple: plain headers, one JSON body, and a response that is not a
-stream. All other requests go to aiohttp's server unchanged.
+Most model calls and the requests of workers are simple: plain headers, one JSON body,
+and a response that is not a stream. All other requests go to aiohttp's server
+unchanged.
 """
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from aiohttp import web
 
-START = b"POST /proxy/rollout/"
-"""All direct requests begin with these bytes."""
+STARTS = (b"POST /proxy/rollout/", b"POST /api/rollouts/", b"GET /api/rollouts/")
+"""A direct request begins with one of these."""
 
 _MOST_HEAD = 8190
 _END = b"\r\n\r\n"
 _HEAD = re.compile(
-    rb"POST (?P<path>/[!-~]+) HTTP/1\.1\r\n"
+    rb"(?P<method>GET|POST) (?P<path>/[!-~]+) HTTP/1\.1\r\n"
     rb"(?P<fields>(?:[A-Za-z0-9-]+:[\t -~]*\r\n)+)\r\n"
 )
 _KNOWN = frozenset(
@@ -31,8 +32,9 @@ class NotDirectError(Exception):
 
 
 class Head(NamedTuple):
-    """The path and the headers of a direct request."""
+    """The method, the path and the headers of a direct request."""
 
+    method: str
     path: str
     headers: Mapping[str, str]  # by lower-case name
     size: int  # of the head, in bytes
@@ -42,10 +44,11 @@ class Head(NamedTuple):
 class DirectRequest:
     """A direct request, fully received; handlers use it like a ``Request``."""
 
-    __slots__ = ("_body", "_headers", "key", "names", "raw_path", "remote")
-    method = "POST"
+    __slots__ = ("_body", "_headers", "key", "method", "names", "raw_path", "remote")
+    query: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, head: Head, body: bytes, remote: str | None) -> None:
+        self.method = head.method
         self.raw_path = head.path
         self.remote = remote
         self.key = ""
@@ -75,7 +78,9 @@ def read_head(data: bytes | bytearray) -> Head | None:
     """
     end = data.find(_END, 0, _MOST_HEAD)
     if end < 0:
-        if len(data) < _MOST_HEAD and data.startswith(START[: len(data)]):
+        if len(data) < _MOST_HEAD and any(
+            data.startswith(start[: len(data)]) for start in STARTS
+        ):
             raise BlockingIOError
         return None
     found = _HEAD.fullmatch(data, 0, end + len(_END))
@@ -87,10 +92,10 @@ def read_head(data: bytes | bytearray) -> Head | None:
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip(" \t")
     usual = len(headers) == len(lines) and _is_usual(headers)
-    if not usual or not data.startswith(START):
+    if not usual or not data.startswith(STARTS):
         return None
-    length = int(headers["content-length"])
-    return Head(found["path"].decode("ascii"), headers, found.end(), length)
+    method, path = found["method"].decode(), found["path"].decode("ascii")
+    return Head(method, path, headers, found.end(), int(headers["content-length"]))
 
 
 def answer(response: web.Response) -> bytes:

@@ -157,7 +157,7 @@ class Connection(web.RequestHandler):
                 self._look_again(self._settings.body_timeout_s)
             return
         body = bytes(self._buffer[head.size : end])
-        if b'"stream"' in body:
+        if b'"stream"' in body and head.path.startswith("/proxy/"):
             self._leave_direct()
             return
         assert self.transport is not None
