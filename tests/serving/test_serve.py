@@ -219,7 +219,6 @@ def test_a_call_that_is_required_is_made(client: OpenAI, parallel: bool) -> None
             "unsupported_schema",
         ),
         ({"top_p": 0.5}, 400, "unsupported_parameter"),
-        ({"parallel_tool_calls": False}, 400, "unsupported_parameter"),
         ({"temperature": -1}, 400, "invalid_value"),
         ({"temperature": "hot"}, 400, "invalid_value"),
         ({"max_tokens": 0}, 400, "invalid_value"),

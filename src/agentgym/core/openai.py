@@ -65,7 +65,6 @@ _SAMPLING: Mapping[str, tuple[Any, ...]] = {
     "presence_penalty": (None, 0),
     "logit_bias": (None, {}),
     "top_logprobs": (None, 0),
-    "parallel_tool_calls": (None, True),
 }
 
 

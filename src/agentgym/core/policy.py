@@ -1,7 +1,7 @@
 """Policy: a model that answers chat completions and returns its exact tokens."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,8 @@ class ChatRequest:
             content. Empty without a schema.
         is_strict: Whether the answer must follow every part of the JSON schema. If
             false, parts that a grammar cannot express are ignored.
+        stop: Texts at which sampling ends. The response's tokens include the text; the
+            sender of the answer cuts the content before it.
     """
 
     messages: list[dict[str, Any]]
@@ -41,6 +43,7 @@ class ChatRequest:
     one_call: bool = False
     form: str = ""
     is_strict: bool = True
+    stop: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

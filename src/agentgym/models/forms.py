@@ -15,6 +15,7 @@ from agentgym.core.openai import chosen_tools, names_tool, wants_call
 from agentgym.core.policy import ChatRequest
 from agentgym.core.tools import parse_arguments
 from agentgym.core.trajectory import ModelCall, RequestedCall
+from agentgym.models.stopping import asked_stop
 from agentgym.security.redaction import quoted
 
 _ANY = {"name": "json"}
@@ -140,7 +141,8 @@ def request_in_form(
     fields of ChatRequest.
 
     Raises:
-        ValueError: ``tool_choice`` is invalid, or names a tool that is not offered.
+        ValueError: ``tool_choice`` is invalid or names a tool that is not offered, or
+            ``stop`` is not a list of texts.
     """
     choice = options.get("tool_choice")
     offered = chosen_tools(list(options.get("tools") or ()), choice)
@@ -152,5 +154,6 @@ def request_in_form(
         one_call=names_tool(choice) or options.get("parallel_tool_calls") is False,
         form=form.name if form.name in names else "",
         is_strict=form.is_strict,
+        stop=asked_stop(options),
         **sampling,
     )

@@ -1,9 +1,27 @@
-"""Cut answers at stop sequences, for policies that do not end sampling at them."""
+"""Read a request's stop sequences, and cut answers at them."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from agentgym.core.policy import ChatResult
+from agentgym.security.redaction import quoted
+
+
+def asked_stop(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the stop sequences in a request's options.
+
+    Raises:
+        ValueError: ``stop`` is neither a text nor a list of texts.
+    """
+    asked = options.get("stop") or ()
+    texts = (asked,) if isinstance(asked, str) else asked
+    is_list = isinstance(texts, list | tuple)
+    if not is_list or not all(isinstance(each, str) for each in texts):
+        raise ValueError(
+            f"stop = {quoted(asked)} is neither a text nor a list of texts."
+        )
+    return tuple(each for each in texts if each)
 
 
 def _end(stop: Sequence[str] | None, text: str) -> int | None:

@@ -18,8 +18,8 @@ class PolicyTransport(httpx.AsyncBaseTransport):
     """httpx transport in which a policy answers chat completions, without a network.
 
     A request without a seed gets its own number as the seed, 0 for the first request.
-    The policy decides the number of tool calls in an answer, as in training, so
-    ``parallel_tool_calls`` is ignored. Closing the client closes the policy too.
+    As in training, sampling options such as ``parallel_tool_calls`` are ignored.
+    Closing the client closes the policy too.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class PolicyTransport(httpx.AsyncBaseTransport):
                 message = f"{request.url.path} is not answered, /chat/completions is."
                 raise ApiError(404, message, "not_found")
             body = json_object(await request.aread())
-            body.pop("parallel_tool_calls", None)
             chat = asked_chat(
                 self._policy,
                 {"model": self._model, "seed": next(self._seeds), **body},
                 temperature=self._temperature,
                 max_tokens=self._max_tokens,
+                in_training=True,
             )
         except ApiError as error:
             return httpx.Response(error.status, json=error.body)

@@ -248,11 +248,13 @@ def asked_chat(
     temperature: float,
     max_tokens: int,
     agent: str = "",
+    in_training: bool = False,
 ) -> Chat:
     """Prepare the answer to a chat completion request, without generating tokens yet.
 
     ``temperature`` and ``max_tokens`` are used if the request does not set them.
-    ``agent`` is the role whose adapter answers; empty if roles have no adapters.
+    ``agent`` is the role whose adapter answers; empty if roles have no adapters. With
+    ``in_training``, sampling options, e.g. ``top_p``, are ignored as in training.
 
     Raises:
         ApiError: 400: a field is malformed or unsupported.
@@ -262,6 +264,7 @@ def asked_chat(
         body,
         form,
         agent=agent,
+        in_training=in_training,
         temperature=asked_temperature(body, temperature),
         max_tokens=asked_tokens(body, max_tokens),
         seed=_seed(body),
@@ -272,9 +275,9 @@ def asked_chat(
         body,
         call_id=f"chatcmpl-{secrets.token_hex(12)}",
         model=body["model"],
-        stop=_stop(body),
         shows_ids=bool(body.get("return_token_ids")),
         form=form.name,
+        one_call=asked.one_call and not in_training,
     )
 
 
@@ -285,11 +288,3 @@ def _seed(body: Mapping[str, Any]) -> int:
     if type(asked) is not int:
         raise invalid(f"seed = {quoted(asked)} is not a whole number.")
     return asked
-
-
-def _stop(body: Mapping[str, Any]) -> list[str]:
-    asked = body.get("stop") or []
-    texts = [asked] if isinstance(asked, str) else asked
-    if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
-        raise invalid(f"stop = {quoted(asked)} is neither a text nor a list of texts.")
-    return texts

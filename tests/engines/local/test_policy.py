@@ -210,6 +210,17 @@ def test_drafts_save_steps_and_change_no_token(
     assert steps[1] < tokens / 4 < steps[0]
 
 
+def test_sampling_ends_at_a_stop_text(policy: LocalPolicy) -> None:
+    free = request(3, "find it", max_tokens=30, tools=[])
+    whole = chat(policy, [free])[0]
+    stop = (whole.content or "")[2:4]
+    cut = chat(policy, [replace(free, stop=(stop,))])[0]
+    assert cut.finish_reason == "stop"
+    assert len(cut.response_ids) < len(whole.response_ids)
+    assert cut.response_ids == whole.response_ids[: len(cut.response_ids)]
+    assert (cut.content or "").count(stop) == 1
+
+
 def test_a_drafted_stream_is_the_same(policy: LocalPolicy) -> None:
     async def streamed() -> list[str | ChatResult]:
         asked = request(3, "find it", max_tokens=30)

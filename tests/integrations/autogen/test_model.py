@@ -150,11 +150,19 @@ async def test_an_answer_in_a_form_is_its_content(wanted: Any, form: str) -> Non
 
 async def test_what_a_policy_does_not_do_is_refused() -> None:
     client = Asked("Yes.").client
-    options: Any = {"extra_create_args": {"stop": ["x"]}}
+    options: Any = {"extra_create_args": {"n": 2}}
     with pytest.raises(UnsupportedError, match="is not supported by a policy in this"):
         await client.create(ASKED, **options)
     with pytest.raises(UnsupportedError, match="is not supported by a policy in this"):
         await streamed(client, **options)
+
+
+async def test_sampling_options_of_training_are_accepted_and_stop_cuts() -> None:
+    client = Asked("One. Two.").client
+    options: Any = {"stop": [" Two"], "parallel_tool_calls": False, "top_p": 0.5}
+    said = await client.create(ASKED, extra_create_args=options)
+    _, whole = await streamed(client, extra_create_args=options)
+    assert said.content == whole.content == "One."
 
 
 async def test_images_and_counting_what_has_no_tokens_are_refused() -> None:

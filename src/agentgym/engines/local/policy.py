@@ -172,6 +172,7 @@ class LocalPolicy(Policy):
             max_tokens=min(request.max_tokens, room),
             seed=request.seed,
             path=path,
+            ends=self.tokens.ends(prompt, request.stop) if request.stop else None,
         )
 
     def _result(

@@ -1,6 +1,6 @@
 """ChatTokens: convert requests to prompt ids and responses to answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -106,6 +106,20 @@ class ChatTokens:
     def growing(self, prompt: Prompt) -> GrowingContent:
         """Return an object that converts the answer to text while it is sampled."""
         return GrowingContent(self._reader, prompt.end)
+
+    def ends(self, prompt: Prompt, stop: Sequence[str]) -> Callable[[int], bool]:
+        """Return a function of each sampled token: whether a text of ``stop`` stands.
+
+        ``prompt`` is the prompt of the answer that is sampled.
+        """
+        content, text = self.growing(prompt), ""
+
+        def ended(token: int) -> bool:
+            nonlocal text
+            text += content.add(token)
+            return any(each in text for each in stop)
+
+        return ended
 
     def result(
         self,

@@ -163,6 +163,8 @@ class VllmPolicy(Policy):
             "skip_special_tokens": False,
             "spaces_between_special_tokens": False,
         }
+        if request.stop:
+            body["stop"] = list(request.stop)
         grammar = self._tokens.grammars.of(request, prompt.end)
         if grammar is not None:
             body["structured_outputs"] = {"grammar": grammar.text}

@@ -22,10 +22,12 @@ from openai.lib._parsing import type_to_response_format_param
 from pydantic import BaseModel
 
 from agentgym.core.agent import Trained
+from agentgym.core.openai import unsupported_option
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.autogen.clients import POLICY_INFO
 from agentgym.models.forms import answer_in_form, form_as_tool, request_in_form
+from agentgym.models.stopping import stream_until_stop, until_stop
 
 _OWN_OPTIONS = frozenset({"temperature", "max_tokens", "seed"})
 
@@ -33,10 +35,10 @@ _OWN_OPTIONS = frozenset({"temperature", "max_tokens", "seed"})
 class PolicyClient(ChatCompletionClient):
     """An AutoGen model client that runs a trained model, the policy, in this process.
 
-    A call's ``extra_create_args`` may have ``temperature``, ``max_tokens`` and
-    ``seed``; other options raise UnsupportedError. A temperature of 0 always takes the
-    most likely token. The constructor's ``seed`` is the seed of the first request; each
-    further request uses the next number.
+    A call's ``extra_create_args`` may have ``temperature``, ``max_tokens``, ``seed``
+    and ``stop``; other sampling options are ignored, as in training. A temperature of 0
+    always takes the most likely token. The constructor's ``seed`` is the seed of the
+    first request; each further request uses the next number.
     """
 
     def __init__(
@@ -101,7 +103,7 @@ class PolicyClient(ChatCompletionClient):
         _refuse_unsupported(extra_create_args)
         options = {"seed": next(self._seeds), **(extra_create_args or {})}
         request = self._request(messages, tools, tool_choice, options, json_output)
-        pieces = aiter(self._policy.stream(request))
+        pieces = stream_until_stop(request.stop, self._policy.stream(request))
         while True:
             piece = asyncio.ensure_future(anext(pieces, None))
             if cancellation_token is not None:
@@ -163,14 +165,17 @@ class PolicyClient(ChatCompletionClient):
             "tools": [_offered(tool) for tool in tools],
             "tool_choice": choice if isinstance(choice, str) else choice.name,
             "response_format": _form_of(json_output),
+            "stop": options.get("stop"),
         }
+        own = {name: options[name] for name in _OWN_OPTIONS & options.keys()}
         return request_in_form(
             [said for message in messages for said in _openai(message)],
             *form_as_tool(asked),
-            **{**self._options, **options},
+            **{**self._options, **own},
         )
 
     def _result(self, result: ChatResult, asked: ChatRequest) -> CreateResult:
+        result = until_stop(asked.stop, result)
         usage = RequestUsage(len(result.prompt_ids), len(result.response_ids))
         self._usage = RequestUsage(
             self._usage.prompt_tokens + usage.prompt_tokens,
@@ -211,11 +216,10 @@ def _form_of(json_output: bool | type[BaseModel] | None) -> dict[str, Any] | Non
 
 def _refuse_unsupported(options: Mapping[str, Any] | None) -> None:
     given = dict(options or {})
-    for name in given.keys() - _OWN_OPTIONS:
-        value = given[name]
+    if (name := unsupported_option(given, in_training=True)) is not None:
         raise UnsupportedError(
-            f"{name} = {value!r} is not supported by a policy in this process, which "
-            "takes temperature, max_tokens and seed alone. Leave it out."
+            f"{name} = {given[name]!r} is not supported by a policy in this process. "
+            "Leave it out."
         )
 
 

@@ -54,8 +54,9 @@ class PolicyChatModel(BaseChatModel):
     """A LangChain chat model that runs a trained model, the policy, in this process.
 
     A call may override ``temperature``, ``max_tokens`` and ``seed``, and may have
-    ``stop``, ``tool_choice`` and ``response_format``. An option that ``agentgym serve``
-    refuses raises UnsupportedError.
+    ``stop``, ``tool_choice`` and ``response_format``. Other sampling options, e.g.
+    ``parallel_tool_calls``, are ignored as in training; ``n`` above 1 raises
+    UnsupportedError.
 
     Attributes:
         temperature: Sampling temperature; 0 always takes the most likely token.
@@ -106,16 +107,14 @@ class PolicyChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Return a runnable that calls this model with ``tools``."""
-        kept = dict(kwargs)
-        if wants_call(tool_choice):
-            kept.pop("parallel_tool_calls", None)
-        _refuse_unsupported(**kept)
+        _refuse_unsupported(**kwargs)
         offered = [convert_to_openai_tool(t) for t in tools]
         return self.bind(tools=offered, tool_choice=tool_choice, **kwargs)
 
     def _request(
         self,
         messages: list[BaseMessage],
+        stop: list[str] | None,
         *,
         temperature: float | None = None,
         max_tokens: int | None = None,
@@ -123,10 +122,10 @@ class PolicyChatModel(BaseChatModel):
         **options: Any,
     ) -> ChatRequest:
         others, form = _formed(options)
-        tool_choice = others.pop("tool_choice", None)
-        asked = {"tools": others.pop("tools", ()), "tool_choice": tool_choice}
-        if wants_call(tool_choice):
-            asked["parallel_tool_calls"] = others.pop("parallel_tool_calls", None)
+        asked = {"tools": others.get("tools", ()), "stop": stop}
+        if wants_call(choice := others.get("tool_choice")):
+            asked["parallel_tool_calls"] = others.get("parallel_tool_calls")
+        asked["tool_choice"] = choice
         _refuse_unsupported(**others)
         converted = convert_to_openai_messages(messages)
         return request_in_form(
@@ -146,8 +145,8 @@ class PolicyChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request = self._request(messages, **kwargs)  # reads this context's role
-        return in_background(self._answer(request, stop))
+        request = self._request(messages, stop, **kwargs)  # reads this context's role
+        return in_background(self._answer(request))
 
     async def _agenerate(
         self,
@@ -156,10 +155,10 @@ class PolicyChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return await self._answer(self._request(messages, **kwargs), stop)
+        return await self._answer(self._request(messages, stop, **kwargs))
 
-    async def _answer(self, request: ChatRequest, stop: list[str] | None) -> ChatResult:
-        result = until_stop(stop, await self._policy.chat(request))
+    async def _answer(self, request: ChatRequest) -> ChatResult:
+        result = until_stop(request.stop, await self._policy.chat(request))
         message = _in_form(_message(result), request.form)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
@@ -173,8 +172,8 @@ class PolicyChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        request = self._request(messages, **kwargs)  # reads this context's role
-        chunks = self._chunks(request, stop)
+        request = self._request(messages, stop, **kwargs)  # reads this context's role
+        chunks = self._chunks(request)
         with closing(_iterate_in_background(chunks)) as items:
             for chunk in items:
                 if run_manager is not None:
@@ -188,16 +187,16 @@ class PolicyChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        request = self._request(messages, **kwargs)
-        async for chunk in self._chunks(request, stop):
+        request = self._request(messages, stop, **kwargs)
+        async for chunk in self._chunks(request):
             if run_manager is not None:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
 
-    async def _chunks(
-        self, request: ChatRequest, stop: list[str] | None
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        async for piece in stream_until_stop(stop, self._policy.stream(request)):
+    async def _chunks(self, request: ChatRequest) -> AsyncIterator[ChatGenerationChunk]:
+        async for piece in stream_until_stop(
+            request.stop, self._policy.stream(request)
+        ):
             yield _chunk(piece)
 
 
@@ -227,8 +226,8 @@ def _iterate_in_background[T](items: AsyncIterator[T]) -> Generator[T]:
 
 
 def _refuse_unsupported(**options: Any) -> None:
-    """Raise UnsupportedError for an option that ``agentgym serve`` would refuse."""
-    if (name := unsupported_option(options)) is not None:
+    """Raise UnsupportedError for an option that is refused in training too."""
+    if (name := unsupported_option(options, in_training=True)) is not None:
         raise UnsupportedError(
             f"{name} = {options[name]!r} is not supported by a policy in this "
             "process, which gives one answer, sampled at its temperature. Leave it out."

@@ -47,6 +47,14 @@ def _other(model: Any) -> Any:
     return None if other is model else other
 
 
+def _own_stop(model: Any) -> list[str] | None:
+    """Return the stop sequences that a replaced model was created with, if any."""
+    for name in ("stop", "stop_sequences"):
+        if isinstance(found := getattr(model, name, None), str | list):
+            return [found] if isinstance(found, str) else found
+    return None
+
+
 def _shaped(options: Mapping[str, Any]) -> dict[str, Any]:
     from langchain_core.utils.function_calling import convert_to_openai_tool
 
@@ -78,6 +86,7 @@ def patch_models(module: ModuleType) -> None:
     ) -> Any:
         if (other := _other(self)) is None:
             return generate(self, messages, stop, run_manager, **options)
+        stop = stop or _own_stop(self)
         return generate(other, messages, stop, run_manager, **_shaped(options))
 
     async def _agenerate_with_cache(
@@ -89,12 +98,14 @@ def patch_models(module: ModuleType) -> None:
     ) -> Any:
         if (other := _other(self)) is None:
             return await agenerate(self, messages, stop, run_manager, **options)
+        stop = stop or _own_stop(self)
         return await agenerate(other, messages, stop, run_manager, **_shaped(options))
 
     def routed_stream(
         self: Any, input: Any, config: Any = None, *, stop: Any = None, **options: Any
     ) -> Iterator[Any]:
         if (other := _other(self)) is not None:
+            stop = stop or _own_stop(self)
             self, options = other, _shaped(options)
         return stream(self, input, config, stop=stop, **options)  # type: ignore[no-any-return]
 
@@ -102,6 +113,7 @@ def patch_models(module: ModuleType) -> None:
         self: Any, input: Any, config: Any = None, *, stop: Any = None, **options: Any
     ) -> AsyncIterator[Any]:
         if (other := _other(self)) is not None:
+            stop = stop or _own_stop(self)
             self, options = other, _shaped(options)
         return astream(self, input, config, stop=stop, **options)  # type: ignore[no-any-return]
 

@@ -1,18 +1,16 @@
 """Chat: answer a chat completion request with a policy in this process."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import orjson
 
 from agentgym.core.openai import (
-    ApiError,
     Completion,
     joined_text,
     unsupported_option,
-    wants_call,
 )
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.errors import ContextLengthError, EngineError, PromptError
@@ -31,8 +29,6 @@ from agentgym.rollout.gateway.wire import invalid
 from agentgym.security.redaction import get_logger, quoted
 
 logger = get_logger(__name__)
-
-_PARALLEL = "parallel_tool_calls"
 
 
 class Ended(NamedTuple):
@@ -53,9 +49,9 @@ class Chat:
     body: Mapping[str, Any]  # as the agent sent it
     call_id: str
     model: str  # its name in the answer
-    stop: Sequence[str] = ()  # the answer is cut before the first of these texts
     shows_ids: bool = True  # whether the answer has the token ids
     form: str = ""  # name of the tool that stands for the request's JSON schema, if any
+    one_call: bool = False  # whether only the answer's first tool call is sent
 
     async def answer(self) -> AsyncGenerator[bytes | Ended]:
         """Yield the bytes of a streamed answer as they come, then an Ended.
@@ -68,11 +64,11 @@ class Chat:
         has_begun = False
         try:
             if not self.body.get("stream"):
-                result = until_stop(self.stop, await self.policy.chat(self.request))
-                yield self._ended(result, orjson.dumps)
+                result = await self.policy.chat(self.request)
+                yield self._ended(until_stop(self.request.stop, result), orjson.dumps)
                 return
             pieces = self.policy.stream(self.request)
-            async for item in stream_until_stop(self.stop, pieces):
+            async for item in stream_until_stop(self.request.stop, pieces):
                 if not has_begun:
                     has_begun = True
                     yield writer.start()
@@ -100,6 +96,8 @@ class Chat:
             choice["message"] = form_given(choice["message"], self.form)
             if "tool_calls" not in choice["message"]:
                 choice["finish_reason"] = "stop"
+        if self.one_call and (calls := choice["message"].get("tool_calls")):
+            choice["message"] = choice["message"] | {"tool_calls": calls[:1]}
         shown = whole | {"choices": [choice]}
         if not self.shows_ids:
             del choice["token_ids"], shown["prompt_token_ids"]
@@ -135,10 +133,9 @@ def chat_request(
         if not isinstance(name, str) or not name:
             wording = f"tools[{place}] is not a function with a name."
             raise invalid(wording, "invalid_tools")
-    wanted = wants_call(body.get("tool_choice"))
-    asked = {k: v for k, v in body.items() if not (wanted and k == _PARALLEL)}
-    if name := unsupported_option(asked, in_training=in_training):
-        raise refused_option(name, body)
+    if name := unsupported_option(body, in_training=in_training):
+        wording = f"{name} = {quoted(body[name])} is not supported by this policy."
+        raise invalid(wording, "unsupported_parameter")
     messages = [_message(place, each) for place, each in enumerate(messages)]
     try:
         return request_in_form(messages, {**body, "tools": tools}, form, **sampling)
@@ -155,12 +152,6 @@ def asked_form(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
         return form_as_tool(body)
     except ValueError as error:
         raise invalid(str(error)) from error
-
-
-def refused_option(name: str, body: Mapping[str, Any]) -> ApiError:
-    """Return the error (400) for an option that the policy does not support."""
-    wording = f"{name} = {quoted(body[name])} is not supported by this policy."
-    return invalid(wording, "unsupported_parameter")
 
 
 def _message(place: int, message: dict[str, Any]) -> dict[str, Any]:

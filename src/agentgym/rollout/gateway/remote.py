@@ -40,7 +40,7 @@ _LOOSE = "utf-8", "surrogateescape"
 _NO_CREDIT = 402
 _NOT_UNDERSTOOD = frozenset({400, 404, 405, 422})
 _REFUSALS_AT_FIRST = 3
-_PASSED_ON = ("stream", "stream_options", "user", "chat_template_kwargs")
+_PASSED_ON = ("stream", "stream_options", "stop", "user", "chat_template_kwargs")
 """Request fields that servers of a policy under training also get, in addition to the
 messages, the tools and the sampling.
 """

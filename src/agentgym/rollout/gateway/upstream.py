@@ -12,7 +12,7 @@ from agentgym.core.openai import ApiError, Completion
 from agentgym.core.policy import Policy
 from agentgym.models.dialects.base import frame
 from agentgym.models.forms import NO_FORM
-from agentgym.rollout.gateway.chat import Chat, asked_form, chat_request, refused_option
+from agentgym.rollout.gateway.chat import Chat, asked_form, chat_request
 from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall
 from agentgym.rollout.store.events import RecordedCall
 
@@ -137,13 +137,11 @@ class Upstream(ABC):
 def check_for_policy(call: ProxyCall) -> None:
     """Check that a policy under training can answer a call; else raise an ApiError.
 
-    Such a policy answers only chat completions, without ``stop``.
+    Such a policy answers only chat completions.
     """
     if call.path != "chat/completions":
         message = "This policy answers chat completions only; ask chat/completions."
         raise ApiError(404, message, "unsupported_path")
-    if call.body.get("stop"):  # the answer would differ from the trained tokens
-        raise refused_option("stop", call.body)
 
 
 class PolicyUpstream(Upstream):

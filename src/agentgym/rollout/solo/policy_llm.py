@@ -30,11 +30,7 @@ class PolicyLlm:
         self._usual = {"temperature": temperature, "max_tokens": max_tokens}
 
     async def __call__(
-        self,
-        messages: list[dict[str, Any]],
-        *,
-        stop: list[str] | None = None,
-        **options: Any,
+        self, messages: list[dict[str, Any]], **options: Any
     ) -> dict[str, Any]:
         """Return a chat completion with exact token ids."""
         episode = current_episode()
@@ -51,5 +47,5 @@ class PolicyLlm:
         request = chat_request(
             call.body, in_training=True, session=call.session, **sampling
         )
-        result = until_stop(stop, await self._policy.chat(request))
+        result = until_stop(request.stop, await self._policy.chat(request))
         return completion_body(result, episode.rollout_id, self._policy.model_name)

@@ -58,6 +58,7 @@ class DecodingJob:
         adapter: Index of the role's own adapter; -1 for none.
         path: State of the response's grammar; None without a grammar.
         on_token: Called with each sampled token, in the decoder's thread.
+        ends: Called with each sampled token: whether the response ends there.
         future: Receives the generation; cancelling it ends the request.
     """
 
@@ -70,6 +71,7 @@ class DecodingJob:
     adapter: int = -1
     path: GrammarPath | None = None
     on_token: Callable[[int], None] | None = None
+    ends: Callable[[int], bool] | None = None
     future: "Future[Generation]" = field(default_factory=Future)
 
     @property
@@ -284,7 +286,7 @@ class Decoder[R: Row](ABC):
                     row.job.future.set_exception(EngineError(wording))
                 return "failed"
             path.advance(token)
-        if token in self._loaded.stop_ids:
+        if token in self._loaded.stop_ids or (row.job.ends and row.job.ends(token)):
             return "stop"
         if len(row.ids) >= row.job.max_tokens:
             return "length"
