@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from agentgym import TrainedAgent
+from agentgym.errors import UsageError
 from agentgym.train.export import keep
 from agentgym.train.versions import AGENT_FILE, Versions
 from tests.evaluate.test_compare import measured
@@ -82,13 +83,19 @@ def test_it_is_compared_with_the_default_and_not_with_the_newest(
     assert saved.reason.startswith("it solves more than coding@2 did")
 
 
-def test_the_first_is_the_default_whatever_it_reached(tmp_path: Path) -> None:
+def test_a_first_version_that_is_not_better_is_saved_and_not_the_default(
+    tmp_path: Path,
+) -> None:
     saved = keep(make_agent(tmp_path / "a", 0.5, 0.4), "coding")
-    assert saved.is_default
+    assert (saved.name, saved.is_default) == ("coding@1", False)
     assert saved.reason == (
-        "it is the first version of coding, though not better than before training "
-        "beyond chance: 40 % against 50 % of held-out tasks"
+        "it is not better than before training beyond chance: 40 % against 50 % of "
+        "held-out tasks"
     )
+    with pytest.raises(UsageError, match="no default: no version was better .* use"):
+        TrainedAgent.load("coding")
+    assert TrainedAgent.load("coding@1").name == "coding@1"
+    assert keep(make_agent(tmp_path / "b", 0.5, 0.6), "coding").is_default
 
 
 @pytest.mark.parametrize("damage", ["card", "folder"])

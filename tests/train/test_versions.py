@@ -152,15 +152,6 @@ def test_weights_that_are_a_link_are_there_without_what_it_led_to(
     assert (saved.model_path / "model.safetensors").read_bytes() == b"weights"
 
 
-def test_the_first_version_is_the_default_until_something_else_is_said(
-    tmp_path: Path, own_home: Path
-) -> None:
-    """As after a kill between the first version and its being the default."""
-    first = saved_agent(tmp_path / "a", "coding", 0.5, 0.8)
-    (own_home / "agents" / "coding" / "default").unlink()
-    assert TrainedAgent.load("coding") == first
-
-
 @pytest.mark.parametrize("text", ["3", "", "one", "\xff"])
 def test_a_default_that_is_gone_says_what_to_do(
     tmp_path: Path, own_home: Path, text: str

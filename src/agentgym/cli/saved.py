@@ -80,7 +80,7 @@ def use(
         with Versions(find(name).name).locked() as versions:
             versions.unpin()
         said = f"A better run of {versions.name} becomes its default again"
-        progress_console().print(f"{said}; now it is {versions.default()}.")
+        progress_console().print(f"{said}; now it is {versions.default() or 'none'}.")
         return
     agent = TrainedAgent.load(name)
     alone, at, _ = name.partition("@")

@@ -170,13 +170,12 @@ def _source(reference: str) -> str:
 def keep(agent: TrainedAgent, wanted: str, *, is_measured: bool = True) -> Saved:
     """Save an agent as the next version, and make it the default if it is better.
 
-    The first version always becomes the default. A later version must solve
-    significantly more held-out tasks than the untrained agent, and than the default
-    version. It must be measured on at least as many tasks as the default version, and
-    not be significantly worse in any family (kind) of tasks. If the user chose the
-    default version, it stays the default, and so it does if the new version was not
-    measured on held-out tasks (``is_measured``). If another agent has the name
-    ``wanted``, a number is added to the name.
+    It must be measured on held-out tasks (``is_measured``) and solve significantly more
+    of them than the untrained agent. If there is a default version, the new one must
+    also solve significantly more than that one, be measured on at least as many tasks,
+    and not be significantly worse in any family (kind) of tasks. A default version that
+    the user chose stays. If another agent has the name ``wanted``, a number is added to
+    the name.
 
     Raises:
         UsageError: The name is invalid, or ``AGENTGYM_HOME`` cannot be written.
@@ -206,16 +205,14 @@ def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
     default, new = versions.default(), agent.metrics
     is_better = solves_more(agent.baseline, new)
     shares = _apart(new, agent.baseline)
-    if not versions.all():
-        reason = f"it is the first version of {versions.name}"
-        worse = f", though not better than before training beyond chance: {shares}"
-        return True, reason if is_better else f"{reason}{worse}"
     if not is_better:
         return False, f"it is not better than before training beyond chance: {shares}"
+    if not versions.all():
+        return True, f"it is the first version of {versions.name}"
     if versions.is_pinned:
         return False, f"{default} was chosen with `agentgym agents use`"
     if default is None:
-        return True, f"{versions.name} had no default any more"
+        return True, f"{versions.name} had no default"
     try:
         known = TrainedAgent.load(default.path)
     except AgentGymError:

@@ -85,18 +85,12 @@ class Versions:
         return sorted(Version(self.name, int(n)) for n in found if _is(self.name, n))
 
     def default(self) -> Version | None:
-        """Return the default version; None if it was deleted, or nothing is saved.
-
-        The first version is the default until another one is chosen.
-        """
-        every = self.all()
+        """Return the default version; None if none was chosen, or it was deleted."""
         try:
             number = (self._folder / _DEFAULT).read_text(encoding="utf-8").strip()
-        except FileNotFoundError:
-            return every[0] if every else None
         except (OSError, ValueError):
             return None
-        return next((each for each in every if str(each.number) == number), None)
+        return next((each for each in self.all() if str(each.number) == number), None)
 
     @contextmanager
     def locked(self) -> Iterator[Self]:
@@ -177,7 +171,7 @@ def find(text: str) -> Version:
 
     Raises:
         NotFoundError: The name or version is unknown; the message lists known ones.
-        UsageError: The version is not a number, or the default was deleted.
+        UsageError: The version is not a number, or there is no default.
     """
     name, at, number = text.partition("@")
     names = saved_names()
@@ -200,9 +194,12 @@ def find(text: str) -> Version:
         raise NotFoundError(f"version of {name}", text, map(str, every))
     default = versions.default()
     if default is None:
+        why = "the version that was it is gone"
+        if not (agents_folder() / name / _DEFAULT).exists():
+            why = "no version was better than the untrained agent beyond chance"
         raise UsageError(
-            f"{name} has no default: the version that was it is gone. Choose one "
-            f"with `agentgym agents use {every[-1]}`. Available: {listed}."
+            f"{name} has no default: {why}. Name a version, as in {every[-1]}, or "
+            f"choose one with `agentgym agents use {every[-1]}`. Available: {listed}."
         )
     return default
 

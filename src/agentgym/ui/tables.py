@@ -23,6 +23,7 @@ from agentgym.ui.words import trained_words, use_of, weights_words
 WARM = "warm start"
 """Title of the column for metrics after the warm start, between before and after."""
 
+NOT_BETTER = "It is not better: do not use it yet."
 _NARROW = 72
 _TIGHT = 92
 _REASONS = 6
@@ -196,13 +197,12 @@ def verdict_view(result: TrainingResult) -> RenderableType:
         Text(spent, "dim"),
         Text(saved_as(result.saved)),
     ]
-    lines = "\n".join(f"  {line}" for line in use_of(result)[1].splitlines())
-    if result.is_better or result.saved.is_default:
-        parts += [Text("Use it:"), Text(lines, "green", overflow="fold")]
-    else:
-        parts.append(Text("It is not better: do not use it yet. Next:", "bold yellow"))
-        steps = result.next_steps or [f"See `agentgym doctor {result.artifacts.run}`."]
+    if steps := instead(result):
+        parts.append(Text(f"{NOT_BETTER} Next:", "bold yellow"))
         parts += [Text(f"  - {step}") for step in steps]
+    else:
+        lines = "\n".join(f"  {line}" for line in use_of(result)[1].splitlines())
+        parts += [Text("Use it:"), Text(lines, "green", overflow="fold")]
     look = f"See each rollout: agentgym view {result.artifacts.run}"
     return Group(*parts, Text(look, "dim"))
 
@@ -217,6 +217,13 @@ def forgetting_view(result: TrainingResult) -> list[RenderableType]:
         return []
     style = "yellow" if moved.is_large else "dim"
     return [Text(f"On everyday questions: {moved.words()}.", style)]
+
+
+def instead(result: TrainingResult) -> list[str]:
+    """Return what to do instead of using the agent; [] if it is better than before."""
+    if result.is_better or result.saved.is_default:
+        return []
+    return result.next_steps or [f"See `agentgym doctor {result.artifacts.run}`."]
 
 
 def saved_as(saved: Saved) -> str:

@@ -1,6 +1,6 @@
 """Write Markdown reports of a run, an evaluation or a comparison."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from agentgym.core.nested.keys import flattened
 from agentgym.evaluate.calls import ConfusionMatrix
@@ -22,7 +22,7 @@ from agentgym.ui.roles import (
     ledger_lines,
     metrics_lines,
 )
-from agentgym.ui.tables import WARM, saved_as
+from agentgym.ui.tables import NOT_BETTER, WARM, instead, saved_as
 from agentgym.ui.words import trained_words, use_of, weights_words
 
 
@@ -80,9 +80,7 @@ def render_report(
         *([f"{judging_words(ledger.judging)}\n"] if ledger.judging else []),
         *([f"On everyday questions: {moved.words()}.\n"] if moved is not None else []),
         *_roles(result),
-        "## Use it\n",
-        f"{saved_as(result.saved)}\n",
-        "```{}\n{}```\n".format(*use_of(result)),
+        *_use(result),
         "## Settings\n",
         _table(
             ["setting", "value"],
@@ -99,6 +97,17 @@ def _effect(result: TrainingResult) -> list[str]:
         f"**{words}**\n" if style.startswith("bold") else f"{words}\n"
         for words, style in effect_lines(result)
     ]
+
+
+def _use(result: TrainingResult) -> Iterator[str]:
+    """Yield how to use the agent; if it is not better, what to do instead."""
+    if steps := instead(result):
+        yield f"## Next\n\n{NOT_BETTER}\n"
+        yield "".join(f"- {step}\n" for step in steps)
+        yield f"{saved_as(result.saved)}\n"
+    else:
+        yield f"## Use it\n\n{saved_as(result.saved)}\n"
+        yield "```{}\n{}```\n".format(*use_of(result))
 
 
 def _roles(result: TrainingResult) -> list[str]:
