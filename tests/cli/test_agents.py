@@ -281,7 +281,7 @@ def test_eval_says_that_an_agent_was_trained_on_another_scenario(
     assert told in " ".join(ended.out.split())
     assert "A: skill@1" in ended.out
     assert told in Path("b.md").read_text()
-    own = agentgym("eval", "skill", "--agent", "skill", *words[:2], "--json")
+    own = agentgym("eval", "--agent", "skill@1", *words[:2], "--json")
     assert json.loads(own.out)["notes"] == []
     assert json.loads(own.out)["subject"] == "skill@1"
     assert "was trained on" not in own.err

@@ -108,10 +108,10 @@ def test_train_interrupt_resume_and_use(
     assert ledger["trained"] + sum(left_out) == ledger["calls"] > 0
     for name, value in SETTINGS.items():
         monkeypatch.setenv(f"AGENTGYM_{name}", value)
-    shown = agentgym("eval", "coding", "--agent", "x", "--json")
+    shown = agentgym("eval", "coding", "--agent", "x@1", "--json")
     evaluation = json.loads(shown.out)
     assert evaluation["metrics"]["tasks"] == 2
     assert set(evaluation["baselines"]) == {"do-nothing", "call-everything"}
-    agent = TrainedAgent.load("x").to_langchain()
+    agent = TrainedAgent.load("x@1").to_langchain()
     answer = agent.invoke({"messages": [("user", "Which files are there?")]})
     assert answer["messages"][1].type == "ai"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from agentgym.rollout.solo.trajectory_file import read_jsonl
 from tests.cli.conftest import Command
 from tests.integrations.langchain.test_configurable import AGENT, tasks_file
 from tests.rollout.stub_server import StubServer, completion
@@ -49,6 +50,25 @@ def test_an_agent_of_one_s_own_is_measured_on_any_model(
         sides = [both[side]["metrics"]["pass_1"] for side in ("before", "after")]
         assert [side["value"] for side in sides] == [0.0, 1.0]
     assert str(good.bodies[0]["messages"][0]["content"]).endswith("of Ulm.")
+
+
+@pytest.mark.slow  # each command has processes of its own
+def test_agent_and_tasks_mean_the_same_in_every_command(
+    tmp_path: Path, agentgym: Command
+) -> None:
+    path = str(tasks_file(tmp_path))
+    own = ["--agent", AGENT, "--configurable", "town=Ulm", "--tasks", path]
+    seen = agentgym("inspect", *own, "--json")
+    assert seen.code == 0, seen.err
+    with StubServer(right) as server:
+        model = ["--model", f"{server.endpoint}#m", "--json"]
+        measured = agentgym("eval", *own, *model, "--no-baselines", "--count", "2")
+        assert json.loads(measured.out)["metrics"]["tasks"] == 2
+        rolled = agentgym("rollout", *own, *model, "--save", "out.jsonl")
+    assert rolled.code == 0, rolled.err
+    found = json.loads(rolled.out)
+    assert found["rollouts"] == found["succeeded"] > 2
+    assert len(read_jsonl(Path("out.jsonl"))) == found["rollouts"]
 
 
 def test_a_trained_agent_has_its_model(agentgym: Command) -> None:

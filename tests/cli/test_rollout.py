@@ -240,7 +240,7 @@ def test_show_names_lost_context_and_cut_lines(
         ([], "Give a file of tasks or a scenario"),
         (["coding"], "Give --model"),
         (["coding", "--model", "openai:gpt-4.1-mini"], "OPENAI_API_KEY"),
-        (["none.jsonl", "--model", "http://x/v1#m"], "Cannot read tasks from none"),
+        (["none.jsonl", "--model", "http://x/v1#m"], "No tasks file is named"),
         (["no.py", "--model", "http://x/v1#m"], "There is no scenario pack at no.py"),
         (["nowhere", "--model", "http://x/v1#m"], "No scenario is named 'nowhere'"),
         (["coding", "--model", "http://x/v1#m", "--split", "all"], "No split"),

@@ -52,14 +52,22 @@ def test_a_dry_run_shows_the_plan(agentgym: Command, shop: Path) -> None:
     [
         ("train --tasks orders.jsonl", "whose tools does it call"),
         ("train coding --tasks orders.jsonl", "leave 'coding' out"),
-        ("train --tasks orders.csv", "ends in .jsonl, not orders.csv"),
+        ("train --tasks orders.csv", "ends in .jsonl, not 'orders.csv'"),
         ("train coding --tools-from x:y", "--tools-from is for a tasks file"),
         ("inspect a:b coding --tools-from x:y", "--tools-from is for a tasks file"),
         ("train --tools stub", "give --tasks FILE"),
         ("eval coding --tools live", "--tools is for a tasks file"),
         ("train --tasks orders.jsonl {tools} --tools odd", "'odd' is not one of"),
         ("train --tasks orders.jsonl {tools} --tools live", "--allow-tool NAME"),
-        ("train --tasks none.jsonl {tools}", "Cannot read"),
+        ("train --tasks none.jsonl {tools}", "Did you mean 'orders.jsonl'?"),
+        ("inspect a:b --tasks none.jsonl", "No tasks file is named 'none.jsonl'"),
+        ("eval --tasks none.jsonl", "No tasks file is named 'none.jsonl'"),
+        ("eval --tasks some", "JSON Lines file, which ends in .jsonl, not 'some'"),
+        ("eval", "What to measure on?"),
+        ("improve --goal pass_1=0.9", "Which tasks?"),
+        ("rollout --tasks none.jsonl", "No tasks file is named 'none.jsonl'"),
+        ("inspect a:b --agent c:d", "Which agent? Give a:b or --agent c:d"),
+        ("rollout orders.jsonl --tools calculator --model nano", "'calculator'"),
         ("train --tasks orders.jsonl --tools-from shop_tools:NO", "has no 'NO'"),
         ("scenarios show orders.jsonl", "whose tools does it call"),
         ("scenarios record orders.jsonl {tools}", "Recording really calls tools"),
@@ -454,7 +462,7 @@ def test_nano_learns_from_thirty_lines(
     elsewhere = shop.parent / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    trained = TrainedAgent.load("r")
+    trained = TrainedAgent.load("r@1")
     assert trained.scenario.startswith(f"{shop}?")
     with pytest.raises(UsageError, match=r"to_langchain\(tools=\[...\]\)"):
         trained.to_langchain()
@@ -469,7 +477,7 @@ def test_nano_learns_from_thirty_lines(
         "none",
         "--json",
     ]
-    measured = agentgym("eval", "orders", "--agent", "r", *few)
+    measured = agentgym("eval", "orders", "--agent", "r@1", *few)
     assert measured.code == 0, measured.err
     assert json.loads(measured.out)["scenario"] == "orders"
 

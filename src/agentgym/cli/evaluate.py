@@ -1,7 +1,7 @@
 """``agentgym eval``: measure an agent without training it, or compare two."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -33,7 +33,9 @@ from agentgym.cli.options import (
     UnsafeLocalExec,
     given_settings,
     named_model,
+    of_saved,
     option,
+    tasks_or_scenario,
     token_prices,
     use_tool_options,
     with_command,
@@ -53,7 +55,12 @@ if TYPE_CHECKING:
 
 def evaluate(
     command: typer.Context,
-    scenario: Annotated[str, typer.Argument(help="What to measure on.")],
+    scenario: str | None = typer.Argument(
+        None,
+        help="What to measure on: a scenario or a tasks file; a saved agent's own by "
+        "default.",
+        show_default=False,
+    ),
     trained: str | None = option(
         "A trained agent: NAME, NAME@N or its folder; or module:name of your own, "
         "on the model of --model.",
@@ -82,7 +89,10 @@ def evaluate(
     split: str | None = option(
         "test, validation, out_of_vocabulary, or all.", show_default="test"
     ),
-    tasks: int | None = option("How many tasks."),
+    tasks: str | None = option(
+        "A tasks file instead of SCENARIO; or how many tasks.", metavar="FILE|N"
+    ),
+    count: int | None = option("How many tasks.", metavar="N", min=1),
     task: str | None = option("Only the task with this id."),
     samples: int | None = option("Attempts per task, the k of pass^k."),
     seed: int | None = option("Seed of tasks and sampling."),
@@ -163,13 +173,22 @@ def evaluate(
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
     chosen = given_settings(command, TrainingConfig)
-    chosen["scenario"] = with_data(scenario, data, categories)
+    if tasks is not None and tasks.isdecimal():
+        count, tasks = int(tasks), None
+    source = tasks_or_scenario(scenario, None if tasks is None else Path(tasks))
+    source = source or of_saved(trained)
+    if source is None:
+        raise UsageError(
+            "What to measure on? Name a scenario, as in `agentgym eval coding`, or "
+            "give --tasks FILE. `agentgym scenarios list` shows the scenarios."
+        )
+    chosen["scenario"] = with_data(source, data, categories)
     if own is not None:
         chosen["agent"] = own
     use_tool_options(command, chosen)
     settings = TrainingConfig.create(**chosen)
     given: dict[str, Any] = {"split": split or "test", "prices": prices}
-    given |= {"tasks": tasks, "samples": samples}
+    given |= {"tasks": count, "samples": samples}
     console = progress_console(as_json)
     with TerminalProgress(console) as progress:
         if compare is None:

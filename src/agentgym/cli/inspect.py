@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from agentgym.cli.options import (
+    REFERENCE,
     AllowTool,
     AsJson,
     CheckCommand,
@@ -19,6 +20,7 @@ from agentgym.cli.options import (
     option,
     own_tools,
     project_agent,
+    tasks_or_scenario,
     with_command,
     with_tools,
 )
@@ -37,6 +39,9 @@ def inspect(
     ),
     scenario: str | None = typer.Argument(
         None, help="What to try it on; by default its own tools."
+    ),
+    named: str | None = option(
+        "The same as AGENT.", "--agent", metavar=REFERENCE, callback=project_agent
     ),
     tasks: Path | None = option("Try it on this tasks file, as `train --tasks` does."),
     program: Command = None,
@@ -64,16 +69,18 @@ def inspect(
     from agentgym.rollout.probe import probed
     from agentgym.ui.agents import agent_view
 
-    agent = with_command(agent, program)
+    if agent is not None and named is not None:
+        raise UsageError(f"Which agent? Give {agent} or --agent {named}, not both.")
+    agent = with_command(agent or named, program)
     if agent is None:
         _list_agents(as_json)
         return
     given: dict[str, Any] = {"agent": agent, "framework": framework, "model": model}
     given |= {"context": context, "inputs": inputs, "yes": None}
     given["configurable"] = configurable or None
-    if tasks is None and scenario is not None and is_tasks_file(scenario):
-        tasks = Path(scenario)
-    if tasks is not None or scenario is None:
+    scenario = tasks_or_scenario(scenario, tasks)
+    if scenario is None or is_tasks_file(scenario):
+        tasks = None if scenario is None else Path(scenario)
         options = (tools_from, tools, allow_tool, None, check_command)
         report = _on_tasks(given, tasks, options)
     else:

@@ -412,6 +412,45 @@ def _warn_of_calls(names: Sequence[str]) -> None:
         )
 
 
+def tasks_or_scenario(scenario: str | None, tasks: Path | None) -> str | None:
+    """Return the setting ``scenario`` from SCENARIO or ``--tasks``, or None.
+
+    Raises:
+        UsageError: Both are given, or the tasks file does not exist.
+    """
+    if tasks is not None and scenario is not None:
+        raise UsageError(
+            f"--tasks {tasks} is a scenario of its own; leave {scenario!r} out."
+        )
+    if tasks is None and (scenario is None or not is_tasks_file(scenario)):
+        return scenario
+    path = Path((scenario or "").partition("?")[0]) if tasks is None else tasks
+    if path.suffix != ".jsonl":
+        hint = f" Make one with: jq -c '.[]' {path}" * (path.suffix == ".json")
+        raise UsageError(
+            "--tasks takes a JSON Lines file, which ends in .jsonl, not "
+            f"{str(path)!r}.{hint}"
+        )
+    if not path.exists():
+        beside = [each.name for each in path.parent.glob("*.jsonl")]
+        raise NotFoundError("tasks file", str(path), sorted(beside))
+    return scenario if tasks is None else str(tasks)
+
+
+def of_saved(agent: str | None) -> str | None:
+    """Return the setting ``scenario`` of the saved agent ``agent``.
+
+    None if ``agent`` is None, or ``module:name`` or a command of the user's own.
+    """
+    from agentgym.integrations.agent_import import is_reference
+    from agentgym.train.trained_agent import TrainedAgent
+
+    if agent is None or is_reference(agent):
+        return None
+    saved = TrainedAgent.load(agent)
+    return saved.same_tasks(saved.spec.scenario) or saved.scenario
+
+
 def with_data(scenario: str, data: str | None, categories: str | None) -> str:
     """Add the values of ``--data`` and ``--categories`` to the setting ``scenario``.
 

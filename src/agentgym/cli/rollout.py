@@ -7,18 +7,27 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from agentgym.cli.options import (
+    AllowTool,
     AsJson,
     CacheRequests,
     CheckCommand,
     Command,
+    Configurable,
+    Context,
+    Framework,
+    Inputs,
+    ToolsFrom,
     UnsafeLocalExec,
     given_settings,
     named_model,
+    of_saved,
     option,
+    tasks_or_scenario,
     with_tools,
 )
 from agentgym.cli.output import print_json, progress_console, require_place
 from agentgym.errors import Interrupted, UsageError
+from agentgym.scenarios.packs import is_tasks_file
 
 if TYPE_CHECKING:
     from agentgym.core.task import Task
@@ -35,17 +44,26 @@ def rollout(
         "nano, a saved agent, a folder, openai:NAME, anthropic:NAME, …, or "
         "http://host/v1#NAME."
     ),
-    agent: str | None = option("tool, react, coding, or module:Class."),
+    agent: str | None = option(
+        "tool, react, coding, your own module:name, or a saved agent, which brings "
+        "its model and its tasks.",
+    ),
     program: Command = None,
-    tasks_file: Path | None = option(
-        "Instead of TASKS: a tasks file with expected calls.", "--tasks"
-    ),
+    framework: Framework = None,
+    run_context: Context = None,
+    inputs: Inputs = None,
+    configurable: Configurable = None,
+    tasks_file: Path | None = option("Instead of TASKS: the tasks file.", "--tasks"),
     check_command: CheckCommand = None,
+    tools_from: ToolsFrom = None,
     tool_names: str | None = option(
-        "calculator, bash, file_editor, search, or module:function; commas "
-        "between them.",
+        "With expected calls, who answers: recorded, stub or live. Else the tools: "
+        "calculator, bash, file_editor, search, or module:function; commas between "
+        "them.",
         "--tools",
+        metavar="recorded|stub|live|NAME,NAME",
     ),
+    allow_tool: AllowTool = None,
     reward: str | None = option("module:function (task, trajectory) -> float."),
     concurrency: int | None = option("Rollouts in flight."),
     max_steps: int | None = option("Model calls of a rollout."),
@@ -69,47 +87,82 @@ def rollout(
     as_json: AsJson = False,
 ) -> None:
     """Let an agent attempt tasks with any model; nothing is trained."""
+    from agentgym.integrations.agent_import import is_reference
     from agentgym.rollout.solo.config import RolloutConfig
+    from agentgym.rollout.solo.named import get_agent, is_for_rollouts
     from agentgym.scenarios.task_lists import MOST_SEARCHED, with_id
     from agentgym.scenarios.tool_tasks.scenario import with_own_tools
+    from agentgym.scenarios.tool_tasks.task_file import has_expectations
+    from agentgym.train.versions import saved_names
 
     if show is not None:
         if tasks is not None:
             raise UsageError("--show FILE takes no tasks: it runs nothing.")
         _show(show, as_json)
         return
-    if tasks_file is not None:
-        if tasks is not None:
-            raise UsageError(f"Which tasks? Give {tasks} or --tasks {tasks_file}.")
-        tasks = str(tasks_file)
-    if tasks is None or model is None:
+    tasks = tasks_or_scenario(tasks, tasks_file)
+    given = given_settings(context, RolloutConfig)
+    agent = given.get("agent")
+    is_other = agent is not None and not is_for_rollouts(agent)
+    is_saved = is_other and not is_reference(str(agent))
+    if is_saved and agent is not None:
+        if agent.partition("@")[0] not in saved_names() and not Path(agent).exists():
+            get_agent(agent)  # raises, with the names that it knows
+        tasks = tasks or of_saved(agent)
+    if tasks is None or (model is None and not is_saved):
         missing = "a file of tasks or a scenario" if tasks is None else "--model"
         raise UsageError(
             f"Give {missing}: agentgym rollout TASKS.jsonl --model openai:NAME"
         )
-    given = given_settings(context, RolloutConfig)
-    agent = given.get("agent")
     chosen = RolloutConfig.create(**given)
     if config is not None:
         chosen = RolloutConfig.from_yaml(config, **given)
-    if tool_names is not None:
+    is_scored = check_command is not None or is_other
+    if is_tasks_file(tasks) and not is_scored:
+        is_scored = has_expectations(Path(tasks.partition("?")[0]))
+    answers = tool_names if is_scored else None
+    if tool_names is not None and answers is None:
         names = [name for each in tool_names.split(",") if (name := each.strip())]
         known = chosen.tools or {}
         chosen = chosen.replaced(tools={name: known.get(name, {}) for name in names})
     for place in filter(None, (chosen.save, chosen.cache_requests)):
         require_place(place)
-    is_scored = tasks_file is not None or check_command is not None
-    if is_scored:
-        tasks = with_tools(tasks, None, check_command=check_command)
-        if agent is not None and ":" in agent:
-            tasks = with_own_tools(tasks, agent)
+    if is_scored or tools_from or allow_tool:
+        tasks = with_tools(
+            tasks, tools_from, answers, allow_tool, check_command=check_command
+        )
+    if is_other:
+        if reward is not None or chosen.max_steps != RolloutConfig().max_steps:
+            raise UsageError(
+                f"{agent} runs in its own loop, on tasks that say what is right: leave "
+                "--reward and --max-steps out."
+            )
+        asked = {"split": split, "tasks": count, "task": task}
+        batch = _of_own_agent(
+            {
+                "scenario": tasks,
+                "model": None if is_saved else model,
+                "seed": seed,
+                "framework": framework,
+                "context": run_context,
+                "inputs": inputs,
+                "configurable": configurable or None,
+            },
+            chosen,
+            as_json,
+            {**asked, **({"split": "all"} if is_tasks_file(tasks) else {})},
+        )
+        _report(batch, as_json)
+        raise typer.Exit(int(batch.summary.succeeded == 0))
+    if is_scored and agent is not None and ":" in agent:
+        tasks = with_own_tools(tasks, agent)
     if task is not None:
         count = max(count, MOST_SEARCHED)
     found, scored_by = _tasks(tasks, reward, split, seed, count, is_scored=is_scored)
     if task is not None:
         found = [with_id(found, task)]
     try:
-        batch = _run(found, model, chosen, scored_by, as_json)
+        batch = _run(found, str(model), chosen, scored_by, as_json)
     except KeyboardInterrupt:
         kept = "Nothing was saved; --save FILE keeps the rollouts that have ended."
         if chosen.save is not None:
@@ -161,6 +214,41 @@ def _tasks(
     measured = EVERY_SPLIT if is_scored else split
     with closing(get_scenario(source)) as scenario:
         return tasks_to_measure(scenario, measured, seed, count), source
+
+
+def _of_own_agent(
+    source: dict[str, Any],
+    config: "RolloutConfig",
+    as_json: bool,
+    asked: dict[str, Any],
+) -> "RolloutBatch":
+    """Let a framework's agent, or a saved one, attempt each task of a scenario once.
+
+    ``source`` has the settings of the agent and its tasks, ``asked`` says which tasks.
+    """
+    from agentgym.core.config import TrainingConfig
+    from agentgym.rollout.solo.batch import RolloutBatch
+    from agentgym.rollout.solo.trajectory_file import TrajectoryWriter
+    from agentgym.train.trainer import Trainer
+    from agentgym.ui.terminal_progress import TerminalProgress
+
+    settings = TrainingConfig.create(
+        **source,
+        concurrency=config.concurrency,
+        eval_temperature=config.temperature,
+        max_tokens=config.max_tokens_per_step,
+        cache_requests=config.cache_requests,
+        unsafe_local_exec=config.unsafe_local_exec,
+    )
+    with TerminalProgress(progress_console(as_json)) as progress:
+        found = Trainer(settings, progress=progress).evaluate(
+            agent=config.agent, samples=1, baselines=False, **asked
+        )
+    if config.save is not None:
+        with TrajectoryWriter(config.save) as writer:
+            for trajectory in found.trajectories:
+                writer.write(trajectory)
+    return RolloutBatch(found.trajectories, config.save)
 
 
 def _run(

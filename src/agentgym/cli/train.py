@@ -41,6 +41,7 @@ from agentgym.cli.options import (
     flag,
     given_settings,
     option,
+    tasks_or_scenario,
     use_tool_options,
     with_data,
 )
@@ -237,8 +238,8 @@ def train(
         from agentgym.scenarios.tool_tasks.starter import starter_of
 
         raise starter_of(agent, tools_from, write=not dry_run)
-    if tasks is not None:
-        given["scenario"] = _tasks_file(tasks, scenario)
+    if (source := tasks_or_scenario(scenario, tasks)) is not None:
+        given["scenario"] = source
     if data is not None or categories is not None:
         given["scenario"] = with_data(given.get("scenario", ""), data, categories)
     use_tool_options(command, given)
@@ -271,18 +272,6 @@ def _assigned(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
             f"{by_option[key]}. Leave one out."
         )
     return found
-
-
-def _tasks_file(tasks: Path, scenario: str | None) -> str:
-    if scenario is not None:
-        raise UsageError(
-            f"--tasks {tasks} is a scenario of its own; leave {scenario!r} out."
-        )
-    if tasks.suffix != ".jsonl":
-        raise UsageError(
-            f"--tasks takes a JSON Lines file, which ends in .jsonl, not {tasks}."
-        )
-    return str(tasks)
 
 
 def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":

@@ -200,6 +200,7 @@ def evaluate(
         calls={kind: calls[kind] for kind in CallClass if calls[kind]},
         confusion=confusion,
         attempts=attempts,
+        trajectories=trajectories,
     )
 
 

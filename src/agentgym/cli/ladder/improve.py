@@ -27,10 +27,13 @@ from agentgym.cli.options import (
     given_settings,
     opt,
     option,
+    tasks_or_scenario,
     token_prices,
     with_tools,
 )
 from agentgym.cli.output import print_json, progress_console
+from agentgym.errors import UsageError
+from agentgym.scenarios.packs import is_tasks_file
 
 GOAL = "Goal and money"
 
@@ -45,14 +48,14 @@ def improve(
             panel=GOAL,
         ),
     ],
-    tasks: Annotated[
-        Path,
-        opt(
-            "A JSON Lines file of requests and expected calls.",
-            metavar="FILE",
-            panel=TASKS,
-        ),
-    ],
+    scenario: str | None = typer.Argument(
+        None, metavar="[FILE]", help="The tasks file, as --tasks.", show_default=False
+    ),
+    tasks: Path | None = option(
+        "A JSON Lines file of requests and expected calls.",
+        metavar="FILE",
+        panel=TASKS,
+    ),
     agent: Agent = None,
     framework: Framework = None,
     context: Context = None,
@@ -142,7 +145,10 @@ def improve(
     for name in ("max_cost", "yes"):
         chosen.pop(name, None)
     chosen |= read_assignments(assigned or [], TrainingConfig.names())
-    chosen["scenario"] = with_tools(str(tasks), tools_from, tools, allow_tool, check)
+    source = tasks_or_scenario(scenario, tasks)
+    if source is None or not is_tasks_file(source):
+        raise UsageError("Which tasks? Give --tasks FILE, a tasks file (.jsonl).")
+    chosen["scenario"] = with_tools(source, tools_from, tools, allow_tool, check)
     config = TrainingConfig.create(**chosen)
     own = "model" not in chosen and variable_of("model") not in os.environ
     console = progress_console(as_json)

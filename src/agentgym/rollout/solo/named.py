@@ -5,6 +5,7 @@ from typing import Any
 
 from agentgym.core.agent import is_command
 from agentgym.errors import NotFoundError, UsageError
+from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.registry import load_factory
 from agentgym.rollout.solo.agents import (
     CodingAgent,
@@ -17,6 +18,19 @@ from agentgym.rollout.solo.command import CommandAgent
 _BUILT_IN: Mapping[str, type[RolloutAgent]] = {
     kind.name: kind for kind in (ReactAgent, ToolAgent, CodingAgent)
 }
+
+
+def is_for_rollouts(agent: str) -> bool:
+    """Return whether a name stands for a :class:`RolloutAgent` or a program.
+
+    Else it is a framework's agent, a saved agent, or nothing.
+    """
+    if is_command(agent) or agent in _BUILT_IN or ":" not in agent:
+        return is_command(agent) or agent in _BUILT_IN
+    found = load_agent(agent)
+    return isinstance(found, RolloutAgent) or (
+        isinstance(found, type) and issubclass(found, RolloutAgent)
+    )
 
 
 def get_agent(agent: str | RolloutAgent | type[RolloutAgent]) -> RolloutAgent:

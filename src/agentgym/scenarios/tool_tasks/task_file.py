@@ -44,6 +44,7 @@ _KEYS = (
     "rewards",
     "files",
 )
+_OWN_KEYS = {"expect", "forbid", "answers", "tools", "rewards"}
 _CALL_KEYS = ("tool", "args", "answer")
 _MOST_VALUES = 64
 _MOST_SHOWN = 5
@@ -171,6 +172,20 @@ def carries_tools(path: Path) -> bool:
     for _, text in task_lines(path):
         try:
             return "tools" in as_task_line(read_object(text))
+        except BrokenLineError:
+            return False
+    return False
+
+
+def has_expectations(path: Path) -> bool:
+    """Return whether a file's first task has tools, expected calls or their rewards.
+
+    Raises:
+        UsageError: The file cannot be read.
+    """
+    for _, text in task_lines(path):
+        try:
+            return not _OWN_KEYS.isdisjoint(as_task_line(read_object(text)))
         except BrokenLineError:
             return False
     return False
