@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from agentgym.core.trajectory import Trajectory
 from agentgym.evaluate.compare import solves_more
 from agentgym.evaluate.metrics import Metrics, TaskResult
+from agentgym.evaluate.numbers import percent, plural
 
 _ENOUGH = 16  # attempts: if all fail, or all succeed, this is not chance
 _TASKS, _SAMPLES = 32, 4  # see _never_differ
 _FEW = 24  # held-out tasks below which only large gains can be shown
+_CLEAR = 20  # held-out tasks from which results are not called few
+_CHANGED = 6  # see few_words
 _WEAK = 0.1  # share of successful attempts below which a warm start is offered
 MOST_CUT = 0.02
 """Share of answers cut at the token limit that causes a warning.
@@ -110,6 +113,28 @@ def next_steps(
             "shipped policy knows little English."
         )
     return found
+
+
+def few_words(tasks: int) -> str:
+    """Return a warning if there are too few held-out tasks for a clear result, else "".
+
+    For p < 0.05, the paired test needs at least six tasks whose result changes, all in
+    the same direction.
+    """
+    if tasks >= _CLEAR:
+        return ""
+    if tasks < _CHANGED:
+        return (
+            f"With {plural(tasks, 'held-out task')} no change can be distinguished "
+            "from chance; "
+            f"{_CLEAR} or more are needed."
+        )
+    share = percent(_CHANGED / tasks)
+    return (
+        f"With {plural(tasks, 'held-out task')} only large changes can be "
+        "distinguished from "
+        f"chance: {_CHANGED} of them ({share}) must get better, and none worse."
+    )
 
 
 def overflow_words(trajectories: Sequence[Trajectory], model: str) -> str:

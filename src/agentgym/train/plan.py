@@ -16,6 +16,7 @@ from agentgym.engines.settings import base_source, objective_words
 from agentgym.errors import MissingExtraError, ScenarioError, UsageError
 from agentgym.evaluate.criteria import CRITERIA, Gate, flaws
 from agentgym.evaluate.judge.settings import check_judge, plan_words
+from agentgym.evaluate.outlook import few_words
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.folder import held_roles, model_source
@@ -120,7 +121,7 @@ def make_plan(config: TrainingConfig) -> Plan:
     make_tasks(scenario, Split.TRAIN, config.seed, 1)
     if config.warm_start:
         check_calls_known(scenario, config.seed)
-    sets = held_out_sets(scenario, config.seed, config.test_tasks).values()
+    sets = list(held_out_sets(scenario, config.seed, config.test_tasks).values())
     validations = steps // config.eval_every + config.warm_start
     if validations:
         make_tasks(scenario, Split.VALIDATION, config.seed, 1)
@@ -149,6 +150,7 @@ def make_plan(config: TrainingConfig) -> Plan:
             *([engine_note] if engine_note else []),
             *_length_notes(given, config),
             *scenario.notes(),
+            *filter(None, [few_words(len(sets[0]))]),
             *([_NO_CHECK] if not scenario.has_check else []),
             *answer_notes(scenario, trained),
             *prompt_notes(config, scenario),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from agentgym.evaluate.compare import Change, Effect
 from agentgym.evaluate.criteria import Goal
 from agentgym.evaluate.numbers import percent, plural
+from agentgym.evaluate.outlook import few_words
 from agentgym.train.result import TrainingResult
 
 _VERDICTS = {
@@ -12,8 +13,6 @@ _VERDICTS = {
     "hurt": "Training hurt",
     "made no difference": "Training made no difference beyond chance",
 }
-_ENOUGH = 20
-_CHANGED = 6
 _NAMED = 6  # changes to name
 _STYLES = {"helped": "bold green", "hurt": "bold red", "made no difference": "bold"}
 
@@ -34,28 +33,6 @@ def verdict_words(effect: Effect) -> str:
         f"{plural(effect.tasks, 'task')})."
     )
     return f"{said} {few_words(effect.tasks)}".rstrip()
-
-
-def few_words(tasks: int) -> str:
-    """Return a warning if there are too few held-out tasks for a clear result, else "".
-
-    For p < 0.05, the paired test needs at least six tasks whose result changes, all in
-    the same direction.
-    """
-    if tasks >= _ENOUGH:
-        return ""
-    if tasks < _CHANGED:
-        return (
-            f"With {plural(tasks, 'held-out task')} no change can be distinguished "
-            "from chance; "
-            f"{_ENOUGH} or more are needed."
-        )
-    share = percent(_CHANGED / tasks)
-    return (
-        f"With {plural(tasks, 'held-out task')} only large changes can be "
-        "distinguished from "
-        f"chance: {_CHANGED} of them ({share}) must get better, and none worse."
-    )
 
 
 def effect_lines(result: TrainingResult) -> list[tuple[str, str]]:

@@ -8,6 +8,8 @@ import pytest
 
 from agentgym import Scenario, Split
 from agentgym.errors import UsageError
+from agentgym.scenarios.tool_tasks.scenario import ToolScenario
+from agentgym.scenarios.tool_tasks.splitting import LEAST
 from tests.cli.conftest import Command, agentgym
 from tests.scenarios.tool_tasks.shop import lines, write
 
@@ -159,6 +161,34 @@ def test_requests_too_alike_are_refused(shop: Path) -> None:
     write(shop, [{**GOOD, "id": number} for number in range(20)])
     with pytest.raises(UsageError, match="too few or too alike to be split"):
         load(shop)
+
+
+@pytest.mark.parametrize("order", range(6))
+def test_twelve_different_lines_over_four_tools_are_enough(
+    tmp_path: Path, order: int
+) -> None:
+    tools = ["open_door", "close_door", "call_lift", "ring_bell"]
+    made = [
+        {
+            "instruction": f"{tool.replace('_', ' ')} on floor {floor} {what}",
+            "expect": [{"tool": tool, "args": {"floor": floor, "what": what}}],
+            "tools": [_tool(name) for name in tools],
+        }
+        for tool in tools
+        for floor, what in (("eleven", "now"), ("nine", "later"), ("two", "at noon"))
+    ]
+    made = made[order:] + made[:order]
+    splits = ToolScenario([], write(tmp_path / "doors.jsonl", made))
+    sizes = [len(splits.lines(split)) for split in LEAST]
+    assert sum(sizes) == 12
+    assert all(size >= least for size, least in zip(sizes, LEAST.values(), strict=True))
+
+
+def _tool(name: str) -> dict[str, Any]:
+    properties = {key: {"type": "string"} for key in ("floor", "what")}
+    schema = {"type": "object", "properties": properties, "required": [*properties]}
+    function = {"name": name, "description": "Do it.", "parameters": schema}
+    return {"type": "function", "function": function}
 
 
 def test_the_same_request_in_two_splits_is_refused(shop: Path) -> None:

@@ -205,6 +205,7 @@ def _assign(groups: Groups) -> dict[Split, list[TaskLine]]:
         taken[split].update(line.family for line in given)
 
     free: Groups = []
+    placed: list[tuple[Split, list[TaskLine]]] = []
     for group in groups:
         pinned = [line.split for line in group if line.split is not None]
         for line in group:
@@ -228,11 +229,49 @@ def _assign(groups: Groups) -> dict[Split, list[TaskLine]]:
             of_all = 1 - len(chosen[split]) / (share * total)
             return of_all + sum(of_kind) / len(of_kind)
 
-        give(max(LEAST, key=lack), group)
+        best = max(LEAST, key=lack)
+        give(best, group)
+        placed.append((best, group))
+    _fill(chosen, placed)
     return {
         split: sorted(found, key=lambda line: line.number)
         for split, found in chosen.items()
     }
+
+
+def _fill(
+    chosen: dict[Split, list[TaskLine]], placed: list[tuple[Split, list[TaskLine]]]
+) -> None:
+    """Move groups of lines into the splits that have too few, while others can spare.
+
+    Small groups move first, and those whose families are still trained on without them.
+    ``placed`` are the groups that may move, each with its split.
+    """
+
+    def cost(index: int) -> tuple[int, int, int]:
+        split, group = placed[index]
+        trained = Counter(line.family for line in chosen[Split.TRAIN])
+        own = Counter(line.family for line in group) if split is Split.TRAIN else {}
+        lost = sum(trained[family] == count for family, count in own.items())
+        return lost, len(group), LEAST[split] - len(chosen[split])
+
+    def short_of() -> Split | None:
+        few = (split for split in LEAST if len(chosen[split]) < LEAST[split])
+        return next(few, None)
+
+    while (short := short_of()) is not None:
+        spare = [
+            index
+            for index, (split, group) in enumerate(placed)
+            if len(chosen[split]) - len(group) >= LEAST.get(split, 0)
+        ]
+        if not spare:
+            return
+        index = min(spare, key=cost)
+        split, group = placed[index]
+        chosen[split] = [line for line in chosen[split] if line not in group]
+        chosen[short] += group
+        placed[index] = (short, group)
 
 
 def _digest(group: Sequence[TaskLine]) -> str:
