@@ -318,14 +318,15 @@ def test_run_that_cannot_be_resumed_stays(
     assert run.config().name == "begun"
 
 
+@pytest.mark.parametrize("home", ["file/home", "/proc/home"])
 def test_home_that_cannot_be_written_is_found_before_training(
-    agentgym: Command, monkeypatch: pytest.MonkeyPatch
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch, home: str
 ) -> None:
     Path("file").write_text("")
-    monkeypatch.setenv("AGENTGYM_HOME", "file/home")
-    ended = agentgym("train", "coding")
+    monkeypatch.setenv("AGENTGYM_HOME", home)
+    ended = agentgym("train", "coding", "--dry-run")
     assert ended.code == 2
-    assert "file/home is not writable" in ended.err
+    assert f"{home} is not writable" in ended.err
     assert not Path("runs").exists()
 
 

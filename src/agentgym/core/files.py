@@ -241,12 +241,25 @@ def agents_folder() -> Path:
 
 def state_problem() -> str | None:
     """Return why agents cannot be saved in ``AGENTGYM_HOME``; None if they can."""
-    state = place = agents_folder().parent
-    while not place.exists():
-        place = place.parent
-    if place.is_dir() and os.access(place, os.W_OK):
+    state = agents_folder().parent
+    if (why := folder_problem(state)) is None:
         return None
-    return f"{state} is not writable; set AGENTGYM_HOME to a folder that is"
+    return f"{state} is not writable; set AGENTGYM_HOME to a folder that is ({why})"
+
+
+def folder_problem(folder: Path) -> str | None:
+    """Return why a folder cannot be written or made; None if it can.
+
+    A folder is made in it, or in the nearest folder above that exists, and removed
+    again: permissions say little to root, and nothing of file systems such as /proc.
+    """
+    while not folder.exists():
+        folder = folder.parent
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".agentgym-", dir=folder))
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 def require_writable_state() -> None:

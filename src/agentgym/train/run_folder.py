@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import (
     disk_trouble,
+    folder_problem,
     new_folder,
     parse_json,
     write_atomically,
@@ -149,8 +150,8 @@ class RunFolder:
             )
         while not place.exists():
             place = place.parent
-        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-            raise _unwritable(path, f"{place} is not a writable folder")
+        if (why := folder_problem(place)) is not None:
+            raise _unwritable(path, f"{place} is not a writable folder ({why})")
         free = shutil.disk_usage(place).free
         if free < _MINIMUM_FREE_BYTES:
             raise RunFolderError(
