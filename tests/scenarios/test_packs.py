@@ -11,6 +11,7 @@ import pytest
 from agentgym import TrainingConfig
 from agentgym.core.agent import AgentSpec
 from agentgym.errors import ScenarioError, ScenarioNotFoundError, UsageError
+from agentgym.scenarios.packs import shown_name
 from agentgym.scenarios.registry import absolute_reference, get_scenario, scenario_cards
 from agentgym.train.trained_agent import Provenance, TrainedAgent
 from agentgym.train.trainer import Trainer
@@ -210,3 +211,20 @@ def test_a_pack_that_ends_the_process_is_refused(tmp_path: Path) -> None:
     (pack / "scenario.py").write_text("import sys\n\nsys.exit(0)\n")
     with pytest.raises(ScenarioError, match="raised SystemExit when it was imported"):
         get_scenario(str(pack))
+
+
+@pytest.mark.parametrize(
+    ("reference", "name"),
+    [
+        (
+            "/a/tasks.jsonl?tools=%40desk%3Aagent&folder=%2Fa",
+            "tasks.jsonl (desk:agent)",
+        ),
+        ("/a/tasks.jsonl?answers=stub", "tasks.jsonl"),
+        ("/a/scenarios/heating", "heating"),
+        ("bfcl?categories=live", "bfcl"),
+        ("coding", "coding"),
+    ],
+)
+def test_a_scenario_is_shown_by_a_short_name(reference: str, name: str) -> None:
+    assert shown_name(reference) == name

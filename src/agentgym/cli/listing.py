@@ -62,7 +62,7 @@ def _bill(machine: Row | None) -> str:
 
 def _run_row(path: "Path") -> Row:
     from agentgym.doctor.status import machine_of, run_status
-    from agentgym.scenarios.packs import pack_name
+    from agentgym.scenarios.packs import shown_name
 
     data, result = _read(path), _read(path.with_name("result.json"))
     if not isinstance(data.get("config"), dict):
@@ -70,7 +70,7 @@ def _run_row(path: "Path") -> Row:
     return {
         "name": path.parent.name,
         "status": run_status(path.parent, data),
-        "scenario": pack_name(_text(data, "config", "scenario")),
+        "scenario": shown_name(_text(data, "config", "scenario")),
         "framework": _text(data, "config", "framework"),
         "updated": _text(data, "updated"),
         **_changes(result),

@@ -424,7 +424,8 @@ def tasks_or_scenario(scenario: str | None, tasks: Path | None) -> str | None:
         )
     if tasks is None and (scenario is None or not is_tasks_file(scenario)):
         return scenario
-    path = Path((scenario or "").partition("?")[0]) if tasks is None else tasks
+    reference = str(tasks or scenario)
+    path = Path(reference.partition("?")[0])
     if path.suffix != ".jsonl":
         hint = f" Make one with: jq -c '.[]' {path}" * (path.suffix == ".json")
         raise UsageError(
@@ -434,7 +435,7 @@ def tasks_or_scenario(scenario: str | None, tasks: Path | None) -> str | None:
     if not path.exists():
         beside = [each.name for each in path.parent.glob("*.jsonl")]
         raise NotFoundError("tasks file", str(path), sorted(beside))
-    return scenario if tasks is None else str(tasks)
+    return reference
 
 
 def of_saved(agent: str | None) -> str | None:

@@ -117,7 +117,7 @@ def rollout(
     chosen = RolloutConfig.create(**given)
     if config is not None:
         chosen = RolloutConfig.from_yaml(config, **given)
-    is_scored = check_command is not None or is_other
+    is_scored = is_other or "?" in tasks or any((check_command, tools_from, allow_tool))
     if is_tasks_file(tasks) and not is_scored:
         is_scored = has_expectations(Path(tasks.partition("?")[0]))
     answers = tool_names if is_scored else None
@@ -127,7 +127,7 @@ def rollout(
         chosen = chosen.replaced(tools={name: known.get(name, {}) for name in names})
     for place in filter(None, (chosen.save, chosen.cache_requests)):
         require_place(place)
-    if is_scored or tools_from or allow_tool:
+    if is_scored:
         tasks = with_tools(
             tasks, tools_from, answers, allow_tool, check_command=check_command
         )

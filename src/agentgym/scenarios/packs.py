@@ -74,6 +74,22 @@ def pack_name(path: str) -> str:
     return os.path.basename(path).removesuffix(".py")
 
 
+def shown_name(reference: str) -> str:
+    """Return a short name for the setting ``scenario``.
+
+    Of a tasks file it is the file's name, with its tools or the agent that has them:
+    ``tasks.jsonl (app:agent)``. Else it is the scenario's name.
+    """
+    path, _, options = reference.partition("?")
+    name = pack_name(path)
+    if not options or not is_tasks_file(path):
+        return name
+    from urllib.parse import parse_qs
+
+    tools = [each.removeprefix("@") for each in parse_qs(options).get("tools", [])]
+    return f"{name} ({', '.join(tools)})" if tools else name
+
+
 def pack_cards(folder: str = PACKS_FOLDER) -> list[PackCard]:
     """Return the data of each pack in ``folder``, sorted by name.
 

@@ -10,7 +10,7 @@ from agentgym.doctor.status import UNREADABLE, machine_of, run_status
 from agentgym.errors import AgentGymError
 from agentgym.evaluate.compare import Effect
 from agentgym.evaluate.metrics import METRICS, Metrics
-from agentgym.scenarios.packs import pack_name
+from agentgym.scenarios.packs import shown_name
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 
@@ -56,7 +56,7 @@ def _row(
         "name": run.path.name,
         "status": run_status(run.path, record),
         "problem": str(record.get("error", "")),
-        "scenario": pack_name(str(config.get("scenario", ""))),
+        "scenario": shown_name(str(config.get("scenario", ""))),
         "framework": config.get("framework"),
         "model": config.get("model"),
         "created": record.get("created"),
