@@ -336,8 +336,10 @@ def test_home_that_cannot_be_written_is_found_before_training(
     [
         (["--agent", "nosuch:thing"], "No module named 'nosuch'"),
         (["--agent", "mine:thing"], "Module 'mine' has no 'thing'"),
-        (["--agent", "mine"], "No agent of this project is named 'mine'."),
-        (["--agent", "broken:make"], "--agent broken:make: ZeroDivisionError"),
+        (["--agent", "mine"], "Did you mean 'mine:make'?"),
+        (["--agent", "other"], "No agent of this project is named 'other'."),
+        (["--agent", "broken:make"], "broken.py, line 1: ZeroDivisionError"),
+        (["--model", "gpt-4.1-mini"], "write openai:gpt-4.1-mini"),
         (["--agent", "mine:make", "--framework", "native"], "needs a framework"),
         (["--tracker", "wandb"], install_command("wandb")),
         (["--tracker", "tensorboard"], install_command("local")),

@@ -175,9 +175,11 @@ def named_model(name: str) -> "TrainedAgent | str":
     """
     from agentgym.models import hub
     from agentgym.models.gguf.cache import SMOLLM2
-    from agentgym.models.reference import is_local, is_remote
+    from agentgym.models.reference import is_local, is_remote, require_provider
     from agentgym.train.trained_agent import TrainedAgent
 
+    if not os.path.exists(name) and "@" not in name:
+        require_provider(name)
     is_hub_id = hub.is_id(name) and not os.path.exists(name)
     if is_remote(name) or name in ("nano", SMOLLM2) or is_hub_id:
         return name

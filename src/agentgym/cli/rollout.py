@@ -134,8 +134,8 @@ def rollout(
     if is_other:
         if reward is not None or chosen.max_steps != RolloutConfig().max_steps:
             raise UsageError(
-                f"{agent} runs in its own loop, on tasks that say what is right: leave "
-                "--reward and --max-steps out."
+                f"{agent} runs in its own loop, and its tasks have their own reward: "
+                "leave --reward and --max-steps out."
             )
         asked = {"split": split, "tasks": count, "task": task}
         batch = _of_own_agent(

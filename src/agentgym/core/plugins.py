@@ -14,6 +14,12 @@ from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any
 
+from agentgym.core.import_hints import (
+    module_hint,
+    name_hint,
+    raised_at,
+    reference_hint,
+)
 from agentgym.errors import NotFoundError, UsageError
 
 
@@ -120,9 +126,15 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
             process has already imported another file as a module of this name.
     """
     module_name, separator, name = reference.partition(":")
-    if not separator or not module_name or not name:
-        raise UsageError(f"{option} takes module:name, not {reference!r}.")
     here = folder or str(Path.cwd())
+    if not separator or not module_name or not name:
+        hint = reference_hint(reference, here)
+        raise UsageError(f"{option} takes module:name, not {reference!r}.{hint}")
+    if module_name.endswith(".py"):
+        plain = module_name.removesuffix(".py").replace("/", ".")
+        raise UsageError(
+            f"{option} takes module:name, without .py: write {plain}:{name}."
+        )
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
@@ -130,9 +142,19 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
         _require_from(module, here)
         return vars(module)[name]
     except ImportError as error:
-        raise UsageError(f"Cannot import {module_name!r}: {error}.") from error
+        missing = error.name or ""
+        where, hint = raised_at(error), ""
+        if not where and module_name.partition(".")[0] == missing.partition(".")[0]:
+            hint = module_hint(module_name, here)
+        elif isinstance(error, ModuleNotFoundError):
+            root = missing.partition(".")[0]
+            hint = f" Install it in this environment, e.g. with: pip install {root}"
+        raise UsageError(
+            f"Cannot import {module_name!r}: {where}{error}.{hint}"
+        ) from error
     except KeyError:
-        raise UsageError(f"Module {module_name!r} has no {name!r}.") from None
+        hint = name_hint(module_name, name, here)
+        raise UsageError(f"Module {module_name!r} has no {name!r}.{hint}") from None
 
 
 def _require_from(module: ModuleType, folder: str) -> None:

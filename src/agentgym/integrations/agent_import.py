@@ -15,6 +15,7 @@ from typing import Any
 
 from agentgym.core.agent import Trained, is_command
 from agentgym.core.background import in_background, no_running_loop
+from agentgym.core.import_hints import raised_at
 from agentgym.core.openai import NO_KEY
 from agentgym.core.plugins import load_object
 from agentgym.core.task import Task
@@ -94,8 +95,8 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
         ) from None
     except Exception as error:
         raise UsageError(
-            f"Cannot import {option} {reference}: {type(error).__name__}: "
-            f"{message_of(error)}."
+            f"Cannot import {option} {reference}: {raised_at(error)}"
+            f"{type(error).__name__}: {message_of(error)}."
         ) from error
     finally:
         _IMPORTING.reset(token)

@@ -16,7 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import ConfigError, NotFoundError
+from agentgym.core.import_hints import reference_hint
+from agentgym.errors import ConfigError, NotFoundError, UsageError
 from agentgym.security.env_file import is_left_out
 from agentgym.security.redaction import VARIABLE, looks_secret
 
@@ -83,6 +84,8 @@ def named_in_project(reference: str, folder: str | Path = "") -> str:
     if reference in found:
         return found[reference].reference
     hint = "Write module:name of an agent, or a name in langgraph.json."
+    if meant := reference_hint(reference, folder):
+        raise UsageError(f"{reference!r} is not module:name.{meant} {hint}")
     raise NotFoundError("agent of this project", reference, found, hint)
 
 

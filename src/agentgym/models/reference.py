@@ -69,6 +69,14 @@ PROVIDERS: Mapping[str, str] = {
 
 For ``openai``, the environment variable ``OPENAI_API_KEY`` has the key, and
 ``OPENAI_BASE_URL`` overrides the base URL; likewise for the other providers."""
+_OF_PROVIDER: Mapping[str, re.Pattern[str]] = {
+    "openai": re.compile(r"(gpt-\d|chatgpt-|o\d(-|$))[^/:]*$"),
+    "anthropic": re.compile(r"claude[^/:]*$"),
+    "gemini": re.compile(r"gemini-[^/:]*$"),
+    "mistral": re.compile(r"(mistral|codestral|ministral)-[^/:]*-latest$"),
+    "deepseek": re.compile(r"deepseek-(chat|reasoner)$"),
+    "xai": re.compile(r"grok-[^/:]*$"),
+}
 _WITHOUT_VERSION = "anthropic"
 """Provider whose SDK adds ``/v1`` to the base URL, so that a user may leave it out."""
 
@@ -112,6 +120,17 @@ def is_remote(spec: str) -> bool:
     Folders, Hugging Face ids and ``nano`` have no colon.
     """
     return _ADDRESS.match(spec) is not None or _SPEC.fullmatch(spec) is not None
+
+
+def require_provider(model: str) -> None:
+    """Raise UsageError for the name of a provider's model without its provider."""
+    found = (name for name, pattern in _OF_PROVIDER.items() if pattern.match(model))
+    if (provider := next(found, None)) is not None:
+        raise UsageError(
+            f"{model} is a model behind a provider's API: write {provider}:{model}. It "
+            "can be measured (eval, rollout, improve), not trained; `train` takes an "
+            "open model."
+        )
 
 
 def is_local(spec: str) -> bool:
@@ -328,8 +347,13 @@ def located_model(model: str) -> str:
     """Make a model's path absolute, so that it is valid in any working folder.
 
     Names, such as ``nano`` or a Hugging Face id, are returned unchanged.
+
+    Raises:
+        UsageError: It is a provider's model without its provider.
     """
     path = os.path.expanduser(model)
+    if not os.path.exists(path):
+        require_provider(model)
     if model in ("nano", SMOLLM2):
         return model
     if is_converted(model) and os.path.isfile(path):

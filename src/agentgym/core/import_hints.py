@@ -1,0 +1,94 @@
+"""Suggest the intended ``module:name``, and find the line where an import failed."""
+
+import ast
+import os
+import sysconfig
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+
+_AGENTS = ("agent", "graph", "app", "crew", "team", "workflow", "make_agent")
+
+
+def reference_hint(text: str, folder: str | Path = "") -> str:
+    """Return " Did you mean 'app:agent'?" for a text without a colon; "" if unknown.
+
+    The text may be a file, ``app.py``, or have a dot for the colon, ``app.agent``.
+    """
+    place = Path(folder or Path.cwd())
+    module, _, name = text.removesuffix(".py").rpartition(".")
+    for found, wanted in ((text.removesuffix(".py"), ""), (module, name)):
+        path = _file_of(found.replace("/", "."), place)
+        if path is None:
+            continue
+        names = names_in(path)
+        best = wanted if wanted in names else next(iter(_best(names)), "NAME")
+        return f" Did you mean '{found.replace('/', '.')}:{best}'?"
+    return ""
+
+
+def module_hint(module: str, folder: str | Path) -> str:
+    """Return which modules of ``folder`` may have been meant, or ""."""
+    known = [path.stem for path in Path(folder).glob("*.py")]
+    known += [path.parent.name for path in Path(folder).glob("*/__init__.py")]
+    close = get_close_matches(module, known, 1, 0.7)
+    where = f" No file {module.replace('.', '/')}.py is in {folder}."
+    return f"{where} Did you mean {close[0]!r}?" if close else where
+
+
+def name_hint(module: str, name: str, folder: str | Path) -> str:
+    """Return which names of a module may have been meant, or ""."""
+    path = _file_of(module, Path(folder))
+    names = [] if path is None else list(_best(names_in(path), name))
+    if not names:
+        return ""
+    rest = f" It has: {', '.join(names[:8])}." if len(names) > 1 else ""
+    return f" Did you mean '{module}:{names[0]}'?{rest}"
+
+
+def names_in(path: Path) -> list[str]:
+    """Return the public names that a file defines at its top level."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return []
+    return [name for name in _defined(tree.body) if not name.startswith("_")]
+
+
+def raised_at(error: BaseException) -> str:
+    """Return "file.py, line 3: " for the user's line that raised an error, or ""."""
+    installed = sysconfig.get_paths()
+    ours = str(Path(__file__).parent.parent)
+    outside = (ours, installed["stdlib"], installed["purelib"], "<")
+    found, frame = "", error.__traceback__
+    while frame is not None:
+        file = frame.tb_frame.f_code.co_filename
+        if not file.startswith(outside):
+            found = f"{os.path.relpath(file)}, line {frame.tb_lineno}: "
+        frame = frame.tb_next
+    return found
+
+
+def _file_of(module: str, folder: Path) -> Path | None:
+    if not module or not all(part.isidentifier() for part in module.split(".")):
+        return None
+    place = folder.joinpath(*module.split("."))
+    files = place.with_name(f"{place.name}.py"), place / "__init__.py"
+    return next((path for path in files if path.is_file()), None)
+
+
+def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            yield from (each.id for each in node.targets if isinstance(each, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+def _best(names: list[str], wanted: str = "") -> list[str]:
+    """Return names, those that are like ``wanted`` or like an agent's name first."""
+    close = get_close_matches(wanted, names, 1, 0.7)
+    usual = [name for name in names if any(word in name.lower() for word in _AGENTS)]
+    return list(dict.fromkeys([*close, *usual, *names]))

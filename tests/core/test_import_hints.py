@@ -1,0 +1,62 @@
+"""A reference that is not right gets a suggestion, and an import error its line."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentgym.errors import UsageError
+from agentgym.integrations.agent_import import load_agent
+from agentgym.integrations.projects import named_in_project
+
+DESK = """
+def book(member: int) -> str:
+    return "booked"
+
+agent = [book]
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "hintdesk.py").write_text(DESK)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("hintdesk.agent", "Did you mean 'hintdesk:agent'?"),
+        ("hintdesk.py", "Did you mean 'hintdesk:agent'?"),
+        ("hintdesk", "Did you mean 'hintdesk:agent'?"),
+        ("hintdesk.py:agent", "write hintdesk:agent"),
+        ("hintdesk:graph", "has no 'graph'. Did you mean 'hintdesk:agent'?"),
+        ("hintdsk:agent", "Did you mean 'hintdesk'?"),
+        ("supabase_xyz", "No agent of this project"),
+    ],
+)
+def test_what_was_meant_is_suggested(desk: Path, text: str, error: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        load_agent(named_in_project(text))
+    assert error in str(raised.value)
+    sys.modules.pop("hintdesk", None)
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        ("x = 1\nraise RuntimeError('no database')\n", "line 2: RuntimeError"),
+        ("import supabase_xyz\n", "line 1: No module named 'supabase_xyz'"),
+        ("import supabase_xyz.a\n", "pip install supabase_xyz"),
+    ],
+)
+def test_an_import_error_has_its_file_and_line(
+    desk: Path, source: str, error: str
+) -> None:
+    name = f"broken_{abs(hash(source))}"
+    (desk / f"{name}.py").write_text(f"{source}agent = 1\n")
+    with pytest.raises(UsageError, match=f"{name}.py, ") as raised:
+        load_agent(f"{name}:agent")
+    assert error in str(raised.value)
