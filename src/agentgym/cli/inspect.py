@@ -24,7 +24,12 @@ from agentgym.cli.options import (
     with_command,
     with_tools,
 )
-from agentgym.cli.output import print_json, print_result, progress_console
+from agentgym.cli.output import (
+    announce_trial,
+    print_json,
+    print_result,
+    progress_console,
+)
 from agentgym.errors import UsageError
 from agentgym.scenarios.packs import is_tasks_file
 
@@ -75,6 +80,7 @@ def inspect(
     if agent is None:
         _list_agents(as_json)
         return
+    announce_trial(agent)
     given: dict[str, Any] = {"agent": agent, "framework": framework, "model": model}
     given |= {"context": context, "inputs": inputs, "yes": None}
     given["configurable"] = configurable or None

@@ -126,6 +126,14 @@ def print_result(text: str) -> None:
         file.write(text)
 
 
+def announce_trial(agent: str | None) -> None:
+    """Write a line on standard error before the slow trial of a user's agent."""
+    if agent is not None:
+        name = agent.removeprefix("command:")
+        sys.stderr.write(f"Importing {name}, and trying it with a scripted model …\n")
+        sys.stderr.flush()
+
+
 def require_place(path: Path) -> None:
     """Raise UsageError if a file cannot be written at this path; do not write it."""
     if path.is_dir():

@@ -45,7 +45,7 @@ from agentgym.cli.options import (
     use_tool_options,
     with_data,
 )
-from agentgym.cli.output import print_json, progress_console
+from agentgym.cli.output import announce_trial, print_json, progress_console
 from agentgym.core.machines import HERE, RENTED, is_elsewhere
 from agentgym.errors import ConfigError, UsageError
 
@@ -247,6 +247,7 @@ def train(
         settings = _resumed(given, clean=config is None and not dry_run)
     else:
         settings = _settings(config, given)
+    announce_trial(settings.agent.reference if resume is None else None)
     if dry_run:
         _show_plan(settings, as_json)
     else:
