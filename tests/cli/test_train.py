@@ -367,7 +367,7 @@ def test_what_cannot_run_is_refused_before_anything_is_loaded(
     assert ended.code == 2
     assert part in ended.err
     is_imported = ":" in words[1]  # which may take long, so that it is announced
-    assert ended.err.startswith(f"Importing {words[1]}, and trying") == is_imported
+    assert ended.out.startswith(f"Importing {words[1]}, and trying") == is_imported
     assert ended.err.count("\n") == 1
     assert not Path("runs").exists()
 

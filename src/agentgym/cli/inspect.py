@@ -80,7 +80,7 @@ def inspect(
     if agent is None:
         _list_agents(as_json)
         return
-    announce_trial(agent)
+    announce_trial(agent, as_json)
     given: dict[str, Any] = {"agent": agent, "framework": framework, "model": model}
     given |= {"context": context, "inputs": inputs, "yes": None}
     given["configurable"] = configurable or None

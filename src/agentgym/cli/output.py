@@ -126,12 +126,11 @@ def print_result(text: str) -> None:
         file.write(text)
 
 
-def announce_trial(agent: str | None) -> None:
-    """Write a line on standard error before the slow trial of a user's agent."""
-    if agent is not None:
+def announce_trial(agent: str | None, as_json: bool) -> None:
+    """Write a line before the slow trial of a user's agent; none with ``as_json``."""
+    if agent is not None and not as_json:
         name = agent.removeprefix("command:")
-        sys.stderr.write(f"Importing {name}, and trying it with a scripted model …\n")
-        sys.stderr.flush()
+        print_result(f"Importing {name}, and trying it with a scripted model …\n")
 
 
 def require_place(path: Path) -> None:

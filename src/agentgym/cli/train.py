@@ -247,7 +247,7 @@ def train(
         settings = _resumed(given, clean=config is None and not dry_run)
     else:
         settings = _settings(config, given)
-    announce_trial(settings.agent.reference if resume is None else None)
+    announce_trial(settings.agent.reference if resume is None else None, as_json)
     if dry_run:
         _show_plan(settings, as_json)
     else:
