@@ -85,9 +85,10 @@ class Runner:
         """Run every request to its end, and return the trajectories in the same order.
 
         Dropped rollouts have trajectories, too. ``on_done`` is called with each
-        trajectory as soon as its rollout ends. ``beat`` is called every half second,
-        with the reason if the store waits for the disk, else None. If ``on_done`` or
-        ``beat`` raises an error, the remaining rollouts end as failed.
+        trajectory as soon as its rollout ends; all are on disk when the method returns.
+        ``beat`` is called every half second, with the reason if the store waits for the
+        disk, else None. If ``on_done`` or ``beat`` raises an error, the remaining
+        rollouts end as failed.
 
         Raises:
             RolloutError: The workers cannot start.
@@ -103,13 +104,13 @@ class Runner:
                 while waiting:
                     for rollout_id in ends.wait(BEAT_S):
                         waiting.remove(rollout_id)
-                        self._store.flush(beat)  # reading needs the data on disk
                         done[rollout_id] = self._read(asked[rollout_id])
                         on_done(done[rollout_id])
                     beat(self._store.stalled)
                     self._try_suspects(waiting)
                     if pool.failure is not None:
                         raise RolloutError(f"The workers cannot start: {pool.failure}")
+            self._store.flush(beat)
         finally:
             for rollout_id in waiting:
                 with suppress(RolloutError):  # deleted, or the store failed

@@ -35,6 +35,8 @@ class LiveRollout:
     number: int = 0  # of the rollout's last submission, from Database.submit()
     routed: dict[str, RecordedEvent] = field(default_factory=dict)
     """The last model call of each attempt, by attempt id, if it has routed experts."""
+    rows: list[tables.Row] | None = None
+    """The rows of all events so far; None if they have to be read from SQLite."""
 
     @classmethod
     def new(cls, rollout_id: str, item: NewRollout) -> Self:
@@ -42,7 +44,7 @@ class LiveRollout:
         now = time.time()
         status = Lifecycle(created_at=now, updated_at=now)
         fields = dict(item) | {"rollout_id": rollout_id, "status": status}
-        return cls(Rollout(**fields))
+        return cls(Rollout(**fields), rows=[])
 
     @property
     def state(self) -> RolloutState:

@@ -4,7 +4,7 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
@@ -43,8 +43,8 @@ class Store:
     """Stores rollouts, their attempts and the attempts' events. Thread-safe.
 
     Writes reach SQLite within ``group_commit_s`` seconds; :meth:`flush` waits for them.
-    Unfinished and recently ended rollouts are in memory as well; other rollouts, and
-    all events, are read from SQLite.
+    Unfinished and recently ended rollouts are in memory as well, with their events if
+    they were queued by this process; others are read from SQLite.
 
     Methods that take a rollout's id raise :class:`RolloutNotFoundError` if the id is
     unknown, and :class:`RolloutStateError` if the rollout or the attempt is over, or
@@ -386,21 +386,18 @@ class Store:
 
     def attempts(self, rollout_id: str) -> list[str]:
         """Return the ids of a rollout's attempts that have events, in order."""
-        self._flushed(rollout_id)
+        self._flush(rollout_id)
         return tables.read_attempts(self._database, rollout_id)
 
     def events(
         self, rollout_id: str, attempt_id: str | None = None
     ) -> list[RecordedEvent]:
         """Return the events of an attempt, by default the last one, in order."""
-        current = self._flushed(rollout_id).attempt_id
-        where = rollout_id, attempt_id or current
-        return list(tables.read_events(self._database, self._exact, *where))
+        return list(self._read(rollout_id, attempt_id, only_one=True))
 
     def history(self, rollout_id: str) -> dict[str, list[RecordedEvent]]:
         """Return a rollout's events by attempt id, in the order they were recorded."""
-        self._flushed(rollout_id)
-        return by_attempt(tables.read_events(self._database, self._exact, rollout_id))
+        return by_attempt(self._read(rollout_id))
 
     def model_calls(
         self, rollout_id: str, attempt_id: str | None = None
@@ -429,28 +426,48 @@ class Store:
             self._models.clear()
             self._database.submit(("DELETE FROM models", ()))
 
-    def _flushed(self, rollout_id: str) -> LiveRollout:
-        """Return a rollout once its writes are in SQLite; wait without the lock."""
+    def _read(
+        self, rollout_id: str, attempt_id: str | None = None, *, only_one: bool = False
+    ) -> Iterator[RecordedEvent]:
+        """Return a rollout's events, or those of one attempt, by default the last."""
+        with self._lock:
+            live = self._memory.get(rollout_id)
+            rows = None if live.rows is None else [*live.rows]
+        wanted = (attempt_id or live.attempt_id) if only_one else None
+        if rows is None:
+            self._flush(rollout_id)
+            return tables.read_events(self._database, self._exact, rollout_id, wanted)
+        found = (row for row in rows if wanted is None or row[2] == wanted)
+        return tables.events_of(found, self._exact)
+
+    def _flush(self, rollout_id: str) -> None:
+        """Wait, without the lock, until a rollout's writes are in SQLite."""
         with self._lock:
             live = self._memory.get(rollout_id)
             number = live.number if rollout_id in self._live else None
         self._database.flush(number=number)
-        return live
 
     def _append(
         self, live: LiveRollout, event: RecordedEvent, call: RecordedCall | None = None
     ) -> None:
         """Record an event; remove routed experts that it repeats from the last call."""
-        writes = [tables.write_event(event, self._exact)]
+        writes = self._added(live, [event])
         if call is not None and (before := live.routes_of(event, call)) is not None:
             writes.insert(0, tables.rewrite_call(before, self._exact))
+            live.rows = None  # routed experts are large
         live.number = self._database.submit(*writes)
+
+    def _added(self, live: LiveRollout, events: Iterable[RecordedEvent]) -> list[Write]:
+        rows = [tables.row_of(event, self._exact) for event in events]
+        if live.rows is not None:
+            live.rows += rows
+        return [tables.write_event(row) for row in rows]
 
     def _change(
         self, live: LiveRollout, events: Sequence[RecordedEvent] = (), **updates: Any
     ) -> Rollout:
         """Record events and a new status in one transaction, and notify listeners."""
-        writes: list[Write] = [tables.write_event(e, self._exact) for e in events]
+        writes = self._added(live, events)
         rollout_id, had_ended = live.rollout.rollout_id, live.ended
         live.change(**updates)
         has_ended, order = live.ended and not had_ended, None

@@ -1,7 +1,8 @@
 """Write and read the database's rows as JSON; zlib compresses model calls."""
 
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
 from agentgym.errors import RecordError
 from agentgym.rollout.store.database import Database, Write
@@ -17,6 +18,9 @@ from agentgym.rollout.store.rollout import (
     Rollout,
     RolloutState,
 )
+
+Row = tuple[str, str, str, float, str | bytes]
+"""An event's type, rollout, attempt, time and payload, as SQLite has them."""
 
 _FASTEST = 1  # level of zlib; the best level takes twice as long and saves an eighth
 _ROLLOUT = """INSERT INTO rollouts (rollout_id, terminal_order, rollout)
@@ -64,11 +68,16 @@ def delete_rollout(rollout_id: str) -> tuple[Write, Write]:
     return (sql.format("events"), row), (sql.format("rollouts"), row)
 
 
-def write_event(event: RecordedEvent, exact: Exact) -> Write:
-    """Return the SQL that adds an event, without its secrets."""
+def row_of(event: RecordedEvent, exact: Exact) -> Row:
+    """Return the row of an event, without its secrets."""
     kind = exact.clean_name(event.event_type)
-    row = kind, event.rollout_id, event.attempt_id, event.timestamp
-    return _EVENT, (*row, _stored(event, exact))
+    where = event.rollout_id, event.attempt_id, event.timestamp
+    return kind, *where, _stored(event, exact)
+
+
+def write_event(row: Row) -> Write:
+    """Return the SQL that adds an event."""
+    return _EVENT, row
 
 
 def write_model(model: ModelServer) -> Write:
@@ -124,9 +133,13 @@ def read_events(
     sql, params = "SELECT * FROM events WHERE rollout_id = ?", [rollout_id]
     if attempt_id is not None:
         sql, params = f"{sql} AND attempt_id = ?", [rollout_id, attempt_id]
-    for kind, _, attempt, timestamp, data in database.read(
-        f"{sql} ORDER BY rowid", params
-    ):
+    rows = database.read(f"{sql} ORDER BY rowid", params)
+    yield from events_of(rows, exact)
+
+
+def events_of(rows: Iterable[Any], exact: Exact) -> Iterator[RecordedEvent]:
+    """Yield the events of some rows."""
+    for kind, rollout_id, attempt, timestamp, data in rows:
         raw = exact.restored(decompressed(data))
         yield RecordedEvent(kind, rollout_id, attempt, timestamp, raw)
 
