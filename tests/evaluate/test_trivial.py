@@ -132,7 +132,7 @@ def test_call_everything_calls_each_tool_with_valid_arguments(
 def test_arguments_come_from_the_instruction_if_asked() -> None:
     numbers: set[Any] = set()
     notes: set[Any] = set()
-    for seed in range(40):
+    for seed in range(80):
         agent = CallEverything(seed=seed, from_instruction=True)
         for name, arguments in agent.calls(TASK, SCENARIO.tools()):
             if name == "drop":

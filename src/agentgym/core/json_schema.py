@@ -237,7 +237,7 @@ class JsonSchema:
         def part_of(name: str) -> Any:
             if name in named:
                 return named[name]
-            return next((s for p, s in patterns.items() if _found(p, name)), rest)
+            return next((s for p, s in patterns.items() if found(p, name)), rest)
 
         made = {
             name: self._read(part_of(name), each, fill, depth + 1)
@@ -319,7 +319,7 @@ def _is_of_type(value: Any, name: str) -> bool:
             return isinstance(value, Mapping)
 
 
-def _found(pattern: str, text: str) -> bool:
+def found(pattern: str, text: str) -> bool:
     """Return whether a regular expression matches; Python may not know its syntax."""
     try:
         return re.search(pattern, text) is not None

@@ -35,6 +35,7 @@ the model can correct itself.
 _UNREADABLE = "the call could not be read: write it in the form that was asked for"
 _MARK = "__agentgym_tool__"
 _ARGUMENT_LINE = re.compile(r"^\s{4}(\w+)(?:\s*\([^)]*\))?:\s*(.+)$")
+_CALLABLE = re.compile(r"[\w./:-]{1,128}")
 _INTEGERS = range(-(2**63), 2**63)
 _MAX_DEPTH = 200
 _FILLED_IN = ("InjectedToolArg", "_DirectlyInjectedToolArg")
@@ -114,6 +115,14 @@ class ToolSpec:
             raise ValidationError.from_exception_data(
                 self.name, [{"type": problem, "loc": (), "input": arguments}]
             ) from error
+
+    def accepts(self, arguments: dict[str, Any]) -> bool:
+        """Return whether :meth:`validate` raises no error."""
+        try:
+            self.validate(arguments)
+        except ValidationError:
+            return False
+        return True
 
 
 @dataclass(frozen=True)
@@ -369,6 +378,16 @@ def check_call(
     except ValidationError as error:
         return ToolOutcome.INVALID_ARGUMENTS, first_problem(error)
     return ToolOutcome.OK, ""
+
+
+def name_fault(name: Any) -> str:
+    """Return how to change a name by which no model can call a tool; "" if one can.
+
+    Some providers allow fewer characters; the names of MCP servers often have dots.
+    """
+    if isinstance(name, str) and _CALLABLE.fullmatch(name):
+        return ""
+    return "use letters, digits and any of _ - . / :, at most 128 of them"
 
 
 def _missing(name: str) -> tuple[ToolOutcome, str]:

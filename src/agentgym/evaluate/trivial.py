@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from agentgym.core.background import in_background
+from agentgym.core.made_up import NoValueError, made_up
 from agentgym.core.task import Task
 from agentgym.core.tools import ToolSpec
 from agentgym.core.trajectory import (
@@ -30,7 +31,6 @@ from agentgym.scenarios.task_lists import tools_of
 
 _PLAIN_WORDS = ("main", "a", "test", "1001", "x")
 _ANSWER = "Done."
-_MOST_NESTED = 4
 _QUOTED = r"\"([^\"]+)\"|'([^']+)'"
 _NUMBER = r"(?<![\w.])\d{1,9}(?![\w.]*\w)"
 
@@ -78,8 +78,26 @@ class CallEverything:
             order = list(specs)
             if self.seed:
                 rng.shuffle(order)
-            made += [Call(s.name, _arguments(s.parameters, pool, rng)) for s in order]
+            made += [call for spec in order if (call := _call(spec, pool, rng))]
         return made
+
+
+def _call(spec: ToolSpec, pool: "_Pool", rng: Random) -> Call | None:
+    """Return a call with random arguments, or None if none are found that fit."""
+    try:
+        return Call(
+            spec.name,
+            made_up(
+                spec.parameters,
+                str(rng.random()),
+                optional=0.5,
+                texts=pool.texts,
+                numbers=pool.numbers,
+                accepts=spec.accepts,
+            ),
+        )
+    except NoValueError:
+        return None
 
 
 CALL_EVERYTHING = (
@@ -193,58 +211,3 @@ class _Pool(NamedTuple):
         return cls(
             [*words, *pairs, *quoted] or list(_PLAIN_WORDS), numbers or [1, 2, 10]
         )
-
-
-def _arguments(schema: dict[str, Any], pool: _Pool, rng: Random) -> dict[str, Any]:
-    """Return random arguments that fit a tool's schema.
-
-    Each optional argument is left out with a probability of one half.
-    """
-    required = set(schema.get("required", []))
-    return {
-        name: _value(part, schema.get("$defs", {}), pool, rng, 0)
-        for name, part in schema.get("properties", {}).items()
-        if name in required or rng.random() < 0.5
-    }
-
-
-def _value(
-    schema: dict[str, Any], defs: dict[str, Any], pool: _Pool, rng: Random, depth: int
-) -> Any:
-    """Return a random value of the type that a JSON schema from pydantic requires.
-
-    ``$ref`` points to schemas in ``defs``; ``depth`` counts the lists and objects
-    around the value.
-    """
-    if "$ref" in schema:
-        schema = defs[schema["$ref"].rpartition("/")[2]]
-    if "const" in schema:
-        return schema["const"]
-    if "enum" in schema:
-        return rng.choice(schema["enum"])
-    options = schema.get("anyOf") or schema.get("oneOf")
-    if options:
-        return _value(options[0], defs, pool, rng, depth)
-    match schema.get("type"):
-        case "boolean":
-            return rng.random() < 0.5
-        case "integer" | "number":
-            low = schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
-            high = schema.get("maximum", schema.get("exclusiveMaximum", 10**9) - 1)
-            return max(low, min(high, rng.choice(pool.numbers)))
-        case "array":
-            count = max(1, schema.get("minItems", 1)) if depth < _MOST_NESTED else 0
-            item = schema.get("items", {})
-            return [_value(item, defs, pool, rng, depth + 1) for _ in range(count)]
-        case "object":
-            if depth >= _MOST_NESTED:
-                return {}
-            return {
-                name: _value(part, defs, pool, rng, depth + 1)
-                for name, part in schema.get("properties", {}).items()
-            }
-        case "null":
-            return None
-        case _:
-            text = rng.choice(pool.texts)
-            return text[: schema.get("maxLength", len(text))]

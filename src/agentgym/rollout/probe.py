@@ -9,6 +9,7 @@ from typing import Any
 
 from agentgym.core.agent import is_command
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
+from agentgym.core.json_schema import properties
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, TaskSource
 from agentgym.core.tools import ToolSpec
@@ -214,8 +215,8 @@ def _found(role: AgentRole) -> RoleFound:
 
 
 def _differ(agents: ToolSpec, scenarios: ToolSpec) -> Iterable[str]:
-    mine = agents.parameters.get("properties", {})
-    theirs = scenarios.parameters.get("properties", {})
+    mine = properties(agents.parameters)
+    theirs = properties(scenarios.parameters)
     for name in mine.keys() - theirs.keys():
         yield f"{agents.name}: the scenario's tool takes no {name!r}."
     for name in theirs.keys() - mine.keys():
@@ -313,7 +314,7 @@ def _judged(
     own = report.own | {
         name: _PASSES_ON
         for name, function in offered.items()
-        if adapter.addressee in (function.get("parameters") or {}).get("properties", {})
+        if adapter.addressee in properties(function.get("parameters"))
     }
     not_run = dict.fromkeys(
         call.name

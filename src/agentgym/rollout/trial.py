@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agentgym.core.json_schema import properties
+from agentgym.core.made_up import NoValueError
 from agentgym.core.policy import ChatRequest
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply
 from agentgym.models.forms import answers_any_object
 from agentgym.rollout.workers.assemble import ENDED
-from agentgym.scenarios.tool_tasks.stubs import example
+from agentgym.scenarios.tool_tasks.stubs import example_arguments
 
 _Call = tuple[str, str]  # a tool, and the agent that the call names, if any
 
@@ -132,30 +134,27 @@ class TrialCalls:
         return chosen
 
     def _in_a_form(self, function: Mapping[str, Any]) -> dict[str, Any]:
-        properties = (function.get("parameters") or {}).get("properties", {})
+        named = properties(function.get("parameters"))
         chosen = {
             name: choices[self._forms % len(choices)]
-            for name, schema in properties.items()
-            if isinstance(schema, dict) and (choices := schema.get("enum"))
+            for name, schema in named.items()
+            if (choices := schema.get("enum"))
         }
         made = _with_booleans(self._arguments(function, ""), bool(self._forms % 2))
         self._forms += 1
         return {**made, **chosen}
 
     def _addressees(self, function: Mapping[str, Any]) -> list[str]:
-        schema = function.get("parameters") or {}
-        if self._addressee not in schema.get("properties", {}):
+        if self._addressee not in properties(function.get("parameters")):
             return [""]
         message = " ".join((function.get("description") or "").split())
         return [role for role in self._roles if role in message] or [""]
 
     def _arguments(self, function: Mapping[str, Any], to: str) -> dict[str, Any]:
-        schema = function.get("parameters") or {}
-        made = {
-            name: example(schema, name)
-            for name in schema.get("properties", {})
-            if name in schema.get("required", [])
-        }
+        try:
+            made = example_arguments(function.get("parameters") or {}, function["name"])
+        except NoValueError:  # the call is then refused, in a way that the trial shows
+            made = {}
         return made | {self._addressee: to} if to else made
 
 

@@ -1,6 +1,5 @@
 """Convert the JSON schema of a tool's arguments to a pydantic model."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,10 +8,9 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from referencing.exceptions import Unresolvable
 
 from agentgym.core.json_schema import JsonSchema, SchemaArguments, resolved
-from agentgym.core.tools import ToolSpec
+from agentgym.core.tools import ToolSpec, name_fault
 from agentgym.errors import UnsupportedError, message_of
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _BESIDE = {"allOf", "anyOf", "oneOf", "if", "dependentSchemas", "unevaluatedProperties"}
 """Keywords by which a schema of arguments may name more of them."""
 
@@ -31,11 +29,10 @@ def spec_of_openai(tool: Any) -> ToolSpec:
             'it is not {"type": "function", "function": {"name": …, "description": …, '
             '"parameters": {a JSON schema}}}'
         )
-    name, text = function.get("name"), function.get("description") or ""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError(
-            f"its name is {name!r}: use letters, digits, _ and -, at most 64 of them"
-        )
+    name: Any = function.get("name")
+    text = function.get("description") or ""
+    if fault := name_fault(name):
+        raise ValueError(f"its name is {name!r}: {fault}")
     if not isinstance(text, str):
         raise ValueError(f"the description of {name!r} is {text!r}, not a text")
     schema = function.get("parameters") or {}
@@ -93,11 +90,13 @@ def model_of_schema(name: str, schema: dict[str, Any]) -> type[BaseModel]:
     ``additionalProperties`` allows them.
     """
     wording = {"type": "object", "properties": {}, **resolved(schema, schema)}
-    if not _BESIDE & wording.keys():
-        wording = {"additionalProperties": False, **wording}
-    judge = JsonSchema({"unevaluatedProperties": False, **wording})
-    if wording.get("additionalProperties") is not None:
-        judge = JsonSchema(wording)
+    judge = JsonSchema(wording)
+    named = wording["properties"]
+    more = "propertyNames" in wording or wording.get("minProperties", 0) > len(named)
+    if not more and named.keys() >= set(wording.get("required", ())):
+        if not _BESIDE & wording.keys():
+            wording = {"additionalProperties": False, **wording}
+        judge = JsonSchema({"unevaluatedProperties": False, **wording})
 
     class Arguments(SchemaArguments):
         json_schema = judge

@@ -5,6 +5,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from agentgym.core.json_schema import properties
 from agentgym.rollout.probe import AgentReport, RoleFound
 from agentgym.ui.layout import grid, indent
 
@@ -54,7 +55,7 @@ def _signature(function: dict[str, Any]) -> Text:
     required = parameters.get("required", [])
     named = [
         f"{name}{'' if name in required else '?'}: {_kind(schema)}"
-        for name, schema in parameters.get("properties", {}).items()
+        for name, schema in properties(parameters).items()
     ]
     return Text(f"{function['name']}({', '.join(named)})")
 
@@ -62,7 +63,8 @@ def _signature(function: dict[str, Any]) -> Text:
 def _kind(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
-    return str(schema.get("type", "any"))
+    types = schema.get("type", "any")
+    return types if isinstance(types, str) else " | ".join(types)
 
 
 def _verdict(report: AgentReport) -> RenderableType:

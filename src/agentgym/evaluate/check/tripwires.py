@@ -8,8 +8,9 @@ from importlib.util import find_spec
 from itertools import combinations
 from typing import Any
 
+from agentgym.core.json_schema import properties
 from agentgym.core.task import Split, Task
-from agentgym.core.tools import ToolSpec
+from agentgym.core.tools import ToolSpec, name_fault
 from agentgym.errors import ScenarioError
 from agentgym.evaluate.check.examination import ORACLE, Examination, Note, Played
 from agentgym.evaluate.criteria import flaws
@@ -19,7 +20,6 @@ from agentgym.scenarios.scoring import reward_problem
 from agentgym.scenarios.task_lists import task_list
 
 _MOST_TOKENS = 160
-_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 REQUIRED = (Split.TRAIN, Split.VALIDATION, Split.TEST)
 _DIFFICULTIES = ("beginner", "intermediate", "advanced")
 _TYPED = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
@@ -69,13 +69,11 @@ def tools(examined: Examination) -> Iterator[str | Note]:
 def _schemas(specs: Iterable[ToolSpec]) -> Iterator[str | Note]:
     silent, untyped = [], []
     for spec in {spec.name: spec for spec in specs}.values():
-        if not _TOOL_NAME.fullmatch(spec.name):
-            yield (
-                f"{spec.name!r} is not a valid name of a tool: letters, digits, _ and -"
-            )
+        if fault := name_fault(spec.name):
+            yield f"{spec.name!r} is not a valid name of a tool: {fault}"
         if not spec.description:
             silent.append(repr(spec.name))
-        for argument, schema in spec.parameters.get("properties", {}).items():
+        for argument, schema in properties(spec.parameters).items():
             if not _TYPED & set(schema):
                 untyped.append(f"{argument!r} of {spec.name!r}")
         message = spec.to_openai()

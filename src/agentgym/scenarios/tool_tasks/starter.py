@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentgym.core.made_up import NoValueError, made_up
 from agentgym.core.tools import Tool, ToolSpec, result_text
 from agentgym.errors import UsageError
 from agentgym.scenarios.tool_tasks.splitting import LEAST
-from agentgym.scenarios.tool_tasks.stubs import example
 from agentgym.scenarios.tool_tasks.user_code import load_tools
 
 _WORDINGS = (
@@ -41,8 +41,15 @@ def starter(tools: Sequence[Tool]) -> str:
     least = 2 * sum(LEAST.values())
     each = max(len(_WORDINGS), -(-least // len(specs)))
     names = ", ".join(spec.name for spec in specs)
-    lines = [line for spec in specs for line in _lines(spec, each)]
-    body = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    body = ""
+    for spec in specs:
+        try:
+            lines = [json.dumps(s, ensure_ascii=False) for s in _lines(spec, each)]
+        except NoValueError:
+            lines = [
+                f"# No arguments were found that {spec.name} accepts: write its lines."
+            ]
+        body += "".join(f"{line}\n" for line in lines)
     return _HEAD.format(count=len(specs), names=names) + body
 
 
@@ -52,10 +59,7 @@ def _lines(spec: ToolSpec, count: int) -> Iterator[dict[str, Any]]:
     if not required:
         count = min(count, len(_WORDINGS))
     for number in range(count):
-        args = {
-            name: example(spec.parameters, name, f"{spec.name}/{name}/{number}")
-            for name in required
-        }
+        args = made_up(spec.parameters, f"{spec.name}/{number}", accepts=spec.accepts)
         message = ", ".join(
             f"{name.replace('_', ' ')} {result_text(value)}"
             for name, value in args.items()

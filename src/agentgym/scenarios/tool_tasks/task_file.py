@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from agentgym.core.made_up import NoValueError
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split
 from agentgym.core.tools import ToolSpec, result_text
@@ -378,9 +379,10 @@ def _call(
     if not isinstance(args, dict):
         raise BrokenLineError(f"{where}.args is {shown(args)}, not an object in {{}}")
     open_ones = frozenset(n for n, v in args.items() if v == {"anything": True})
-    schema = spec.parameters
     choices = [
-        [example(schema, name)] if name in open_ones else _values(v, f"{where}.{name}")
+        [_anything(spec, name, where)]
+        if name in open_ones
+        else _values(v, f"{where}.{name}")
         for name, v in args.items()
     ]
     if _product(map(len, choices)) > _MOST_VALUES:
@@ -397,6 +399,17 @@ def _call(
     if text is not _NO_TEXT:
         answers.append(Answer(need, result_text(text)))
     return need
+
+
+def _anything(spec: ToolSpec, name: str, where: str) -> Any:
+    """Return a value for an argument that may have any value."""
+    try:
+        return example(spec.parameters, name)
+    except NoValueError:
+        raise BrokenLineError(
+            f"{where}.{name}: no value was found that {spec.name!r} accepts; "
+            'give one, or several as {"one_of": […]}'
+        ) from None
 
 
 def _values(value: Any, where: str) -> list[Any]:

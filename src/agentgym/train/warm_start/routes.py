@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from agentgym.core.json_schema import properties
 from agentgym.core.policy import ChatRequest
-from agentgym.scenarios.tool_tasks.stubs import example
+from agentgym.scenarios.tool_tasks.stubs import example_arguments
 
 
 class TeamMember(NamedTuple):
@@ -94,10 +95,8 @@ class Routes:
         functions = (tool["function"] for tool in request.tools)
         function = next(each for each in functions if each["name"] == move.tool)
         schema = function.get("parameters") or {}
-        made = {
-            name: text if _is_text(schema, name) else example(schema, name)
-            for name in schema.get("required", ())
-        }
+        made = example_arguments(schema)
+        made |= {name: text for name in made if _is_text(schema, name)}
         return made | ({move.argument: move.value} if move.argument else {})
 
     def _reached(self, place: TeamMember) -> Iterator[tuple[Move, TeamMember]]:
@@ -128,19 +127,20 @@ class Routes:
 
     def _calls(self, function: Mapping[str, Any]) -> Iterator[Move]:
         name = function["name"]
-        properties = (function.get("parameters") or {}).get("properties", {})
-        if self.addressee in properties:
+        named = properties(function.get("parameters"))
+        if self.addressee in named:
             text = " ".join((function.get("description") or "").split())
-            named = [role for role in self.roles if role in text]
-            yield from (Move(name, self.addressee, role) for role in named)
+            roles = [role for role in self.roles if role in text]
+            yield from (Move(name, self.addressee, role) for role in roles)
             return
-        for argument, schema in properties.items():
-            if isinstance(schema, dict) and (choices := schema.get("enum")):
+        for argument, schema in named.items():
+            if choices := schema.get("enum"):
                 yield from (Move(name, argument, str(choice)) for choice in choices)
                 return
         yield Move(name, "", "")
 
 
 def _is_text(schema: Mapping[str, Any], name: str) -> bool:
-    part = schema.get("properties", {}).get(name, {})
-    return part.get("type") == "string" and not {"enum", "format"} & part.keys()
+    part = properties(schema).get(name, {})
+    constrained = {"enum", "format", "pattern", "const", "maxLength"} & part.keys()
+    return part.get("type") == "string" and not constrained
