@@ -183,3 +183,21 @@ async def test_a_cache_that_cannot_be_meant_is_refused(
     options: dict[str, Any] = {"temperature": temperature}
     with pytest.raises(UsageError, match=told):
         await run_rollouts(["x"], llm=llm, cache_requests=tmp_path / "a", **options)
+
+
+@pytest.mark.parametrize("besides", ["", "elsewhere.example,models.example"])
+async def test_a_servers_proxy_is_that_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, besides: str
+) -> None:
+    for name in ("HTTP_PROXY", "NO_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("no_proxy", besides)
+    with StubServer() as server:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.port}")
+        far = await run_rollouts(["x"], llm="http://models.example/v1#m")
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+        near = await run_rollouts(["x"], llm=f"{server.endpoint}#m")
+    assert near.trajectories[0].status is not RolloutStatus.DROPPED
+    is_dropped = far.trajectories[0].status is RolloutStatus.DROPPED
+    assert is_dropped == bool(besides)
+    assert len(server.bodies) == (1 if besides else 2)

@@ -1,6 +1,7 @@
 """Redirect chat completions of OpenAI clients in an agent's code to the gateway.
 
-The patched method is not public: a test fails when a new version changes it.
+The patched method and httpx's mounts are not public: a test fails when a new version
+changes them.
 """
 
 import functools
@@ -11,6 +12,7 @@ from types import ModuleType
 from typing import Any, get_args
 
 import httpx
+from httpx._utils import URLPattern
 
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.base import Blueprint
@@ -42,6 +44,7 @@ def patch_clients(module: ModuleType) -> None:
         request = build(self, options, retries_taken=retries_taken)
         if (blueprint := _GATEWAY.get()) is not None:
             _redirect(request, blueprint, is_first=retries_taken == 0)
+            _reach_without_proxy(self._client, request.url)
         built: httpx.Request = request
         return built
 
@@ -76,6 +79,13 @@ def _build_models_once() -> None:
             kind.model_rebuild()
             left += (field.annotation for field in kind.model_fields.values())
             left += kind.__bases__
+
+
+def _reach_without_proxy(client: Any, url: httpx.URL) -> None:
+    """Let an httpx client ask the gateway's URL directly, not through a proxy."""
+    if client._transport_for_url(url) is not client._transport:
+        pattern = URLPattern(f"all://{url.netloc.decode()}")
+        client._mounts = {pattern: None, **client._mounts}
 
 
 def _redirect(request: httpx.Request, blueprint: Blueprint, *, is_first: bool) -> None:

@@ -1,14 +1,18 @@
 """ModelClient: send requests to a model's servers, and retry failed requests."""
 
 import asyncio
+import ipaddress
 import random
 import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Self
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
 
 import aiohttp
 import orjson
@@ -45,6 +49,22 @@ _TOO_LONG = (
 )
 
 
+def environment_proxy(url: str) -> str | None:
+    """Return the proxy that the environment names for a URL; None for this machine."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    with suppress(ValueError):
+        if ipaddress.ip_address(host).is_loopback:
+            return None
+    if host == "localhost" or host.endswith(".localhost"):
+        return None
+    proxies = getproxies_environment()
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    if not found or proxy_bypass(parts.netloc.rpartition("@")[2], proxies):
+        return None
+    return found if "://" in found else f"http://{found}"
+
+
 class AskAgain(Exception):
     """The server's answer cannot be used, and the request can be sent again."""
 
@@ -68,6 +88,8 @@ class ModelClient:
             and servers that cannot be reached do not count.
         backoff_s: Seconds of the first wait between attempts; it doubles up to 8 s.
         timeout_s: Timeout of one attempt in seconds; None waits for ever.
+        proxies: Whether HTTP_PROXY, HTTPS_PROXY and NO_PROXY count. This machine's own
+            servers are always asked directly.
     """
 
     def __init__(
@@ -76,8 +98,11 @@ class ModelClient:
         tries: int = 4,
         backoff_s: float = 0.5,
         timeout_s: float | None = None,
+        proxies: bool = True,
     ) -> None:
         self.tries = tries
+        self._proxies = proxies
+        self._proxy_of: dict[str, str | None] = {}  # by a server's base URL
         self.backoff_s = backoff_s
         self.pool = ServerPool(self._look_after)
         self._probes: dict[Server, asyncio.Task[None]] = {}
@@ -95,6 +120,13 @@ class ModelClient:
         for probe in self._probes.values():
             probe.cancel()
         await self.session.close()
+
+    def proxy_for(self, server: Server) -> str | None:
+        """Return the URL of the proxy through which a server is asked, if any."""
+        if server.url not in self._proxy_of:
+            found = environment_proxy(server.url) if self._proxies else None
+            self._proxy_of[server.url] = found
+        return self._proxy_of[server.url]
 
     def _look_after(self, server: Server) -> None:
         if server not in self._probes:
@@ -119,6 +151,7 @@ class ModelClient:
             async with self.session.get(
                 f"{server.url}/models",
                 timeout=limit,
+                proxy=self.proxy_for(server),
                 headers=replicas.headers_of(server.url),
             ) as response:
                 if response.status >= 500 or not replicas.trains:
@@ -230,12 +263,13 @@ class ServerAttempts:
         server, pool = self._server, self._client.pool
         url, headers = f"{server.url}/{path}", pool.replicas.headers_of(server.url)
         response: aiohttp.ClientResponse | WholeAnswer
-        if not stream and Links.take(url):
+        proxy = self._client.proxy_for(server)
+        if not stream and proxy is None and Links.take(url):
             response = await self._client.links.post(url, data, headers)
         else:
             session = self._client.session
             response = await session.post(
-                url, data=data, headers=headers, allow_redirects=False
+                url, data=data, headers=headers, allow_redirects=False, proxy=proxy
             )
         status = response.status
         if stream and status < 400:

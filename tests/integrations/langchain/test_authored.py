@@ -85,6 +85,14 @@ def test_it_trains_as_it_is(tried: Callable[..., AgentReport], name: str) -> Non
     assert live.BOOKS == {"B1": "shelf"}
 
 
+def test_no_proxy_stands_between_an_agents_client_and_the_gateway(
+    tried: Callable[..., AgentReport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert tried("by_openai").problems == []
+
+
 @pytest.mark.slow
 def test_what_a_graph_needs_of_a_task_is_given(
     tried: Callable[..., AgentReport],

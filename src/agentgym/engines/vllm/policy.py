@@ -141,7 +141,7 @@ class VllmPolicy(Policy):
     def _client(self) -> ModelClient:
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
-            self._clients[loop] = ModelClient()
+            self._clients[loop] = ModelClient(proxies=False)
         return self._clients[loop]
 
     def _replicas(self) -> Replicas:

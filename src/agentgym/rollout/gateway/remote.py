@@ -63,6 +63,8 @@ class ForwardingUpstream(Upstream):
     code, even if the server sent another error.
     """
 
+    _proxies = True  # whether HTTPS_PROXY and the like count
+
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
 
@@ -86,6 +88,7 @@ class ForwardingUpstream(Upstream):
             tries=self._settings.upstream_attempts,
             backoff_s=self._settings.upstream_backoff_s,
             timeout_s=self._settings.upstream_timeout_s,
+            proxies=self._proxies,
         )
         return self
 
@@ -158,6 +161,7 @@ class RemoteUpstream(ForwardingUpstream):
     def __init__(self, source: ServedPolicy | Store, settings: GatewaySettings) -> None:
         super().__init__(settings)
         self._source = source
+        self._proxies = isinstance(source, Store)
         self._seen: list[Any] = [None]
         self._weights: dict[str, object] = {}
         self._version: int | None = None
