@@ -63,7 +63,7 @@ class CodingTools:
         self._task = Task.model_validate_json(task)
         self._environment = SCENARIO.create_environment(self._task)
         tools = {tool.spec.name: tool for tool in self._environment.tools()}
-        self._episode = Episode("trl", "0", "train", tools)
+        self._episode = Episode(self._task, mode="train", tools=tools)
 
     def score(self) -> float:
         """Return the scenario's reward."""
@@ -71,16 +71,16 @@ class CodingTools:
             rollout_id="trl",
             scenario=SCENARIO.name,
             task_id=self._task.id,
-            steps=list(self._episode.calls),
+            steps=list(self._episode.tool_calls),
         )
         reward = SCENARIO.calculate_reward(self._task, self._environment, trajectory)
         self._environment.close()
-        Totals.tool_calls += len(self._episode.calls)
+        Totals.tool_calls += len(self._episode.tool_calls)
         Totals.reward += reward.value
         return reward.value
 
     def _call(self, name: str, **arguments: object) -> str:
-        return asyncio.run(self._episode.call_tool(name, arguments))
+        return asyncio.run(self._episode.use_tool(name, arguments))
 
     def list_files(self, path: str = ".") -> str:
         """List the files in a folder.

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from agentgym.core.local_http import Answer, LocalHttp
+from agentgym.core.local_http import HttpAnswer, LocalHttp
 
 LARGE = b"x" * 300_000
 
@@ -51,10 +51,12 @@ async def test_connections_are_kept_until_they_break() -> None:
     port = listening.sockets[0].getsockname()[1]
     http = LocalHttp(f"http://127.0.0.1:{port}", {"Authorization": "Bearer k"})
 
-    assert await http.send("POST", "/a", LARGE, "X-Agent-ID: me") == Answer(200, LARGE)
+    assert await http.send("POST", "/a", LARGE, "X-Agent-ID: me") == HttpAnswer(
+        200, LARGE
+    )
     assert "Authorization: Bearer k" in server.heads[0]
     assert "X-Agent-ID: me" in server.heads[0]
-    assert await http.send("GET", "/bad") == Answer(400, b"")
+    assert await http.send("GET", "/bad") == HttpAnswer(400, b"")
     assert server.connections == 1
 
     await asyncio.gather(*(http.send("POST", "/b", b"y") for _ in range(3)))
@@ -65,8 +67,8 @@ async def test_connections_are_kept_until_they_break() -> None:
             await http.send("POST", path, b"y")
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(http.send("POST", "/hang"), 0.05)
-    assert await http.send("POST", "/close", b"z") == Answer(200, b"z")
-    assert await http.send("POST", "/c", b"z") == Answer(200, b"z")
+    assert await http.send("POST", "/close", b"z") == HttpAnswer(200, b"z")
+    assert await http.send("POST", "/c", b"z") == HttpAnswer(200, b"z")
     assert server.connections == 5  # three broke, and one was closed
     http.close()
     listening.close()

@@ -10,7 +10,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)", re.IGNORECASE)
 _CLOSES = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """A response's HTTP status and body."""
 
     status: int
@@ -50,7 +50,7 @@ class LocalHttp:
 
     async def send(
         self, method: str, path: str, body: bytes = b"", header: str = ""
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Send a request and return its response.
 
         ``header`` is one more header, as ``Name: value``.
@@ -93,9 +93,9 @@ class _Connection(asyncio.Protocol):
         self.is_open = True
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
-        self._answer: asyncio.Future[Answer] | None = None
+        self._answer: asyncio.Future[HttpAnswer] | None = None
 
-    def exchange(self, request: bytes) -> "asyncio.Future[Answer]":
+    def exchange(self, request: bytes) -> "asyncio.Future[HttpAnswer]":
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
@@ -128,7 +128,7 @@ class _Connection(asyncio.Protocol):
         if _CLOSES.search(head):
             self.close()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_result(Answer(int(head[9:12]), body))
+            self._answer.set_result(HttpAnswer(int(head[9:12]), body))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(exc or ConnectionResetError("the server closed the connection"))

@@ -15,7 +15,7 @@ import httpx
 import orjson
 from httpx_aiohttp import AiohttpTransport
 
-from agentgym.core.local_http import Answer, LocalHttp
+from agentgym.core.local_http import HttpAnswer, LocalHttp
 from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT, ApiError
 from agentgym.integrations.base import Blueprint
 from agentgym.integrations.episode import Episode, EpisodeCut, current_episode
@@ -27,7 +27,7 @@ PLACEHOLDER = "/episode"
 
 _SPEAKER: ContextVar[str | None] = ContextVar("agentgym_speaker", default=None)
 _ANNOUNCED: ContextVar[str | None] = ContextVar("agentgym_announced", default=None)
-_ANSWERED: ContextVar[Answer | None] = ContextVar("agentgym_answered", default=None)
+_ANSWERED: ContextVar[HttpAnswer | None] = ContextVar("agentgym_answered", default=None)
 
 
 def announce(role: str) -> None:
@@ -138,12 +138,12 @@ class EpisodePosts:
         http = LocalHttp.to(blueprint.gateway, key)
         return None if http is None else cls(http)
 
-    async def post(self, path: str, body: bytes) -> Answer:
+    async def post(self, path: str, body: bytes) -> HttpAnswer:
         """Send a request; if the episode is over, return an error instead."""
         episode = current_episode()
         speaker, error = _begin_turn(episode)
         if error is not None:
-            return Answer(error.status, orjson.dumps(error.body))
+            return HttpAnswer(error.status, orjson.dumps(error.body))
         header = "" if speaker is None else f"X-Agent-ID: {speaker}"
         answer = await self._http.send("POST", episode.path + path, body, header)
         episode.answered += answer.is_success
@@ -152,7 +152,7 @@ class EpisodePosts:
         return answer
 
 
-def answered(answer: Answer) -> AbstractContextManager[None]:
+def answered(answer: HttpAnswer) -> AbstractContextManager[None]:
     """Within the block, clients of :func:`episode_client` get this response."""
     return holding(_ANSWERED, answer)
 
