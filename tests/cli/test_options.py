@@ -58,7 +58,7 @@ ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeo
             TrainingConfig,
             (POLICY - {"scenario"})
             | {"agent", "context", "inputs", "configurable", "episodes", "output"}
-            | {"max_cost", "yes", "goal"},
+            | {"scenario", "max_cost", "yes", "goal"},
         ),
         (
             rollout,

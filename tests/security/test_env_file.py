@@ -79,7 +79,7 @@ def test_every_setting_that_can_name_something_is_classified() -> None:
         *("framework", "model", "engine", "tool_format", "train_roles", "name"),
         *("cache_requests", "output", "own_tools", "task_choice", "algorithm"),
         *("precision", "tracker", "configurable", "thinking", "train_tokens"),
-        "constrain",
+        *("constrain", "goal"),
         "chat_template_kwargs",
         *("api_key", "engine_key", "gateway_key", "secrets"),
     }

@@ -174,7 +174,7 @@ def test_the_verdict_says_whether_training_helped_and_what_was_reached() -> None
     )
     assert told[1] == "Better beyond chance: cancel 0 % -> 100 %."
     assert told[2] == "Worse beyond chance: refund 100 % -> 25 %."
-    assert told[3].startswith("Of what coding aims at, not yet: success rate 64 %")
+    assert told[3].startswith("Of the aims of coding, not yet: success rate 64 %")
     assert "cost reduction not measured (of 30 %)" in told[3]
     assert "3 more families did not change." in text
     report = render_report(result)

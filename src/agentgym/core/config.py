@@ -185,8 +185,8 @@ class TrainingConfig(Settings, BaseSettings):
             other.
         tasks_per_step: Tasks per policy update.
         task_choice: ``adaptive`` prefers tasks, and families (kinds of tasks), in which
-            attempts at the same task got different rewards, since others teach nothing;
-            ``uniform`` takes each task in turn.
+            attempts at the same task got different rewards, since the others give no
+            advantage; ``uniform`` takes each task in turn.
         algorithm: ``rloo`` (arXiv:2402.14740), ``grpo`` (arXiv:2402.03300),
             ``dr_grpo`` (arXiv:2503.20783), ``dapo`` (arXiv:2503.14476),
             ``reinforce++`` (arXiv:2501.03262) or, with ``verl`` alone, ``ppo`` with a

@@ -119,7 +119,7 @@ class Bets(BaseModel, extra="forbid"):
 
 
 class Stopping(BaseModel, extra="forbid"):
-    """What a run has measured so far, to decide when it should end; saved with it.
+    """Measurements of a run so far, to decide when it should end; saved with the run.
 
     Attributes:
         samples: The measurement before the first step, the validations, and the

@@ -1,8 +1,8 @@
 """TaskStream: choose training tasks whose attempts are likely to end differently.
 
-Attempts at one task that all earn the same reward teach nothing: their advantages are
+Attempts at one task that all earn the same reward change nothing: their advantages are
 zero. With a probability of success p, the rewards of attempts vary by ``p (1 - p)``, so
-tasks at p = 0.5 teach most (arXiv:2502.12272). The stream knows p in two ways: a task
+tasks at p = 0.5 give the most (arXiv:2502.12272). The stream knows p in two ways: a task
 whose attempts differed is likely to differ again, so it comes back until its attempts
 end alike; and new tasks are taken from families (kinds of tasks) in the proportion in
 which attempts within a task of the family differed so far. Groups without a signal are
@@ -29,8 +29,8 @@ _NEWEST = 0.3
 _UNKNOWN = 0.25
 """Variance of a family without any group: that of successes at p = 0.5."""
 _LEAST_SOLVED, _LEAST_FAILED = 0.1, 0.3
-"""Least probability of taking a task of a family that always succeeds, or never does:
-what never succeeds may yet be learned."""
+"""Least probability of taking a task of a family that always succeeds, or never does.
+A family that never succeeded may still be learned."""
 _AGAIN_SHARE = 0.5
 """Largest share of a step's tasks that the run has trained on before."""
 _MOST_TIMES = 3

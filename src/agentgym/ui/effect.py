@@ -56,13 +56,13 @@ def effect_lines(result: TrainingResult) -> list[tuple[str, str]]:
 def _goal_words(result: TrainingResult) -> str:
     """Describe which goals are reached, and then which are not; "" without goals.
 
-    Goals that the user did not set are what the scenario aims at.
+    Goals that the user did not set are the aims of the scenario.
     """
     goals = result.goals
     reached = ", ".join(_goal(goal) for goal in goals if goal.holds)
     rest = ", ".join(_goal(goal) for goal in goals if not goal.holds)
     if result.config.get("goal") is None:
-        aims = f"Of what {result.scenario} aims at"
+        aims = f"Of the aims of {result.scenario}"
         parts = [f"reached: {reached}"] if reached else []
         parts += [f"not yet: {rest}"] if rest else []
         return f"{aims}, {'; '.join(parts)}." if parts else ""

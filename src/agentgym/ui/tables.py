@@ -182,7 +182,7 @@ def result_view(result: TrainingResult) -> RenderableType:
 
 
 def verdict_view(result: TrainingResult) -> RenderableType:
-    """Return a view of what a run has reached, and of what to do with the result."""
+    """Return a view of a run's verdict and of the next steps."""
     spent = (
         f"{plural(result.steps, 'step')}, {plural(result.episodes, 'rollout')}, "
         f"{duration(result.wall_seconds)} ({duration(result.cpu_seconds)} of CPU time, "
