@@ -60,7 +60,7 @@ class Trainer:
         progress: Observer that receives each run's events; True prints lines to
             standard error, False is silent.
         began: When this process began, as a value of ``time.monotonic()``: a run's
-            time limit and its CPU seconds count from this moment. If None, they count from
+            time limit and its CPU seconds count from then on. If None, they count from
             the call of ``train``.
     """
 
