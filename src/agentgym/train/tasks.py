@@ -2,7 +2,7 @@
 
 Attempts at one task that all earn the same reward change nothing: their advantages are
 zero. With a probability of success p, the rewards of attempts vary by ``p (1 - p)``, so
-tasks at p = 0.5 give the most (arXiv:2502.12272). The stream knows p in two ways: a task
+tasks at p = 0.5 are best (arXiv:2502.12272). The stream knows p in two ways: a task
 whose attempts differed is likely to differ again, so it comes back until its attempts
 end alike; and new tasks are taken from families (kinds of tasks) in the proportion in
 which attempts within a task of the family differed so far. Groups without a signal are
