@@ -331,6 +331,37 @@ def test_a_warm_start_has_a_column_of_its_own(width: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("after", "weights_step", "said"),
+    [
+        (3, 31, "Training added nothing beyond chance in 31 steps."),
+        (3, 0, "Training added nothing: its 31 steps did not do better on validation"),
+        (4, 31, "Training added to the warm start's gain in 31 steps."),
+        (1, 31, "Training took away some of the warm start's gain in 31 steps"),
+    ],
+)
+def test_the_verdict_says_first_what_training_added_to_a_warm_start(
+    after: int, weights_step: int, said: str
+) -> None:
+    before, warm, last = (measured(a=[n] * 24, b=[2, 3]) for n in (1, 3, after))
+    result = made_up.result().model_copy(
+        update={
+            "baseline": before,
+            "warm_start": warm,
+            "metrics": last,
+            "weights_step": weights_step,
+        }
+    )
+    report = render_report(result)
+    verdict = report.index(said)
+    assert verdict < report.index("Warm start and training together")
+    assert said in " ".join(shown(result_view(result)).split())
+    gain = result.gains["warm start"].differences["pass_1"]
+    assert (gain.value, gain.low > 0) == (pytest.approx(48 / 104), True)
+    assert "paired over 26 tasks: warm start +46 points [" in report
+    assert "by warm start | by training |" in report
+
+
+@pytest.mark.parametrize(
     ("tasks", "told"),
     [
         (3, "With 3 held-out tasks no change can be distinguished from chance"),

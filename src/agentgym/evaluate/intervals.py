@@ -76,6 +76,13 @@ class Estimate(BaseModel, frozen=True, extra="forbid"):
         return float(self) >= float(other)
 
 
+def points(difference: Estimate) -> str:
+    """Format a difference of shares: ``"+15 points [+5, +25]"``."""
+    ends = (difference.value, difference.low, difference.high)
+    value, low, high = (f"{100 * end:+.0f}" for end in ends)
+    return f"{value} points [{low}, {high}]"
+
+
 UNMEASURED = Estimate(value=0.0, low=0.0, high=0.0, n=0)
 
 

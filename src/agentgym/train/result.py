@@ -10,9 +10,18 @@ from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
 from agentgym.core.nested.keys import agent_reference
 from agentgym.errors import RunFolderError, TrainingFailedError, first_problem
-from agentgym.evaluate.compare import Effect, measure_effect
+from agentgym.evaluate.compare import (
+    ALPHA,
+    Comparison,
+    Effect,
+    compare,
+    measure_effect,
+    paired,
+)
 from agentgym.evaluate.criteria import Goal, compare_goals
+from agentgym.evaluate.intervals import points
 from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.numbers import plural
 from agentgym.train.export import Saved
 from agentgym.train.measure.forgetting import Forgetting
 from agentgym.train.trained_agent import TrainedAgent
@@ -143,6 +152,53 @@ class TrainingResult(BaseModel, extra="forbid"):
         None if the measurements before and after training have different tasks.
         """
         return measure_effect(self.baseline, self.metrics, self.breakdown)
+
+    @property
+    def gains(self) -> dict[str, Comparison]:
+        """The parts of the gain: ``"warm start"`` and ``"training"``, in this order.
+
+        Each compares two measurements of the same held-out tasks, so its differences
+        have paired intervals: ``gains["training"].differences["pass_1"]``. Empty
+        without a warm start.
+        """
+        if (warm := self.warm_start) is None:
+            return {}
+        parts = {
+            "warm start": (self.baseline, warm),
+            "training": (warm, self.metrics),
+        }
+        return {
+            name: compare(*sides) for name, sides in parts.items() if paired(*sides)
+        }
+
+    @property
+    def gain_words(self) -> list[str]:
+        """Sentences on what warm start and training each added; [] if unknown.
+
+        The first says if training added nothing, or took something away.
+        """
+        if len(parts := self.gains) < 2:
+            return []
+        training = parts["training"]
+        steps = plural(self.steps, "step")
+        if not self.steps:
+            said = "Training added nothing: no step came after the warm start."
+        elif not self.weights_step:
+            said = f"Training added nothing: its {steps} did not do better on "
+            said += "validation tasks, so the weights of the warm start were kept."
+        elif training.p_value >= ALPHA:
+            said = f"Training added nothing beyond chance in {steps}."
+        elif training.differences["pass_1"].value < 0:
+            said = f"Training took away some of the warm start's gain in {steps}; only "
+            said += "on validation tasks its weights were better."
+        else:
+            said = f"Training added to the warm start's gain in {steps}."
+        split = "; ".join(
+            f"{name} {points(part.differences['pass_1'])}"
+            for name, part in parts.items()
+        )
+        tasks = plural(training.tasks, "task")
+        return [said, f"pass^1 by part, paired over {tasks}: {split}."]
 
     @property
     def is_better(self) -> bool:

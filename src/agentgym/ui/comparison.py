@@ -1,7 +1,7 @@
 """Compare metrics before and after training, for the terminal and for reports."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from agentgym.evaluate.compare import are_paired, compare
@@ -23,6 +23,8 @@ class MetricRow:
     interval: str = ""  # of the gain, in brackets; empty if unknown
     warm: str = ""  # after a warm start, before training; empty without one
     change: float = 0.0  # after - before
+    warm_gain: str = ""  # by the warm start, with its interval; empty without one
+    own_gain: str = ""  # by training after the warm start, with its interval
 
     @property
     def full_gain(self) -> str:
@@ -103,11 +105,23 @@ def rows(
     before, after = before.at_most(k), after.at_most(k)
     warm = None if warm is None else warm.at_most(k)
     found = compare(before, after).differences if are_paired(before, after) else {}
-    return [
+    lines = [
         _row(m, before, after, found.get(m.name, UNMEASURED), k, warm)
         for m in _MEASURES
         if m.name in names and _tells(m, k, before, after, warm)
         if m.usual or before[m.name].n or after[m.name].n
+    ]
+    if warm is None:
+        return lines
+    parts = rows(before, warm, names), rows(warm, after, names)
+    first, second = ({r.label: r.full_gain for r in part} for part in parts)
+    return [
+        replace(
+            row,
+            warm_gain=first.get(row.label, ""),
+            own_gain=second.get(row.label, ""),
+        )
+        for row in lines
     ]
 
 

@@ -9,9 +9,9 @@ from agentgym.evaluate.outlook import few_words
 from agentgym.train.result import TrainingResult
 
 _VERDICTS = {
-    "helped": "Training helped",
-    "hurt": "Training hurt",
-    "made no difference": "Training made no difference beyond chance",
+    "helped": "{} helped",
+    "hurt": "{} hurt",
+    "made no difference": "{} made no difference beyond chance",
 }
 _NAMED = 6  # changes to name
 _STYLES = {"helped": "bold green", "hurt": "bold red", "made no difference": "bold"}
@@ -22,13 +22,14 @@ def p_words(p_value: float) -> str:
     return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.4f}"
 
 
-def verdict_words(effect: Effect) -> str:
-    """Return a sentence on whether training helped, with the p-value.
+def verdict_words(effect: Effect, subject: str = "Training") -> str:
+    """Return a sentence on whether ``subject`` helped, with the p-value.
 
     If there are too few tasks for a clear result, a warning follows.
     """
+    verdict = _VERDICTS[effect.verdict].format(subject)
     said = (
-        f"{_VERDICTS[effect.verdict]}: pass^1 {percent(effect.before)} -> "
+        f"{verdict}: pass^1 {percent(effect.before)} -> "
         f"{percent(effect.after)} ({p_words(effect.p_value)}, paired over "
         f"{plural(effect.tasks, 'task')})."
     )
@@ -44,8 +45,11 @@ def effect_lines(result: TrainingResult) -> list[tuple[str, str]]:
     lines = [(_goal_words(result), "")]
     if (effect := result.effect) is not None:
         worse = _named("Worse beyond chance", effect.worse)
+        warm = result.warm_start is not None
+        subject = "Warm start and training together" if warm else "Training"
         lines = [
-            (verdict_words(effect), _STYLES[effect.verdict]),
+            *((words, "bold") for words in result.gain_words),
+            (verdict_words(effect, subject), _STYLES[effect.verdict]),
             (_named("Better beyond chance", effect.better), "green"),
             (worse or "No metric got worse beyond chance.", "red" if worse else "dim"),
             *lines,

@@ -93,6 +93,7 @@ def run_page(run: RunFolder) -> dict[str, Any]:
         "ledger": ledger.model_dump(mode="json") | {"adds_up": ledger.adds_up},
         "findings": [asdict(finding) for finding in diagnose(evidence)],
         "effect": evidence.effect,
+        "gain_words": [] if result is None else result.gain_words,
         "sets": _sets(evidence),
         "families": _families(evidence),
     }
@@ -120,11 +121,13 @@ def _sets(evidence: Evidence) -> list[dict[str, Any]]:
             return []
         return [{"name": "held-out", "before": _shares(before), "after": None}]
     sets = {"held-out": (result.baseline, result.metrics), **result.breakdown}
+    warm = {"held-out": result.warm_start, **result.warm_breakdown}
     return [
         {
             "name": name,
             "tasks": after.tasks,
             "before": _shares(before),
+            "warm": _shares(between) if (between := warm.get(name)) else None,
             "after": _shares(after),
         }
         for name, (before, after) in sets.items()

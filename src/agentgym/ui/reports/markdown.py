@@ -200,8 +200,10 @@ def _gains(
     cells = [[r.label, r.before, r.after, r.full_gain] for r in compared]
     if any(row.warm for row in compared):
         head.insert(2, WARM)
+        head += [f"by {WARM}", "by training"]
         for row, line in zip(compared, cells, strict=True):
             line.insert(2, row.warm)
+            line += [row.warm_gain, row.own_gain]
     return _table(head, cells, left)
 
 

@@ -105,9 +105,9 @@ function Confusion({run, phase}) {
 function Measured({sets, run}) {
   return sets.map((set) => html`<div class="wide"><table>
     <caption>${set.name}: ${plural(set.before.tasks, 'task')}</caption>
-    <thead><tr><th></th><th>before</th><th>after</th></tr></thead>
+    <thead><tr><th></th><th>before</th>${set.warm && html`<th>warm start</th>`}<th>after</th></tr></thead>
     <tbody>${METRICS.map(([name, label]) => html`<tr><td>${label}</td>
-      <td>${span(set.before[name])}</td><td>${span(set.after?.[name])}</td></tr>`)}</tbody>
+      <td>${span(set.before[name])}</td>${set.warm && html`<td>${span(set.warm[name])}</td>`}<td>${span(set.after?.[name])}</td></tr>`)}</tbody>
   </table></div>`);
 }
 
@@ -127,11 +127,13 @@ function Families({families, run}) {
       over the family's tasks, corrected for the number of families (Holm).</p>`;
 }
 
-function Worse({effect, run}) {
+function Worse({effect, parts, run}) {
   if (!effect) return null;
   const list = (found) => found.map((change) =>
     `${change.name} ${percent(change.before)} → ${percent(change.after)}`).join('; ');
-  return html`<p class="verdict"><b>Training ${effect.verdict}</b>:
+  const subject = parts.length > 0 ? 'Warm start and training together' : 'Training';
+  return html`${parts.map((words) => html`<p class="verdict">${words}</p>`)}
+    <p class="verdict"><b>${subject} ${effect.verdict}</b>:
       success ${percent(effect.before)} → ${percent(effect.after)} on held-out tasks.</p>
     ${effect.worse.length > 0
       ? html`<p class="failure">Worse beyond chance: ${list(effect.worse)}.</p>`
@@ -160,7 +162,7 @@ export function RunPage({run}) {
     <p class="actions"><a class="button" href=${link(at(run, 'rollouts'))}>Rollouts</a>
       ${' '}<a class="button" href=${link(at(run, 'rollouts'), {outcome: 'failed', phase: data.after ? 'after' : 'train'})}>
         Failed ${data.after ? 'after training' : 'in training'}</a></p>
-    <${Worse} effect=${data.effect} run=${run} />
+    <${Worse} effect=${data.effect} parts=${data.gain_words} run=${run} />
     <h2>Warnings</h2>
     <${Findings} findings=${data.findings} />
     <h2>Training</h2>
