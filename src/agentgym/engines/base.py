@@ -39,11 +39,12 @@ LEARNING_RATE = 4e-4
 LARGE_LEARNING_RATE = 1e-6
 """AdamW's learning rate to train all weights of a larger model; verl's default too."""
 LORA_LEARNING_RATE = 1e-4
-AFTER_WARM_START = 0.25
-"""Factor of the default learning rates after a warm start (supervised fine-tuning
-before the first update). At the full rate the warm start's gain was lost: validation
-of the scenario flight_booking fell from 51 to 39 %. At a quarter of the rate it did not
-fall; see docs/benchmarks_history.md."""
+_AFTER_WARM_START = 0.25
+"""Factor of ``LEARNING_RATE`` after a warm start (supervised fine-tuning before the
+first update). At the full rate ``nano`` lost the warm start's gain: validation of the
+scenario flight_booking fell from 51 to 39 %. At a quarter of the rate it did not fall;
+see docs/benchmarks_history.md. Larger models and adapters keep their usual rates: at
+a quarter of them, a run of some dozen updates hardly changes the model."""
 IMITATION_RATE = 1e-3
 """Learning rate of a warm start that trains all weights of a model like ``nano``."""
 LARGE_IMITATION_RATE = 1e-5
@@ -454,15 +455,19 @@ class EngineFactory(ABC):
         """
 
 
-def usual_rates(*, has_adapter: bool, is_small: bool) -> tuple[float, float]:
+def usual_rates(
+    *, has_adapter: bool, is_small: bool, is_warmed: bool = False
+) -> tuple[float, float]:
     """Return two default learning rates: for updates, and for a warm start.
 
-    They depend on whether an adapter is trained, and on the size of the model.
+    They depend on whether an adapter is trained, on the size of the model, and that for
+    updates of a small model also on whether a warm start came before.
     """
     if has_adapter:
         return LORA_LEARNING_RATE, LORA_IMITATION_RATE
     if is_small:
-        return LEARNING_RATE, IMITATION_RATE
+        share = _AFTER_WARM_START if is_warmed else 1.0
+        return share * LEARNING_RATE, IMITATION_RATE
     return LARGE_LEARNING_RATE, LARGE_IMITATION_RATE
 
 

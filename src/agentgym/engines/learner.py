@@ -19,7 +19,6 @@ from agentgym.core.ledger import FAR_OFF, NOT_FINITE
 from agentgym.core.trajectory import ModelCall
 from agentgym.engines.adapter import names_of
 from agentgym.engines.base import (
-    AFTER_WARM_START,
     BETAS,
     EPSILON,
     LARGE_EPSILON,
@@ -66,8 +65,8 @@ class Learner:
     Attributes:
         step: Number of updates so far.
         is_warmed: Whether the model had a warm start (supervised fine-tuning before
-            the first update). The default learning rate is then a quarter of the
-            usual one.
+            the first update). The default learning rate of a small model without an
+            adapter is then lower.
     """
 
     def __init__(
@@ -79,8 +78,7 @@ class Learner:
         self._servers = servers
         self.is_warmed = config.warm_start
         is_small = loaded.model.num_parameters() < SMALL_PARAMETERS
-        has_adapter = loaded.adapter is not None
-        self._usual_rate, _ = usual_rates(has_adapter=has_adapter, is_small=is_small)
+        self._kind = {"has_adapter": loaded.adapter is not None, "is_small": is_small}
         self._parameters = [p for _, p in loaded.trained_parameters()]
         self._optimizer = torch.optim.AdamW(
             self._parameters,
@@ -103,8 +101,8 @@ class Learner:
 
     @property
     def _peak_rate(self) -> float:
-        share = AFTER_WARM_START if self.is_warmed else 1.0
-        return self._config.learning_rate or share * self._usual_rate
+        usual, _ = usual_rates(**self._kind, is_warmed=self.is_warmed)
+        return self._config.learning_rate or usual
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
         """Do one on-policy update.

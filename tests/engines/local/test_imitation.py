@@ -12,7 +12,12 @@ from transformers import AutoTokenizer
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import RequestedCall
-from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
+from agentgym.engines.base import (
+    TrainedToken,
+    TrainingBatch,
+    TrainingSequence,
+    usual_rates,
+)
 from agentgym.engines.local import imitation as imitation_module
 from agentgym.engines.local.engine import LocalEngine
 from agentgym.errors import ContextLengthError
@@ -123,7 +128,7 @@ def test_plans_that_are_measured_change_nothing(engine: LocalEngine) -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 4])
-def test_updates_after_it_are_small_however_it_was_asked_for(
+def test_updates_after_it_are_the_same_however_it_was_asked_for(
     model_folder: Path, tmp_path: Path, rank: int
 ) -> None:
     """A warm start that is accepted at the question comes after the engine was made."""
@@ -138,6 +143,18 @@ def test_updates_after_it_are_small_however_it_was_asked_for(
         [file] = (tmp_path / str(flag)).glob("*.safetensors")
         weights.append(file.read_bytes())
     assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(
+    ("has_adapter", "is_small", "share"),
+    [(False, True, 0.25), (True, True, 1.0), (False, False, 1.0)],
+)
+def test_only_a_small_model_whose_weights_all_train_is_slower_after_it(
+    has_adapter: bool, is_small: bool, share: float
+) -> None:
+    kind = {"has_adapter": has_adapter, "is_small": is_small}
+    warmed, usual = (usual_rates(**kind, is_warmed=flag)[0] for flag in (True, False))
+    assert warmed == pytest.approx(share * usual)
 
 
 def test_a_large_model_is_imitated_in_small_steps(

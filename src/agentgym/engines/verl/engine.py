@@ -16,7 +16,6 @@ from agentgym.core.ledger import NOT_FINITE
 from agentgym.core.policy import ChatRequest, ChatResult, ServedPolicy
 from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.engines.base import (
-    AFTER_WARM_START,
     Engine,
     Imitation,
     TrainingBatch,
@@ -161,7 +160,7 @@ class VerlEngine(Engine):
         yield
 
     def imitation(self) -> VerlImitation:
-        """Return the warm start's trainer; later updates use a lower learning rate."""
+        """Return the warm start's trainer; nano's later updates use a lower rate."""
         self._is_warmed = True
 
         def ask(verb: str, **given: Any) -> Any:
@@ -170,13 +169,10 @@ class VerlEngine(Engine):
 
         return VerlImitation(ask, self._tokens, imitation_rate(self._config))
 
-    def _peak_rate(self) -> float:
-        share = AFTER_WARM_START if self._is_warmed else 1.0
-        return self._config.learning_rate or share * learning_rate(self._config)
-
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
         """Do one on-policy update in verl's workers; verl's servers sleep during it."""
-        rate = scheduled_rate(self._peak_rate(), self._step, batch.spent)
+        peak = learning_rate(self._config, is_warmed=self._is_warmed)
+        rate = scheduled_rate(peak, self._step, batch.spent)
         done = self._ask(
             "update",
             rows=rows_of(batch),

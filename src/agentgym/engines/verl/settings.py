@@ -98,11 +98,12 @@ def verl_settings(config: TrainingConfig) -> dict[str, Any]:
     }
 
 
-def learning_rate(config: TrainingConfig) -> float:
-    """Return the peak learning rate: the user's, or the default for the model."""
-    if config.learning_rate is not None:
-        return config.learning_rate
-    return _usual_rates(config)[0]
+def learning_rate(config: TrainingConfig, *, is_warmed: bool = False) -> float:
+    """Return the peak learning rate: the user's, or the default for the model.
+
+    ``is_warmed`` says whether a warm start came before.
+    """
+    return config.learning_rate or _usual_rates(config, is_warmed=is_warmed)[0]
 
 
 def imitation_rate(config: TrainingConfig) -> float:
@@ -110,9 +111,14 @@ def imitation_rate(config: TrainingConfig) -> float:
     return _usual_rates(config)[1]
 
 
-def _usual_rates(config: TrainingConfig) -> tuple[float, float]:
-    has_adapter = trained_rank(config) > 0
-    return usual_rates(has_adapter=has_adapter, is_small=is_small(config.model))
+def _usual_rates(
+    config: TrainingConfig, *, is_warmed: bool = False
+) -> tuple[float, float]:
+    return usual_rates(
+        has_adapter=trained_rank(config) > 0,
+        is_small=is_small(config.model),
+        is_warmed=is_warmed,
+    )
 
 
 def trained_rank(config: TrainingConfig) -> int:
