@@ -263,16 +263,16 @@ def test_a_warm_start_needs_no_time_for_steps() -> None:
         long.fit(1200, 25.0)
 
 
-def test_a_warm_start_leaves_time_for_two_measurements(
+def test_a_warm_start_leaves_half_of_the_time_to_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of 600 s: 100 are gone, and 2 sets of 10 rollouts, twice, take 200."""
+    """Of 600 s: 100 are gone, 2 sets of 10 rollouts, twice, take 200, 4 thrice 60."""
     now = [50.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    given = budget(time="10m", test_tasks=10, eval_samples=1)
+    given = budget(time="10m", test_tasks=10, eval_samples=1, eval_tasks=4)
     gone = given.lesson_clock(RunState(wall_seconds=100), 5.0)
     assert gone() == 0.0
-    now[0] += 150
+    now[0] += 60
     assert gone() == 0.5
     assert budget().lesson_clock(RunState(), 5.0)() == 0.0
 

@@ -22,6 +22,9 @@ _HELD_OUT_SHARE = 0.3
 """Share of the time limit for all measurements of held-out tasks together."""
 _VALIDATION_SHARE = 0.15
 _WARM_START_SHARE = 0.25
+_LESSON_OF_REST = 0.5
+"""Upper limit on a warm start's share of the time that measurements leave; the rest is
+for training."""
 _LESSON_PER_ROLLOUT = 3.0
 """Time of a warm start per task, relative to a rollout. A task's calls are run once and
 imitated up to three times; all of this is assumed to take three rollouts' time."""
@@ -209,13 +212,15 @@ class TimeBudget:
         """Return a function that gives the used share of a warm start's time.
 
         The warm start's time begins with this call. It leaves room for two measurements
-        of held-out tasks, but not for training steps. Without a time limit, the share
-        is always 0.
+        of held-out tasks and three of validation tasks (before training, and two to
+        compare weights). Half of the rest is left for training. Without a time limit,
+        the share is always 0.
         """
         if self.config.time is None:
             return lambda: 0.0
-        later = 2 * self._held_out * measured
-        length = max(1.0, self.config.time - state.wall_seconds - later)
+        later = (2 * self._held_out + 3 * self.config.eval_tasks) * measured
+        rest = self.config.time - state.wall_seconds - later
+        length = max(1.0, _LESSON_OF_REST * rest)
         began = time.monotonic()
         return lambda: (time.monotonic() - began) / length
 
