@@ -173,7 +173,7 @@ class TrainingResult(BaseModel, extra="forbid"):
 
     @property
     def gain_words(self) -> list[str]:
-        """Sentences on what warm start and training each added; [] if unknown.
+        """Sentences on the gain by warm start and by training; [] if unknown.
 
         The first says if training added nothing, or took something away.
         """
