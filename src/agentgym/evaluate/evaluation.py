@@ -40,6 +40,7 @@ from agentgym.scenarios.task_lists import (
     tasks_to_measure,
     with_id,
 )
+from agentgym.scenarios.tool_tasks.unseen import learn_from
 from agentgym.security.audit import default_log
 
 _PROVIDER_IN_FLIGHT = 8
@@ -278,7 +279,9 @@ def judge(
         needed = needs.by_task[trajectory.task_id]
         judged: list[JudgedCall] = []
         if trajectory.status is not RolloutStatus.DROPPED:
-            judged = judge_calls(trajectory, needed, needs.specs_of(trajectory.task_id))
+            specs = needs.specs_of(trajectory.task_id)
+            learn_from(specs.values(), trajectory)
+            judged = judge_calls(trajectory, needed, specs)
             if needed is not None:
                 episodes.append((needed, judged))
         attempts.append(

@@ -10,6 +10,7 @@ from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.integrations.offered import offered_functions
+from agentgym.scenarios.tool_tasks.unseen import learn_from
 
 MAX_TURNS = "max_turns"
 """``Reason.kind`` of an episode in which a role made too many model calls."""
@@ -110,6 +111,7 @@ def _needed(
     solved = bool(trajectory.success)
     answered: dict[int, str | None] = {}
     specs = needs.specs_of(trajectory.task_id)
+    learn_from(specs.values(), trajectory)
     places = align(plan, calls, specs, succeeded=solved) if plan else ()
     for (call, by), place in zip(asked, places, strict=bool(plan)):
         if place is not None and call.name in plan[place].tools:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from agentgym.core.agent import AgentSource, Trained
 from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import UnsupportedError, UsageError
+from agentgym.errors import NoToolsError, UnsupportedError, UsageError
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,14 @@ def refuse_context(blueprint: Blueprint, framework: str) -> None:
         )
 
 
-def no_tools(found: Any, looked_into: Sequence[str]) -> UnsupportedError:
+def no_tools(found: Any, looked_into: Sequence[str]) -> NoToolsError:
     """Return the error for an agent or a team without tools.
 
     Args:
         found: The agent or team.
         looked_into: Names of the agents that have no tools.
     """
-    return UnsupportedError(
+    return NoToolsError(
         f"The {type(found).__name__} has no tools: neither has "
         f"{' nor '.join(looked_into)}. Training is about tool calls: give an agent its "
         "tools, or name functions with --tools-from module:TOOLS (a list)."

@@ -10,7 +10,7 @@ import copy
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +48,7 @@ from agentgym.integrations.inner_reward import receive_with
 from agentgym.models.reply import Llm, ModelReply, read_reply
 from agentgym.scenarios.base import Environment
 from agentgym.scenarios.reported import ReportedReward
+from agentgym.scenarios.tool_tasks.unseen import learn_schemas, unseen
 from agentgym.security.audit import asking, digest, is_audited, note
 
 STUCK_AFTER = 3
@@ -116,6 +117,8 @@ class Episode:
         task_tools: Schemas of the environment's tools for models, in order.
         extra: More tools. If the environment has a tool of the same name, the
             environment's tool is used.
+        stub: Returns a tool with made-up answers for an agent's tool that was not seen
+            before; None to let the agent's code run it.
     """
 
     task: Task
@@ -136,6 +139,7 @@ class Episode:
     tools: dict[str, Tool] = field(default_factory=dict)
     task_tools: list[ToolSpec] = field(default_factory=list)
     extra: Sequence[Tool] = ()
+    stub: Callable[[str], Tool | None] = lambda name: None
     _inner: list[tuple[int, str, float]] = field(default_factory=list)
     _inner_sum: float = 0.0
     _turns_of: Counter[str] = field(default_factory=Counter)
@@ -162,6 +166,24 @@ class Episode:
         if not self.system_prompt:
             return [user]
         return [{"role": "system", "content": self.system_prompt}, user]
+
+    @property
+    def unseen(self) -> bool:
+        """Whether a tool's schema is unknown until a request offers the tool."""
+        return bool(unseen(tool.spec for tool in self.tools.values()))
+
+    def has(self, name: str) -> bool:
+        """Return whether a call of this name runs a tool of the episode.
+
+        An agent's tool that was not seen before may get its made-up answers here.
+        """
+        if name not in self.tools and (made := self.stub(name)) is not None:
+            self.tools[name] = made
+        return name in self.tools
+
+    def see(self, tools: Iterable[Any]) -> None:
+        """Learn the schemas that are unknown from the tools of a model request."""
+        learn_schemas((tool.spec for tool in self.tools.values()), tools)
 
     def begin_turn(self, role: str = DEFAULT_AGENT) -> None:
         """Count a model call of the agent ``role``.

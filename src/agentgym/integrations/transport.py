@@ -141,7 +141,7 @@ class EpisodePosts:
     async def post(self, path: str, body: bytes) -> HttpAnswer:
         """Send a request; if the episode is over, return an error instead."""
         episode = current_episode()
-        speaker, error = _begin_turn(episode)
+        speaker, error = _begin_turn(episode, body)
         if error is not None:
             return HttpAnswer(error.status, orjson.dumps(error.body))
         header = "" if speaker is None else f"X-Agent-ID: {speaker}"
@@ -193,9 +193,11 @@ def _episode_of(request: httpx.Request) -> Episode | None:
     return current_episode() if is_ours else None
 
 
-def _begin_turn(episode: Episode) -> tuple[str | None, ApiError | None]:
+def _begin_turn(episode: Episode, body: bytes) -> tuple[str | None, ApiError | None]:
     """Count a model call; return the agent's name, and an error if it is refused."""
     speaker = _SPEAKER.get() or _ANNOUNCED.get()
+    if episode.unseen and b'"tools"' in body:  # parsed only while it is needed
+        episode.see(orjson.loads(body).get("tools") or ())
     try:
         episode.begin_turn(speaker or DEFAULT_AGENT)
     except EpisodeCut as cut:
@@ -209,7 +211,7 @@ def _refused(request: httpx.Request, episode: Episode) -> httpx.Response | None:
 
     Returns an error response if the episode is over, else None.
     """
-    speaker, error = _begin_turn(episode)
+    speaker, error = _begin_turn(episode, request.read() if episode.unseen else b"")
     if error is not None:
         return httpx.Response(error.status, json=error.body)
     path = request.url.raw_path.removeprefix(PLACEHOLDER.encode())

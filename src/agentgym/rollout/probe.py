@@ -1,8 +1,9 @@
 """Inspect a user's agent, and run trials in which it calls each of its tools."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -37,6 +38,12 @@ from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks, usual_tools
+from agentgym.scenarios.tool_tasks.unseen import (
+    UnseenSpec,
+    learn_from,
+    misfits,
+    unseen,
+)
 
 _TRIAL_S = 20.0
 _PROGRAM_TRIAL_S = 120.0  # starting a program with large packages takes long
@@ -263,7 +270,8 @@ def _try(
     policy = ScriptedPolicy(answer)
     policy.gives_forms = config.engine in (AUTO_ENGINE, "local", "vllm")
     made: list[Trajectory] = []
-    wanted = set(report.bound) or tools
+    late = unseen(usual_tools(scenario, config.seed))
+    wanted = (set(report.bound) or tools) | late.keys()
     with TemporaryDirectory(prefix="agentgym-trial-") as name:
         folder = Path(name)
         hosts = folder / "hosts"
@@ -281,7 +289,9 @@ def _try(
         tried = hosts.read_text().split() if hosts.is_file() else []
     answers = dict.fromkeys(sorted(calls.answers), _ANSWER)
     report = replace(report, own=report.own | answers)
-    report = _judged(report, made, scenario, tools, allowed, tried)
+    for trajectory in made:
+        learn_from(late.values(), trajectory)
+    report = _judged(report, made, scenario, tools, allowed, tried, late)
     if report.problems:
         return report
     prompts = [call for trial in made for call in trial.model_calls]
@@ -306,6 +316,7 @@ def _judged(
     specs: set[str],
     allowed: frozenset[str],
     tried: list[str],
+    late: Mapping[str, UnseenSpec],
 ) -> AgentReport:
     hosts = [name for name in dict.fromkeys(tried) if name != OUTSIDE]
     made = next((each for each in trials if is_lost(each)), trials[0])
@@ -347,7 +358,7 @@ def _judged(
             "In a trial its model was offered no tool, so that there is nothing to "
             f"learn: bind the tools to the model.{reached}"
         )
-    elif specs and not specs & offered.keys() and not unfit:
+    elif specs - late.keys() and not specs & offered.keys() and not unfit:
         problems.append(
             f"In a trial its model was offered {', '.join(offered)}, and none of the "
             f"tools of {scenario.name}: {', '.join(sorted(specs))}."
@@ -360,7 +371,11 @@ def _judged(
             "tool.invoke in your node). Or let that code answer them, again and again "
             f"in training: --tools live --allow-tool {past[0]}.{reached}"
         )
+    elif wrong := misfits(scenario, late):
+        problems.append(wrong)
     concerns = [*report.concerns]
+    if not problems and (never := [n for n in late if n not in offered]):
+        concerns.append(_never_offered(never, offered))
     if unknown:
         concerns.append(
             f"Its model is also offered {', '.join(unknown)}, which neither "
@@ -404,6 +419,17 @@ def _judged(
         concerns=concerns,
         problems=problems,
         model_calls=sum(len(each.model_calls) for each in trials),
+    )
+
+
+def _never_offered(names: list[str], offered: Collection[str]) -> str:
+    close = get_close_matches(names[0], offered, n=1)
+    meant = f" (did you mean {close[0]}?)" if close else ""
+    return (
+        f"The tasks name {', '.join(names)}{meant}, which no trial saw offered to a "
+        "model. Where an agent offers it only after other answers, leave it: its calls "
+        "count, by the schema that is offered then. Else write the right name in the "
+        f"tasks file; the trials saw {', '.join(offered) or 'no tool'}."
     )
 
 

@@ -73,6 +73,7 @@ class ProgramAgent(AgentLoop):
         self, episode: Episode, body: dict[str, Any], role: str
     ) -> dict[str, Any]:
         episode.begin_turn(role)
+        episode.see(body.get("tools") or ())
         headers = {} if role == DEFAULT_AGENT else {"X-Agent-ID": role}
         url = f"{episode.path}/chat/completions"
         data = orjson.dumps(body)

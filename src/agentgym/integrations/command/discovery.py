@@ -5,7 +5,7 @@ from typing import Any
 from agentgym.core.background import in_background
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec
-from agentgym.errors import RolloutError, UnsupportedError
+from agentgym.errors import NoToolsError, RolloutError
 from agentgym.integrations.command.attempt import ProgramAttempts
 from agentgym.integrations.episode import Episode, EpisodeCut
 from agentgym.programs.program import ProgramCommand
@@ -53,7 +53,7 @@ async def _offered_tools(program: ProgramCommand) -> list[ToolSpec]:
     except ValueError as error:
         specs, why = [], f"of its tools {error}"
     if not specs:
-        raise UnsupportedError(
+        raise NoToolsError(
             f"The tools of {str(program)!r} cannot be listed: {why}. Write `tools` in "
             "each line of the tasks file, name functions with --tools-from, or judge "
             "by a command: --check-command."

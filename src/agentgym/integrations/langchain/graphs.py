@@ -12,7 +12,7 @@ from agentgym.errors import MissingExtraError, UnsupportedError, message_of
 from agentgym.integrations.agent_import import kind_of
 from agentgym.integrations.base import AgentRole, no_tools
 from agentgym.integrations.episode import YES
-from agentgym.integrations.on_client.in_place import live_tool
+from agentgym.integrations.on_client.in_place import live_tool, tools_as_they_are
 from agentgym.scenarios.schemas import model_of_schema
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _DEEPEST = 4
 _THEIR_OWN = ("langchain", "langchain_core", "langgraph", "langchain_openai")
+_BUILDERS = ("create_agent", "create_react_agent", "StateGraph")
 _HANDOFF = "__handoff_destination"
 _APPROVES = "HumanInTheLoop"
 
@@ -208,16 +209,21 @@ def _returned(tool: Any) -> str:
 
 
 def passes_control(tool: Any) -> bool:
-    """Return whether a tool hands over to an agent, or calls an agent or a model."""
-    from langchain_core.language_models import BaseChatModel
+    """Return whether a tool hands over to an agent, or calls an agent."""
     from langgraph.pregel import Pregel
 
     if _HANDOFF in (tool.metadata or {}):
         return True
     within = _reachable(_function(tool))
-    if any(isinstance(value, Pregel | BaseChatModel) for value in within):
+    if any(isinstance(value, Pregel) or _builds(value) for value in within):
         return True
     return "Command" in _returned(tool) and "handoff" in tool.name
+
+
+def _builds(value: Any) -> bool:
+    """Return whether a value is a function or class of LangGraph that makes agents."""
+    root = str(getattr(value, "__module__", "")).partition(".")[0]
+    return root in _THEIR_OWN and getattr(value, "__name__", "") in _BUILDERS
 
 
 def spec_of(tool: "BaseTool") -> ToolSpec:
@@ -244,8 +250,6 @@ def spec_of(tool: "BaseTool") -> ToolSpec:
 
 def _callable_tool(tool: "BaseTool") -> Tool:
     async def run(arguments: dict[str, Any]) -> Any:
-        from agentgym.integrations.langchain.redirect import tools_as_they_are
-
         with tools_as_they_are():
             return await tool.ainvoke(arguments)
 

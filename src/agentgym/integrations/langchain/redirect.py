@@ -18,7 +18,12 @@ from pydantic_core import to_jsonable_python
 
 from agentgym.integrations.agent_import import refuse_while_importing
 from agentgym.integrations.episode import current_episode, episode_or_none
-from agentgym.integrations.on_client.in_place import running_in_place
+from agentgym.integrations.langchain.graphs import passes_control
+from agentgym.integrations.on_client.in_place import (
+    are_as_they_are,
+    running_in_place,
+    tools_as_they_are,
+)
 from agentgym.integrations.redirect import holding
 
 _SHAPING = ("tools", "tool_choice", "response_format", "stream")
@@ -28,17 +33,11 @@ dropped, because only some providers accept them."""
 _ROUTED = "_routed_to_the_episode"
 _ANSWERING: ContextVar[Any] = ContextVar("agentgym_answering", default=None)
 _CALL_ID: ContextVar[str | None] = ContextVar("agentgym_call_id", default=None)
-_AS_THEY_ARE: ContextVar[bool] = ContextVar("agentgym_real_tools", default=False)
 
 
 def answering(model: Any) -> AbstractContextManager[None]:
     """Use ``model`` instead of every other chat model within the block."""
     return holding(_ANSWERING, model)
-
-
-def tools_as_they_are() -> AbstractContextManager[None]:
-    """Run tools within the block with their own code, even in an episode."""
-    return holding(_AS_THEY_ARE, True)
 
 
 def _other(model: Any) -> Any:
@@ -140,10 +139,12 @@ def patch_tools(module: ModuleType) -> None:
 
 def _in_episode(tool: Any) -> Any:
     """Return the tool, or a copy that calls the episode's tool of the same name."""
-    episode = None if _AS_THEY_ARE.get() else episode_or_none()
-    if episode is None or tool.name not in episode.tools:
+    episode = None if are_as_they_are() else episode_or_none()
+    if episode is None or "_run" in vars(tool) or hasattr(tool, "is_of_episode"):
         return tool
-    if "_run" in vars(tool) or getattr(tool, "is_of_episode", False):
+    if tool.name not in episode.tools and passes_control(tool):
+        return tool
+    if not episode.has(tool.name):
         return tool
     if _ROUTED not in vars(tool):
         vars(tool)[_ROUTED] = _patched(tool)

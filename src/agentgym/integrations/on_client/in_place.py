@@ -25,6 +25,19 @@ def running_in_place(name: str, run: RunInPlace) -> AbstractContextManager[None]
     return holding(_PENDING, (name, run))
 
 
+_AS_THEY_ARE: ContextVar[bool] = ContextVar("agentgym_real_tools", default=False)
+
+
+def tools_as_they_are() -> AbstractContextManager[None]:
+    """Run tools within the block with their own code, even in an episode."""
+    return holding(_AS_THEY_ARE, True)
+
+
+def are_as_they_are() -> bool:
+    """Return whether the caller is in a block of :func:`tools_as_they_are`."""
+    return _AS_THEY_ARE.get()
+
+
 def live_tool(spec: ToolSpec, run: RunInPlace, returned: Any = None) -> Tool:
     """Return an AgentGym tool with the schema ``spec`` that calls ``run``.
 

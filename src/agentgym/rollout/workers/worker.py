@@ -51,6 +51,8 @@ from agentgym.rollout.workers.spec import WorkerSpec
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.tool_tasks.stubs import returns, stub_answer
+from agentgym.scenarios.tool_tasks.unseen import UnseenSpec
+from agentgym.scenarios.tool_tasks.user_code import unseen_tool
 from agentgym.security.audit import audit_into
 from agentgym.security.redaction import LogFilter, get_logger
 
@@ -154,6 +156,7 @@ class Worker:
             scenario=scenario.name,
             max_turns=scenario.max_turns,
             extra=self._extra,
+            stub=self._stub_unseen,
         )
         return await run_episode(
             episode,
@@ -162,6 +165,12 @@ class Worker:
             ending=self._ending,
             timeout_s=self._spec.timeout_s,
         )
+
+    def _stub_unseen(self, name: str) -> Tool | None:
+        how = self._spec.agent
+        if how.own_tools != "stub" or name in how.allow_tools:
+            return None
+        return _stub(unseen_tool(UnseenSpec(name)))
 
     async def _run_rollout(self, rollout: dict[str, Any]) -> None:
         attempt = rollout["status"]["last_attempt_id"]

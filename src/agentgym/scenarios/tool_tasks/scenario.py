@@ -37,13 +37,21 @@ from agentgym.scenarios.tool_tasks.task_file import (
     read_answers,
     read_task_lines,
 )
+from agentgym.scenarios.tool_tasks.unseen import (
+    AgentTools,
+    UnseenSpec,
+    learn_from,
+    unseen,
+)
 from agentgym.scenarios.tool_tasks.user_code import (
     NO_CHECK,
     TOOLS_FROM,
     accept_all,
     importable,
+    is_agent,
     load_all_tools,
     load_check,
+    unseen_tool,
 )
 
 _PROMPT = (
@@ -91,7 +99,8 @@ class ToolScenario(Scenario):
         source: TaskSource | str = "",
     ) -> None:
         specs = {tool.spec.name: tool.spec for tool in tools}
-        _check_allowed(answers, allow, specs)
+        if isinstance(source, TaskSource) and any(map(is_agent, source.tools)):
+            specs = AgentTools(specs)
         self._source = source
         self._specs = specs
         self._check = check
@@ -100,6 +109,9 @@ class ToolScenario(Scenario):
         self._folder = file.absolute().parent
         is_checked = check is not None or judge is not None
         lines = read_task_lines(file, specs, checked=is_checked)
+        recorded = read_answers(answers_path(file), specs)
+        tools = [*tools, *map(unseen_tool, unseen(specs.values()).values())]
+        _check_allowed(answers, allow, specs)
         _require_folders(lines, self._folder)
         self._by_id = {line.id: line for line in lines}
         self._splits, shared = split_lines(lines)
@@ -107,7 +119,7 @@ class ToolScenario(Scenario):
             tools=tools,
             mode=answers,
             allow=frozenset(allow),
-            recorded=read_answers(answers_path(file), specs),
+            recorded=recorded,
         )
         longest = max(len(line.expect) for line in lines)
         given = read_settings(file)
@@ -231,6 +243,7 @@ class ToolScenario(Scenario):
         """
         line, (made, by_code) = self._line(task), trajectory.calls_by_maker()
         specs = line.tools or self._specs
+        learn_from(specs.values(), trajectory)
         if self._judge is not None:
             if any(call.name in line.forbid for call in made):
                 return Reward(LOWEST, False, {"forbidden": LOWEST})
@@ -419,6 +432,11 @@ def _check_allowed(
     for name in allow:
         if name not in specs:
             raise NotFoundError("tool", name, specs)
+        if isinstance(specs[name], UnseenSpec):
+            raise UsageError(
+                f"{name} cannot be allowed: the agent's source does not show it, and "
+                "training could not run it. Leave its calls to recorded answers."
+            )
     if allow and answers != "live":
         raise UsageError(
             f"Tools are allowed ({', '.join(allow)}) but would not be called: answers "

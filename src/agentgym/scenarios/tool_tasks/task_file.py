@@ -29,6 +29,7 @@ from agentgym.scenarios.tool_tasks.lines import (
     task_lines,
 )
 from agentgym.scenarios.tool_tasks.stubs import example
+from agentgym.scenarios.tool_tasks.unseen import AgentTools
 
 Specs = Mapping[str, ToolSpec]
 
@@ -239,7 +240,8 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
         )
     tools = _own_tools(line)
     specs = tools or specs
-    if not specs and (line.get("expect") or not checked):
+    is_open = isinstance(specs, AgentTools)
+    if not specs and not is_open and (line.get("expect") or not checked):
         raise BrokenLineError(
             "it has no `tools`, and none are named for the whole file (--tools-from)"
         )
@@ -453,6 +455,8 @@ def _validate(spec: ToolSpec, arguments: dict[str, Any], where: str) -> None:
 def _tool(name: Any, specs: Specs, where: str) -> str:
     if isinstance(name, str) and name in specs:
         return name
+    if isinstance(specs, AgentTools) and specs.admit(name):
+        return str(name)
     close = get_close_matches(str(name), specs, n=1, cutoff=0.4)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     if _HAND_OFF.search(str(name)):
@@ -460,9 +464,8 @@ def _tool(name: Any, specs: Specs, where: str) -> str:
             " If it hands over to another agent, leave it out: expect the calls that "
             "the other agent has to make."
         )
-    raise BrokenLineError(
-        f"{where}: no tool is named {shown(name)}.{hint} There are: {', '.join(specs)}"
-    )
+    known = f" There are: {', '.join(specs)}" if specs else ""
+    raise BrokenLineError(f"{where}: no tool is named {shown(name)}.{hint}{known}")
 
 
 def _list(line: Mapping[str, Any], key: str) -> list[Any]:

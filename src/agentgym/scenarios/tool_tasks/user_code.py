@@ -10,9 +10,9 @@ from typing import Any
 
 from agentgym.core.plugins import load_object
 from agentgym.core.task import Task
-from agentgym.core.tools import Tool, as_tools
+from agentgym.core.tools import Tool, ToolSpec, as_tools
 from agentgym.core.trajectory import ToolCall
-from agentgym.errors import AgentGymError, UsageError
+from agentgym.errors import AgentGymError, NoToolsError, ToolError, UsageError
 from agentgym.scenarios.tool_tasks.reward import Check
 
 TOOLS_FROM = "--tools-from"
@@ -37,12 +37,34 @@ def load_tools(reference: str, folder: str = "") -> list[Tool]:
     """
     # Imported by name: adapters, which know agents' tools, are in a higher layer.
     named = resolve_name("agentgym.integrations.agent_import:named_tools")
-    return as_tools(named(reference, TOOLS_FROM, folder), reference)
+    try:
+        found = named(reference, TOOLS_FROM, folder)
+    except NoToolsError:  # none are seen: the agent's model may be offered some later
+        if is_agent(reference):
+            return []
+        raise
+    return as_tools(found, reference)
+
+
+def is_agent(reference: str) -> bool:
+    """Return whether a reference to tools is ``@module:name``, an agent."""
+    return reference.startswith("@")
+
+
+def unseen_tool(spec: ToolSpec) -> Tool:
+    """Return the tool of an agent that only its requests show."""
+
+    def run(**arguments: Any) -> Any:
+        raise ToolError(f"{spec.name} can only run where the agent calls it")
+
+    return Tool(spec, run)
 
 
 def load_all_tools(references: Sequence[str], folder: str) -> list[Tool]:
     """Import the tools of several references, as :func:`load_tools` does."""
     tools = [tool for each in references for tool in load_tools(each, folder)]
+    if not tools and all(map(is_agent, references)):
+        return []
     return as_tools(tools, " and ".join(references))
 
 

@@ -1,0 +1,135 @@
+"""Tools that tasks name and an agent's source does not show.
+
+They belong to a later agent, a sub-agent in a function, or an agent behind a hand-off.
+Their schema is the one that the model is offered, in the first request that has it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentgym.core.tools import ToolSpec
+from agentgym.core.trajectory import Trajectory
+from agentgym.errors import first_problem
+from agentgym.scenarios.base import Scenario
+
+_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_EVERY = 1_000_000
+_MOST_SHOWN = 3
+_NONE = object()
+_HAND_OFF = re.compile(r"transfer_(back_)?to_|hand_?off|delegate_", re.IGNORECASE)
+
+
+class _AnyArguments(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class UnseenSpec(ToolSpec):
+    """A tool that accepts any arguments until a request shows its schema."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "", _AnyArguments)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a request has shown the tool's schema."""
+        return self.args_model is not _AnyArguments
+
+    def learn(self, offered: Mapping[str, Any]) -> None:
+        """Take the schema of an OpenAI function; keep the present one if it is bad."""
+        from agentgym.scenarios.schemas import spec_of_openai  # jsonschema is slow
+
+        try:
+            spec = spec_of_openai(offered)
+        except ValueError:
+            return
+        vars(self).pop("parameters", None)
+        vars(self).update(description=spec.description, args_model=spec.args_model)
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Check ``arguments``, and return them without those that are defaults.
+
+        Frameworks fill in defaults, also None where the schema does not allow it.
+        """
+        properties = self.parameters.get("properties", {})
+        required = self.parameters.get("required", ())
+        given = {
+            name: value
+            for name, value in arguments.items()
+            if name in required or not _is_default(value, properties.get(name))
+        }
+        return super().validate(given)
+
+
+def _is_default(value: Any, schema: Any) -> bool:
+    default = schema.get("default", _NONE) if isinstance(schema, dict) else _NONE
+    return type(default) is type(value) and bool(default == value)
+
+
+class AgentTools(dict[str, ToolSpec]):
+    """The tools that an agent's source shows, and those that tasks name besides."""
+
+    def admit(self, name: Any) -> bool:
+        """Add a tool that only tasks name; return whether the name can be a tool's.
+
+        A hand-off cannot: training does not replace it, so that it has no answer.
+        """
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            return False
+        if _HAND_OFF.match(name):
+            return False
+        self[name] = UnseenSpec(name)
+        return True
+
+
+def unseen(specs: Iterable[ToolSpec]) -> dict[str, UnseenSpec]:
+    """Return the tools whose schema no request has shown yet, by name."""
+    return {
+        spec.name: spec
+        for spec in specs
+        if isinstance(spec, UnseenSpec) and not spec.is_known
+    }
+
+
+def learn_schemas(specs: Iterable[ToolSpec], tools: Iterable[Any]) -> None:
+    """Give tools whose schema is unknown the one in the tools of a request."""
+    missing = unseen(specs)
+    for tool in tools if missing else ():
+        function = tool.get("function", tool) if isinstance(tool, dict) else {}
+        if isinstance(function, dict) and function.get("name") in missing:
+            missing[function["name"]].learn(function)
+
+
+def learn_from(specs: Iterable[ToolSpec], trajectory: Trajectory) -> None:
+    """Give tools whose schema is unknown the one in the requests of an episode."""
+    if missing := unseen(specs).values():
+        for call in trajectory.model_calls:
+            learn_schemas(missing, call.tools)
+
+
+def misfits(scenario: Scenario, learned: Mapping[str, UnseenSpec]) -> str:
+    """Return a sentence on expected calls that the offered schemas refuse; "" if none.
+
+    ``learned`` are tools by name, after the trials of the agent.
+    """
+    wrong = []
+    splits = scenario.splits if learned else ()  # only a tasks file has such tools
+    for task in (t for s in splits for t in scenario.tasks(s, 0, _EVERY)):
+        for need in scenario.needed_calls(task) or ():
+            for call in (need, *need.instead):
+                spec = learned.get(call.tool)
+                if spec is None or not spec.is_known or call.by_outcome:
+                    continue
+                try:
+                    spec.validate(dict(call.arguments))
+                except ValidationError as error:
+                    takes = ", ".join(spec.parameters.get("properties", {})) or "none"
+                    wrong.append(
+                        f"{task.id}: these are not arguments of {call.tool!r}: "
+                        f"{first_problem(error)}; it takes {takes}"
+                    )
+    more = f" … and {len(wrong) - _MOST_SHOWN} more." * (len(wrong) > _MOST_SHOWN)
+    listed = ". ".join(wrong[:_MOST_SHOWN])
+    return f"Tasks expect calls that its tools refuse. {listed}.{more}" if wrong else ""

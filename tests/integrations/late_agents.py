@@ -1,0 +1,107 @@
+"""Agents whose source shows only the first of their tools."""
+
+import json
+import os
+import sys
+import urllib.request
+from typing import Any
+
+
+def _refund(order: str, amount: int = 5, **more: Any) -> str:
+    """Refund an order."""
+    raise AssertionError("it really ran")
+
+
+def _find(name: str) -> str:
+    """Find an order."""
+    raise AssertionError("it really ran")
+
+
+def delegating() -> Any:
+    """Return a LangGraph agent; a tool of it builds another one."""
+    from langchain.agents import create_agent
+    from langchain_core.tools import tool
+    from langchain_openai import ChatOpenAI
+
+    def refunds() -> Any:
+        model = ChatOpenAI(model="gpt-4o", api_key="none")
+        return create_agent(model, [tool("refund_order")(_refund)], name="refunds")
+
+    @tool
+    def ask_refunds(job: str) -> str:
+        """Let the agent for refunds do a job."""
+        return str(refunds().invoke({"messages": [("user", job)]})["messages"][-1].text)
+
+    tools = [tool("find_order")(_find), ask_refunds]
+    return create_agent(ChatOpenAI(model="gpt-4o", api_key="none"), tools, name="desk")
+
+
+def in_nodes() -> Any:
+    """Return a graph whose second node builds its agent when it runs."""
+    from langchain.agents import create_agent
+    from langchain_core.tools import tool
+    from langchain_openai import ChatOpenAI
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    def ask(state: MessagesState) -> Any:
+        model = ChatOpenAI(model="gpt-4o", api_key="none")
+        return {"messages": [model.invoke(state["messages"])]}
+
+    def act(state: MessagesState) -> Any:
+        model = ChatOpenAI(model="gpt-4o", api_key="none")
+        agent = create_agent(model, [tool("refund_order")(_refund)], name="refunds")
+        return agent.invoke({"messages": state["messages"]})
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("ask", ask)
+    graph.add_node("act", act)
+    graph.add_edge(START, "ask")
+    graph.add_edge("ask", "act")
+    return graph.compile()
+
+
+REFUND = {
+    "name": "refund_order",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "order": {"type": "string"},
+            "amount": {"type": "integer", "default": 5},
+        },
+        "required": ["order"],
+    },
+}
+
+
+def program() -> None:
+    """Ask a model without tools for a plan, then one with a tool."""
+    messages = [{"role": "user", "content": os.environ["AGENTGYM_TASK"]}]
+
+    def asked(**more: Any) -> Any:
+        body = json.dumps({"model": "m", "messages": messages, **more}).encode()
+        url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+        key = os.environ["OPENAI_API_KEY"]
+        headers = {
+            "Content-Type": "application/json",
+            "Authorization": f"Bearer {key}",
+        }
+        request = urllib.request.Request(url, body, headers)
+        with urllib.request.urlopen(request) as response:
+            return json.load(response)["choices"][0]["message"]
+
+    messages.append(asked())
+    messages.append({"role": "user", "content": "Now do it."})
+    while True:
+        said = asked(tools=[{"type": "function", "function": REFUND}])
+        messages.append(said)
+        if not said.get("tool_calls"):
+            sys.stdout.write(said["content"])
+            return
+        for call in said["tool_calls"]:
+            done = {"role": "tool", "tool_call_id": call["id"], "content": "refunded"}
+            messages.append(done)
+
+
+if __name__ == "__main__":
+    program()
+    sys.exit()

@@ -1,0 +1,97 @@
+"""Tools that only a later request shows: of sub-agents, of nodes, of programs."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import ChatRequest
+from agentgym.core.task import Split
+from agentgym.core.trajectory import Trajectory
+from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.evaluate.evaluation import judge
+from agentgym.rollout.located import located
+from agentgym.rollout.probe import AgentReport, probed
+from agentgym.rollout.runner import RolloutRequest
+from agentgym.rollout.session import RolloutSession
+from agentgym.scenarios.registry import get_scenario
+from tests.integrations import late_agents
+
+HERE = late_agents.__name__
+PROGRAM = f"command:{sys.executable} -S {late_agents.__file__}"
+IN_NODES = f"{HERE}:in_nodes"
+
+
+def settings(folder: Path, agent: str, **call: object) -> TrainingConfig:
+    """Return the settings of an agent, and of tasks that need one late call."""
+    call = {"tool": "refund_order", "args": {"order": "A1"}, **call}
+    lines = [
+        json.dumps({"instruction": f"Refund A1, please, {n}.", "expect": [call]})
+        for n in range(13)
+    ]
+    file = folder / "tasks.jsonl"
+    file.write_text("\n".join(lines))
+    return located(TrainingConfig.create(scenario=str(file), agent=agent))
+
+
+def looked_into(folder: Path, agent: str, **call: object) -> AgentReport:
+    return probed(settings(folder, agent, **call))
+
+
+def rightly(request: ChatRequest) -> Reply:
+    """Make the right call, with its default written out, by way of other agents."""
+    offered = {tool["function"]["name"] for tool in request.tools}
+    if request.messages[-1]["role"] == "tool" or not offered:
+        return Reply("Done.")
+    if "refund_order" in offered:
+        return Reply(calls=[("refund_order", {"order": "A1", "amount": 5})])
+    return Reply(calls=[("ask_refunds", {"job": "Refund A1."})])
+
+
+def played(folder: Path, config: TrainingConfig) -> Trajectory:
+    scenario = get_scenario(config.scenario)
+    [task] = scenario.tasks(Split.TRAIN, 0, 1)
+    folder.mkdir()
+    config = config.replaced(workers=1, max_attempts=1)
+    with RolloutSession(config, ScriptedPolicy(rightly), folder, 1) as session:
+        asked = RolloutRequest("r", task, train=True, group="g", step=1)
+        [made] = session.run([asked], lambda _: None)
+    [attempt], _ = judge(scenario, [task], [made])
+    assert attempt.calls.get("right") == 1
+    return made
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        f"{HERE}:delegating",
+        pytest.param(IN_NODES, marks=pytest.mark.slow),
+        pytest.param(PROGRAM, marks=pytest.mark.slow),
+    ],
+)
+def test_what_a_later_request_offers_can_be_expected(
+    agent: str, tmp_path: Path
+) -> None:
+    report = looked_into(tmp_path, agent)
+    assert report.problems == []
+    assert report.missing == []
+    made = played(tmp_path / "run", settings(tmp_path, agent))
+    assert made.success
+    assert made.score.right_arguments == 1.0
+
+
+@pytest.mark.slow
+def test_calls_are_checked_by_the_schema_that_the_trial_saw(tmp_path: Path) -> None:
+    [problem] = looked_into(tmp_path, IN_NODES, args={"amount": "much"}).problems
+    assert "not arguments of 'refund_order'" in problem
+    assert "it takes order, amount" in problem
+
+
+@pytest.mark.slow
+def test_a_tool_that_no_trial_offers_is_a_warning(tmp_path: Path) -> None:
+    report = looked_into(tmp_path, IN_NODES, tool="refund_odrer")
+    assert report.problems == []
+    [concern] = [each for each in report.concerns if "refund_odrer" in each]
+    assert "did you mean refund_order?" in concern
