@@ -11,12 +11,21 @@ from agentgym.engines.device import check_device
 from agentgym.errors import GPUNotAvailableError
 from tests.cli.conftest import Command
 
+MORE = ("engine", "gpu")
+
 
 def test_help_of_train_has_panels_and_choices(agentgym: Command) -> None:
     text = agentgym("train", "--help").out
     heads = [line for line in text.splitlines() if line and line[0] != " "]
     assert heads[1:] == [
-        *("Arguments:", "Agent:", "Tasks:", "Model and engine:", "Training:"),
+        *(
+            "Arguments:",
+            "Usual options:",
+            "Agent:",
+            "Tasks:",
+            "Model and engine:",
+            "Training:",
+        ),
         *("Machine:", "Run:", "Output:", "Options:"),
     ]
     assert "<str>" not in text
@@ -30,6 +39,25 @@ def test_help_of_train_has_panels_and_choices(agentgym: Command) -> None:
     assert ended.code == 2
     known = "'rloo', 'grpo', 'dr_grpo', 'dapo', 'reinforce++', 'ppo'"
     assert f"'a2c' is not one of {known}" in ended.err
+
+
+def test_help_begins_with_usual_options_and_ends_with_an_example(
+    agentgym: Command,
+) -> None:
+    text = agentgym("train", "--help").out
+    usual = text.partition("Usual options:")[2].partition("Agent:")[0]
+    assert [line.split()[0] for line in usual.splitlines() if line[:4] == "  --"] == [
+        *("--agent", "--framework", "--tasks", "--model", "--time", "--episodes"),
+        *("--warm-start", "--gpu", "--resume", "--dry-run"),
+    ]
+    top = agentgym("--help").out
+    assert "..." not in top.partition("Commands:")[2]
+    for line in top.partition("Commands:")[2].splitlines():
+        name = line[2:].partition(" ")[0]
+        if name and name not in ("scenarios", "tasks", "runs", "agents", *MORE):
+            text = agentgym(name, "--help").out
+            assert f"Example: agentgym {name} " in text
+            assert "--no-no" not in text
 
 
 def test_a_shell_completes_options_and_scenarios(

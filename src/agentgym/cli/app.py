@@ -39,6 +39,30 @@ from agentgym.security.redaction import redacted, redacted_output
 from agentgym.version import __version__
 
 _OTHER = "Options"
+_USUAL = "Usual options"
+_MANY = 20
+"""A command with more options shows the usual ones first."""
+_USUAL_NAMES = {
+    *("trained", "agent", "framework", "model", "gpu", "time", "episodes"),
+    *("tasks", "tasks_file", "count", "samples", "tool_names", "warm_start"),
+    *("resume", "dry_run", "compare", "fail_under", "save"),
+}
+_EXAMPLES = {
+    "train": "agentgym train --agent app.agents:graph --tasks tasks.jsonl",
+    "improve": "agentgym improve --agent app:graph --tasks tasks.jsonl --goal "
+    "pass_1=0.9",
+    "eval": "agentgym eval --agent coding",
+    "rollout": "agentgym rollout coding --model nano --count 20",
+    "solve": 'agentgym solve coding --problem "Reverse a string" --model '
+    "openai:gpt-4.1-mini",
+    "view": "agentgym view runs/coding",
+    "inspect": "agentgym inspect app.agents:graph",
+    "serve": "agentgym serve coding --port 8000",
+    "gateway": "agentgym gateway coding --framework langchain --model-name MODEL",
+    "job": "agentgym job coding --framework langchain",
+    "export": "agentgym export coding --output model",
+    "doctor": "agentgym doctor runs/coding",
+}
 _WIDEST = 120  # most columns of help texts
 
 
@@ -50,12 +74,15 @@ class PanelCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments and options to the help text, grouped by panel."""
-        panels: dict[str, list[tuple[str, str]]] = {}
+        has_many = len(self.params) > _MANY
+        panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], _USUAL: []}
         for param in self.get_params(ctx):
             if (record := param.get_help_record(ctx)) is not None:
                 panel = getattr(param, "rich_help_panel", None) or _OTHER
                 if param.param_type_name == "argument":
                     panel = "Arguments"
+                elif has_many and param.name in _USUAL_NAMES:
+                    panel = _USUAL
                 panels.setdefault(panel, []).append(record)
         panels[_OTHER] = panels.pop(_OTHER, [])  # --help and the like come last
         for panel, records in panels.items():
@@ -93,7 +120,12 @@ def build() -> typer.Typer:
         ("export", saved.export),
         ("doctor", doctor.doctor),
     ):
-        app.command(name, cls=PanelCommand, epilog=EPILOG)(function)
+        app.command(
+            name,
+            cls=PanelCommand,
+            epilog=f"Example: {_EXAMPLES[name]}\n\n{EPILOG}",
+            short_help=(function.__doc__ or "").partition("\n")[0],
+        )(function)
     for group in (
         *(scenarios.app, scenarios.task_files, saved.runs, saved.agents),
         *(doctor.engines, gpu.app),

@@ -108,7 +108,7 @@ def export(
         "hf: as it was trained; merged: adapters merged.", "--format", default="merged"
     ),
 ) -> None:
-    """Write an agent's weights as transformers, peft and vLLM load them.
+    """Write an agent's weights as a folder for transformers, peft and vLLM.
 
     An agent that was trained with LoRA is an adapter, which needs its base model.
     --format merged writes one model that contains both.
@@ -292,7 +292,7 @@ def view(
         show_default=False,
     ),
     port: Port = 0,
-    no_open: bool = option("Print the address; open no browser.", default=False),
+    no_open: bool = flag("Print the address; open no browser.", "--no-open"),
     output: Runs = Path("runs"),
 ) -> None:
     """Look at runs and their rollouts in a browser, until Ctrl-C.
