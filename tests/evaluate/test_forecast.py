@@ -49,12 +49,11 @@ def test_the_baseline_tells_a_range_whatever_its_workers_took_to_start(
     assert forecast.left(0, 0) == pytest.approx((320 + rest, 640 + rest))
 
 
-def test_fewer_rollouts_than_run_at_once_take_as_long_as_so_many(clock: Clock) -> None:
-    config = TrainingConfig.create(episodes=640, **SIZES)
-    forecast = Forecast(config, held_out=50, at_once=16, clock=clock)
-    measured(clock, forecast, 8, 2.0)
-    assert forecast.measured == pytest.approx(1.0)
-    measured(clock, forecast, 32, 2.0)
+@pytest.mark.parametrize("rollouts", [3, 32])
+def test_time_is_divided_by_the_rollouts_that_ran(
+    clock: Clock, forecast: Forecast, rollouts: int
+) -> None:
+    measured(clock, forecast, rollouts, 2.0)
     assert forecast.measured == pytest.approx(2.0)
 
 

@@ -79,6 +79,12 @@ def test_a_budget_of_less_than_one_group_is_refused(episodes: int) -> None:
         Trainer().train("coding", framework="native", episodes=episodes)
 
 
+def test_the_budget_is_of_whole_groups_and_never_exceeded() -> None:
+    sizes = {"group_size": 8, "tasks_per_step": 1, "episodes": 10}
+    config = TrainingConfig.create(scenario="coding", framework="native", **sizes)
+    assert Trainer(config).plan().steps == 1
+
+
 def test_a_tracker_that_is_not_installed_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -33,15 +33,12 @@ class Forecast:
 
     Attributes:
         held_out: Number of rollouts of the final measurement.
-        at_once: Number of rollouts that run at once. A measurement with fewer rollouts
-            takes about as long as one with this number.
         measured: Seconds per rollout in the newest measurement; None before the first.
         clock: Returns the time in seconds.
     """
 
     config: TrainingConfig
     held_out: int
-    at_once: int = 1
     measured: float | None = None
     clock: Callable[[], float] = time.monotonic
 
@@ -63,8 +60,7 @@ class Forecast:
         self._may_be_long = is_baseline and self.config.time is None
         yield
         if self._ended:
-            rollouts = max(self._ended, self.at_once)
-            self.measured = (self.clock() - self._began) / rollouts
+            self.measured = (self.clock() - self._began) / self._ended
 
     def rollout_done(self, seconds: float) -> None:
         """Count a rollout that has ended and took ``seconds``.

@@ -93,7 +93,7 @@ class TrainingLoop:
         rollouts = config.eval_samples * held_out(config.test_tasks)
         self._config = config
         self._time = TimeBudget(config, held_out, self._plan.workers)
-        self._forecast = Forecast(config, rollouts, self._time.timed, each)
+        self._forecast = Forecast(config, rollouts, each)
 
     def run(self) -> TrainingResult:
         """Start or resume the run, and return its result.
@@ -322,7 +322,7 @@ class TrainingLoop:
         state = self.state
         if state.training_began is None:
             state.training_began = state.wall_seconds
-        while state.episodes < self._config.episodes and state.end is None:
+        while self._steps_left and state.end is None:
             if not self._has_room:
                 self._time.check_trained(state, self._measured, self._run.path)
                 self._is_late = True
@@ -332,10 +332,10 @@ class TrainingLoop:
 
     @property
     def _steps_left(self) -> int:
-        """Number of steps that the budget of rollouts still allows."""
+        """Number of steps that the budget still allows, of whole groups of rollouts."""
         config = self._config
-        left = max(0, config.episodes - self.state.episodes)
-        return math.ceil(left / (config.group_size * config.tasks_per_step))
+        groups = max(0, config.episodes - self.state.episodes) // config.group_size
+        return math.ceil(groups / config.tasks_per_step)
 
     @property
     def _measured(self) -> float:

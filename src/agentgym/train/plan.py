@@ -93,7 +93,6 @@ def make_plan(config: TrainingConfig) -> Plan:
         )
     given, config = config, paced_settings(config)
     require_config(base_source(config.model))
-    per_step = config.group_size * config.tasks_per_step
     if config.episodes < config.group_size and (
         config.episodes or not config.warm_start
     ):
@@ -117,7 +116,7 @@ def make_plan(config: TrainingConfig) -> Plan:
     trained = trained_components(config, scenario)
     if (tokens := tokens_name(trained)) in TRAIN_TOKENS:  # for the run's record
         config = config.replaced(train_tokens=tokens)
-    steps = math.ceil(config.episodes / per_step)
+    steps = math.ceil(config.episodes // config.group_size / config.tasks_per_step)
     make_tasks(scenario, Split.TRAIN, config.seed, 1)
     if config.warm_start:
         check_calls_known(scenario, config.seed)

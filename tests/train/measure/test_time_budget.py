@@ -1,6 +1,7 @@
 """A budget in time: what is measured, and how many steps are done, fits into it."""
 
 import asyncio
+import re
 import time
 from functools import partial
 from operator import mul
@@ -303,3 +304,14 @@ def test_a_run_ends_in_time_and_measures_what_it_has(tmp_path: Path) -> None:
 def test_steps_by_the_clock_cannot_be_deterministic(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="leave out --time or --deterministic"):
         trainer(tmp_path, 0, time="1h", deterministic=True).plan()
+
+
+def test_the_time_that_is_asked_for_is_enough_and_not_much_more() -> None:
+    with pytest.raises(UsageError, match="is too short") as raised:
+        budget(time="5m").fit(280, 20.0)
+    found = re.search(r"Give --time (\d+)m", str(raised.value))
+    assert found is not None
+    minutes = int(found[1])
+    assert budget(time=f"{minutes}m").fit(60 * minutes - 20, 20.0)
+    with pytest.raises(UsageError, match="is too short"):
+        budget(time=f"{minutes // 2}m").fit(60 * (minutes // 2) - 20, 20.0)

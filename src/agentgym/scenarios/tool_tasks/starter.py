@@ -23,6 +23,7 @@ _WORDINGS = (
     "{what}, please, and take {values}.",
     "My request is simple. {what}; {values}. Thanks!",
 )
+_SENTENCE_END = r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<!cf\.)\s(?![a-z(])"
 _HEAD = """\
 # A starter file, made from the schemas of {count} tools: {names}.
 # What it can check: that the tool a request names is called, with the values it gives.
@@ -74,7 +75,7 @@ def _lines(spec: ToolSpec, count: int) -> Iterator[dict[str, Any]]:
 
 def _plain(spec: ToolSpec) -> str:
     """Return the first sentence of a tool's description, to be used in a request."""
-    first = re.split(r"(?<=[.!?])\s", spec.description)[0].strip(" .!?")
+    first = re.split(_SENTENCE_END, spec.description)[0].strip(" .!?")
     return first[:1].lower() + first[1:]
 
 

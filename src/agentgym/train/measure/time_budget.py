@@ -31,6 +31,8 @@ imitated up to three times; all of this is assumed to take three rollouts' time.
 _STEP_PER_ROLLOUT = 2.0
 """Time of a step, relative to its rollouts, until a step was timed: the update is
 assumed to take as long as the rollouts."""
+_MARGIN = 1.2
+"""The time that a message asks for, relative to the least that is accepted."""
 _LEAST_TASKS = 6
 """Least number of held-out tasks. The paired significance test (before against after
 training) finds no effect if fewer than six tasks change in one direction."""
@@ -114,7 +116,8 @@ class TimeBudget:
         fewest = min(_LEAST_TASKS, self._most_tasks(math.inf))
         if tasks < fewest or left < steps * step:
             least = times * self.held_out(fewest) * per_rollout / _HELD_OUT_SHARE
-            needed = 1.5 * max(least, 2 * steps * step)
+            spent = (config.time or 0) - left
+            needed = spent + _MARGIN * max(least, steps * step)
             wish, less = "a warm start", "shorter answers (--set max_tokens=256)"
             if steps:
                 size = math.prod(batch.values())
