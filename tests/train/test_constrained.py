@@ -8,7 +8,6 @@ from typing import Any
 import jsonschema
 import pytest
 
-import agentgym.train.trainer as trainer_module
 from agentgym import TrainedAgent, Trainer
 from agentgym.core.config import TrainingConfig
 from agentgym.core.formats.settings import Constrain
@@ -16,6 +15,7 @@ from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.core.trajectory import Grammar
 from agentgym.engines.tokens.grammar import Grammars
 from agentgym.serving.server import AgentServer
+from agentgym.train import plan
 
 pytestmark = pytest.mark.slow  # trains
 SCHEMA = {
@@ -66,7 +66,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> TrainedAgent:
     folder = tmp_path_factory.mktemp("constrained")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTGYM_HOME", str(folder / "home"))
-        patch.setattr(trainer_module, "require_sound", lambda _: None)  # 10 s
+        patch.setattr(plan, "require_sound", lambda _: None)  # 10 s
         first = trained(folder / "first", constrain="calls")
         exported = first.export(folder / "exported")
         return trained(folder / "second", model=str(exported))

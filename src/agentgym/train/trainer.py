@@ -27,13 +27,9 @@ from agentgym.evaluate.result import Evaluation
 from agentgym.integrations.agent_import import is_reference, reference_of
 from agentgym.programs.program import ProgramCommand
 from agentgym.rollout.located import located
-from agentgym.rollout.probe import probed, require_trainable
-from agentgym.rollout.session import DATABASE_FILE
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario, tasks_reference
 from agentgym.security.redaction import get_logger
-from agentgym.train.loop import TrainingLoop
 from agentgym.train.places import Elsewhere, choose_machine, place_of
-from agentgym.train.plan import make_plan, require_sound, tried
 from agentgym.train.process import Began
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
@@ -82,6 +78,8 @@ class Trainer:
             UsageError: A setting is unusable; the message says which, and the fix.
             RunFolderError: The run folder already exists or cannot be written.
         """
+        from agentgym.train.plan import make_plan, require_sound, tried
+
         config = located(self.config)
         plan = make_plan(config)
         require_sound(config)
@@ -95,6 +93,8 @@ class Trainer:
             UsageError: A setting is unusable.
             RunFolderError: The run folder already exists or cannot be written.
         """
+        from agentgym.train.plan import require_sound
+
         config = located(self.config)
         plan = place_of(config.gpu).plan(config)
         require_sound(config)
@@ -160,6 +160,8 @@ class Trainer:
             TrainingFailedError: The first measurement shows that training is hopeless,
                 or training gave no usable policy.
         """
+        from agentgym.train.plan import make_plan, require_sound, tried
+
         trainer = self
         if progress is not None:
             trainer = Trainer(self.config, progress=progress, began=self._began)
@@ -191,6 +193,8 @@ class Trainer:
 
     def _train_elsewhere(self, config: TrainingConfig) -> TrainingResult:
         """Create the folder of a new run, and train the run on another machine."""
+        from agentgym.train.plan import require_sound
+
         place_of(config.gpu).plan(config)
         require_sound(config)
         run = RunFolder.create(config)
@@ -204,6 +208,8 @@ class Trainer:
 
         ``is_new`` is False for a resumed run.
         """
+        from agentgym.train.loop import TrainingLoop
+
         with _ended_helpfully(run, is_new=is_new), _logged(plan.config, run):
             result = TrainingLoop(plan, run, self._progress, began).run()
             logger.info(
@@ -224,6 +230,8 @@ class Trainer:
 
         ``is_new`` is False for a resumed run.
         """
+        from agentgym.rollout.session import DATABASE_FILE
+
         with _ended_helpfully(run, is_new=is_new):
             try:
                 result = place_of(config.gpu).train(config, run, self._progress)
@@ -329,6 +337,8 @@ class Trainer:
             subject = trained.name
         elif config.agent.reference is not None:
             subject = f"{config.agent.reference} on {config.model}"
+            from agentgym.rollout.probe import probed, require_trainable
+
             require_trainable(config, probed(config))
         return evaluate(
             config,

@@ -1,6 +1,5 @@
 """``agentgym solve``: let the coding team solve a problem, live."""
 
-import asyncio
 import os
 import sys
 from contextlib import suppress
@@ -125,6 +124,8 @@ def solve(
         )
     for note in notes:
         console.print(f"Note: {note}", style="dim")
+    import asyncio
+
     with session:
         try:
             last = asyncio.run(_talk(session, problem, chat, save, console, as_json))
@@ -148,6 +149,8 @@ async def _talk(
     Without a problem, ask the user for the first request; with ``chat``, for further
     ones. Return None if the user ends the chat before the first request.
     """
+    import asyncio
+
     from agentgym.ui.solving import solution_view
 
     last = None

@@ -20,7 +20,7 @@ from functools import cached_property
 from itertools import compress, product
 from random import Random
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentgym.core.background import in_background
 from agentgym.core.files import BEAT_S
@@ -36,9 +36,11 @@ from agentgym.errors import (
 from agentgym.evaluate.judge.answer import Score, read_scores, response_format
 from agentgym.evaluate.judge.prompt import Entry, Question, question, transcript
 from agentgym.evaluate.metrics import Prices
-from agentgym.models.endpoint import EndpointLlm
 from agentgym.models.reference import PROVIDERS, Endpoint
 from agentgym.security.redaction import beginning
+
+if TYPE_CHECKING:
+    from agentgym.models.endpoint import EndpointLlm
 
 PART = "judge"
 """Name of the reward part that holds the judge's ranking."""
@@ -264,6 +266,8 @@ class GroupJudge(Ranker):
         return scores
 
     async def _ask_all(self, groups: Sequence[_Group]) -> list[list[Score] | str]:
+        from agentgym.models.endpoint import EndpointLlm  # imports aiohttp
+
         llm = EndpointLlm(self._endpoint)
         limit = asyncio.Semaphore(_IN_FLIGHT)
         try:
@@ -279,7 +283,7 @@ class GroupJudge(Ranker):
         return [task.result() for task in made]
 
     async def _ask(
-        self, llm: EndpointLlm, limit: asyncio.Semaphore, group: _Group
+        self, llm: "EndpointLlm", limit: asyncio.Semaphore, group: _Group
     ) -> list[Score] | str:
         """Return the scores of a group's distinct attempts, or why there are none."""
         async with limit:
@@ -308,7 +312,7 @@ class GroupJudge(Ranker):
                 for _ in group.attempts:
                     self._done()
 
-    async def _answer(self, llm: EndpointLlm, asked: Question) -> list[Score]:
+    async def _answer(self, llm: "EndpointLlm", asked: Question) -> list[Score]:
         """Send a request to the judge and return the scores of its answer.
 
         If the server supports JSON schemas, the request has one.
