@@ -79,6 +79,11 @@ def test_a_budget_of_less_than_one_group_is_refused(episodes: int) -> None:
         Trainer().train("coding", framework="native", episodes=episodes)
 
 
+def test_the_framework_may_stand_second_as_documents_have_it() -> None:
+    with pytest.raises(UsageError, match="nowhere"):
+        Trainer(progress=False).train("coding", "nowhere")
+
+
 def test_the_budget_is_of_whole_groups_and_never_exceeded() -> None:
     sizes = {"group_size": 8, "tasks_per_step": 1, "episodes": 10}
     config = TrainingConfig.create(scenario="coding", framework="native", **sizes)

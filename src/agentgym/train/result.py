@@ -216,6 +216,11 @@ class TrainingResult(BaseModel, extra="forbid"):
         return TrainedAgent.load(self.artifacts.agent)
 
     @property
+    def trained_model(self) -> TrainedAgent:
+        """Another name for :attr:`trained`."""
+        return self.trained
+
+    @property
     def agent(self) -> Any:
         """Your own agent, with the trained model.
 

@@ -104,13 +104,13 @@ class Trainer:
     def train(
         self,
         scenario: str | ToolScenario | None = None,
+        framework: str | None = None,
         *,
         agent: Any = None,
         command: str | None = None,
         tasks: str | Path | None = None,
         check: Callable[..., Any] | str | None = None,
         check_command: str | None = None,
-        framework: str | None = None,
         episodes: int | None = None,
         gpu: str | None = None,
         resume: str | Path | None = None,
@@ -124,6 +124,7 @@ class Trainer:
         Args:
             scenario: The scenario's name, or the result of ``Scenario.from_tools``.
                 Like all arguments, it overrides the trainer's config.
+            framework: The agent's framework; detected from ``agent`` if that is given.
             agent: Your own agent: a compiled graph, an AutoGen agent or team, a CrewAI
                 Agent, Task or Crew, an Agent of the OpenAI Agents SDK or of
                 pydantic-ai, an Agent or Workflow of Agent Framework, a function that
@@ -138,7 +139,6 @@ class Trainer:
                 program posts.
             check_command: Instead of ``check``: a command that scores attempts, run in
                 the program's folder.
-            framework: The agent's framework; detected from ``agent`` if that is given.
             episodes: Budget of training rollouts.
             gpu: ``auto``, ``local``, ``none``, or a machine: ``ssh:user@host``.
             resume: Name or folder of a run to continue, with that run's settings.
