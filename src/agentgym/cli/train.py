@@ -322,8 +322,9 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
         return made.replaced(**merged_changes(made, own))
     if "scenario" not in given and variable_of("scenario") not in os.environ:
         raise UsageError(
-            "Which scenario? Name one, as in `agentgym train coding`, or give "
-            f"--config or --resume. Available: {', '.join(scenario_names())}."
+            "Which scenario? Name one, as in `agentgym train coding`, your own agent, "
+            "as in `agentgym train --agent app:agent`, or give --config or --resume. "
+            f"Available: {', '.join(scenario_names())}."
         )
     return TrainingConfig.create(**given)
 

@@ -194,10 +194,10 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
         return named or framework
     kinds = ", ".join(name for name in FRAMEWORKS.names() if name != "native")
     raise UnsupportedError(
-        f"{reference} is a {type(found).__name__}, which is not an agent of "
-        f"{kinds}. Name "
-        "a compiled graph, an AssistantAgent or team, an Agent, Task or Crew, or a "
-        "function that returns an agent."
+        f"{reference} has the type {type(found).__name__}, which is not an agent of "
+        f"{kinds}. Name a compiled graph, an AssistantAgent or team, an Agent, Task or "
+        "Crew, or a function that returns an agent. A loop of your own is trained as a "
+        'program: --command "python app.py".'
     )
 
 

@@ -22,7 +22,9 @@ def agent_view(report: AgentReport) -> RenderableType:
         parts.append(indent(_role(role)))
     facts = grid()
     if report.bound:
-        facts.add_row("in training", f"{', '.join(report.bound)} act on the episode")
+        facts.add_row(
+            "in training", f"calls change the task's state: {', '.join(report.bound)}"
+        )
     for name, fate in report.own.items():
         facts.add_row("own tool", f"{name} {fate}" if fate else name)
     if report.missing:
@@ -78,5 +80,5 @@ def _verdict(report: AgentReport) -> RenderableType:
     return Text(
         f"It can be trained{other}: in a trial it asked the model {calls}, "
         f"and {reached}.",
-        "green",
+        "yellow" if report.missing else "green",
     )

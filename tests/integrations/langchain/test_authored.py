@@ -230,7 +230,7 @@ def test_a_call_that_a_node_replaces_is_followed(
     ("name", "told"),
     [
         ("builder", "a StateGraph that is not compiled"),
-        ("BOOKS", "is a dict, which is not an agent of"),
+        ("BOOKS", "has the type dict, which is not an agent of"),
         ("make_of_nobody", "requires 'database', which training does not pass"),
         ("make_nothing", "failed to make the agent: OSError: no database"),
         ("unspeakable", "'lend_to' cannot be described to a model"),
