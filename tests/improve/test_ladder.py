@@ -47,6 +47,21 @@ def test_it_stops_at_the_first_rung_that_meets_the_goal(tmp_path: Path) -> None:
     assert "'training', would be: 100 rollouts, about $2.00." in bill.ended
 
 
+def test_a_rung_that_cannot_run_is_said_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    climb, said = climb_in(tmp_path), list[str]()
+    monkeypatch.setattr(climb.progress, "starting", said.append)
+    rungs = [
+        Scripted("as it is", reaches(9)),
+        Scripted("prompts", reaches(9), skipped="Left out."),
+    ]
+    try_rungs(rungs, climb)
+    assert said[0] == (
+        "Plan, until one reaches the goal: as it is, then prompts (Left out)."
+    )
+
+
 def test_a_goal_that_is_met_already_is_said(tmp_path: Path) -> None:
     rungs = [Scripted("as it is", reaches(10)), Scripted("training", reaches(10))]
     bill = try_rungs(rungs, climb_in(tmp_path, goal=0.5))

@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentgym.core.config import TrainingConfig
@@ -113,6 +113,7 @@ def try_rungs(rungs: Sequence[LadderRung], climb: Climb) -> Bill:
             each.status = _status(climb, each.after)
     done = {each.name: each for each in bill.rungs if each.after is not None}
     bill.rungs = [each for each in bill.rungs if each.dollars or each.name in done]
+    climb.progress.starting(_plan_words(climb, rungs, done))
     for place, rung in enumerate(rungs):
         found = done.get(rung.name)
         if found is not None:
@@ -129,6 +130,17 @@ def try_rungs(rungs: Sequence[LadderRung], climb: Climb) -> Bill:
     bill.rungs.sort(key=lambda each: order.index(each.name))
     bill.save()
     return bill
+
+
+def _plan_words(
+    climb: Climb, rungs: Sequence[LadderRung], done: Mapping[str, RungResult]
+) -> str:
+    """List the rungs in order, and why some cannot run or need not run again."""
+    parts = []
+    for rung in rungs:
+        why = "done" if rung.name in done else rung.skipped(climb).rstrip(".")
+        parts.append(f"{rung.name} ({why})" if why else rung.name)
+    return f"Plan, until one reaches the goal: {', then '.join(parts)}."
 
 
 def _tried(
