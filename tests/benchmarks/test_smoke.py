@@ -51,6 +51,7 @@ LIBRARIES = {
 }
 """Imported or started by the scripts above."""
 CHAINED = {
+    "arms.py",
     "algorithms.py",
     "bfcl_verdicts.py",
     "learning.py",
@@ -139,6 +140,16 @@ def test_an_app_is_trained_in_its_time_and_drawn(tmp_path: Path) -> None:
     assert "| app | 3 |" in printed
     assert "| sampling, beside `generate` |" in printed
     assert "<circle" in (tmp_path / "curves" / "app.svg").read_text()
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(600)
+def test_arms_are_drawn_as_well(tmp_path: Path) -> None:
+    words = ["--minutes", "0.6", "--tasks", "4", "--arms", "warm", "random"]
+    words += ["--picture", str(tmp_path / "arms.svg"), "--rest", "warm_start_tasks=24"]
+    sizes = ["tasks_per_step=2", "group_size=4"]
+    assert figures(table("arms.py", *words, *sizes, home=tmp_path)) > 2
+    assert "<circle" in (tmp_path / "arms.svg").read_text()
 
 
 @pytest.mark.sweep
