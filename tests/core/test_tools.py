@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
+from agentgym.core.made_up import made_up
 from agentgym.core.tools import (
     Tool,
     ToolOutcome,
@@ -22,6 +23,7 @@ from agentgym.core.tools import (
     tool_specs,
 )
 from agentgym.errors import ScenarioError
+from agentgym.scenarios.schemas import distinct
 
 
 class Shelf:
@@ -352,3 +354,38 @@ def _next_id() -> str:
 
 
 _IDS: list[int] = []
+
+
+def test_every_argument_of_a_function_is_in_its_schema_whatever_its_name() -> None:
+    def choose(model_config: str, model_dump: int, _x: str = "y") -> str:
+        """Choose a model."""
+        return f"{model_config} {model_dump} {_x}"
+
+    spec = spec_of(choose)
+    assert list(spec.parameters["properties"]) == ["model_config", "model_dump", "_x"]
+    arguments = {"model_config": "a", "model_dump": "7"}
+    assert asyncio.run(Tool(spec, choose)(**arguments)) == "a 7 y"
+    assert same_arguments(spec, arguments, {**arguments, "model_dump": 7, "_x": "y"})
+
+
+def test_tools_of_one_name_accept_the_calls_of_each_agent() -> None:
+    def _named(function: Any) -> Tool:
+        function.__name__ = "lookup"
+        return Tool(spec_of(function), function)
+
+    def room(room: int) -> str:
+        """Look up a room."""
+        return f"room {room}"
+
+    def person(person: str) -> str:
+        """Look up a person."""
+        return f"person {person}"
+
+    [both] = distinct([_named(room), _named(person), _named(room)])
+    assert asyncio.run(both(room=7)) == "room 7"
+    assert asyncio.run(both(person="Ada")) == "person Ada"
+    assert same_arguments(both.spec, {"room": "7"}, {"room": 7})
+    assert not same_arguments(both.spec, {"room": 7}, {"person": "7"})
+    with pytest.raises(ValidationError, match="room.* or person"):
+        both.spec.validate({})
+    assert both.spec.accepts(made_up(both.spec.parameters, ""))

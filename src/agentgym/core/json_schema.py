@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -173,15 +173,11 @@ class JsonSchema:
 
     @cached_property
     def _strict(self) -> Any:
-        from jsonschema.validators import Draft202012Validator, extend, validator_for
+        from jsonschema.validators import Draft202012Validator, validator_for
         from referencing import Registry
 
         base = validator_for(self.root, default=Draft202012Validator)
-        readable = {
-            keyword: _only_readable(base.VALIDATORS[keyword])
-            for keyword in ("pattern", "patternProperties", "additionalProperties")
-        }
-        return extend(base, readable)(self.root, registry=Registry())
+        return _readable(base)(self.root, registry=Registry())
 
     def _read(self, part: Any, value: Any, fill: bool, depth: int) -> Any:
         schema = resolved(part, self.root)
@@ -275,6 +271,11 @@ class SchemaArguments(BaseModel):
     model_config = ConfigDict(extra="allow")
     json_schema: ClassVar[JsonSchema]
 
+    @classmethod
+    def as_read(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return valid arguments as the tool reads them."""
+        return dict(cls.json_schema.read(arguments))
+
 
 def _references(schema: Any) -> Iterator[str]:
     if not isinstance(schema, Mapping):
@@ -325,6 +326,15 @@ def found(pattern: str, text: str) -> bool:
         return re.search(pattern, text) is not None
     except re.error:
         return False
+
+
+@cache
+def _readable(base: Any) -> Any:
+    """Return a class of validators that skips patterns that Python cannot read."""
+    from jsonschema.validators import extend
+
+    keywords = ("pattern", "patternProperties", "additionalProperties")
+    return extend(base, {k: _only_readable(base.VALIDATORS[k]) for k in keywords})
 
 
 def _only_readable(judge: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:

@@ -34,6 +34,7 @@ the model can correct itself.
 """
 _UNREADABLE = "the call could not be read: write it in the form that was asked for"
 _MARK = "__agentgym_tool__"
+_RENAMED = "__agentgym_renamed__"
 _ARGUMENT_LINE = re.compile(r"^\s{4}(\w+)(?:\s*\([^)]*\))?:\s*(.+)$")
 _CALLABLE = re.compile(r"[\w./:-]{1,128}")
 _INTEGERS = range(-(2**63), 2**63)
@@ -67,6 +68,12 @@ class ToolSpec:
     description: str
     args_model: type[BaseModel]
 
+    @property
+    def variants(self) -> tuple["ToolSpec", ...]:
+        """The agents' different tools of this name; empty if there is only one."""
+        found: tuple[ToolSpec, ...] = getattr(self.args_model, "variants", ())
+        return found
+
     @cached_property
     def parameters(self) -> dict[str, Any]:
         """The JSON schema of the arguments, without titles."""
@@ -81,6 +88,7 @@ class ToolSpec:
         fields. For such a tool, this is the JSON schema.
         """
         by_schema = issubclass(self.args_model, SchemaArguments)
+        by_schema = by_schema or bool(getattr(self.args_model, _RENAMED, None))
         return self.parameters if by_schema else self.args_model
 
     def to_openai(self) -> dict[str, Any]:
@@ -104,7 +112,9 @@ class ToolSpec:
         # Iterate over fields, since an argument named "keys" would be taken for
         # dict.keys.
         try:
-            return dict(iter(self.args_model.model_validate(arguments)))
+            read = dict(iter(self.args_model.model_validate(arguments)))
+            renamed = getattr(self.args_model, _RENAMED, {})
+            return {renamed.get(name, name): value for name, value in read.items()}
         except ValidationError:
             raise
         except Exception as error:
@@ -134,18 +144,24 @@ class Tool:
         function: The function to call, sync or async. It returns a text or a JSON value
             for the agent. To refuse a call, it raises
             :class:`~agentgym.errors.ToolError`.
+        as_written: Whether the function gets the arguments as the model wrote them,
+            because an agent framework validates them. Else it gets the arguments from
+            :meth:`ToolSpec.validate`.
     """
 
     spec: ToolSpec
     function: ToolFunction
+    as_written: bool = False
 
     async def __call__(self, **arguments: Any) -> str:
         """Validate ``arguments``, run the function, and return its result as text."""
-        return await self.run(self.spec.validate(arguments))
+        return await self.run(arguments, self.spec.validate(arguments))
 
-    async def run(self, validated: Mapping[str, Any]) -> str:
-        """Run the function with arguments from :meth:`ToolSpec.validate`."""
-        result = self.function(**validated)
+    async def run(
+        self, arguments: Mapping[str, Any], validated: Mapping[str, Any]
+    ) -> str:
+        """Run the function with a call's arguments, or with the validated ones."""
+        result = self.function(**(arguments if self.as_written else validated))
         return result_text(await result if inspect.isawaitable(result) else result)
 
 
@@ -242,6 +258,7 @@ def spec_of(function: Callable[..., Any]) -> ToolSpec:
             "that are defined at the top of its module."
         ) from None
     fields: dict[str, Any] = {}
+    renamed: dict[str, str] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name == "self":
             continue
@@ -261,7 +278,13 @@ def spec_of(function: Callable[..., Any]) -> ToolSpec:
         if parameter.name in described:
             hint = Annotated[hint, Field(description=described[parameter.name])]
         missing = parameter.default is inspect.Parameter.empty
-        fields[parameter.name] = (hint, ... if missing else parameter.default)
+        field_name = parameter.name
+        if hasattr(BaseModel, field_name) or field_name.startswith("_"):
+            # pydantic allows no field of this name, only an alias
+            field_name = f"argument_{len(fields)}"
+            renamed[field_name] = parameter.name
+            hint = Annotated[hint, Field(alias=parameter.name)]
+        fields[field_name] = (hint, ... if missing else parameter.default)
     config = ConfigDict(extra="forbid", allow_inf_nan=False)
     try:
         model = create_model(name, __config__=config, **fields)
@@ -271,6 +294,7 @@ def spec_of(function: Callable[..., Any]) -> ToolSpec:
             f"{error.message.partition('. ')[0]}. Let a model give text, numbers, "
             "lists or dicts."
         ) from None
+    setattr(model, _RENAMED, renamed)
     return ToolSpec(name, " ".join(doc.split("\n\n")[0].split()), model)
 
 
@@ -344,10 +368,11 @@ def same_arguments(
 
     if equal(rest(one), rest(other)):
         return True
-    return equal(rest(_as_read(spec, dict(one))), rest(_as_read(spec, dict(other))))
+    return equal(rest(as_read(spec, dict(one))), rest(as_read(spec, dict(other))))
 
 
-def _as_read(spec: ToolSpec | None, arguments: dict[str, Any]) -> dict[str, Any]:
+def as_read(spec: ToolSpec | None, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return a call's arguments as the tool reads them; invalid ones unchanged."""
     if spec is None:
         return arguments
     try:
@@ -355,7 +380,7 @@ def _as_read(spec: ToolSpec | None, arguments: dict[str, Any]) -> dict[str, Any]
     except ValidationError:
         return arguments
     if issubclass(spec.args_model, SchemaArguments):
-        return dict(spec.args_model.json_schema.read(validated))
+        return spec.args_model.as_read(validated)
     return validated
 
 
@@ -413,7 +438,7 @@ async def run_tool(
     except ValidationError as error:
         return ToolOutcome.INVALID_ARGUMENTS, f"Error: {first_problem(error)}"
     try:
-        return ToolOutcome.OK, await tools[name].run(validated)
+        return ToolOutcome.OK, await tools[name].run(arguments, validated)
     except RuleViolation as error:
         return ToolOutcome.RULE_BROKEN, f"Error: {error}"
     except ToolError as error:

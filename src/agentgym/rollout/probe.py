@@ -222,6 +222,8 @@ def _found(role: AgentRole) -> RoleFound:
 
 
 def _differ(agents: ToolSpec, scenarios: ToolSpec) -> Iterable[str]:
+    if any(each.parameters == agents.parameters for each in scenarios.variants):
+        return
     mine = properties(agents.parameters)
     theirs = properties(scenarios.parameters)
     for name in mine.keys() - theirs.keys():

@@ -12,7 +12,7 @@ from agentgym.integrations.agent_framework.copies import parts_of
 from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.adapter import left_out
 from agentgym.integrations.on_client.in_place import live_tool
-from agentgym.scenarios.schemas import model_of_schema
+from agentgym.scenarios.schemas import distinct, model_of_schema
 
 AGENTS, TOOLS, MODEL = (Agent, Workflow), FunctionTool, BaseChatClient
 _MCP = "agent_framework._mcp"
@@ -47,13 +47,12 @@ def own_tools(found: Any) -> list[Tool]:
     """
     if isinstance(found, FunctionTool):
         return [_own_tool(found)]
-    tools = {
-        tool.name: tool
+    return distinct(
+        _own_tool(tool)
         for agent in members(found)
         for tool in _functions(agent)
         if not _passes_on(tool)
-    }
-    return [_own_tool(tool) for tool in tools.values()]
+    )
 
 
 def concerns(found: Any) -> list[str]:

@@ -22,7 +22,7 @@ from agentgym.integrations.autogen.tools import SpecTool
 from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.integrations.on_client.servers import Servers
-from agentgym.scenarios.schemas import model_of_schema, spec_of_model
+from agentgym.scenarios.schemas import distinct, model_of_schema, spec_of_model
 
 _MODEL_SLOTS = ("model_client", "_model_client")
 _PARTS = (BaseTool, ChatAgent, Team, Workbench)
@@ -102,16 +102,14 @@ def own_tools(found: Any) -> list[Tool]:
     within = [part for part in parts(found) if isinstance(part, BaseTool | Workbench)]
     benches = [part for part in within if isinstance(part, StaticWorkbench)]
     on_benches = {id(tool) for bench in benches for tool in bench._tools}
-    tools = {
-        tool.spec.name: tool
+    passing = {part.name for part in within if isinstance(part, AgentTool | TeamTool)}
+    return distinct(
+        tool
         for part in within
         if id(part) not in on_benches
         for tool in tools_of(part)
-    }
-    for part in within:
-        if isinstance(part, AgentTool | TeamTool):
-            tools.pop(part.name, None)
-    return list(tools.values())
+        if tool.spec.name not in passing
+    )
 
 
 def concerns(agent: Any) -> list[str]:

@@ -7,7 +7,6 @@ from crewai import Agent, Crew, Flow, Task
 from crewai.tools import BaseTool
 from crewai.utilities.i18n import I18N_DEFAULT
 from crewai.utilities.reasoning_handler import FUNCTION_SCHEMA
-from crewai.utilities.string_utils import sanitize_tool_name
 
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
@@ -15,6 +14,7 @@ from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.agent_import import kind_of
 from agentgym.integrations.base import AgentRole, no_tools
 from agentgym.integrations.crewai.tools import callable_tool, spec_of
+from agentgym.scenarios.schemas import distinct
 
 _PLAN: str = FUNCTION_SCHEMA["function"]["name"]
 PLACE = "task"
@@ -149,11 +149,11 @@ def own_tools(found: Any) -> list[Tool]:
     """Convert tools of an Agent, Task or Crew, or a CrewAI tool, to AgentGym tools."""
     if isinstance(found, BaseTool):
         return [callable_tool(found)]
-    tools = {sanitize_tool_name(tool.name): tool for tool in _given(found)}
+    tools = list(_given(found))
     if not tools:
         agents = members(found, "It")
         raise no_tools(found, [f"{each.role.strip()} (Agent)" for each in agents])
-    return [callable_tool(tool) for tool in tools.values()]
+    return distinct(map(callable_tool, tools))
 
 
 def tools_of(agent: Agent) -> list[BaseTool]:

@@ -13,7 +13,7 @@ from agentgym.integrations.agent_import import kind_of
 from agentgym.integrations.base import AgentRole, no_tools
 from agentgym.integrations.episode import YES
 from agentgym.integrations.on_client.in_place import live_tool, tools_as_they_are
-from agentgym.scenarios.schemas import model_of_schema
+from agentgym.scenarios.schemas import distinct, model_of_schema
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -187,14 +187,14 @@ def own_tools(found: Any) -> list[Tool]:
         return [_callable_tool(found)]
     require_graph(found, f"The {type(found).__name__}")
     within = {
-        tool.name: tool
+        id(tool): tool
         for _, graph in _graphs(found)
         for tool in _tools(graph)
         if not passes_control(tool)
     }
     if not within:
         raise no_tools(found, [graph.name for _, graph in _graphs(found)])
-    return [_callable_tool(tool) for tool in within.values()]
+    return distinct(map(_callable_tool, within.values()))
 
 
 def _commanding(graph: Any) -> "Iterator[BaseTool]":

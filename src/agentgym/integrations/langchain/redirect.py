@@ -9,7 +9,7 @@ fails when a new version of LangChain changes them.
 import copy
 import inspect
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
@@ -33,6 +33,7 @@ dropped, because only some providers accept them."""
 _ROUTED = "_routed_to_the_episode"
 _ANSWERING: ContextVar[Any] = ContextVar("agentgym_answering", default=None)
 _CALL_ID: ContextVar[str | None] = ContextVar("agentgym_call_id", default=None)
+_WRITTEN: ContextVar[Any] = ContextVar("agentgym_written_arguments", default=None)
 
 
 def answering(model: Any) -> AbstractContextManager[None]:
@@ -126,15 +127,22 @@ def patch_tools(module: ModuleType) -> None:
     base = module.BaseTool
     run, arun = base.run, base.arun
 
-    def routed_run(self: Any, *args: Any, **named: Any) -> Any:
-        with holding(_CALL_ID, named.get("tool_call_id")):
-            return run(_in_episode(self), *args, **named)
+    def routed_run(self: Any, tool_input: Any, *args: Any, **named: Any) -> Any:
+        with _call(named.get("tool_call_id"), tool_input):
+            return run(_in_episode(self), tool_input, *args, **named)
 
-    async def routed_arun(self: Any, *args: Any, **named: Any) -> Any:
-        with holding(_CALL_ID, named.get("tool_call_id")):
-            return await arun(_in_episode(self), *args, **named)
+    async def routed_arun(self: Any, tool_input: Any, *args: Any, **named: Any) -> Any:
+        with _call(named.get("tool_call_id"), tool_input):
+            return await arun(_in_episode(self), tool_input, *args, **named)
 
     base.run, base.arun = routed_run, routed_arun
+
+
+@contextmanager
+def _call(call_id: str | None, written: Any) -> Iterator[None]:
+    """Keep a call's id and arguments as they are before LangChain validates them."""
+    with holding(_CALL_ID, call_id), holding(_WRITTEN, written):
+        yield
 
 
 def _in_episode(tool: Any) -> Any:
@@ -153,12 +161,16 @@ def _in_episode(tool: Any) -> Any:
 
 def _patched(tool: Any) -> Any:
     known = frozenset(tool.args)
+    fields = getattr(tool.args_schema, "model_fields", {})
+    aliases = {each.alias: name for name, each in fields.items() if each.alias}
     has_artifact = tool.response_format == "content_and_artifact"
 
-    def asked(args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        if args:  # a tool with one positional argument
-            named = dict(zip(tool.args, args, strict=False))
-        return {k: to_jsonable_python(v) for k, v in named.items() if k in known}
+    def asked() -> dict[str, Any]:
+        written = _WRITTEN.get()
+        if isinstance(written, str):  # a tool with one argument
+            written = dict(zip(tool.args, [written], strict=False))
+        found = {aliases.get(k, k): v for k, v in written.items()}
+        return {k: to_jsonable_python(v) for k, v in found.items() if k in known}
 
     def given(text: str, call: _CallInPlace) -> Any:
         if call.returned is not None:
@@ -166,14 +178,14 @@ def _patched(tool: Any) -> Any:
         return (text, None) if has_artifact else text
 
     def _run(*args: Any, **named: Any) -> Any:
-        episode, given_to_it = current_episode(), asked(args, named)
+        episode, given_to_it = current_episode(), asked()
         call = _CallInPlace(tool, args, named)
         with running_in_place(tool.name, call.run):
             text = episode.use_tool_sync(tool.name, given_to_it, call_id=_CALL_ID.get())
         return given(text, call)
 
     async def _arun(*args: Any, **named: Any) -> Any:
-        episode, given_to_it = current_episode(), asked(args, named)
+        episode, given_to_it = current_episode(), asked()
         call = _CallInPlace(tool, args, named)
         with running_in_place(tool.name, call.run):
             text = await episode.use_tool(

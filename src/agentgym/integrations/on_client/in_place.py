@@ -56,4 +56,4 @@ def live_tool(spec: ToolSpec, run: RunInPlace, returned: Any = None) -> Tool:
 
     if returned is not None:
         call.__annotations__["return"] = returned
-    return Tool(spec, call)
+    return Tool(spec, call, as_written=True)

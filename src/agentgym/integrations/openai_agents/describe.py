@@ -14,7 +14,7 @@ from agentgym.errors import UnsupportedError, message_of
 from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.adapter import left_out
 from agentgym.integrations.on_client.in_place import live_tool
-from agentgym.scenarios.schemas import model_of_schema
+from agentgym.scenarios.schemas import distinct, model_of_schema
 
 AGENTS, TOOLS, MODEL = Agent, FunctionTool, Model
 
@@ -50,8 +50,8 @@ def own_tools(found: Any) -> list[Tool]:
     """Convert the tools of an agent and its team, or one tool, to AgentGym tools."""
     if isinstance(found, FunctionTool):
         return [_own_tool(found)]
-    tools = {tool.name: tool for each in members(found) for tool in _functions(each)}
-    return [_own_tool(tool) for tool in tools.values() if not tool._is_agent_tool]
+    tools = (tool for each in members(found) for tool in _functions(each))
+    return distinct(_own_tool(tool) for tool in tools if not tool._is_agent_tool)
 
 
 def concerns(agent: Any) -> list[str]:

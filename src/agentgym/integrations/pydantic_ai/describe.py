@@ -28,7 +28,7 @@ from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, message_of
 from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.in_place import live_tool
-from agentgym.scenarios.schemas import model_of_schema
+from agentgym.scenarios.schemas import distinct, model_of_schema
 
 _FAILING = (Exception, asyncio.CancelledError)
 """Exceptions that listing tools may raise. If a server closes the connection, the tasks
@@ -70,7 +70,7 @@ def own_tools(found: Any) -> list[Tool]:
         return _tools_of(FunctionToolset([found]))
     if isinstance(found, AbstractToolset):
         return _tools_of(found)
-    return [tool for toolset in found.toolsets for tool in _tools_of(toolset)]
+    return distinct(t for toolset in found.toolsets for t in _tools_of(toolset))
 
 
 def servers_of(agent: Any) -> list[Any]:

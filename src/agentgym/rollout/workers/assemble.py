@@ -167,7 +167,8 @@ def _judge(call: ModelCall, specs: Mapping[str, ToolSpec]) -> list[_Requested]:
     known = {name: spec for name, spec in specs.items() if name in offered}
     judged: list[_Requested] = []
     for asked in call.tool_calls:
-        if asked.name in offered and asked.name not in specs:
+        is_own = asked.name not in specs or specs[asked.name].variants
+        if asked.name in offered and is_own:
             found = check_offered(offered[asked.name], asked.arguments)
         else:
             found = check_call(known, asked.name, asked.arguments)

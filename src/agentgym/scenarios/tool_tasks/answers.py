@@ -86,7 +86,10 @@ class ToolEnvironment(Environment):
 
     def tools(self) -> list[Tool]:
         """Return the tools, whose calls this environment answers."""
-        return [Tool(tool.spec, self._bound(tool)) for tool in self._tools.values()]
+        return [
+            Tool(tool.spec, self._bound(tool), as_written=True)
+            for tool in self._tools.values()
+        ]
 
     def folder(self) -> Path | None:
         """Return the episode's folder with the task's files; create it if needed."""
@@ -130,7 +133,8 @@ class ToolEnvironment(Environment):
                 f"{result_text(arguments)}"
             )
         schema = None if has_own else how.schemas[name]
-        return stub_answer(name, schema, arguments, facts or {})
+        read = tool.spec.validate(arguments)
+        return stub_answer(name, schema, read, facts or {})
 
     def _known(self, made: ToolCall) -> str | None:
         """Return the recorded answer to a call; None if no answer is recorded.
@@ -186,7 +190,8 @@ async def run_live(tool: Tool, arguments: dict[str, Any]) -> str:
         ToolError: The function raised an exception; the agent gets the message.
     """
     try:
-        return result_text(await call(tool.function, **arguments))
+        given = arguments if tool.as_written else tool.spec.validate(arguments)
+        return result_text(await call(tool.function, **given))
     except ToolError:
         raise
     except Exception as error:
