@@ -1,6 +1,5 @@
 """Test an engine: start it with the built-in policy nano, and send one request."""
 
-import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 import httpx
 
+from agentgym.core.background import in_background
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, Policy, ServedPolicy
 from agentgym.engines.base import EngineFactory
@@ -57,7 +57,7 @@ def _ask(factory: EngineFactory, config: TrainingConfig) -> None:
             if isinstance(policy, ServedPolicy):
                 _ask_server(policy)
             elif isinstance(policy, Policy):
-                asyncio.run(_ask_policy(policy))
+                in_background(_ask_policy(policy))
     finally:
         engine.close()
 

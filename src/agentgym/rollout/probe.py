@@ -1,6 +1,5 @@
 """Inspect a user's agent, and run trials in which it calls each of its tools."""
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -9,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from agentgym.core.agent import is_command
+from agentgym.core.background import in_background
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.json_schema import properties
 from agentgym.core.policy import ChatRequest
@@ -151,7 +151,7 @@ def _looked_into(
         finally:
             await loop.close()
 
-    return asyncio.run(look())
+    return in_background(look())
 
 
 def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:

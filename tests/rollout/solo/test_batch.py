@@ -382,9 +382,8 @@ def test_tasks_are_read_from_json_lines_and_the_wrong_line_is_named(
         read_tasks(path)
 
 
-async def test_sync_call_inside_a_loop_says_what_to_use() -> None:
-    with pytest.raises(UsageError, match="await run_rollouts"):
-        run_rollouts_sync(["x"], llm=echo)
+async def test_a_sync_call_works_inside_a_loop() -> None:
+    assert len(run_rollouts_sync(["x"], llm=echo).trajectories) == 1
 
 
 def test_settings_come_from_yaml_too(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 SOURCE = '''
 from typing import Literal
 
+import numpy
+
 from agentgym import tool
 
 CALLS = []
@@ -65,6 +67,12 @@ def half(task, calls, state):
 
 def wild(task, calls, state):
     return 7
+
+def numpy_half(task, calls, state):
+    return numpy.float32(0.5)
+
+async def later(task, calls, state):
+    return True
 '''
 
 CUSTOMERS = ("Anna", "Bob", "Chen", "Dora", "Emil", "Fay", "Gus", "Hana", "Ivo", "Jun")

@@ -316,6 +316,9 @@ def test_a_check_function_scores_instead(shop: Path) -> None:
     assert play(scenario, track(1), paid).reward == -1.0
     half = with_line(shop, line, check="shop_tools:half")
     assert (play(half).success, play(half).reward) == (False, 0.5)
+    assert play(with_line(shop, line, check="shop_tools:numpy_half")).reward == 0.5
+    with pytest.raises(UsageError, match="is an `async def` function"):
+        with_line(shop, line, check="shop_tools:later")
     dropped = play(with_line(shop, line, check="shop_tools:wild"))
     assert dropped.reward is None
     assert "returned 7 for task mine" in str(dropped.reason)

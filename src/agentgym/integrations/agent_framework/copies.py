@@ -6,13 +6,14 @@ from contextlib import AsyncExitStack
 from typing import Any, Self
 
 from agent_framework import Agent, BaseChatClient, FunctionTool, Workflow
+from agent_framework.exceptions import UserInputRequiredException
 
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.agent_framework.redirect import running
 from agentgym.integrations.episode import episode_or_none
 from agentgym.integrations.on_client.clients import PlainOpenAI
-from agentgym.integrations.on_client.in_place import running_in_place
+from agentgym.integrations.on_client.in_place import CallInPlace
 from agentgym.integrations.on_client.servers import Servers
 
 _KEPT_OPTIONS = frozenset(
@@ -184,14 +185,28 @@ class FrameworkCopies:
             async def run_in_place(given: dict[str, Any]) -> Any:
                 return await run(arguments=given, tool_call_id=tool_call_id, **named)
 
-            with running_in_place(tool.name, run_in_place):
+            call = CallInPlace(
+                tool.name,
+                run_in_place,
+                read=_as_read,
+                not_done=(UserInputRequiredException,),
+            )
+            with call.running():
                 text = await episode.use_tool(
                     tool.name, _as_written(tool, arguments), call_id=tool_call_id
                 )
-            return FunctionTool.parse_result(text)
+            result = call.result(text)
+            return FunctionTool.parse_result(text) if result is text else result
 
         vars(made)["invoke"] = invoke
         return made
+
+
+def _as_read(result: Any) -> Any:
+    """Return the text that the model reads of a tool's result."""
+    if not isinstance(result, list):
+        return result
+    return "".join(str(getattr(each, "text", None) or "") for each in result)
 
 
 def _as_written(tool: FunctionTool, arguments: Any) -> Any:

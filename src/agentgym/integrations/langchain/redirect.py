@@ -20,8 +20,8 @@ from agentgym.integrations.agent_import import refuse_while_importing
 from agentgym.integrations.episode import current_episode, episode_or_none
 from agentgym.integrations.langchain.graphs import passes_control
 from agentgym.integrations.on_client.in_place import (
+    CallInPlace,
     are_as_they_are,
-    running_in_place,
     tools_as_they_are,
 )
 from agentgym.integrations.redirect import holding
@@ -172,22 +172,21 @@ def _patched(tool: Any) -> Any:
         found = {aliases.get(k, k): v for k, v in written.items()}
         return {k: to_jsonable_python(v) for k, v in found.items() if k in known}
 
-    def given(text: str, call: _CallInPlace) -> Any:
-        if call.returned is not None:
-            return call.returned
-        return (text, None) if has_artifact else text
+    def given(text: str, call: CallInPlace) -> Any:
+        result = call.result(text)
+        return (text, None) if has_artifact and result is text else result
 
     def _run(*args: Any, **named: Any) -> Any:
         episode, given_to_it = current_episode(), asked()
-        call = _CallInPlace(tool, args, named)
-        with running_in_place(tool.name, call.run):
+        call = _in_place(tool, args, named)
+        with call.running():
             text = episode.use_tool_sync(tool.name, given_to_it, call_id=_CALL_ID.get())
         return given(text, call)
 
     async def _arun(*args: Any, **named: Any) -> Any:
         episode, given_to_it = current_episode(), asked()
-        call = _CallInPlace(tool, args, named)
-        with running_in_place(tool.name, call.run):
+        call = _in_place(tool, args, named)
+        with call.running():
             text = await episode.use_tool(
                 tool.name, given_to_it, call_id=_CALL_ID.get()
             )
@@ -198,37 +197,30 @@ def _patched(tool: Any) -> Any:
     return made
 
 
-class _CallInPlace:
-    """A call of a live tool (a user's tool that really runs) at its place in a graph.
+def _in_place(tool: Any, args: tuple[Any, ...], named: dict[str, Any]) -> CallInPlace:
+    """Return a call of a live tool with the graph's arguments, injected ones included.
 
-    If the tool takes ``ToolRuntime``, ``InjectedState`` or a config, it cannot run
-    outside of its graph. A ``Command`` that it returns also takes effect only in its
-    graph. So the tool is run where the graph calls it, and the episode records the
-    call.
-
-    Attributes:
-        returned: The tool's own result; None until the tool has run.
+    A tool that takes ``ToolRuntime``, ``InjectedState`` or a config cannot run outside
+    of its graph, and a ``Command`` that it returns takes effect only there.
     """
+    from langchain_core.runnables.config import ensure_config
+    from langchain_core.tools import ToolException
+    from langgraph.errors import GraphBubbleUp
 
-    def __init__(self, tool: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-        self.returned: Any = None
-        self._tool = tool
-        self._args = args
-        self._named = named
-
-    async def run(self, arguments: dict[str, Any]) -> Any:
-        """Run the tool with the graph's arguments; return the result for the model.
-
-        The graph's arguments include injected ones, which ``arguments`` does not have.
-        """
-        from langchain_core.runnables.config import ensure_config
-
-        run = type(self._tool)._arun
+    async def run(arguments: dict[str, Any]) -> Any:
+        run = type(tool)._arun
         takes_config = "config" in inspect.signature(run).parameters
         given = {"config": ensure_config()} if takes_config else {}
         with tools_as_they_are():
-            self.returned = await run(self._tool, *self._args, **given, **self._named)
-        return _as_read(self.returned)
+            return await run(tool, *args, **given, **named)
+
+    return CallInPlace(
+        tool.name,
+        run,
+        read=_as_read,
+        handled=(ToolException,),
+        not_done=(GraphBubbleUp,),
+    )
 
 
 def _as_read(returned: Any) -> Any:

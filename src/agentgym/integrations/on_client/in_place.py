@@ -5,8 +5,8 @@ of the agent's run, it cannot run outside of that run. So a live tool is run whe
 framework calls it, and the episode records the call.
 """
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -20,9 +20,75 @@ _PENDING: ContextVar[tuple[str, RunInPlace] | None] = ContextVar(
 )
 
 
-def running_in_place(name: str, run: RunInPlace) -> AbstractContextManager[None]:
-    """Make the live tool ``name`` call ``run`` within the block."""
-    return holding(_PENDING, (name, run))
+class CallInPlace:
+    """One call of a live tool, run by the framework's own code.
+
+    The framework gets the tool's own result, or the exception by which the tool steers
+    the framework; the episode records a copy.
+
+    Args:
+        name: The tool's name.
+        run: Runs the tool with the call's arguments.
+        read: Converts the result to the text or JSON that the model reads.
+        handled: Exceptions that the framework converts to a text for the model. The
+            episode records them as failed calls.
+        not_done: Exceptions that end the call before it is done, e.g. LangGraph's
+            ``interrupt()``. The episode does not record the call.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: RunInPlace,
+        *,
+        read: Callable[[Any], Any] = lambda result: result,
+        handled: tuple[type[Exception], ...] = (),
+        not_done: tuple[type[Exception], ...] = (),
+    ) -> None:
+        self._name = name
+        self._run = run
+        self._read = read
+        self._handled = handled
+        self._not_done = not_done
+        self._results: list[Any] = []
+        self._error: Exception | None = None
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Make the live tool run this call within the block."""
+        try:
+            with holding(_PENDING, (self._name, self._called)):
+                yield
+        except _NotDone as end:
+            raise end.error from None
+
+    async def _called(self, arguments: dict[str, Any]) -> Any:
+        try:
+            result = await self._run(arguments)
+        except self._not_done as error:
+            raise _NotDone(error) from None
+        except self._handled as error:
+            self._error = error
+            raise
+        self._results = [result]
+        return self._read(result)
+
+    def result(self, text: str) -> Any:
+        """Return the tool's own result, or ``text`` if the tool did not run.
+
+        If the tool raised an exception that the framework handles, raise it again.
+        """
+        if self._error is not None:
+            raise self._error
+        return self._results[0] if self._results else text
+
+
+class _NotDone(BaseException):
+    """Passes the exception of a call that is not done by code that records calls."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 _AS_THEY_ARE: ContextVar[bool] = ContextVar("agentgym_real_tools", default=False)
@@ -41,7 +107,7 @@ def are_as_they_are() -> bool:
 def live_tool(spec: ToolSpec, run: RunInPlace, returned: Any = None) -> Tool:
     """Return an AgentGym tool with the schema ``spec`` that calls ``run``.
 
-    Within :func:`running_in_place`, it calls the function of that block instead.
+    Within :meth:`CallInPlace.running`, it runs that call instead.
     ``returned`` is the type of the results, or None if unknown. Stubs, which replace
     tools in training, invent results of this type.
     """

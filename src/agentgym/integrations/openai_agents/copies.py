@@ -12,7 +12,7 @@ from agents.tool import invoke_function_tool
 from agents.tool_context import ToolContext
 
 from agentgym.integrations.episode import episode_or_none
-from agentgym.integrations.on_client.in_place import running_in_place
+from agentgym.integrations.on_client.in_place import CallInPlace
 from agentgym.integrations.on_client.servers import Servers
 from agentgym.integrations.openai_agents.redirect import running
 from agentgym.integrations.transport import speaking_as
@@ -135,7 +135,9 @@ async def _in_episode(
     async def run_in_place(given: dict[str, Any]) -> Any:
         return await run(arguments)
 
-    with running_in_place(name, run_in_place):
-        return await episode.use_tool(
+    call = CallInPlace(name, run_in_place)
+    with call.running():
+        text = await episode.use_tool(
             name, arguments or "{}", call_id=context.tool_call_id
         )
+    return call.result(text)

@@ -16,14 +16,22 @@ from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
-from pydantic_ai.messages import ModelResponse
+from pydantic_ai.exceptions import (
+    ApprovalRequired,
+    CallDeferred,
+    ModelRetry,
+    ToolFailed,
+    UnexpectedModelBehavior,
+)
+from pydantic_ai.messages import ModelResponse, ToolReturn
 from pydantic_ai.models import Model, StreamedResponse
 from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_core import to_jsonable_python
 
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.integrations.agent_import import refuse_while_importing
 from agentgym.integrations.episode import episode_or_none
-from agentgym.integrations.on_client.in_place import running_in_place
+from agentgym.integrations.on_client.in_place import CallInPlace
 from agentgym.integrations.redirect import holding
 from agentgym.integrations.transport import speaking_as
 
@@ -112,12 +120,37 @@ def patch_tools(module: ModuleType) -> None:
 
             episode = episode_or_none()
             assert episode is not None
-            with running_in_place(call.tool_name, run):
-                return await episode.use_tool(
+            made = CallInPlace(
+                call.tool_name,
+                run,
+                read=_as_read,
+                handled=(ModelRetry, ToolFailed),
+                not_done=(CallDeferred, ApprovalRequired),
+            )
+            with made.running():
+                text = await episode.use_tool(
                     call.tool_name, call.args or {}, call_id=call.tool_call_id
                 )
+            try:
+                return made.result(text)
+            except ToolFailed as error:
+                raise self._wrap_error_as_failed(call.tool_name, call, error) from error
+            except ModelRetry as error:
+                try:
+                    self._check_max_retries(call.tool_name, tool.max_retries, error)
+                except UnexpectedModelBehavior:
+                    return text  # the model's failure must not end the run
+                self.failed_tools.add(call.tool_name)
+                raise self._wrap_error_as_retry(call.tool_name, call, error) from error
 
     kind.validate_tool_call, kind._raw_execute = validate_tool_call, _raw_execute
+
+
+def _as_read(result: Any) -> Any:
+    """Return a tool's result as the JSON or text that the model reads."""
+    if isinstance(result, ToolReturn):
+        result = result.return_value
+    return "" if result is None else to_jsonable_python(result, fallback=str)
 
 
 def _acts_on_episode(tool: Any, name: str) -> bool:

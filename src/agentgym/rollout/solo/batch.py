@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.core.agent import Trained
+from agentgym.core.background import in_background
 from agentgym.core.task import Task
 from agentgym.core.trajectory import (
     Reason,
@@ -141,18 +142,13 @@ async def run_rollouts(
 def run_rollouts_sync(tasks: Iterable[TaskLike], **options: Any) -> RolloutBatch:
     """Call :func:`run_rollouts` with the same arguments, and wait for the result.
 
+    It also works inside a running event loop, e.g. in a notebook.
+
     Raises:
-        UsageError: An event loop is running in this thread, or an argument is invalid.
+        UsageError: An argument is invalid.
         KeyboardInterrupt: Ctrl-C was pressed; ended rollouts are saved.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(run_rollouts(tasks, **options))
-    raise UsageError(
-        "run_rollouts_sync() was called inside an event loop, e.g. in a notebook: "
-        "use `await run_rollouts(...)`."
-    )
+    return in_background(run_rollouts(tasks, **options))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Score an episode by its tool calls, by written code or by a user's function."""
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -225,12 +224,20 @@ def score_checked(
     if any(call.name in line.forbid for call in calls):
         return Reward(LOWEST, False, {"forbidden": LOWEST})
     found = check(task, list(calls), state)
-    if not isinstance(found, bool | int | float) or not (
-        math.isfinite(found) and 0 <= found <= 1
-    ):
+    value = _number(found)
+    if value is None or not 0 <= value <= 1:
         raise ScenarioError(
             f"The check function returned {found!r} for task {task.id}: return True or "
             "False, or a number from 0 to 1."
         )
-    value = float(found)
     return Reward(value, value == 1.0, {"check": value})
+
+
+def _number(found: Any) -> float | None:
+    """Return a bool or a number of any library, e.g. NumPy's; None for other values."""
+    if isinstance(found, str | bytes) or bool(getattr(found, "ndim", 0)):
+        return None
+    try:
+        return float(found)
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -52,6 +52,7 @@ from agentgym.scenarios.tool_tasks.user_code import (
     load_all_tools,
     load_check,
     unseen_tool,
+    usable_check,
 )
 
 _PROMPT = (
@@ -313,7 +314,9 @@ def from_tools(
         path,
         answers=chosen,
         allow=allow,
-        check=load_check(check, "") if isinstance(check, str) else check,
+        check=load_check(check, "")
+        if isinstance(check, str)
+        else usable_check(check, "check"),
         name=name,
         source=source,
     )

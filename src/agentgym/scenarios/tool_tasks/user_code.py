@@ -87,8 +87,21 @@ def load_check(reference: str, folder: str) -> Check:
             f"{CHECK} {reference} is a {type(found).__name__}, no function "
             "check(task, calls, state)."
         )
-    check: Check = found
-    return check
+    return usable_check(found, f"{CHECK} {reference}")
+
+
+def usable_check(check: Any, named: str) -> Check:
+    """Return a check function; raise UsageError for one that would have to be awaited.
+
+    Messages call it ``named``.
+    """
+    if inspect.iscoroutinefunction(check):
+        raise UsageError(
+            f"{named} is an `async def` function, and a check is called without await. "
+            "Write `def check(task, calls, state)`."
+        )
+    found: Check = check
+    return found
 
 
 def _imported(reference: str, option: str, folder: str) -> Any:
