@@ -51,6 +51,8 @@ class Reason(BaseModel, frozen=True, extra="forbid"):
 
 
 GOAL_NOT_REACHED = Reason(kind="goal not reached")
+AGENT_CRASHED = "agent crashed"
+"""Kind of the reason when an agent's own code crashed after an answer of its model."""
 NO_REASON = Reason(kind="no reason given")
 MOST_REWARD = 1e9
 """Largest absolute reward, since advantages compute squares of rewards."""

@@ -94,7 +94,7 @@ def answer_words(given: TrainingConfig, found: TrainingConfig) -> str:
     if given.max_tokens is None and found.answer_tokens < _wanted_answer(given):
         words += f", half of the context of {context_length(given):,} tokens"
     hangs = "a rollout is ended as hanging after"
-    return f"{words}; {hangs} {found.timeout_s:,.0f} s"
+    return f"{words}; {hangs} {found.timeout_s:,.0f} s without progress"
 
 
 def _wanted_answer(config: TrainingConfig) -> int:

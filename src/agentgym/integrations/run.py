@@ -5,15 +5,23 @@ in which agents without a model solve tasks.
 """
 
 import asyncio
+import time
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agentgym.core.background import call_in_thread
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.task import Task
-from agentgym.core.trajectory import Reason, RolloutStatus, Step, Trajectory
+from agentgym.core.trajectory import (
+    AGENT_CRASHED,
+    Reason,
+    RolloutStatus,
+    Step,
+    Trajectory,
+)
 from agentgym.errors import (
     ModelCallError,
     ProgramError,
@@ -32,6 +40,9 @@ from agentgym.security.redaction import get_logger
 logger = get_logger(__name__)
 
 _GRACE_S = 1.0
+_TICKS = 4  # looks at an episode within its timeout
+_MOST_TIMEOUTS = 10
+"""An episode that moves, or waits for its model, may take this many timeouts."""
 _PACKAGE = Path(__file__).parents[1]
 _PARTS = 3
 """Number of path parts, from the end, that an error message shows of a file's path."""
@@ -83,10 +94,15 @@ class ScenarioEnding(Ending):
     async def score(
         self, episode: Episode, environment: Environment, trajectory: Trajectory
     ) -> Trajectory:
-        """Return the trajectory with the scenario's reward."""
+        """Return the trajectory with the scenario's reward; of a crash at most 0."""
         reward = await call_in_thread(
             score, self._scenario, episode.task, environment, trajectory
         )
+        if trajectory.reason is not None and trajectory.reason.kind == AGENT_CRASHED:
+            lowest = self._scenario.reward_range[0]
+            value = max(lowest, min(reward.value, 0.0))
+            parts = reward.parts | {AGENT_CRASHED: value - reward.value}
+            reward = replace(reward, value=value, success=False, parts=parts)
         return trajectory.scored(reward)
 
 
@@ -100,9 +116,11 @@ async def run_episode(
 ) -> Trajectory:
     """Run one attempt at a task; do not raise errors of the agent or the scenario.
 
-    ``drive`` runs the agent, e.g. by :func:`converse`. The episode ends after at most
-    ``timeout_s`` wall seconds. It keeps its steps even if the caller is cancelled, and
-    the environment is always closed.
+    ``drive`` runs the agent, e.g. by :func:`converse`. The episode hangs, and is ended,
+    when no call of a model or a tool has ended for ``timeout_s`` wall seconds. Waiting
+    for a busy model is progress, up to ten times ``timeout_s`` in all. The episode
+    keeps its steps even if the caller is cancelled, and the environment is always
+    closed.
 
     Returns:
         The trajectory. It is scored, even if a limit ended the episode. After an error
@@ -149,7 +167,7 @@ async def run_episode(
     who = {"rollout": episode.rollout_id, "attempt": episode.attempt}
     try:
         with asking(**who, task=episode.task.id, agent=DEFAULT_AGENT):
-            return await _run_to_end(work(), timeout_s)
+            return await _run_to_end(work(), episode, timeout_s)
     except EpisodeCut as cut:
         return episode.trajectory(RolloutStatus.DROPPED, cut.reason)
     except Exception as error:  # code of the agent and the scenario
@@ -217,26 +235,48 @@ def _place_of(error: Exception) -> str:
     return place
 
 
-async def _run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
+async def _run_to_end[T](
+    work: Coroutine[Any, Any, T], episode: Episode, timeout_s: float | None
+) -> T:
     """Run ``work`` as a separate asyncio task, and return its result.
 
-    Work that exceeds ``timeout_s`` is cancelled. Work that ignores the cancellation is
-    abandoned.
+    Work that hangs is cancelled. Work that ignores the cancellation is abandoned.
     """
     task = asyncio.create_task(_contained(work))
     try:
-        in_time, _ = await asyncio.wait({task}, timeout=timeout_s)
+        hanging = await _watch(task, episode, timeout_s)
     finally:
         if not task.done():
             task.cancel()
             await asyncio.wait({task}, timeout=_GRACE_S)
             # Retrieve the exception of abandoned work, so that asyncio does not warn.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
-    if not in_time:
-        raise EpisodeCut("timeout", f"no end within {timeout_s:g} s")
+    if hanging:
+        raise EpisodeCut("timeout", hanging)
     if task.cancelled():
         raise EpisodeCut("cancelled", "the agent or its model was cancelled")
     return task.result()
+
+
+async def _watch(
+    task: asyncio.Task[Any], episode: Episode, timeout_s: float | None
+) -> str:
+    """Wait for the task; return why it counts as hanging, or "" once it is done."""
+    started = moved = time.monotonic()
+    seen = (0, 0)
+    tick = None if timeout_s is None else timeout_s / _TICKS
+    while True:
+        await asyncio.wait({task}, timeout=tick)
+        if task.done() or timeout_s is None or tick is None:
+            return ""
+        now, state = time.monotonic(), (episode.answered, len(episode.steps))
+        is_waiting = episode.turns > episode.answered  # for a model, which may be busy
+        if is_waiting or state != seen:
+            seen, moved = state, now
+        if now - moved + tick / 2 >= timeout_s:
+            return f"nothing moved for {timeout_s:g} s"
+        if now - started >= _MOST_TIMEOUTS * timeout_s:
+            return f"no end within {_MOST_TIMEOUTS * timeout_s:g} s"
 
 
 async def _contained[T](work: Coroutine[Any, Any, T]) -> T:

@@ -27,6 +27,7 @@ from agentgym.rollout.trial import (
     TrialCalls,
     calls_ending,
     calls_replaced,
+    has_crashed,
     is_lost,
     is_unfit,
     offered_tools,
@@ -48,6 +49,7 @@ from agentgym.scenarios.tool_tasks.unseen import (
 _TRIAL_S = 20.0
 _PROGRAM_TRIAL_S = 120.0  # starting a program with large packages takes long
 _MOST_TRIALS = 12
+_MOST_CRASHES = 4
 _NOWHERE = "http://127.0.0.1:1"
 _PASSES_ON = "runs: it passes control on"
 _ANSWER = "is its answer"
@@ -285,6 +287,8 @@ def _try(
                     made += session.run([asked], lambda _: None)
                 except AgentGymError as error:
                     return replace(report, problems=[str(error)])
+                if has_crashed(made[-1]) and n < _MOST_CRASHES:
+                    continue  # other values may do
                 is_complete = not calls.left and wanted <= offered_tools(made).keys()
                 if is_complete or is_lost(made[-1]) or is_unfit(made[-1]):
                     break
@@ -378,6 +382,13 @@ def _judged(
     concerns = [*report.concerns]
     if not problems and (never := [n for n in late if n not in offered]):
         concerns.append(_never_offered(never, offered))
+    if crashed := [each for each in trials if has_crashed(each)]:
+        ended = f"{len(crashed)} of {len(trials)} trials"
+        concerns.append(
+            f"Its own code crashed in {ended}, after a made-up answer of its model: "
+            f"{crashed[-1].reason and crashed[-1].reason.detail}. In training such a "
+            "crash is the model's failure. If it has another cause, mend that first."
+        )
     if unknown:
         concerns.append(
             f"Its model is also offered {', '.join(unknown)}, which neither "

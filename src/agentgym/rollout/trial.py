@@ -9,7 +9,7 @@ from typing import Any
 from agentgym.core.json_schema import properties
 from agentgym.core.made_up import NoValueError
 from agentgym.core.policy import ChatRequest
-from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.core.trajectory import AGENT_CRASHED, RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply
 from agentgym.models.forms import answers_any_object
 from agentgym.rollout.workers.assemble import ENDED
@@ -151,8 +151,10 @@ class TrialCalls:
         return [role for role in self._roles if role in message] or [""]
 
     def _arguments(self, function: Mapping[str, Any], to: str) -> dict[str, Any]:
+        again = str(self._attempts) if self._attempts > 1 else ""  # other values
         try:
-            made = example_arguments(function.get("parameters") or {}, function["name"])
+            key = f"{function['name']}{again}"
+            made = example_arguments(function.get("parameters") or {}, key)
         except NoValueError:  # the call is then refused, in a way that the trial shows
             made = {}
         return made | {self._addressee: to} if to else made
@@ -184,6 +186,11 @@ def is_lost(made: Trajectory) -> bool:
     """Return whether a trial was dropped, or stopped to wait for a person."""
     waits = made.reason is not None and made.reason.kind == "interrupt"
     return waits or made.status is RolloutStatus.DROPPED
+
+
+def has_crashed(made: Trajectory) -> bool:
+    """Return whether the agent's own code crashed after an answer of its model."""
+    return made.reason is not None and made.reason.kind == AGENT_CRASHED
 
 
 def is_unfit(made: Trajectory) -> bool:

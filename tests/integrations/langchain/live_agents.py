@@ -27,7 +27,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 from openai import OpenAI
 from openai.types.chat import ChatCompletionChunk
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 BOOKS = {"B1": "shelf"}
 """The data of the application; training must not touch it."""
@@ -236,6 +236,42 @@ closed = StateGraph(MessagesState)
 closed.add_node("desk", _closed_desk)
 closed.add_edge(START, "desk")
 closed_after_any_object = closed.compile()
+
+MEETING = 40
+_ALL = threading.Barrier(MEETING)
+
+
+async def _met(state: MessagesState) -> dict[str, Any]:
+    """Wait in a thread until all episodes do."""
+    await asyncio.to_thread(_ALL.wait, 20)
+    return {"messages": [await model.ainvoke(state["messages"])]}
+
+
+meet = StateGraph(MessagesState)
+meet.add_node("meet", _met)
+meet.add_edge(START, "meet")
+meeting = meet.compile()
+
+
+class Shelf(BaseModel):
+    """Where the book stands."""
+
+    number: int = Field(ge=3, le=90)
+
+
+def _shelved(state: MessagesState) -> dict[str, Any]:
+    """Look up a shelf by the model's number, of which most are too high."""
+    said: Any = model.with_structured_output(Shelf).invoke(state["messages"])
+    name = ["novels", "poems", "maps"][said.number]
+    return {"messages": [AIMessage(f"Look at the {name}.")]}
+
+
+shelves = StateGraph(MessagesState)
+shelves.add_node("lend", create_agent(model, TOOLS))
+shelves.add_node("shelf", _shelved)
+shelves.add_edge(START, "lend")
+shelves.add_edge("lend", "shelf")
+shelved = shelves.compile()
 routed = _routed("function_calling")
 routed_by_provider = _routed("json_schema")
 routed_by_any_object = _routed("json_mode")

@@ -155,6 +155,32 @@ def test_another_error_after_a_json_object_is_not_the_policys_failure(
     assert "the desk's database is gone" in str(made.reason)
 
 
+def test_a_crash_of_the_agents_code_after_an_answer_is_the_models_failure(
+    tried: Callable[..., AgentReport], tmp_path: Path
+) -> None:
+    def respond(request: ChatRequest) -> Reply:
+        is_shelf = [each["function"]["name"] for each in request.tools] == ["Shelf"]
+        return Reply(calls=[("Shelf", {"number": 7})]) if is_shelf else Reply("Hm.")
+
+    report = tried("shelved")
+    assert report.problems == []
+    [told] = [each for each in report.concerns if "own code crashed" in each]
+    assert "IndexError: list index out of range" in told
+    settings = {"scenario": "coding", "agent": f"{HERE}:shelved"}
+    with session(tmp_path, ScriptedPolicy(respond), **settings) as opened:
+        [made] = opened.run(requests(1), lambda _: None)
+    assert str(made.reason).startswith("agent crashed: IndexError")
+    assert (made.status, made.attempt) == (RolloutStatus.FAILED, 0)
+    assert made.reward is not None
+
+
+def test_each_episode_has_threads_however_many_run_at_once(tmp_path: Path) -> None:
+    said = ScriptedPolicy(lambda _: Reply("Hm."))
+    with session(tmp_path, said, scenario="coding", agent=f"{HERE}:meeting") as opened:
+        made = opened.run(requests(live.MEETING), lambda _: None)
+    assert {str(each.reason) for each in made} == {"goal not reached"}
+
+
 @pytest.mark.slow
 def test_a_node_that_asks_for_any_json_object_is_trained(
     tried: Callable[..., AgentReport], tmp_path: Path

@@ -51,8 +51,8 @@ async def test_rollouts_come_back_in_order_of_the_tasks() -> None:
     [
         ("crash", RolloutStatus.DROPPED, "crash: ValueError: it broke"),
         ("exit", RolloutStatus.DROPPED, "crash: RuntimeError: the agent called sys"),
-        ("hang", RolloutStatus.DROPPED, "timeout: no end within 0.2 s"),
-        ("ignore", RolloutStatus.DROPPED, "timeout: no end within 0.2 s"),
+        ("hang", RolloutStatus.DROPPED, "timeout: nothing moved for 0.2 s"),
+        ("ignore", RolloutStatus.DROPPED, "timeout: nothing moved for 0.2 s"),
         ("cancel", RolloutStatus.DROPPED, "cancelled: the agent"),
         ("garbage", RolloutStatus.DROPPED, "garbage reply: the agent returned int"),
         ("nothing", RolloutStatus.FAILED, "empty answer"),
@@ -98,6 +98,15 @@ async def test_what_a_model_answers_ends_its_own_rollout_alone(
     assert found.status is RolloutStatus.DROPPED
     assert str(found.reason).startswith(reason)
     assert found.reward is None
+
+
+async def test_waiting_for_a_busy_model_is_not_hanging() -> None:
+    async def busy(messages: list[dict[str, Any]], **_: Any) -> str:
+        await asyncio.sleep(0.5)
+        return "Done."
+
+    (found,) = (await run("wait", llm=busy)).trajectories  # with 0.2 s
+    assert found.status is RolloutStatus.SUCCEEDED, found.reason
 
 
 @pytest.mark.slow

@@ -198,8 +198,8 @@ def test_an_end_that_the_gateway_could_not_take_is_tried_again(
     ("framework", "room", "reason"),
     [
         ("native", "cancelled", "cancelled: the agent or its model was cancelled"),
-        ("native", "deaf", "timeout: no end within 4 s"),
-        ("langchain", "deaf", "timeout: no end within 4 s"),
+        ("native", "deaf", "timeout: nothing moved for 4 s"),
+        ("langchain", "deaf", "timeout: nothing moved for 4 s"),
         ("native", "exit", "crash: RuntimeError: the agent called sys.exit(3)"),
     ],
 )

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import asdict
 from typing import Any
@@ -26,6 +27,7 @@ from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.core.plugins import require_type
 from agentgym.core.tools import Tool, ToolOutcome, ToolSpec
 from agentgym.core.trajectory import (
+    AGENT_CRASHED,
     NO_REASON,
     ModelCall,
     Reason,
@@ -39,7 +41,12 @@ from agentgym.integrations.base import Adapter, AgentLoop, Blueprint
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.inner_reward import refuse_outside_episodes
 from agentgym.integrations.registry import FRAMEWORKS
-from agentgym.integrations.run import ScenarioEnding, converse, run_episode
+from agentgym.integrations.run import (
+    ScenarioEnding,
+    converse,
+    reason_of,
+    run_episode,
+)
 from agentgym.models.forms import answers_any_object
 from agentgym.rollout.gateway.http.keys import agent_key
 from agentgym.rollout.store.events import unpack_calls
@@ -72,9 +79,21 @@ _WRONG = (
 
 _REFUSALS = (ValueError, LookupError, TypeError, AttributeError, AssertionError)
 """Errors that code raises when it reads an unexpected JSON object."""
+_OUTSIDE = (AgentGymError, OSError, MemoryError)
+_OF_FILES = (
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+"""The OSErrors that a path written by the model can cause."""
+_CONNECTING = ("openai", "httpx", "httpcore", "aiohttp", "requests", "urllib3")
 _ROLLOUT: ContextVar[str | None] = ContextVar("agentgym_rollout", default=None)
 """Id of the rollout that an asyncio task works for; tasks of an agent inherit it."""
 
+_MOST_THREADS = 8
+"""Threads of an episode, for synchronous nodes and tasks that wait for each other."""
 _CLAIM_WAIT_S = 20.0
 _BEAT_S = 1.0
 _MOST_STATE_BYTES = 200_000
@@ -239,14 +258,16 @@ class _GatewayEnding(ScenarioEnding):
     async def wrong_answer(self, episode: Episode, error: Exception) -> Reason | None:
         """Return a reason if the model's last answer made the agent crash, else None.
 
-        The answer is to blame in three cases:
+        The answer is wrong in three cases:
 
         - A tool call was required, and the answer was cut off or had no tool call.
         - A JSON object was requested without a schema, and the agent's own code refused
           the object of the answer.
         - The answer had a call of an unknown tool, or a call with wrong arguments.
 
-        For other errors, e.g. of a database, the agent itself is to blame.
+        Any other crash of the agent's own code after an answer also counts as the
+        model's failure: a dropped attempt would leave only those that went well. An
+        error of a connection, or before the first answer, is not the model's.
         """
         calls = await self._calls(episode)
         if not calls:
@@ -264,8 +285,14 @@ class _GatewayEnding(ScenarioEnding):
             made = assemble_steps([last], [], _specs(episode))
             wrong = (c for c in made if isinstance(c, ToolCall) and c.outcome in _WRONG)
             detail = next((call.result for call in wrong), None)
-        kind = "wrong form" if last.wants_call else "wrong call"
-        return None if detail is None else Reason(kind=kind, detail=detail)
+        if detail is not None:
+            kind = "wrong form" if last.wants_call else "wrong call"
+            return Reason(kind=kind, detail=detail)
+        if episode.turns > episode.answered or _is_from_outside(error):
+            return None
+        crash = reason_of(error)
+        detail = f"{crash.kind.removeprefix('crash: ')}: {crash.detail}"
+        return Reason(kind=AGENT_CRASHED, detail=detail)
 
     async def _calls(self, episode: Episode) -> list[ModelCall]:
         path = attempt_path(episode.rollout_id, episode.attempt)
@@ -285,6 +312,19 @@ class _GatewayEnding(ScenarioEnding):
             came_to_end=episode.cut is None,
             answered_by_agent=self._answered_by_agent,
         )
+
+
+def _is_from_outside(error: BaseException | None) -> bool:
+    """Return whether an error, or a cause of it, is not one of the agent's own code."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        library = type(error).__module__.partition(".")[0]
+        is_outside = isinstance(error, _OUTSIDE) and not isinstance(error, _OF_FILES)
+        if is_outside or library in _CONNECTING:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _specs(episode: Episode) -> dict[str, ToolSpec]:
@@ -421,6 +461,8 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
     running = asyncio.current_task()
     assert running is not None
     loop.add_signal_handler(signal.SIGTERM, running.cancel)
+    most = _MOST_THREADS * spec.concurrency
+    loop.set_default_executor(ThreadPoolExecutor(most))  # threads start when needed
 
     def blocked() -> None:
         task = asyncio.current_task(loop)
