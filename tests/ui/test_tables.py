@@ -14,12 +14,12 @@ from agentgym.evaluate.compare import measure_effect
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.lines import step_words
 from agentgym.evaluate.metrics import Metrics, TaskResult
+from agentgym.evaluate.words import verdict_words
 from agentgym.train.run_folder import RunFolder, metrics_line
 from agentgym.ui import words
 from agentgym.ui.cards import run_view
 from agentgym.ui.chart import success_chart
 from agentgym.ui.comparison import rows
-from agentgym.ui.effect import verdict_words
 from agentgym.ui.reports.markdown import render_report
 from agentgym.ui.tables import (
     ledger_view,

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from agentgym.evaluate.numbers import percent
 from agentgym.rollout.store.store import Store
 from agentgym.train.run_folder import list_runs
 from tests.ui import made_up
@@ -138,7 +139,7 @@ def test_four_clicks_lead_from_the_list_to_the_first_wrong_call(visit: Open) -> 
     page = visit()
     page.get_by_role("link", name="demo").click()
     page.get_by_role("heading", name="demo").wait_for()
-    assert page.get_by_text("Training", exact=True).count() >= 1
+    assert page.get_by_text("Training tasks", exact=True).count() >= 1
     assert page.locator(".u-over").count() >= 6  # curves are drawn
     page.get_by_role("link", name="Rollouts").first.click()
     page.get_by_label("right tool, wrong argument").check()
@@ -260,6 +261,15 @@ def test_rollouts_are_filtered_by_the_page(visit: Open) -> None:
     page.get_by_text("1 rollout", exact=True).wait_for()
     page.get_by_role("link", name="s00001-t000-01").click()
     page.get_by_text("Who spoke after whom").wait_for()
+
+
+def test_shares_are_rounded_as_in_the_terminal(visit: Open) -> None:
+    shares = [n / 1000 for n in range(1001)] + [n / 96 for n in range(97)] + [0.9996]
+    read = """async (shares) => {
+        const {percent} = await import('/static/format.js');
+        return shares.map(percent);
+    }"""
+    assert visit().evaluate(read, shares) == [percent(share) for share in shares]
 
 
 def test_runs_are_compared_in_one_picture(visit: Open) -> None:

@@ -18,9 +18,11 @@ import httpx
 import pytest
 
 from agentgym.errors import UsageError
+from agentgym.evaluate.words import share_span
 from agentgym.rollout.store.store import Store
 from agentgym.train.run_folder import RunFolder
-from agentgym.view.server import ViewServer
+from agentgym.ui.effect import effect_lines
+from agentgym.view.server import ViewServer, kept_token
 from tests.ui import made_up
 from tests.view.conftest import Ask
 from tests.view.made_run import (
@@ -185,6 +187,54 @@ def test_tokens_show_how_they_were_trained(ask: Ask, run: RunFolder) -> None:
     run.append_credit([{"rollout": own, "calls": [{**calls[0], "gaps": []}, {}]}])
     near, _ = ask(f"runs/demo/rollouts/{own}/tokens").json()["calls"]
     assert near["gaps"] == [None, 0.0, 0.0]
+
+
+def test_a_rollout_that_was_not_trained_says_why(ask: Ask, run: RunFolder) -> None:
+    def said(rollout: str) -> str:
+        return str(ask(f"runs/demo/rollouts/{rollout}/tokens").json()["credit"])
+
+    assert "measurement" in said("after_held-out-t0000-00")
+    assert "no credit.jsonl" in said("s00001-t000-01")
+    run.append_credit([])
+    (run.path / "credit.jsonl").touch()
+    assert "No training step" in said("s00001-t000-01")
+
+
+def test_the_page_has_the_terminals_sentences_and_rounding(
+    ask: Ask, run: RunFolder
+) -> None:
+    before, after = (made_up.evaluation(level).metrics for level in (0.5, 0.9))
+    result = made_up.result(run.path).model_copy(
+        update={"baseline": before, "metrics": after}
+    )
+    (run.path / "result.json").write_text(result.model_dump_json())
+    page = ask("runs/demo").json()
+    terminal = [words for words, _ in effect_lines(result)]
+    assert page["effect"]["words"] == terminal[0]
+    assert page["effect"]["worse"] in terminal
+    assert page["after"]["pass_1"]["text"] == share_span(result.metrics.pass_1)
+
+
+def test_the_next_failed_rollout_is_of_the_same_purpose(ask: Ask) -> None:
+    def next_failed(rollout: str) -> Any:
+        return ask(f"runs/demo/rollouts/{rollout}").json()["next_failed"]
+
+    assert next_failed("s00001-t000-00") == "s00001-t000-01"
+    assert next_failed("s00001-t000-01") is None
+    assert next_failed("after_held-out-t0000-00") is None
+
+
+def test_the_kept_token_is_private_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTGYM_HOME", str(tmp_path / "home"))
+    first = kept_token()
+    assert kept_token() == first
+    assert (tmp_path / "home" / "view-token").stat().st_mode & 0o777 == 0o600
+    with ViewServer(list, token=first) as server:
+        assert server.url.endswith(first)
+    monkeypatch.setenv("AGENTGYM_HOME", "/proc/none")
+    assert len(kept_token()) == len(first)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """``agentgym runs``, ``view``, ``agents``, ``export``, ``serve``: use results."""
 
 import sys
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from agentgym.train.run_folder import RunFolder
+    from agentgym.view.server import ViewServer
 
 _KEY = "AGENTGYM_API_KEY"
 
@@ -291,26 +293,28 @@ def view(
         help="Folders or names of runs; without any, all of the folder of runs.",
         show_default=False,
     ),
-    port: Port = 0,
+    port: Annotated[
+        int | None, opt("Port to listen on; 0 takes a free one. By default 8642.")
+    ] = None,
     no_open: bool = flag("Print the address; open no browser.", "--no-open"),
     output: Runs = Path("runs"),
 ) -> None:
     """Look at runs and their rollouts in a browser, until Ctrl-C.
 
-    Works while a run trains, and changes no file. Only a browser on this machine can
-    open the page, with the printed address, which contains a token.
+    Works while a run trains, and changes no run. Only a browser on this machine can
+    open the page, with the printed address, which contains a token. Links to its pages
+    work again after the next start.
     """
     import webbrowser
 
     from agentgym.train.process import InterruptFlag
-    from agentgym.view.server import ViewServer
 
     sys.dont_write_bytecode = True  # a scenario's import must not write
     find = _finder(runs or [], output)
     console = progress_console()
     with (
         failures_shown(),
-        ViewServer(find, port=port) as server,
+        _view_server(find, port) as server,
         InterruptFlag() as end,
     ):
         server.start()
@@ -327,7 +331,22 @@ def view(
             console.print("No browser was found on this machine: open the address.")
         console.print("Ctrl-C ends it.")
         end.wait()
-    raise Interrupted("The viewer has ended, and its address no longer works.")
+    raise Interrupted(
+        "The viewer has ended; its links work again after the next start."
+    )
+
+
+def _view_server(
+    find: "Callable[[], Sequence[RunFolder]]", port: int | None
+) -> "ViewServer":
+    """Return a server on ``port``; by default the usual one, or a free one."""
+    from agentgym.view.server import PORT, ViewServer, kept_token
+
+    token = kept_token()
+    if port is None:
+        with suppress(UsageError):  # another viewer is open
+            return ViewServer(find, port=PORT, token=token)
+    return ViewServer(find, port=port or 0, token=token)
 
 
 def _finder(names: list[str], output: Path) -> "Callable[[], Sequence[RunFolder]]":

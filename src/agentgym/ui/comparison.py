@@ -8,7 +8,7 @@ from agentgym.evaluate.compare import are_paired, compare
 from agentgym.evaluate.intervals import UNMEASURED, Estimate
 from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
 from agentgym.evaluate.numbers import number
-from agentgym.ui.words import number_span, share_span
+from agentgym.evaluate.words import number_span, share_span
 
 
 @dataclass(frozen=True)

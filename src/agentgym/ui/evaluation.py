@@ -18,12 +18,11 @@ from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.metrics import METRICS, Metrics
 from agentgym.evaluate.numbers import plural
 from agentgym.evaluate.result import Evaluation
+from agentgym.evaluate.words import p_words, share_span
 from agentgym.ui.comparison import rows, values
-from agentgym.ui.effect import p_words
 from agentgym.ui.layout import ByWidth, grid, headed, indent
 from agentgym.ui.roles import measured_roles_view
 from agentgym.ui.tables import comparison_table, over
-from agentgym.ui.words import share_span
 
 _MOST_ROWS = 24
 """Maximum number of rows in a table of task families (kinds of tasks) or of tools."""

@@ -5,9 +5,9 @@ from rich.text import Text
 
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import duration
+from agentgym.evaluate.words import share_span
 from agentgym.improve.bill import Bill
 from agentgym.ui.layout import headed
-from agentgym.ui.words import share_span
 
 _STYLES = {"met": "bold green", "skipped": "dim", "quoted": "dim"}
 

@@ -6,29 +6,10 @@ from itertools import pairwise
 from agentgym.core.agent import COMMAND, is_command
 from agentgym.core.nested.keys import agent_reference
 from agentgym.errors import AgentGymError
-from agentgym.evaluate.intervals import Estimate
-from agentgym.evaluate.numbers import digits, percent
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.result import TrainingResult
 
 _SPARKS = "▁▂▃▄▅▆▇█"
-
-
-def share_span(estimate: Estimate) -> str:
-    """Format a share with its confidence interval, as in ``"93 % [90, 95]"``."""
-    if estimate.n == 0:
-        return "not measured"
-    low, high = (percent(end)[:-2] for end in (estimate.low, estimate.high))
-    return f"{percent(estimate.value)} [{low}, {high}]"
-
-
-def number_span(estimate: Estimate, scale: float = 1.0) -> str:
-    """Format a number, multiplied by ``scale``, with its confidence interval."""
-    if estimate.n == 0:
-        return "not measured"
-    ends = [scale * end for end in (estimate.value, estimate.low, estimate.high)]
-    value, low, high = (f"{end:,.{digits(ends[0])}f}" for end in ends)
-    return f"{value} [{low}, {high}]"
 
 
 def weights_words(result: TrainingResult) -> str:

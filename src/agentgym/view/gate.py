@@ -63,7 +63,7 @@ class PageKeys(Keys):
             raise ApiError(
                 401,
                 "The address has no valid token. Open the address that `agentgym view` "
-                "printed; each start has a new one.",
+                "printed.",
                 "no_token",
                 "authentication_error",
             )

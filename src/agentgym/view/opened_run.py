@@ -143,6 +143,7 @@ class OpenedRun:
         related = self._index.find({"task_id": task}, sort="step", limit=_RELATED)
         return page | {
             "siblings": siblings["rows"],
+            "next_failed": self._index.next_failed(rollout_id),
             "same_task": related["rows"],
             "team": speaker_graph(self._index.speakers({"task_id": task})),
             "replay": replay_command(self.run.record()["config"], page["task"]),
@@ -150,7 +151,8 @@ class OpenedRun:
 
     def tokens(self, rollout_id: str) -> dict[str, Any]:
         """Return a rollout's sampled tokens, and whether each of them was trained."""
-        return token_texts(self.run, self._read(rollout_id)[1])
+        rollout, trajectory = self._read(rollout_id)
+        return token_texts(self.run, trajectory, is_train=rollout.is_train)
 
     def _read(self, rollout_id: str) -> tuple[Rollout, Trajectory]:
         found = stored_rollout(self._store, rollout_id)

@@ -276,6 +276,20 @@ class RolloutIndex:
             rows = self._database.execute(sql, page).fetchall()
         return {"total": total, "rows": [_record(row) for row in rows]}
 
+    def next_failed(self, rollout_id: str) -> str | None:
+        """Return the id of the next rollout of the same phase and set that failed.
+
+        After the last one, the first follows. Return None if no other failed.
+        """
+        sql = """SELECT next.rollout_id FROM rollouts AS next, rollouts AS own
+            WHERE own.rollout_id = ? AND next.rollout_id != own.rollout_id
+            AND next.outcome = 'failed' AND next.phase = own.phase
+            AND next.held_out = own.held_out
+            ORDER BY next.place < own.place, next.place LIMIT 1"""
+        with self._lock:
+            row = self._database.execute(sql, (rollout_id,)).fetchone()
+        return None if row is None else str(row[0])
+
     def facets(self) -> dict[str, Any]:
         """Return the values of each filter column, and how many rollouts have each."""
         names = (*FACETS, *LISTED)

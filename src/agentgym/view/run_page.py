@@ -9,7 +9,9 @@ from agentgym.doctor.run import diagnose
 from agentgym.doctor.status import UNREADABLE, machine_of, run_status
 from agentgym.errors import AgentGymError
 from agentgym.evaluate.compare import Effect
+from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import METRICS, Metrics
+from agentgym.evaluate.words import changes_words, share_span, verdict_words
 from agentgym.scenarios.packs import shown_name
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
@@ -92,8 +94,8 @@ def run_page(run: RunFolder) -> dict[str, Any]:
         "validations": _validations(evidence.steps),
         "ledger": ledger.model_dump(mode="json") | {"adds_up": ledger.adds_up},
         "findings": [asdict(finding) for finding in diagnose(evidence)],
-        "effect": evidence.effect,
-        "gain_words": [] if result is None else result.gain_words,
+        "effect": _effect(evidence.effect, result),
+        "weights_step": None if result is None else result.weights_step,
         "sets": _sets(evidence),
         "families": _families(evidence),
     }
@@ -110,6 +112,23 @@ def _validations(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {"step": step["step"], **{n: step["validation"].get(n) for n in METRICS}}
         for step in measured
     ]
+
+
+def _effect(
+    effect: Effect | None, result: TrainingResult | None
+) -> dict[str, Any] | None:
+    """Return the sentences on the effect of training that the terminal shows, too."""
+    if effect is None:
+        return None
+    better, worse = changes_words(effect)
+    parts = [] if result is None else result.gain_words
+    return {
+        "words": verdict_words(effect, has_warm_start=bool(parts)),
+        "parts": parts,
+        "better": better,
+        "worse": worse,
+        "is_worse": bool(effect.worse),
+    }
 
 
 def _sets(evidence: Evidence) -> list[dict[str, Any]]:
@@ -151,8 +170,8 @@ def _families(evidence: Evidence) -> list[dict[str, Any]]:
     rows = [
         {
             "name": name,
-            "before": found.model_dump(),
-            "after": new[name].model_dump() if name in new else None,
+            "before": _estimate(found),
+            "after": _estimate(new[name]) if name in new else None,
             "p_value": worse.get(name),
         }
         for name, found in old.items()
@@ -165,7 +184,11 @@ def _families(evidence: Evidence) -> list[dict[str, Any]]:
     )
 
 
+def _estimate(found: Estimate) -> dict[str, Any]:
+    return found.model_dump() | {"text": share_span(found)}
+
+
 def _shares(metrics: Metrics) -> dict[str, Any]:
-    found: dict[str, Any] = {name: metrics[name].model_dump() for name in METRICS}
+    found: dict[str, Any] = {name: _estimate(metrics[name]) for name in METRICS}
     sizes = {"tasks": metrics.tasks, "rollouts": metrics.rollouts, "k": metrics.k}
     return {**found, **sizes, "dropped": metrics.dropped}

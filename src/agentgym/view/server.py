@@ -1,6 +1,7 @@
 """ViewServer: serve a web page that shows runs, and its data, on this machine only."""
 
 import asyncio
+import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -10,6 +11,7 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
+from agentgym.core.files import agents_folder
 from agentgym.core.openai import ApiError
 from agentgym.errors import AgentGymError, NotFoundError, UsageError
 from agentgym.models.dialects.base import frame
@@ -45,20 +47,48 @@ _GONE = (
 _PAGING = ("sort", "offset", "limit")
 
 
+PORT = 8642
+"""The usual port of the viewer, so that links to its pages stay valid."""
+
+
+def kept_token() -> str:
+    """Return this user's token, which only they can read, so that links stay valid.
+
+    It is a new one if ``AGENTGYM_HOME`` cannot be written.
+    """
+    path = agents_folder().with_name("view-token")
+    new = secrets.token_hex(16)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
+            f.write(new)
+    except FileExistsError:
+        known = path.read_text(encoding="utf-8")
+        return known if len(known) == len(new) else new
+    except OSError:
+        pass
+    return new
+
+
 class ViewServer:
     """Serves a page that shows runs, until :meth:`close`; never writes a file.
 
     ``runs`` returns the folders of the runs to show; it is called for each request.
+    Requests need ``token``; by default it is a new random one.
 
     Raises:
         UsageError: The port cannot be used.
     """
 
     def __init__(
-        self, runs: Callable[[], Sequence[RunFolder]], *, port: int = 0
+        self,
+        runs: Callable[[], Sequence[RunFolder]],
+        *,
+        port: int = 0,
+        token: str | None = None,
     ) -> None:
         check_address(_HOST, port, None, how="")
-        self.token = secrets.token_hex(16)
+        self.token = token or secrets.token_hex(16)
         self._find = runs
         self._opened: dict[str, OpenedRun] = {}
         self._assets = _assets()

@@ -10,13 +10,14 @@ from agentgym.models.nano import nano_path
 from agentgym.train.run_folder import CREDIT_FILE, RunFolder
 
 _TOKENIZER = "tokenizer.json"
-_UNKNOWN = (
-    "This run has no record of how its calls were trained: a newer agentgym writes "
-    f"{CREDIT_FILE}. Rollouts of measurements are not trained on."
-)
+_MEASURED = "This rollout is a measurement, which is not trained on."
+_NO_FILE = f"This run has no {CREDIT_FILE}, which a training step writes."
+_NO_LINE = "No training step has used this rollout (yet)."
 
 
-def token_texts(run: RunFolder, trajectory: Trajectory) -> dict[str, Any]:
+def token_texts(
+    run: RunFolder, trajectory: Trajectory, *, is_train: bool
+) -> dict[str, Any]:
     """Return the tokens of each model call of a rollout.
 
     Without a tokenizer, ``texts`` are token ids. ``logprobs`` are those at sampling;
@@ -25,10 +26,12 @@ def token_texts(run: RunFolder, trajectory: Trajectory) -> dict[str, Any]:
     tokenizer, problem = _tokenizer(run)
     credit = read_credit(run.path / CREDIT_FILE, trajectory.rollout_id)
     calls = trajectory.model_calls
+    path = run.path / CREDIT_FILE
+    missing = (_NO_LINE if path.exists() else _NO_FILE) if is_train else _MEASURED
     known = credit if len(credit) == len(calls) else [{}] * len(calls)
     return {
         "problem": problem,
-        "credit": "" if credit else _UNKNOWN,
+        "credit": "" if credit else missing,
         "calls": [
             _call(tokenizer, call, earned)
             for call, earned in zip(calls, known, strict=True)

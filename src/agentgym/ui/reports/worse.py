@@ -6,8 +6,8 @@ from typing import NamedTuple
 from agentgym.evaluate.compare import Change, family_changes, holm, paired
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import percent, plural
+from agentgym.evaluate.words import p_words
 from agentgym.train.result import TrainingResult
-from agentgym.ui.effect import p_words
 
 UNUSUAL = "out-of-vocabulary"
 """Name of the held-out set of tasks whose wording does not occur in training."""

@@ -15,6 +15,8 @@ function place() {
 const HELP = [
   ['j, k', 'next or previous row of a table; Enter opens it'],
   ['n, p', 'next or previous rollout of the same task and step'],
+  ['f', 'next rollout that failed, for the same purpose'],
+  ['t', 'tokens of a rollout'],
   ['/', 'search'],
   ['u', 'one page up'],
   ['?', 'these keys'],

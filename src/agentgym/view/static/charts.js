@@ -1,8 +1,10 @@
 // Line charts of uPlot in the colours of the page.
 import {html, useEffect, useRef} from './dom.js';
-import {number} from './format.js';
+import {number, percent} from './format.js';
 
 const COLOURS = 8;
+// Whole steps alone: 1, 2, 5, 10, …
+const STEPS = [0, 1, 2, 3, 4, 5, 6].flatMap((power) => [1, 2, 5].map((each) => each * 10 ** power));
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name);
 
@@ -19,12 +21,13 @@ export function Chart({title, x, lines, share}) {
       font: '12px system-ui, sans-serif',
     };
     const width = () => holder.clientWidth;
+    const unit = share ? 'share' : /\((.+)\)/.exec(title)?.[1] ?? title.split(/ by | of /)[0].toLowerCase();
     const drawn = new window.uPlot({
       width: width(),
-      height: 180,
+      height: 200,
       scales: {x: {time: false}, y: share ? {range: [0, 1]} : {}},
-      axes: [axis, {...axis, size: 56, values: (_, found) => found.map(
-        (value) => (share ? `${Math.round(100 * value)} %` : number(value, 2)))}],
+      axes: [{...axis, label: 'step', labelSize: 18, incrs: STEPS}, {...axis, size: 56, label: unit, labelSize: 18, values: (_, found) => found.map(
+        (value) => (share ? percent(value) : number(value, 2)))}],
       series: [
         {label: 'step'},
         ...lines.map((line, index) => ({
@@ -34,11 +37,11 @@ export function Chart({title, x, lines, share}) {
           width: 1.5,
           spanGaps: true,
           points: {show: x.length < 40, size: 5},
-          value: (_, value) => (value == null ? '–' : number(value)),
+          value: (_, value) => (share ? percent(value) : number(value)),
         })),
       ],
     }, [x, ...lines.map((line) => line.values)], holder);
-    const seen = new ResizeObserver(() => drawn.setSize({width: width(), height: 180}));
+    const seen = new ResizeObserver(() => drawn.setSize({width: width(), height: 200}));
     seen.observe(holder);
     return () => {
       seen.disconnect();

@@ -1,6 +1,13 @@
 // Numbers and times as text.
-export const percent = (value) =>
-  value == null || Number.isNaN(value) ? '–' : `${(100 * value).toFixed(0)} %`;
+/** As the terminal writes it: halves to the even number; only 1 is "100 %". */
+export const percent = (value) => {
+  if (value == null || Number.isNaN(value)) return '–';
+  const scaled = 100 * value;
+  const below = Math.floor(scaled);
+  const rounded = scaled - below === 0.5 ? below + (below % 2) : Math.round(scaled);
+  if (rounded !== 100 || Math.abs(value - 1) < 1e-9) return `${rounded} %`;
+  return `${(Math.floor(1000 * value) / 10).toFixed(1)} %`;
+};
 
 export const number = (value, digits = 3) => {
   if (value == null) return '–';
@@ -25,9 +32,7 @@ export const moment = (text) =>
 export const plural = (count, word) =>
   `${count.toLocaleString('en')} ${word}${count === 1 ? '' : 's'}`;
 
-/** A value with its 95 % interval. */
-export const span = (estimate) =>
-  estimate == null || !estimate.n ? '–'
-    : `${percent(estimate.value)} (${percent(estimate.low)}–${percent(estimate.high)})`;
+/** A value with its 95 % interval, as the terminal writes it. */
+export const span = (estimate) => (estimate?.n ? estimate.text : '–');
 
 export const json = (value) => JSON.stringify(value, null, 1);

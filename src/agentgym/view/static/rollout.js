@@ -178,6 +178,7 @@ export function RolloutPage({run, id}) {
     n: () => move(1),
     p: () => move(-1),
     t: () => setColours(!colours),
+    f: () => page?.next_failed && go(at(run, 'rollout', page.next_failed)),
   });
   if (error) return html`<${Failure} error=${error} />`;
   if (!page) return html`<${Loading} />`;
@@ -196,7 +197,8 @@ export function RolloutPage({run, id}) {
       <${Copy} text=${JSON.stringify(page.task_line)}>Copy as a line of a tasks file<//>
       ${' '}<${Copy} text=${page.replay}>Copy the command that replays it<//>
       ${' '}<${Copy} text=${location.href}>Copy a link<//>
-      ${' '}<button aria-pressed=${colours} onClick=${() => setColours(!colours)}>Tokens</button></p>
+      ${' '}<button aria-pressed=${colours} onClick=${() => setColours(!colours)}>Tokens</button>
+      ${page.next_failed && html` <a class="button" href=${link(at(run, 'rollout', page.next_failed))}>Next failed</a>`}</p>
     <details class="note"><summary>How to replay it with another model</summary>
       <p>In the folder that the run was started from, with the model's name
         for <code>MODEL</code>:</p><pre tabindex="0" id="replay">${page.replay}</pre></details>

@@ -77,23 +77,23 @@ export function RolloutsPage({run, query}) {
         ${data.is_loading && ' so far; the store is still being read'}
         ${pages > 1 && `, page ${page + 1} of ${pages.toLocaleString('en')}`}</p>
       ${data.note && html`<p class="note">${data.note}</p>`}
-      <div class="wide"><table>
+      <div class="wide"><table class="cards">
         <thead><tr>${COLUMNS.map(([name, label]) => html`<th aria-sort=${
           sort === name ? 'ascending' : sort === `-${name}` ? 'descending' : 'none'}>
           <button class="plain" onClick=${() =>
             go(here, {...asked, sort: sort === `-${name}` ? name : `-${name}`})}>${label}</button></th>`)}
           <th>task</th></tr></thead>
         <tbody>${data.rows.map((row) => html`<tr key=${row.rollout_id}>
-          <td class="count">${row.place ?? '–'}</td>
+          <td class="count" data-name="ended">${row.place ?? '–'}</td>
           <td><a class="row" href=${link(at(run, 'rollout', row.rollout_id))}>${row.rollout_id}</a></td>
-          <td class="count">${row.step ?? '–'}</td>
-          <td>${row.family}</td>
+          <td class="count" data-name="step">${row.step ?? '–'}</td>
+          <td data-name="family">${row.family}</td>
           <td><${Outcome} value=${row.outcome} /> <small>${row.reason}</small></td>
-          <td class="count">${number(row.reward, 2)}</td>
-          <td class="count">${percent(row.right_tool)}</td>
-          <td class="count">${percent(row.right_arguments)}</td>
-          <td class="count">${row.tool_calls}</td>
-          <td class=${`count ${row.errors ? 'red' : ''}`}>${row.errors}</td>
+          <td class="count" data-name="reward">${number(row.reward, 2)}</td>
+          <td class="count" data-name="right tool">${percent(row.right_tool)}</td>
+          <td class="count" data-name="right arguments">${percent(row.right_arguments)}</td>
+          <td class="count" data-name="calls">${row.tool_calls}</td>
+          <td data-name="errors" class=${`count ${row.errors ? 'red' : ''}`}>${row.errors}</td>
           <td class="instruction"><bdi>${plain(row.instruction)}</bdi></td></tr>`)}
         </tbody></table></div>
       <p class="actions">

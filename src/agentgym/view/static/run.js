@@ -2,7 +2,7 @@
 import {html, useEffect, useMemo, useState} from './dom.js';
 import {get, runPath} from './api.js';
 import {Chart, joined, smooth} from './charts.js';
-import {number, percent, plural, seconds, span} from './format.js';
+import {number, plural, seconds, span} from './format.js';
 import {Graph} from './graph.js';
 import {at, Failure, go, link, Loading, useApi, useChanges, useKeys} from './parts.js';
 
@@ -127,17 +127,12 @@ function Families({families, run}) {
       over the family's tasks, corrected for the number of families (Holm).</p>`;
 }
 
-function Worse({effect, parts, run}) {
+function Verdict({effect}) {
   if (!effect) return null;
-  const list = (found) => found.map((change) =>
-    `${change.name} ${percent(change.before)} → ${percent(change.after)}`).join('; ');
-  const subject = parts.length > 0 ? 'Warm start and training together' : 'Training';
-  return html`${parts.map((words) => html`<p class="verdict">${words}</p>`)}
-    <p class="verdict"><b>${subject} ${effect.verdict}</b>:
-      success ${percent(effect.before)} → ${percent(effect.after)} on held-out tasks.</p>
-    ${effect.worse.length > 0
-      ? html`<p class="failure">Worse beyond chance: ${list(effect.worse)}.</p>`
-      : html`<p>Nothing got worse beyond chance.</p>`}`;
+  return html`${effect.parts.map((words) => html`<p class="verdict">${words}</p>`)}
+    <p class="verdict"><b>${effect.words}</b></p>
+    ${effect.better && html`<p>${effect.better}</p>`}
+    <p class=${effect.is_worse ? 'failure' : ''}>${effect.worse}</p>`;
 }
 
 export function RunPage({run}) {
@@ -162,10 +157,17 @@ export function RunPage({run}) {
     <p class="actions"><a class="button" href=${link(at(run, 'rollouts'))}>Rollouts</a>
       ${' '}<a class="button" href=${link(at(run, 'rollouts'), {outcome: 'failed', phase: data.after ? 'after' : 'train'})}>
         Failed ${data.after ? 'after training' : 'in training'}</a></p>
-    <${Worse} effect=${data.effect} parts=${data.gain_words} run=${run} />
+    <${Verdict} effect=${data.effect} />
+    <h2>Before and after, on held-out tasks</h2>
+    ${data.sets.length ? html`<${Measured} sets=${data.sets} run=${run} />`
+      : html`<p class="note">No measurement to show.</p>`}
+    <div class="charts"><${Untrained} data=${data} /></div>
+    <${Families} families=${data.families} run=${run} />
     <h2>Warnings</h2>
     <${Findings} findings=${data.findings} />
-    <h2>Training</h2>
+    <h2>Training tasks</h2>
+    ${data.config.task_choice === 'adaptive' && html`<p class="note">Tasks whose attempts end differently
+      come more often, so that success on them may fall while the model learns.</p>`}
     <div class="filters">
       <label>Lines <select value=${by} onChange=${(event) => setBy(event.target.value)}>
         <option value="">of all tasks</option><option value="family">by family</option>
@@ -176,12 +178,7 @@ export function RunPage({run}) {
     </div>
     <div class="charts">${by
       ? html`<${Grouped} run=${run} by=${by} isSmooth=${isSmooth} turn=${turn} />`
-      : html`<${Curves} curves=${data.curves} isSmooth=${isSmooth} />`}
-      ${data.validations.length > 0 && html`<${Validations} found=${data.validations} />`}</div>
-    <h2>Before and after, on held-out tasks</h2>
-    ${data.sets.length ? html`<${Measured} sets=${data.sets} run=${run} />`
-      : html`<p class="note">No measurement to show.</p>`}
-    <${Families} families=${data.families} run=${run} />
+      : html`<${Curves} curves=${data.curves} isSmooth=${isSmooth} />`}</div>
     <h2>Which tool was called</h2>
     <div class="filters"><label>Rollouts <select value=${phase}
       onChange=${(event) => setPhase(event.target.value)}>
@@ -211,12 +208,22 @@ function Team({run, turn}) {
     <${Graph} graph=${data} name="run" caption=${`Sums over ${plural(data.rollouts, 'scored rollout')}`} />`;
 }
 
-function Validations({found}) {
-  const x = found.map((one) => one.step);
-  const lines = useMemo(() => [['pass_1', 'success'], ['right_arguments', 'right arguments'],
-    ['tool_reliability', 'tool reliability']].map(([name, label]) =>
-    ({name: label, values: found.map((one) => one[name]?.value ?? null)})), [found]);
-  return html`<${Chart} title="Validation tasks" x=${x} lines=${lines} share=${true} />`;
+/** Held-out tasks before and after (at the step of the saved weights), and validation. */
+function Untrained({data}) {
+  const {x, lines} = useMemo(() => {
+    const {validations: found, before, after} = data;
+    const held = data.sets[0]?.before ? [[0, before ?? data.sets[0].before],
+      ...(after && data.weights_step ? [[data.weights_step, after]] : [])] : [];
+    const line = (name, points) => ({name, x: points.map(([step]) => step),
+      values: points.map(([, one]) => one?.value ?? null)});
+    const measured = (metric) => found.map((one) => [one.step, one[metric]]);
+    return joined([line('held-out', held.map(([step, one]) => [step, one.pass_1])),
+      line('validation', measured('pass_1')),
+      line('tool reliability in validation', measured('tool_reliability'))]
+      .filter((one) => one.x.length));
+  }, [data]);
+  return x.length > 0 && html`<${Chart} title="Success on tasks that are not trained on"
+    x=${x} lines=${lines} share=${true} />`;
 }
 
 export function ComparePage({query}) {

@@ -10,7 +10,7 @@ const COLUMNS = [
   ['before', 'success before', (row) => row.before?.pass_1.value],
   ['after', 'after', (row) => row.after?.pass_1.value],
   ['reliability', 'tool reliability', (row) => row.after?.tool_reliability.value],
-  ['episodes', 'episodes', (row) => row.episodes],
+  ['episodes', 'rollouts', (row) => row.episodes],
   ['wall', 'time', (row) => row.wall_seconds],
   ['cost', 'cost', (row) => row.machine?.cost],
 ];
@@ -55,7 +55,7 @@ export function RunsPage() {
       yet. Start one in another terminal: <code>agentgym train coding --framework langchain</code>.
       It is listed as soon as it begins. Runs of another folder are shown
       by <code>agentgym view --output FOLDER</code>.</p>`}
-    <div class="wide"><table>
+    <div class="wide"><table class="cards">
       <thead><tr><th><span class="unseen">compare</span></th>
       ${COLUMNS.map(([name, label]) => html`<th aria-sort=${sort[0] !== name ? 'none'
         : sort[1] ? 'descending' : 'ascending'}><button class="plain"
@@ -68,14 +68,14 @@ export function RunsPage() {
         <td><a class="row" href=${link(at(row.name))}>${row.name}</a>
           <small>${[row.scenario, row.framework, row.model].filter(Boolean).join(' · ')}</small></td>
         <td><span class=${`outcome ${row.status}`}>${row.status}</span></td>
-        <td>${moment(row.created)}</td>
-        <td>${span(row.before?.pass_1)}</td>
-        <td>${span(row.after?.pass_1)}</td>
-        <td>${percent(row.after?.tool_reliability.value)}</td>
-        <td>${row.episodes == null ? '–' : row.episodes.toLocaleString('en')}</td>
-        <td>${seconds(row.wall_seconds)}</td>
-        <td>${row.machine ? `$${row.machine.cost ?? '?'}` : '–'}</td>
-        <td>${row.stopped || row.problem || ''}</td>
+        <td data-name="started">${moment(row.created)}</td>
+        <td data-name="success before">${span(row.before?.pass_1)}</td>
+        <td data-name="after">${span(row.after?.pass_1)}</td>
+        <td data-name="tool reliability">${percent(row.after?.tool_reliability.value)}</td>
+        <td data-name="rollouts">${row.episodes == null ? '–' : row.episodes.toLocaleString('en')}</td>
+        <td data-name="time">${seconds(row.wall_seconds)}</td>
+        <td data-name="cost">${row.machine ? `$${row.machine.cost ?? '?'}` : '–'}</td>
+        <td data-name="ended">${row.stopped || row.problem || ''}</td>
       </tr>`)}</tbody>
     </table></div>
     <p class="note">${plural(kept.length, 'run')} shown. Success is the share of held-out
