@@ -260,7 +260,7 @@ class ResourceUse:
             if mapped > _GROWN * self._memory.get(process.pid, (0, 0))[0]:
                 own = process.memory_full_info().pss
                 self._memory[process.pid] = mapped, own
-            return min(mapped, self._memory[process.pid][1])
+            return min(mapped, self._memory.get(process.pid, (0, 0))[1])
         return 0
 
 
