@@ -50,11 +50,11 @@ async def test_exceptions_that_steer_a_framework_reach_it() -> None:
     unfinished = CallInPlace("give", steer, not_done=(Steering,))
     with pytest.raises(Steering), unfinished.running():
         try:
-            await tool.run({})
+            await tool.run({}, {})
         except Exception:  # noqa: BLE001 - as the code that records calls does
             pytest.fail("a call that is not done was recorded")
     failed = CallInPlace("give", steer, handled=(Steering,))
     with failed.running(), pytest.raises(Steering):
-        await tool.run({})
+        await tool.run({}, {})
     with pytest.raises(Steering, match="ask first"):
         failed.result("Error: ask first")
