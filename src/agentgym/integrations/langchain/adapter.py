@@ -55,7 +55,7 @@ class LangChainAgent(AgentLoop):
             self.way = (
                 "the factory is given the model of training"
                 if takes_model(self._found)
-                else "its chat models, wherever they are made, answer from training's"
+                else "all of its chat models are replaced by the model in training"
             )
         differs = self._found is None or takes_tools(self._found)
         self._runs = ToolSets(blueprint.tools, self._build, differs=differs)
