@@ -78,7 +78,6 @@ SETTINGS = {
     "AGENTGYM_EVAL_TASKS": "16",
     "AGENTGYM_EVAL_SAMPLES": "2",
     "AGENTGYM_EVAL_EVERY": "2",
-    "AGENTGYM_PATIENCE": "2",
     "AGENTGYM_TRACKER": "none",
 }
 
@@ -130,7 +129,7 @@ def test_a_harmless_call_that_is_paid_is_no_goal_and_replaces_no_better_agent(
     assert "Not one of 32 attempts" in said
     assert "goal reached" not in said
     assert "success criteria reached" not in said
-    assert "validation got no better within the patience of 2" in said
+    assert "Ended: " in said
     assert TrainedAgent.load("run").name == "run@1"
     kept = TrainedAgent.load("run@2")
     assert kept.metrics.pass_1.value == 0.0

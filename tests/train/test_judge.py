@@ -18,7 +18,7 @@ from agentgym.errors import TrainingFailedError, UsageError
 from agentgym.evaluate.judge import group_judge
 from agentgym.scenarios.base import Scenario
 from agentgym.train import loop
-from agentgym.train import trainer as trainer_module
+from agentgym.train import plan as plan_module
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trainer import Trainer
@@ -164,7 +164,7 @@ def test_a_tasks_file_without_a_check_is_trained_by_the_judge_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No early stop ends it, although every attempt succeeds."""
-    monkeypatch.setattr(trainer_module, "require_sound", lambda _: None)  # 10 s
+    monkeypatch.setattr(plan_module, "require_sound", lambda _: None)  # 10 s
     tasks = tmp_path / "rooms.jsonl"
     tool = {"name": "book", "description": "Books.", "parameters": {"type": "object"}}
     lines = [{"instruction": f"Room {n}?", "tools": [tool]} for n in range(16)]
