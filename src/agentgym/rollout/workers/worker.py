@@ -321,7 +321,9 @@ def _is_from_outside(error: BaseException | None) -> bool:
         seen.add(id(error))
         library = type(error).__module__.partition(".")[0]
         is_outside = isinstance(error, _OUTSIDE) and not isinstance(error, _OF_FILES)
-        if is_outside or library in _CONNECTING:
+        # Frameworks raise a tool's error again, so that its type is lost.
+        has_exited = "called sys.exit(" in str(error)
+        if is_outside or has_exited or library in _CONNECTING:
             return True
         error = error.__cause__ or error.__context__
     return False
