@@ -163,6 +163,7 @@ def trained(name: str) -> dict[str, Any]:
         episodes=32,
         tasks_per_step=4,
         group_size=4,
+        task_choice="uniform",
         test_tasks=3,
         eval_tasks=3,
         eval_samples=1,
