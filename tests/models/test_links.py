@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import pytest
@@ -45,6 +45,30 @@ async def server(script: Script, *, hangs_up: bool = False) -> AsyncIterator[lis
     seen[0] = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1/x"
     async with listening:
         yield seen
+
+
+async def test_a_request_has_its_method_and_headers() -> None:
+    heads: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                heads.append(head.decode())
+                writer.write(WHOLE)
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/x"
+    links = Links(30, 30)
+    async with listening:
+        for role in ("Prüfer", "writer"):  # same address and key
+            answer = await links.send("GET", url, headers={"X-Agent-ID": role})
+            assert answer.is_success
+            assert heads[-1].startswith("GET /x HTTP/1.1")
+            assert f"X-Agent-ID: {role}\r\n" in heads[-1]
+        with pytest.raises(aiohttp.InvalidURL):
+            await links.send("GET", url, headers={"X-Agent-ID": "a\r\nb: c"})
+        links.close()
 
 
 async def test_a_connection_is_kept() -> None:

@@ -15,19 +15,23 @@ import httpx
 import orjson
 from httpx_aiohttp import AiohttpTransport
 
-from agentgym.core.local_http import HttpAnswer, LocalHttp
 from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT, ApiError
 from agentgym.integrations.base import Blueprint
 from agentgym.integrations.episode import Episode, EpisodeCut, current_episode
 from agentgym.integrations.redirect import holding
+from agentgym.models.links import Links, WholeAnswer
 from agentgym.security.audit import asking
 
 PLACEHOLDER = "/episode"
 """Path in these clients' requests that is replaced by the current episode's path."""
 
+_CONNECT_S = 30.0
+
 _SPEAKER: ContextVar[str | None] = ContextVar("agentgym_speaker", default=None)
 _ANNOUNCED: ContextVar[str | None] = ContextVar("agentgym_announced", default=None)
-_ANSWERED: ContextVar[HttpAnswer | None] = ContextVar("agentgym_answered", default=None)
+_ANSWERED: ContextVar[WholeAnswer | None] = ContextVar(
+    "agentgym_answered", default=None
+)
 
 
 def announce(role: str) -> None:
@@ -122,37 +126,49 @@ class SyncEpisodeTransport(httpx.HTTPTransport):
 class EpisodePosts:
     """Sends requests to the current episode's path, without a general HTTP client.
 
-    Only for a gateway on this machine, and only in the event loop in which the object
-    was made.
+    It works only in the event loop in which it was made.
     """
 
-    def __init__(self, http: LocalHttp) -> None:
-        self._http = http
-        self.is_usable = http.is_usable
-        self.close = http.close
+    def __init__(self, blueprint: Blueprint, loop: asyncio.AbstractEventLoop) -> None:
+        self._gateway = blueprint.gateway
+        self._headers = {"Authorization": f"Bearer {blueprint.api_key}"}
+        self._links = Links(None, _CONNECT_S)
+        self._loop = loop
 
     @classmethod
     def to(cls, blueprint: Blueprint) -> Self | None:
-        """Return an object for a gateway on this machine; None for any other."""
-        key = {"Authorization": f"Bearer {blueprint.api_key}"}
-        http = LocalHttp.to(blueprint.gateway, key)
-        return None if http is None else cls(http)
+        """Return an object for a gateway with plain HTTP; None for any other.
 
-    async def post(self, path: str, body: bytes) -> HttpAnswer:
+        None, too, outside of an event loop.
+        """
+        loop = asyncio._get_running_loop()
+        is_plain = loop is not None and Links.take(blueprint.gateway)
+        return cls(blueprint, loop) if is_plain else None
+
+    def is_usable(self) -> bool:
+        """Return whether the running event loop is that of the connections."""
+        return asyncio.get_running_loop() is self._loop
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._links.close()
+
+    async def post(self, path: str, body: bytes) -> WholeAnswer:
         """Send a request; if the episode is over, return an error instead."""
         episode = current_episode()
         speaker, error = _begin_turn(episode, body)
         if error is not None:
-            return HttpAnswer(error.status, orjson.dumps(error.body))
-        header = "" if speaker is None else f"X-Agent-ID: {speaker}"
-        answer = await self._http.send("POST", episode.path + path, body, header)
+            return WholeAnswer(error.status, {}, orjson.dumps(error.body))
+        named = {} if speaker is None else {"X-Agent-ID": speaker}
+        url = self._gateway + episode.path + path
+        answer = await self._links.post(url, body, self._headers | named)
         episode.answered += answer.is_success
         is_refused = answer.status == 400
         episode.overflowed = is_refused and CONTEXT_LENGTH.encode() in answer.body
         return answer
 
 
-def answered(answer: HttpAnswer) -> AbstractContextManager[None]:
+def answered(answer: WholeAnswer) -> AbstractContextManager[None]:
     """Within the block, clients of :func:`episode_client` get this response."""
     return holding(_ANSWERED, answer)
 

@@ -1,4 +1,4 @@
-"""Links: persistent connections to model servers, for answers without streaming.
+"""Links: persistent connections to HTTP servers, for answers without streaming.
 
 They take less time per request than aiohttp's client, which is still used for requests
 with TLS or streaming. So these connections raise aiohttp's types of errors too.
@@ -9,6 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping
 from http import HTTPStatus
+from itertools import chain
 from typing import Self, cast
 from urllib.parse import urlsplit
 
@@ -25,6 +26,8 @@ A long answer that lists each token's routed experts has tens of millions of byt
 _MOST_HEAD = 65_536
 _LEAST_STATUS, _MOST_STATUS = 100, 599
 _PORT = 80
+_MOST_HEADS = 512
+"""Most heads of requests to keep: each rollout has paths of its own."""
 
 
 class WholeAnswer:
@@ -42,6 +45,21 @@ class WholeAnswer:
 
     async def __aexit__(self, *_: object) -> None:
         pass
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status is 200 to 299."""
+        return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
+
+    @property
+    def body(self) -> bytes:
+        """The body of the answer."""
+        return self._body
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self._body.decode(errors="replace")
 
     @property
     def content_type(self) -> str:
@@ -191,7 +209,7 @@ class _Link(asyncio.Protocol):
 
 
 class Links:
-    """Sends POST requests to plain HTTP servers, over persistent connections.
+    """Sends requests to plain HTTP servers, over persistent connections.
 
     Timeouts are in seconds; without ``timeout_s``, a request may take for ever.
     ``most`` limits the bytes of one answer.
@@ -204,7 +222,7 @@ class Links:
         self._most = most
         self._connect_s = connect_s
         self._idle: defaultdict[tuple[str, int], list[_Link]] = defaultdict(list)
-        self._heads: dict[tuple[str, str], tuple[str, int, bytes]] = {}
+        self._heads: dict[tuple[str, ...], tuple[str, int, bytes]] = {}
 
     @staticmethod
     def take(url: str) -> bool:
@@ -221,13 +239,23 @@ class Links:
     async def post(
         self, url: str, data: bytes, headers: Mapping[str, str] | None
     ) -> WholeAnswer:
-        """Send JSON in a POST, and return the complete answer.
+        """Send JSON in a POST, and return the complete answer, as :meth:`send`."""
+        return await self.send("POST", url, data, headers)
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        data: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+    ) -> WholeAnswer:
+        """Send a request with a body of JSON, or none; return the complete answer.
 
         Raises:
             aiohttp.ClientError: There was no complete answer.
             TimeoutError: The answer did not arrive in time.
         """
-        host, port, head = self._head(url, headers)
+        host, port, head = self._head(method, url, headers)
         request = b"%b%d\r\n\r\n%b" % (head, len(data), data)
         idle = self._idle[host, port]
         link: _Link | None = None
@@ -249,10 +277,10 @@ class Links:
         return answer
 
     def _head(
-        self, url: str, headers: Mapping[str, str] | None
+        self, method: str, url: str, headers: Mapping[str, str] | None
     ) -> tuple[str, int, bytes]:
         """Return host, port, and a request's head up to ``Content-Length:``, cached."""
-        key = url, (headers or {}).get("Authorization", "")
+        key = method, url, *chain.from_iterable((headers or {}).items())
         if (known := self._heads.get(key)) is not None:
             return known
         try:
@@ -260,19 +288,19 @@ class Links:
             host, port = parts.hostname, parts.port or _PORT
         except ValueError:
             raise aiohttp.InvalidURL(url) from None
-        sent = [parts.netloc, parts.path, parts.query, *(headers or {}).values()]
-        if (
-            not host
-            or " " in url
-            or not all(text.isascii() and text.isprintable() for text in sent)
-        ):
+        sent = [parts.netloc, parts.path, parts.query]
+        if not host or " " in url or not all(text.isascii() for text in sent):
+            raise aiohttp.InvalidURL(url)
+        if not all(text.isprintable() for text in (*sent, *(headers or {}).values())):
             raise aiohttp.InvalidURL(url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        lines = [f"POST {path} HTTP/1.1", f"Host: {parts.netloc}"]
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {parts.netloc}"]
         lines += ["Content-Type: application/json", "Accept: */*"]
         lines += ["Accept-Encoding: identity", "User-Agent: agentgym"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
-        made = "\r\n".join([*lines, "Content-Length: "]).encode("ascii")
+        made = "\r\n".join([*lines, "Content-Length: "]).encode()
+        if len(self._heads) >= _MOST_HEADS:
+            self._heads.clear()
         self._heads[key] = found = host, port, made
         return found
 

@@ -22,7 +22,6 @@ import orjson
 
 from agentgym.core.collector import calm_collector
 from agentgym.core.files import whole_text
-from agentgym.core.local_http import LocalHttp
 from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.core.plugins import require_type
 from agentgym.core.tools import Tool, ToolOutcome, ToolSpec
@@ -48,6 +47,7 @@ from agentgym.integrations.run import (
     run_episode,
 )
 from agentgym.models.forms import answers_any_object
+from agentgym.models.links import Links
 from agentgym.rollout.gateway.http.keys import agent_key
 from agentgym.rollout.store.events import unpack_calls
 from agentgym.rollout.task_input import read_task
@@ -95,6 +95,7 @@ _ROLLOUT: ContextVar[str | None] = ContextVar("agentgym_rollout", default=None)
 _MOST_THREADS = 8
 """Threads of an episode, for synchronous nodes and tasks that wait for each other."""
 _CLAIM_WAIT_S = 20.0
+_CONNECT_S = 30.0
 _BEAT_S = 1.0
 _MOST_STATE_BYTES = 200_000
 
@@ -109,22 +110,14 @@ class Worker:
         agent: AgentLoop,
         stubs: Sequence[Tool] = (),
     ) -> None:
-        import aiohttp
-
         self._spec = spec
         self._scenario = scenario
         self._agent = agent
         self._extra = tuple(stubs)
         self._ending = _GatewayEnding(scenario, self.get)
         self._running: set[asyncio.Task[None]] = set()
-        key = {"Authorization": f"Bearer {spec.api_key}"}
-        self._local = LocalHttp.to(spec.gateway, key)
-        self._http = aiohttp.ClientSession(
-            spec.gateway,
-            connector=aiohttp.TCPConnector(limit=0),
-            headers={"Content-Type": "application/json", **key},
-            timeout=aiohttp.ClientTimeout(total=None),
-        )
+        self._headers = {"Authorization": f"Bearer {spec.api_key}"}
+        self._links = Links(None, _CONNECT_S)
 
     async def run(self) -> None:
         """Claim and run episodes until the gateway cannot be reached."""
@@ -141,9 +134,7 @@ class Worker:
     async def close(self) -> None:
         """Release the agent, the scenario and the connections."""
         await self._agent.close()
-        await self._http.close()
-        if self._local is not None:
-            self._local.close()
+        self._links.close()
         self._scenario.close()
 
     async def _run_claimed(self, episodes: asyncio.TaskGroup) -> None:
@@ -230,16 +221,12 @@ class Worker:
 
     async def _ask(self, method: str, path: str, body: bytes = b"") -> Any:
         """Return the gateway's answer; raise an ApiError for an error status."""
-        if self._local is not None:
-            status, found = await self._local.send(method, path, body)
-        else:
-            async with self._http.request(method, path, data=body) as response:
-                status, found = response.status, await response.read()
-        if status >= 400:
-            said = found.decode(errors="replace")
-            where = f"{self._spec.gateway}{path}"
-            raise ApiError(status, f"{where} answered {status}: {said}", "gateway")
-        return orjson.loads(found)
+        url = f"{self._spec.gateway}{path}"
+        answer = await self._links.send(method, url, body, self._headers)
+        if answer.status >= 400:
+            said = f"{url} answered {answer.status}: {answer.text}"
+            raise ApiError(answer.status, said, "gateway")
+        return orjson.loads(answer.body)
 
 
 class _GatewayEnding(ScenarioEnding):
