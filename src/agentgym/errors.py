@@ -149,6 +149,10 @@ class ToolError(AgentGymError):
     __str__ = Exception.__str__  # unredacted: the policy is trained on this text
 
 
+class ToolExitError(RuntimeError):
+    """The code of an agent's own tool called ``sys.exit()``."""
+
+
 class RuleViolation(ToolError):
     """A rule of the scenario forbids a tool call; the message is shown to the agent."""
 

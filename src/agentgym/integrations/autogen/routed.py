@@ -14,6 +14,7 @@ from typing import Any
 
 from autogen_core.tools import TextResultContent, ToolResult, Workbench
 
+from agentgym.errors import ToolExitError
 from agentgym.integrations.episode import EpisodeCut, current_episode
 from agentgym.integrations.on_client.servers import Servers
 
@@ -49,7 +50,7 @@ def route_tool(tool: Any) -> None:
         try:
             return await run(args, cancellation_token, call_id)
         except SystemExit as end:
-            error = RuntimeError(f"the tool {name} called sys.exit({end.code!r})")
+            error = ToolExitError(f"the tool {name} called sys.exit({end.code!r})")
             episode.crash = error
             raise error from None
 

@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from agentgym.core.background import call_in_thread, in_background
 from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import ToolError, UnsupportedError
+from agentgym.errors import ToolError, ToolExitError, UnsupportedError
 from agentgym.integrations.crewai.gateway import keeping_failures
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.on_client.in_place import live_tool
@@ -134,7 +134,7 @@ def _really_run(tool: BaseTool, arguments: dict[str, Any]) -> Any:
     except SystemExit as end:
         with keeping_failures():
             message = f"the tool {tool.name} called sys.exit({end.code!r})"
-            raise RuntimeError(message) from None
+            raise ToolExitError(message) from None
 
 
 def spec_of(tool: BaseTool) -> ToolSpec:

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from agentgym.core.tools import Tool, ToolSpec
+from agentgym.errors import ToolExitError
 from agentgym.integrations.redirect import holding
 
 RunInPlace = Callable[[dict[str, Any]], Awaitable[Any]]
@@ -118,7 +119,8 @@ def live_tool(spec: ToolSpec, run: RunInPlace, returned: Any = None) -> Tool:
         try:
             return await chosen(arguments)
         except SystemExit as end:
-            raise RuntimeError(f"{spec.name} called sys.exit({end.code!r})") from None
+            code = end.code
+            raise ToolExitError(f"{spec.name} called sys.exit({code!r})") from None
 
     if returned is not None:
         call.__annotations__["return"] = returned

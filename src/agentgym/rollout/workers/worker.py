@@ -35,7 +35,12 @@ from agentgym.core.trajectory import (
     ToolCall,
     Trajectory,
 )
-from agentgym.errors import AgentGymError, RolloutError, UnsupportedError
+from agentgym.errors import (
+    AgentGymError,
+    RolloutError,
+    ToolExitError,
+    UnsupportedError,
+)
 from agentgym.integrations.base import Adapter, AgentLoop, Blueprint
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.inner_reward import refuse_outside_episodes
@@ -79,7 +84,7 @@ _WRONG = (
 
 _REFUSALS = (ValueError, LookupError, TypeError, AttributeError, AssertionError)
 """Errors that code raises when it reads an unexpected JSON object."""
-_OUTSIDE = (AgentGymError, OSError, MemoryError)
+_OUTSIDE = (AgentGymError, OSError, MemoryError, ToolExitError)
 _OF_FILES = (
     FileNotFoundError,
     FileExistsError,
@@ -308,9 +313,7 @@ def _is_from_outside(error: BaseException | None) -> bool:
         seen.add(id(error))
         library = type(error).__module__.partition(".")[0]
         is_outside = isinstance(error, _OUTSIDE) and not isinstance(error, _OF_FILES)
-        # Frameworks raise a tool's error again, so that its type is lost.
-        has_exited = "called sys.exit(" in str(error)
-        if is_outside or has_exited or library in _CONNECTING:
+        if is_outside or library in _CONNECTING:
             return True
         error = error.__cause__ or error.__context__
     return False
