@@ -316,7 +316,10 @@ def test_traces_become_tasks_of_an_agents_own_tools(
     first = agentgym(*train)
     assert first.code == 2
     assert "nothing was trained. Wrote agent_tasks.jsonl: 24 requests" in first.err
-    command = "agentgym train --agent harbour_agent:agent --tasks agent_tasks.jsonl"
+    command = (
+        "agentgym train --agent harbour_agent:agent --tasks agent_tasks.jsonl "
+        "--warm-start"
+    )
     assert f"    {command}\n" in first.err
     again = agentgym(*train)
     assert again.code == 2

@@ -87,9 +87,7 @@ def test_files_that_the_architecture_names_exist() -> None:
 def test_readme_opens_with_the_two_commands() -> None:
     """They are the first block of code, after one sentence on the project."""
     lines = (ROOT / "README.md").read_text().splitlines()
-    first = next(n for n, line in enumerate(lines) if line.startswith("    "))
-    assert first <= 5
-    assert lines[first : first + 2] == [
+    assert lines[5:7] == [
         "    pip install uv && uv run agentgym train coding --framework langchain",
         "    uv run pytest",
     ]

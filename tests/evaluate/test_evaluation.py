@@ -116,8 +116,7 @@ def test_every_kind_of_error_is_told_apart(framework: str) -> None:
     assert found.metrics.cost.value == pytest.approx((100 + 4 * 10) * turns / 1e6)
     assert found.metrics.pass_1.value == 0.0
     assert found.endpoint == server.endpoint
-    read = Evaluation.model_validate_json(found.model_dump_json())
-    assert read == found.model_copy(update={"trajectories": []})
+    assert Evaluation.model_validate_json(found.model_dump_json()) == found
     assert "model-x" in found.settings["model"]
 
 

@@ -227,6 +227,7 @@ def _of_own_agent(
     ``source`` has the settings of the agent and its tasks, ``asked`` says which tasks.
     """
     from agentgym.core.config import TrainingConfig
+    from agentgym.core.trajectory import Trajectory
     from agentgym.rollout.solo.batch import RolloutBatch
     from agentgym.rollout.solo.trajectory_file import TrajectoryWriter
     from agentgym.train.trainer import Trainer
@@ -241,14 +242,15 @@ def _of_own_agent(
         unsafe_local_exec=config.unsafe_local_exec,
     )
     with TerminalProgress(progress_console(as_json)) as progress:
-        found = Trainer(settings, progress=progress).evaluate(
-            agent=config.agent, samples=1, baselines=False, **asked
+        made: list[Trajectory] = []
+        Trainer(settings, progress=progress).evaluate(
+            agent=config.agent, samples=1, baselines=False, keep=made, **asked
         )
     if config.save is not None:
         with TrajectoryWriter(config.save) as writer:
-            for trajectory in found.trajectories:
+            for trajectory in made:
                 writer.write(trajectory)
-    return RolloutBatch(found.trajectories, config.save)
+    return RolloutBatch(made, config.save)
 
 
 def _run(

@@ -103,6 +103,7 @@ def evaluate(
     prices: Prices | None = None,
     baselines: bool = True,
     task: str | None = None,
+    keep: list[Trajectory] | None = None,
 ) -> Evaluation:
     """Measure the model ``config.model`` on tasks of a split.
 
@@ -111,7 +112,8 @@ def evaluate(
     the saved agent to measure; None for another model. Without ``prices``, a model on
     this machine costs nothing, and the cost of a server's model is unknown.
     ``baselines``: whether to measure agents without a model too. ``task`` is the id of
-    a single task; None takes ``config.test_tasks`` tasks.
+    a single task; None takes ``config.test_tasks`` tasks. The attempts in full are
+    added to ``keep``.
 
     Raises:
         UsageError: A setting is unusable, or the task is unknown.
@@ -164,6 +166,8 @@ def evaluate(
             ranking = open_judge(config.judge, ledger, progress)
             ranking.compare(by_task(found[split]))
     trajectories = found[split]
+    if keep is not None:
+        keep += trajectories
     notes += [] if cache is None else [cache.summary]
     measured, problems = (
         measure_baselines(scenario, tasks, config) if baselines else ({}, [])
@@ -201,7 +205,6 @@ def evaluate(
         calls={kind: calls[kind] for kind in CallClass if calls[kind]},
         confusion=confusion,
         attempts=attempts,
-        trajectories=trajectories,
     )
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from agentgym.core.files import write_atomically
 from agentgym.core.ledger import Judging
-from agentgym.core.trajectory import Reason, Trajectory
+from agentgym.core.trajectory import Reason
 from agentgym.errors import UsageError
 from agentgym.evaluate.calls import CallClass, ConfusionMatrix
 from agentgym.evaluate.metrics import Metrics, Prices
@@ -54,8 +54,6 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
             one class.
         confusion: Counts of calls by needed tool and called tool; None if the needed
             calls are unknown.
-        trajectories: The attempts in full; empty if the evaluation was read from a
-            file.
     """
 
     version: int = Field(default=EVALUATION_VERSION, ge=1, le=EVALUATION_VERSION)
@@ -80,7 +78,6 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
     calls: dict[CallClass, int] = Field(default_factory=dict)
     confusion: ConfusionMatrix | None = None
     attempts: list[AttemptResult] = Field(default_factory=list)
-    trajectories: list[Trajectory] = Field(default_factory=list, exclude=True)
 
     def save(self, path: Path) -> Path:
         """Write the evaluation as JSON, for ``agentgym eval --compare``.

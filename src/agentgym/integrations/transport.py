@@ -142,8 +142,9 @@ class EpisodePosts:
         None, too, outside of an event loop.
         """
         loop = asyncio._get_running_loop()
-        is_plain = loop is not None and Links.take(blueprint.gateway)
-        return cls(blueprint, loop) if is_plain else None
+        if loop is None or not Links.take(blueprint.gateway):
+            return None
+        return cls(blueprint, loop)
 
     def is_usable(self) -> bool:
         """Return whether the running event loop is that of the connections."""

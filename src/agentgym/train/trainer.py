@@ -10,6 +10,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import is_elsewhere
 from agentgym.core.nested.keys import flattened
 from agentgym.core.task import EVERY_SPLIT, Split
+from agentgym.core.trajectory import Trajectory
 from agentgym.engines.resuming import resumed_config
 from agentgym.errors import (
     AgentGymError,
@@ -269,6 +270,7 @@ class Trainer:
         prices: Prices | None = None,
         baselines: bool = True,
         task: str | None = None,
+        keep: list[Trajectory] | None = None,
     ) -> Evaluation:
         """Measure an agent, or the untrained model, without training.
 
@@ -287,6 +289,7 @@ class Trainer:
             baselines: Whether to measure two simple agents on the same tasks, for
                 comparison: one does nothing, one calls every tool.
             task: Id of a task, to measure only this task.
+            keep: A list to which the attempts are added in full.
 
         Raises:
             UsageError: A setting is unusable.
@@ -349,6 +352,7 @@ class Trainer:
             prices=prices,
             baselines=baselines,
             task=task,
+            keep=keep,
         )
 
     def deploy(

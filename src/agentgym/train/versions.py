@@ -171,7 +171,7 @@ def find(text: str) -> Version:
 
     Raises:
         NotFoundError: The name or version is unknown; the message lists known ones.
-        UsageError: The version is not a number, or there is no default.
+        UsageError: The version is not a number, or the agent has no default version.
     """
     name, at, number = text.partition("@")
     names = saved_names()

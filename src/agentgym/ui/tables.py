@@ -220,7 +220,7 @@ def forgetting_view(result: TrainingResult) -> list[RenderableType]:
 
 
 def instead(result: TrainingResult) -> list[str]:
-    """Return what to do instead of using the agent; [] if it is better than before."""
+    """Return the next steps for an agent that is not better; [] if it is better."""
     if result.is_better or result.saved.is_default:
         return []
     return result.next_steps or [f"See `agentgym doctor {result.artifacts.run}`."]

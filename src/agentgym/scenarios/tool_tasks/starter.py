@@ -89,7 +89,8 @@ def starter_of(agent: str, tools_from: str | None, *, write: bool) -> UsageError
     """
     path = Path(f"{agent.rpartition(':')[2] or 'agent'}_tasks.jsonl")
     quoted = shlex.quote(agent)
-    go_on = f"agentgym train --agent {quoted} --tasks {shlex.quote(str(path))}"
+    tasks = shlex.quote(str(path))
+    go_on = f"agentgym train --agent {quoted} --tasks {tasks} --warm-start"
     whose = f"--agent {quoted}"
     if tools_from is not None:
         whose = f"--tools-from {shlex.quote(tools_from)}"
