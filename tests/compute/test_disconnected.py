@@ -61,8 +61,8 @@ def test_broken_connections_and_a_kill_change_nothing(
     code, out, err = ended(start(tmp_path, "train", "--resume", "x"))
     assert (code, err) == (0, "")
     assert "Continuing after step" in out
-    require_whole(run, 7)
-    agent, local = TrainedAgent.load("x"), with_local_paths / "runs" / "x"
+    require_whole(run)
+    agent, local = TrainedAgent.load("x@1"), with_local_paths / "runs" / "x"
     assert agent.name == "x@1"
     assert agent.provenance.run == str(run.path)
     assert (run.path / WEIGHTS).read_bytes() == (local / WEIGHTS).read_bytes()
@@ -74,7 +74,7 @@ def test_broken_connections_and_a_kill_change_nothing(
     [row] = json.loads(agentgym("runs", "list", "--json").out)
     assert (row["name"], row["status"]) == ("x", "done")
     shown = json.loads(agentgym("runs", "show", "x", "--json").out)
-    assert len(shown["steps"]) == 7
+    assert len(shown["steps"]) == len(run.metrics())
     both = [json.loads(agentgym("doctor", "x", "--json").out)["ledger"]]
     both.append(json.loads(agentgym("doctor", str(local), "--json").out)["ledger"])
     assert both[0] == both[1]
@@ -93,7 +93,7 @@ def test_a_laptop_that_sleeps(tmp_path: Path, machine: Machine) -> None:
     code, out, err = ended(process)
     assert (code, err) == (0, "")
     assert "Connected to" in out
-    require_whole(RunFolder(tmp_path / "runs" / "x"), 8)
+    require_whole(RunFolder(tmp_path / "runs" / "x"))
 
 
 def test_a_client_that_is_gone_follows_again(tmp_path: Path, machine: Machine) -> None:
@@ -107,4 +107,4 @@ def test_a_client_that_is_gone_follows_again(tmp_path: Path, machine: Machine) -
     assert (code, err) == (0, "")
     assert "Continuing" not in out  # it went on there all the time
     assert not trainee.is_running()
-    require_whole(RunFolder(tmp_path / "runs" / "x"), 6)
+    require_whole(RunFolder(tmp_path / "runs" / "x"))
