@@ -6,6 +6,7 @@
 import re
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-import agentgym
+import agentgym.errors
 from tests.test_language import PATTERNS
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,20 @@ SUBJECTS = [
     "Architecture",
 ]
 
+PUBLIC = [
+    "agentgym",
+    "agentgym.improve",
+    "agentgym.rollout",
+    "agentgym.sandbox",
+    "agentgym.scenarios",
+    "agentgym.scenarios.rewards",
+    "agentgym.train.trl",
+]
+"""Packages whose ``__all__`` is public."""
+
+IMPORTS = re.compile(
+    r"^from (agentgym[\w.]*) import (?:\(([^)]+)\)|(.+))$", re.MULTILINE
+)
 RUNS = re.compile(r"(agentgym|uv|python|pip|git|kubectl) ")
 
 
@@ -158,13 +173,35 @@ def test_pages_use_plain_words(page: Path) -> None:
     assert found == {}
 
 
+def public_names() -> set[str]:
+    """Return the names of the public packages, and those that the pages import."""
+    packages = [import_module(name) for name in PUBLIC]
+    found = {f"{m.__name__}.{name}" for m in packages for name in m.__all__}
+    for page in (ROOT / "README.md", *DOCS.glob("*.md")):
+        for match in IMPORTS.finditer(page.read_text()):
+            names = re.findall(r"\w+", match[2] or match[3])
+            found |= {f"{match[1]}.{name}" for name in names}
+    return found - {"agentgym.__version__"}
+
+
+def object_of(path: str) -> tuple[int, str]:
+    """Return what is the same for a name and for where it is defined."""
+    module, _, name = path.rpartition(".")
+    return id(getattr(import_module(module), name)), name
+
+
 def test_the_reference_has_every_public_name_once() -> None:
     page = (DOCS / "api_reference.md").read_text()
-    listed = re.findall(r"^::: agentgym\.(\w+)$", page, re.MULTILINE)
-    assert sorted(set(listed) - {"errors"}) == sorted(
-        set(agentgym.__all__) - {"__version__"}
-    )
+    paths = re.findall(r"^::: (agentgym\.\S+)$", page, re.MULTILINE)
+    listed = [object_of(path) for path in paths]
     assert len(listed) == len(set(listed))
+    public = {name: object_of(name) for name in public_names()}
+    errors = vars(agentgym.errors).values()
+    assert {
+        name
+        for name, found in public.items()
+        if found not in listed and found[0] not in map(id, errors)
+    } == set()
 
 
 def test_ci_builds_the_site_and_a_warning_ends_it() -> None:

@@ -164,6 +164,7 @@ class Argv:
 
 
 Command = PythonScript | Program | RunTests | Argv | Steps
+"""Types of commands that a sandbox runs; ``Steps`` are those of other languages."""
 
 
 def check_files(files: Iterable[str]) -> None:

@@ -22,6 +22,7 @@ Kind = Literal["bug", "style", "security", "complexity"]
 """The kind of a finding; :data:`KINDS` has all kinds."""
 Severity = Literal["high", "medium", "low"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+"""All kinds of findings: ``bug``, ``style``, ``security``, ``complexity``."""
 _LINTED = frozenset({"bug", "style"})
 
 EXTRA = "code-quality"

@@ -1,3 +1,5 @@
 """Rollouts of any agent for TRL's GRPOTrainer, which does the training."""
 
-from agentgym.train.trl.rollouts import AgentRollouts as AgentRollouts
+from agentgym.train.trl.rollouts import AgentRollouts
+
+__all__ = ["AgentRollouts"]
