@@ -35,7 +35,7 @@ _ROWS = {
     "tool reliability": "tool_reliability",
     "right tool": "right_tool",
     "right arguments": "right_arguments",
-    "tokens per task": "tokens",
+    "sampled tokens": "tokens",
 }
 
 

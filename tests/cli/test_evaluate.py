@@ -10,8 +10,8 @@ import pytest
 
 from agentgym.core import files
 from agentgym.core.config import TrainingConfig
+from agentgym.core.prices import Prices
 from agentgym.evaluate import result as evaluation_result
-from agentgym.evaluate.metrics import Prices
 from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import Evaluation
 from agentgym.train import trainer

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from agentgym import TrainingConfig
+from agentgym.core.prices import Prices
 from agentgym.errors import ConfigError
 
 
@@ -83,6 +84,7 @@ def test_unknown_key_names_the_nearest(tmp_path: Path) -> None:
     [
         {"episodes": -5},
         {"group_size": 1},
+        {"token_prices": "1,4"},
         {"failure_cost": -1},
         {"learning_rate": 0},
         {"learning_rate": float("inf")},
@@ -179,3 +181,10 @@ def test_yaml_that_stands_for_too_much_is_refused(
     path.write_text("x: &x {max_num_seqs: 4}\nvllm: *x\n")
     with pytest.raises(ConfigError, match="unknown setting 'x'"):
         TrainingConfig.from_yaml(path)
+
+
+def test_prices_of_tokens_are_written_as_one_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AGENTGYM_TOKEN_PRICES", "2,0.5,8")
+    assert TrainingConfig().token_prices == Prices(prompt=2, cached=0.5, response=8)

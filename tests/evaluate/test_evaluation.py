@@ -9,12 +9,13 @@ from aiohttp import web
 
 from agentgym.cli.main import main
 from agentgym.core.config import TrainingConfig
+from agentgym.core.prices import Prices
 from agentgym.core.task import Split
 from agentgym.errors import ProviderError, RolloutError
 from agentgym.evaluate.calls import NO_CALL, NOTHING, CallClass
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.evaluation import evaluate, measure_baselines
-from agentgym.evaluate.metrics import METRICS, Prices
+from agentgym.evaluate.metrics import METRICS
 from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import Evaluation
 from agentgym.scenarios.coding.scenario import CodingScenario

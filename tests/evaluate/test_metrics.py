@@ -2,10 +2,12 @@
 
 import pytest
 
+from agentgym.core.prices import Prices
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, RolloutStatus, ToolCall, Trajectory
 from agentgym.evaluate.compare import compare
-from agentgym.evaluate.metrics import METRICS, Metrics, Prices, TaskResult
+from agentgym.evaluate.criteria import compare_goals
+from agentgym.evaluate.metrics import METRICS, Metrics, TaskResult
 from agentgym.evaluate.outlook import cut_words
 from agentgym.ui.comparison import rows, values
 
@@ -86,10 +88,13 @@ def test_unanimous_means_are_no_shares() -> None:
 
 def test_old_results_still_load() -> None:
     metrics = Metrics.of([attempt("a", True), attempt("b", False)])
-    added = {"prompt_tokens", "cost", "seconds", "by_task"}
+    added = {"prompt_tokens", "token_cost", "cost", "seconds", "by_task"}
     old = Metrics.model_validate(metrics.model_dump(mode="json", exclude=added))
     assert old.pass_1 == metrics.pass_1
     assert old.cost.n == old.seconds.n == 0
+    (row,) = (row for row in rows(old, metrics) if row.label == "cost per task")
+    assert (row.before, row.gain) == ("not measured", "")
+    assert compare_goals({"cost_reduction": 0.3}, old, metrics)[0].reached is None
 
 
 def test_results_round_trip_as_json() -> None:
@@ -126,6 +131,46 @@ def test_cost_is_zero_here_and_unknown_without_prices() -> None:
     made = [attempt("a", True)]
     assert (Metrics.of(made).cost.value, Metrics.of(made).cost.n) == (0.0, 1)
     assert Metrics.of(made, prices=None).cost.n == 0
+
+
+def requests(*counts: tuple[int, int], forgets: bool = False) -> Trajectory:
+    """Return an attempt whose requests have these prompt and response tokens.
+
+    Each request has the messages of the one before, unless the agent ``forgets``.
+    """
+    made = attempt("a", True)
+    messages = [{"role": "user", "content": f"m{n}"} for n in range(len(counts))]
+    made.steps = [
+        ModelCall(
+            messages=messages[n if forgets else 0 : n + 1],
+            prompt_tokens=prompt,
+            response_tokens=response,
+        )
+        for n, (prompt, response) in enumerate(counts)
+    ]
+    return made
+
+
+def test_the_cost_of_a_task_has_prompt_cached_and_sampled_tokens() -> None:
+    turns = (100, 10), (130, 20), (170, 5)
+    first = 100 + 30 + 40 + 0.25 * (100 + 130) + 4 * 35
+    assert Metrics.of([requests(*turns)]).token_cost.value == pytest.approx(first)
+    afresh = Metrics.of([requests(*turns, forgets=True)])
+    assert afresh.token_cost.value == pytest.approx(400 + 4 * 35)
+    dear = Prices(prompt=2.0, cached=2.0, response=20.0)
+    metrics = Metrics.of([requests(*turns)], replaced=dear)
+    assert metrics.token_cost.value == pytest.approx(400 + 10 * 35)
+
+
+def test_fewer_sampled_tokens_save_nothing_if_prompts_grew() -> None:
+    before, after = (
+        Metrics.of([requests((1000, 60))]),
+        Metrics.of([requests((1070, 54))]),
+    )
+    assert after.tokens.value < before.tokens.value
+    [goal] = compare_goals({"cost_reduction": 0.3}, before, after)
+    assert goal.reached == pytest.approx(1 - (1070 + 4 * 54) / (1000 + 4 * 60))
+    assert goal.reached < 0
 
 
 def test_metrics_by_name() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.prices import FREE, Prices
 from agentgym.errors import (
     AgentGymError,
     MissingExtraError,
@@ -13,7 +14,6 @@ from agentgym.errors import (
     UsageError,
 )
 from agentgym.evaluate.criteria import Gate
-from agentgym.evaluate.metrics import FREE, Prices
 from agentgym.improve import terms as module
 from agentgym.improve.terms import Terms, check_terms, own_model, prices_of, read_goal
 from agentgym.rollout.probe import AgentReport, RoleFound

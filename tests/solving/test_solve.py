@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from agentgym.core.prices import Prices
 from agentgym.errors import NotFoundError, SandboxError, UsageError
-from agentgym.evaluate.metrics import Prices
 from agentgym.sandbox import SandboxConfig
 from agentgym.solving.solution import Solution
 from tests.scenarios.coding_team import cast

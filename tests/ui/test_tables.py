@@ -61,7 +61,9 @@ def test_all_metrics_are_compared() -> None:
         "tool reliability",
         "reward",
         "model calls",
-        "tokens per task",
+        "prompt tokens",
+        "sampled tokens",
+        "cost per task",
     ]
 
 
@@ -99,7 +101,7 @@ def test_gain_is_in_points_for_shares_and_per_cent_for_costs() -> None:
     found = {r.label: r for r in rows(made_up.metrics(0.5), made_up.metrics(0.9))}
     assert found["pass^1"].gain == "+40 points"
     assert found["reward"].gain == "+0.80"
-    assert found["tokens per task"].gain == "-27 %"
+    assert found["sampled tokens"].gain == "-27 %"
 
 
 def test_only_clear_differences_are_called_better_or_worse() -> None:
@@ -107,9 +109,9 @@ def test_only_clear_differences_are_called_better_or_worse() -> None:
         return {row.label: row.clear for row in rows(before, after)}
 
     better = clear(made_up.metrics(0.5), made_up.metrics(0.9))
-    assert better["pass^1"] == better["reward"] == better["tokens per task"] == 1
+    assert better["pass^1"] == better["reward"] == better["sampled tokens"] == 1
     worse = clear(made_up.metrics(0.9), made_up.metrics(0.5))
-    assert worse["pass^1"] == worse["tokens per task"] == -1
+    assert worse["pass^1"] == worse["sampled tokens"] == -1
     same = clear(made_up.metrics(0.50), made_up.metrics(0.52))
     assert set(same.values()) == {0}
 
@@ -285,7 +287,7 @@ def test_gains_on_the_same_tasks_are_paired() -> None:
     found = {row.label: row for row in rows(before, after)}
     assert found["pass^1"].clear == 1
     assert found["pass^1"].full_gain.startswith("+48 points [+")
-    assert found["tokens per task"].full_gain == "+0 % [+0, +0]"
+    assert found["sampled tokens"].full_gain == "+0 % [+0, +0]"
     unpaired = after.model_copy(update={"by_task": ()})
     assert {row.interval for row in rows(before, unpaired)} == {""}
 

@@ -13,8 +13,8 @@ from agentgym.scenarios.options import has_options, with_options
 from agentgym.scenarios.packs import is_tasks_file
 
 if TYPE_CHECKING:
+    from agentgym.core.prices import Prices
     from agentgym.core.settings import Settings
-    from agentgym.evaluate.metrics import Prices
     from agentgym.train.trained_agent import TrainedAgent
 
 AGENT = "Agent"
@@ -524,7 +524,7 @@ def token_prices(
     ``option`` is the beginning of the options' names, such as ``price`` of
     ``--price-in``.
     """
-    from agentgym.evaluate.metrics import Prices
+    from agentgym.core.prices import Prices
 
     if read is None and written is None:
         return None

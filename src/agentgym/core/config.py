@@ -22,6 +22,7 @@ from agentgym.core.formats.settings import Constrain, TemplateSettings, Thinking
 from agentgym.core.machines import check_gpu
 from agentgym.core.nested.groups import JudgeSettings, RentSettings, VerlSettings
 from agentgym.core.nested.keys import FLAT_KEYS, GROUPS, flattened, nested
+from agentgym.core.prices import USUAL_PRICES, Prices, read_prices
 from agentgym.core.settings import (
     LONGEST_S,
     MANY,
@@ -247,6 +248,9 @@ class TrainingConfig(Settings, BaseSettings):
         eval_samples: Number k of attempts at each held-out task. They give pass^1, the
             share of attempts that succeed, and pass^k, the probability that k attempts
             all succeed.
+        token_prices: Prices of the model that the trained one replaces, as in
+            ``0.4,0.1,1.6``: of prompt tokens, of cached ones and of sampled ones. Only
+            their ratio counts, for the cost of a task and ``cost_reduction``.
         forgetting_questions: Number of questions, unrelated to the scenario, that show
             how much training changes the model's answers; 0 asks no questions. Short
             runs ask fewer.
@@ -327,6 +331,9 @@ class TrainingConfig(Settings, BaseSettings):
     eval_tasks: int = Field(default=64, gt=0, le=MANY)
     test_tasks: int = Field(default=96, gt=0, le=MANY)
     eval_samples: int = Field(default=4, ge=1, le=MANY)
+    token_prices: Annotated[Prices, NoDecode, BeforeValidator(read_prices)] = (
+        USUAL_PRICES
+    )
     forgetting_questions: int = Field(default=50, ge=0, le=50)
     early_stop: bool = True
     goal: Annotated[Minimums | None, NoDecode, BeforeValidator(_read_goal)] = None

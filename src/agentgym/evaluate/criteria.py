@@ -53,8 +53,7 @@ def compare_goals(
     """Return each success criterion with the share that was measured after training.
 
     For the criterion ``cost_reduction``, this is the share of the cost per rollout that
-    training saves. Costs are compared in US dollars if both metrics have them, else in
-    sampled tokens.
+    training saves: of prompt and sampled tokens, at the prices ``token_prices``.
     """
     goals = []
     for name, least in criteria.items():
@@ -70,10 +69,8 @@ def compare_goals(
 
 def _cost_reduction(before: Metrics, after: Metrics) -> float | None:
     """Return the share of the cost per rollout that is saved; None if not measured."""
-    for old, new in ((before.cost, after.cost), (before.tokens, after.tokens)):
-        if old.n and new.n and old.value > 0:
-            return 1 - new.value / old.value
-    return None
+    old, new = before.token_cost, after.token_cost
+    return 1 - new.value / old.value if old.value > 0 and new.n else None
 
 
 def flaws(scenario: Scenario) -> Iterator[str]:

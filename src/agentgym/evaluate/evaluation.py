@@ -12,6 +12,7 @@ from agentgym.core.files import scratch_folder
 from agentgym.core.ledger import Ledger
 from agentgym.core.needs import NeededCall
 from agentgym.core.policy import Policy, RegisteredPolicy, ServedPolicy
+from agentgym.core.prices import FREE, Prices
 from agentgym.core.task import EVERY_SPLIT, Split, Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.lengths import paced
@@ -19,7 +20,7 @@ from agentgym.engines.registry import create_engine, paced_settings
 from agentgym.errors import Interrupted, RolloutError, UsageError
 from agentgym.evaluate.calls import CallClass, ConfusionMatrix, JudgedCall, judge_calls
 from agentgym.evaluate.judge.settings import check_judge, judging_words, open_judge
-from agentgym.evaluate.metrics import FREE, Metrics, Prices, by_task
+from agentgym.evaluate.metrics import Metrics, by_task
 from agentgym.evaluate.outlook import cut_words, overflow_words
 from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import AttemptResult, Evaluation
@@ -179,6 +180,7 @@ def evaluate(
         k=config.eval_samples,
         prices=prices,
         needs=needs_of(scenario, tasks),
+        replaced=config.token_prices,
     )
     share = metrics.answers_cut.value
     full = overflow_words(trajectories, config.model)

@@ -8,8 +8,9 @@ from typing import Literal, Self, get_args
 from pydantic import BaseModel, Field
 
 from agentgym.core.needs import Needs
+from agentgym.core.prices import FREE, USUAL_PRICES, Prices
 from agentgym.core.tools import ToolOutcome
-from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
 from agentgym.evaluate.intervals import (
     UNMEASURED,
     Estimate,
@@ -31,6 +32,7 @@ MetricName = Literal[
     "model_calls",
     "prompt_tokens",
     "tokens",
+    "token_cost",
     "cost",
     "cost_per_success",
     "seconds",
@@ -48,15 +50,6 @@ AS_SHARES: frozenset[MetricName] = frozenset(
 """All metrics that are shares, 0..1. Other metrics are means, e.g. per rollout."""
 
 
-class Prices(BaseModel, frozen=True, extra="forbid"):
-    """Prices of prompt and response tokens, in US dollars per million tokens."""
-
-    prompt: float = Field(ge=0, allow_inf_nan=False)
-    response: float = Field(ge=0, allow_inf_nan=False)
-
-
-FREE = Prices(prompt=0.0, response=0.0)
-"""Prices of a model that runs on this machine."""
 _NOTHING: Pair = (0.0, 0.0)
 
 
@@ -80,17 +73,19 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
         trajectories: Sequence[Trajectory],
         prices: Prices | None,
         needs: Needs | None = None,
+        replaced: Prices = USUAL_PRICES,
     ) -> Self:
         """Add up the results of one or more attempts at one task.
 
-        ``prices`` are None if unknown. ``needs`` has the needed calls of tasks, for the
+        ``prices`` are None if unknown. ``replaced`` are those of the model that the
+        measured one replaces. ``needs`` has the needed calls of tasks, for the
         results of each role in a team; None if they are unknown.
         """
         scored = [t for t in trajectories if t.status is not RolloutStatus.DROPPED]
         first = trajectories[0]
         sums: dict[str, Pair] = {}
         for trajectory in scored:
-            for name, (value, out_of) in _counts(trajectory, prices).items():
+            for name, (value, out_of) in _counts(trajectory, prices, replaced).items():
                 before = sums.get(name, _NOTHING)
                 sums[name] = before[0] + value, before[1] + out_of
         return cls(
@@ -150,6 +145,10 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         model_calls: Mean number of model calls per rollout.
         tokens: Mean number of sampled tokens per rollout.
         prompt_tokens: Mean number of tokens of all prompts of a rollout.
+        token_cost: Mean cost of a rollout's tokens at the prices of the model that is
+            replaced, in prompt tokens: the number of prompt tokens, without the cached
+            ones, that cost as much. Cached are those of an earlier request of the
+            rollout with which a prompt begins.
         cost: Mean cost per rollout in US dollars; 0 for a model on this machine.
         cost_per_success: US dollars of all rollouts, divided by the number of
             successes. Not measured without successes or without costs.
@@ -173,6 +172,7 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
     model_calls: Estimate
     tokens: Estimate
     prompt_tokens: Estimate = UNMEASURED
+    token_cost: Estimate = UNMEASURED
     cost: Estimate = UNMEASURED
     cost_per_success: Estimate = UNMEASURED
     seconds: Estimate = UNMEASURED
@@ -193,14 +193,18 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         k: int = 4,
         prices: Prices | None = FREE,
         needs: Needs | None = None,
+        replaced: Prices = USUAL_PRICES,
     ) -> Self:
         """Compute the metrics of trajectories, at least one of which has a score.
 
         ``k`` is the k of pass^k (see :meth:`of_tasks`). ``prices`` of the model's
         tokens are None if unknown. ``needs`` has the needed calls of tasks, for the
-        results of each role in a team; None if they are unknown.
+        results of each role in a team; None if they are unknown. ``replaced`` are the
+        prices of the model that the measured one replaces, for ``token_cost``.
         """
-        tasks = [TaskResult.of(t, prices, needs) for t in by_task(trajectories)]
+        tasks = [
+            TaskResult.of(t, prices, needs, replaced) for t in by_task(trajectories)
+        ]
         return cls.of_tasks(tasks, k=k)
 
     @classmethod
@@ -277,7 +281,9 @@ def cost_per_success(*sides: Sequence[TaskResult]) -> Estimate:
     return estimate_pooled(*pairs)
 
 
-def _counts(trajectory: Trajectory, prices: Prices | None) -> dict[MetricName, Pair]:
+def _counts(
+    trajectory: Trajectory, prices: Prices | None, replaced: Prices
+) -> dict[MetricName, Pair]:
     """Return a rollout's numerator and denominator of each metric that is known."""
     calls, _ = trajectory.calls_by_maker()
     stats = trajectory.stats()
@@ -292,8 +298,12 @@ def _counts(trajectory: Trajectory, prices: Prices | None) -> dict[MetricName, P
     if not stats.uncounted_calls:
         read, sampled = stats.prompt_tokens, stats.response_tokens
         means |= {"prompt_tokens": read, "tokens": sampled}
+        cached = _cached_tokens(trajectory.model_calls)
+        if replaced.prompt:
+            cost = replaced.cost(read, sampled, cached)
+            means["token_cost"] = 1e6 * cost / replaced.prompt
         if prices is not None:
-            means["cost"] = (prices.prompt * read + prices.response * sampled) / 1e6
+            means["cost"] = prices.cost(read, sampled, cached)
     reliable = sum(call.outcome is ToolOutcome.OK for call in calls)
     answers = trajectory.model_calls
     cut = sum(answer.finish_reason == "length" for answer in answers)
@@ -302,3 +312,25 @@ def _counts(trajectory: Trajectory, prices: Prices | None) -> dict[MetricName, P
         "answers_cut": (cut, len(answers)),
         **{name: (mean, 1.0) for name, mean in means.items() if mean is not None},
     }
+
+
+def _cached_tokens(calls: Sequence[ModelCall]) -> int:
+    """Return the number of prompt tokens that an earlier request already had.
+
+    A prompt has them if it begins with all messages of an earlier request that offered
+    the same tools. Of each role's requests, only the latest is compared.
+    """
+    latest: dict[str, ModelCall] = {}
+    cached = 0
+    for call in calls:
+        prompt, _ = call.token_counts or (0, 0)
+        known = [
+            before.token_counts[0]
+            for before in latest.values()
+            if before.messages and before.token_counts is not None
+            if before.messages == call.messages[: len(before.messages)]
+            if before.tools == call.tools
+        ]
+        cached += min(prompt, max(known, default=0))
+        latest[call.agent] = call
+    return cached

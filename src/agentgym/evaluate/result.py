@@ -8,10 +8,11 @@ from pydantic import BaseModel, Field
 
 from agentgym.core.files import write_atomically
 from agentgym.core.ledger import Judging
+from agentgym.core.prices import Prices
 from agentgym.core.trajectory import Reason
 from agentgym.errors import UsageError
 from agentgym.evaluate.calls import CallClass, ConfusionMatrix
-from agentgym.evaluate.metrics import Metrics, Prices
+from agentgym.evaluate.metrics import Metrics
 from agentgym.version import __version__
 
 EVALUATION_VERSION = 1

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
 from agentgym.core.policy import Policy, RegisteredPolicy, ServedPolicy
+from agentgym.core.prices import Prices
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.lengths import paced
 from agentgym.engines.registry import create_engine, paced_settings
 from agentgym.evaluate.evaluation import attempt
-from agentgym.evaluate.metrics import Metrics, Prices
+from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Progress
 from agentgym.models.reference import is_remote, resolve_model
 from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint
@@ -82,8 +83,14 @@ class Bench:
         made = self.attempt(
             f"before {name}", tasks, wording, samples=k, phase="evaluation"
         )
-        needs = needs_of(self.scenario, tasks)
-        return Metrics.of(made, k=k, prices=prices, needs=needs), made
+        metrics = Metrics.of(
+            made,
+            k=k,
+            prices=prices,
+            needs=needs_of(self.scenario, tasks),
+            replaced=config.token_prices,
+        )
+        return metrics, made
 
     def attempt(
         self,

@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import HERE
 from agentgym.core.openai import NO_KEY
+from agentgym.core.prices import FREE, Prices
 from agentgym.core.task import Split
 from agentgym.errors import MissingExtraError, UsageError
 from agentgym.evaluate.criteria import Gate
-from agentgym.evaluate.metrics import FREE, Prices
 from agentgym.models.reference import (
     PROVIDERS,
     is_on_loopback,

@@ -322,7 +322,8 @@ class Scenario(ABC):
         """Return the goals at which training ends early, measured on validation tasks.
 
         ``tool_reliability`` and ``success_rate`` are minimum shares from 0 to 1.
-        ``cost_reduction`` is only reported, relative to the model before training.
+        ``cost_reduction`` is only reported: the share of the cost of prompt and sampled
+        tokens that training saves.
         Always include ``success_rate``: an agent that makes one harmless call and gives
         up has a perfect ``tool_reliability``.
         """

@@ -20,7 +20,7 @@ from agentgym.solving.solution import Outcome, Solution
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from agentgym.evaluate.metrics import Prices
+    from agentgym.core.prices import Prices
     from agentgym.solving.events import Listener
 
 Human = Callable[[dict[str, Any]], Any]
@@ -191,12 +191,10 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         usage = dict(self._events.usage)
         cost = None
         if (prices := self._prices) is not None:
-            dollars = (
-                used.prompt_tokens * prices.prompt
-                + used.response_tokens * prices.response
+            cost = sum(
+                prices.cost(used.prompt_tokens, used.response_tokens)
                 for used in usage.values()
             )
-            cost = sum(dollars) / 1e6  # prices are for a million tokens
         changed = self._project.changed_files()
         return Solution(
             problem=self._problem,

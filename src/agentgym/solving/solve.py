@@ -12,7 +12,7 @@ from agentgym.solving.solution import Solution
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from agentgym.evaluate.metrics import Prices
+    from agentgym.core.prices import Prices
     from agentgym.sandbox import SandboxConfig
     from agentgym.solving.events import Listener
 

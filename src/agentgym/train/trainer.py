@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import is_elsewhere
 from agentgym.core.nested.keys import flattened
+from agentgym.core.prices import Prices
 from agentgym.core.task import EVERY_SPLIT, Split
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.resuming import resumed_config
@@ -22,7 +23,6 @@ from agentgym.errors import (
     resume_hint,
 )
 from agentgym.evaluate.lines import LinesProgress
-from agentgym.evaluate.metrics import Prices
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
 from agentgym.integrations.agent_import import is_reference, reference_of

@@ -62,8 +62,9 @@ _MEASURES = (
     _Measure("tool reliability", "tool_reliability", "share"),
     _Measure("reward", "reward", "score"),
     _Measure("model calls", "model_calls", "cost"),
-    _Measure("tokens per task", "tokens", "cost"),
-    _Measure("prompt tokens", "prompt_tokens", "cost", usual=False),
+    _Measure("prompt tokens", "prompt_tokens", "cost"),
+    _Measure("sampled tokens", "tokens", "cost"),
+    _Measure("cost per task", "token_cost", "cost"),
     _Measure("$ per 1,000", "cost", "cost", usual=False, scale=1000.0),
     _Measure(
         "$ per 1,000 successes", "cost_per_success", "cost", usual=False, scale=1000.0

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from agentgym.core.prices import Prices
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.evaluate.judge import group_judge
-from agentgym.evaluate.metrics import Prices
 from tests.evaluate.judge.judges import (
     attempt,
     by_length,

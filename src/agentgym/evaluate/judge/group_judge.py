@@ -26,6 +26,7 @@ from agentgym.core.background import in_background
 from agentgym.core.files import BEAT_S
 from agentgym.core.ledger import Judging
 from agentgym.core.openai import Completion
+from agentgym.core.prices import Prices
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.errors import (
     AgentGymError,
@@ -35,7 +36,6 @@ from agentgym.errors import (
 )
 from agentgym.evaluate.judge.answer import Score, read_scores, response_format
 from agentgym.evaluate.judge.prompt import Entry, Question, question, transcript
-from agentgym.evaluate.metrics import Prices
 from agentgym.models.reference import PROVIDERS, Endpoint
 from agentgym.security.redaction import beginning
 
@@ -360,10 +360,7 @@ class GroupJudge(Ranker):
             record.cost += self._cost(prompt, response)
 
     def _cost(self, prompt: int, response: int) -> float:
-        if self._prices is None:
-            return 0.0
-        read, written = prompt * self._prices.prompt, response * self._prices.response
-        return (read + written) / 1e6
+        return 0.0 if self._prices is None else self._prices.cost(prompt, response)
 
     def _affords(self, bound: float) -> bool:
         if self._max_cost is None:

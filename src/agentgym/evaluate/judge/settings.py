@@ -7,10 +7,10 @@ from importlib import resources
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Judging, Ledger
 from agentgym.core.nested.groups import JudgeSettings
+from agentgym.core.prices import Prices
 from agentgym.errors import UsageError
 from agentgym.evaluate.judge.group_judge import MOST_ANSWER, GroupJudge, Ranker
 from agentgym.evaluate.judge.prompt import MOST_CHARACTERS
-from agentgym.evaluate.metrics import Prices
 from agentgym.evaluate.progress import Progress
 from agentgym.models.reference import is_remote, resolve_model
 from agentgym.rollout.located import rubric_text

@@ -272,7 +272,10 @@ class Measuring:
             made = attempt(self.session, sets, samples, done, step=step)
         return {
             name: Metrics.of(
-                found, k=samples, needs=needs_of(self.scenario, sets[name])
+                found,
+                k=samples,
+                needs=needs_of(self.scenario, sets[name]),
+                replaced=self.config.token_prices,
             )
             for name, found in made.items()
         }
