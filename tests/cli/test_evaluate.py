@@ -276,3 +276,15 @@ def test_a_file_of_answers_is_a_setting(
     assert agentgym("eval", "coding", *words.split()).code == 0
     [(config, _)] = fake.calls
     assert (config.eval_temperature, config.cache_requests) == (0.0, Path("kept"))
+
+
+def test_a_saved_evaluation_of_tasks_that_changed_is_not_compared(
+    agentgym: Command, fake: type[FakeTrainer]
+) -> None:
+    for digest in ("a", "b"):
+        found = made_up.evaluation(0.5).model_copy(update={"task_digest": digest})
+        found.save(Path(f"{digest}.json"))
+    assert agentgym("eval", "coding", "--compare", "a.json", "a.json").code == 0
+    ended = agentgym("eval", "coding", "--compare", "a.json", "b.json")
+    assert ended.code == 2
+    assert "ids, but changed in between" in " ".join(ended.err.split())

@@ -271,6 +271,11 @@ def _both(
                 f"{settings.scenario_name!r}."
             )
         sides.append(side)
+    if len({side.task_digest for side in sides if side.task_digest}) > 1:
+        raise UsageError(
+            "These two were not measured on the same tasks: the tasks have the same "
+            "ids, but changed in between. Measure the saved side again."
+        )
     return sides
 
 

@@ -6,6 +6,7 @@ Also read text from other programs: :func:`parse_json`, :func:`whole_text`.
 import errno
 import fcntl
 import glob
+import hashlib
 import json
 import os
 import re
@@ -13,7 +14,7 @@ import sqlite3
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from shutil import rmtree
@@ -312,3 +313,12 @@ def patiently(write: Callable[[], None], beat: Beat, wait_s: float = WAIT_S) -> 
             return
         beat(why)
         time.sleep(BEAT_S)
+
+
+def digest(parts: Iterable[str | bytes]) -> str:
+    """Return a digest of texts in order."""
+    found = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        found.update(len(data).to_bytes(8) + data)
+    return found.hexdigest()[:16]

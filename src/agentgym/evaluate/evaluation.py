@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
-from agentgym.core.files import scratch_folder
+from agentgym.core.files import digest, scratch_folder
 from agentgym.core.ledger import Ledger
 from agentgym.core.needs import NeededCall
 from agentgym.core.policy import Policy, RegisteredPolicy, ServedPolicy
@@ -195,6 +195,7 @@ def evaluate(
         endpoint=None if endpoint is None else endpoint.description,
         prices=prices,
         settings=config.model_dump(mode="json"),
+        task_digest=digest(task.model_dump_json() for task in tasks),
         cached=0 if cache is None else cache.found,
         notes=[
             *_notes(subject, spec, scenario, split),

@@ -46,6 +46,8 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
             figures include them.
         prices: Prices of the model's tokens; None if unknown.
         settings: All settings of the rollouts.
+        task_digest: Digest of the tasks, with which a comparison notices that tasks of
+            the same ids changed; empty in files of old versions.
         notes: Remarks on the limits of the figures, in sentences.
         metrics: The metrics, with the results of each task.
         judging: How often judge and scenario agree, and the judge's cost; None without
@@ -72,6 +74,7 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
     cached: int = 0
     prices: Prices | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
+    task_digest: str = ""
     notes: list[str] = Field(default_factory=list)
     metrics: Metrics
     judging: Judging | None = None

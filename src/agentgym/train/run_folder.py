@@ -39,6 +39,7 @@ from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import StepReport
 from agentgym.security.private import make_private_folder, private
 from agentgym.security.redaction import Redactor
+from agentgym.train.inputs import input_digests
 from agentgym.train.measure.forgetting import Forgetting
 from agentgym.train.measure.watch import Watch
 from agentgym.train.stopping import End, Stopping
@@ -169,7 +170,11 @@ class RunFolder:
         try:
             make_private_folder(run.path)
             (run.path / "checkpoints").mkdir()
-            run.write_record(status="running", config=config.model_dump(mode="json"))
+            run.write_record(
+                status="running",
+                config=config.model_dump(mode="json"),
+                inputs=input_digests(config),
+            )
         except OSError as error:
             if not existed:
                 shutil.rmtree(run.path, ignore_errors=True)

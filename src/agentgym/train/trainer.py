@@ -161,6 +161,7 @@ class Trainer:
             TrainingFailedError: The first measurement shows that training is hopeless,
                 or training gave no usable policy.
         """
+        from agentgym.train.inputs import require_same_tasks
         from agentgym.train.plan import make_plan, require_sound, tried
 
         trainer = self
@@ -184,6 +185,9 @@ class Trainer:
         before = run.config()
         given = {"episodes": episodes, "yes": yes, "warm_start": warm_start, "gpu": gpu}
         config = resumed_config(before, given | settings)
+        inputs = run.record().get("inputs") or {}
+        if changes := require_same_tasks(inputs, config, run.path):
+            trainer._progress.warned(changes)
         with run.lock():
             moves = is_elsewhere(before.gpu) and config.gpu != before.gpu
             if moves and (why := place_of(before.gpu).fetch_results(before, run)):
