@@ -409,3 +409,74 @@ def test_tools_beside_messages_become_the_lines_own(
     ):
         name = f"weather_in_{city.lower()}"
         assert [*line.tools] == [need.tool for need in line.expect] == [name]
+
+
+def asked_and(*messages: dict[str, Any]) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": "Show 7."}, *messages]}
+
+
+SHOWN = {"tool": "show", "args": {"n": 7}, "answer": "two chairs"}
+CALLED = {"toolCallId": "x", "toolName": "show"}
+FIVE = {"type": "text", "value": "two chairs"}
+
+
+def old_call(arguments: str, answer: str) -> list[dict[str, Any]]:
+    """Return OpenAI's messages from before calls had ids."""
+    call = {"name": "show", "arguments": arguments}
+    return [
+        {"role": "assistant", "content": None, "function_call": call},
+        {"role": "function", "name": "show", "content": answer},
+    ]
+
+
+def vercel(call: dict[str, Any], result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the messages of a call with Vercel's AI SDK."""
+    made = {"type": "tool-call", **CALLED, **call}
+    answered = {"type": "tool-result", **CALLED, **result}
+    return [
+        {"role": "assistant", "content": [made]},
+        {"role": "tool", "content": [answered]},
+    ]
+
+
+def interface() -> dict[str, Any]:
+    """Return a message as Vercel's user interface keeps it."""
+    run = {"input": {"n": 7}, "output": "two chairs", "state": "output-available"}
+    parts = [
+        {"type": "step-start"},
+        {"type": "tool-show", "toolCallId": "x", **run},
+        {"type": "text", "text": "It is here."},
+    ]
+    return {"role": "assistant", "content": "It is here.", "parts": parts}
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [*old_call("{}", "none"), *old_call('{"n": 7}', "two chairs")],
+        vercel({"input": {"n": 7}}, {"output": FIVE}),
+        vercel({"args": {"n": 7}}, {"result": "two chairs"}),
+        [interface()],
+    ],
+    ids=["function_call", "Vercel 5", "Vercel 4", "Vercel's interface"],
+)
+def test_results_are_those_of_their_calls(
+    log: Path, messages: list[dict[str, Any]]
+) -> None:
+    found = read(log, asked_and(*messages))
+    assert lines_of(found)[0]["expect"][-1] == SHOWN
+    assert (found.skipped.total(), found.calls.total()) == (0, 0)
+
+
+def test_a_failed_call_of_vercel_is_left_out(log: Path) -> None:
+    failed = {"output": {"type": "error-text", "value": "no order"}}
+    with pytest.raises(UsageError, match="show: it failed"):
+        read(log, asked_and(*vercel({"input": {"n": 7}}, failed)))
+
+
+def test_a_part_that_is_not_known_is_named(log: Path) -> None:
+    odd = {"role": "assistant", "content": [{"type": "invocation", "of": "show"}]}
+    with pytest.raises(UsageError, match="parts that are not known: invocation"):
+        read(log, asked_and(odd))
+    found = read(log, asked_and(odd, *old_call("{}", "none")))
+    assert found.calls == {"a part that is not known: invocation": 1}

@@ -1,10 +1,12 @@
-"""Parse messages of OpenAI, LangChain, Anthropic, Bedrock and OpenTelemetry.
+"""Parse messages of OpenAI, LangChain, Anthropic, Bedrock, Vercel and OpenTelemetry.
 
 LangChain has three formats: ``{"lc": 1, "id": […, "AIMessage"], "kwargs": {…}}`` from
 ``dumpd``, the older ``{"type": "ai", "data": {…}}``, and an object with ``type`` and
 the message's fields. OpenTelemetry has ``{"role": …, "parts": […]}``
 (``gen-ai-input-messages.json`` of its semantic conventions). OpenInference wraps each
-object of OpenAI's format, as in ``{"message": {…}}`` (``spec/tool_calling``).
+object of OpenAI's format, as in ``{"message": {…}}`` (``spec/tool_calling``). Vercel's
+AI SDK has parts ``tool-call`` and ``tool-result``; in messages of its user interface,
+one part ``tool-NAME`` is a call with its result.
 """
 
 import json
@@ -37,7 +39,15 @@ UNREADABLE = (
 
 _WRAPPED = ("message", "message_content", "tool_call")
 _TEXTS = ("text", "input_text", "output_text")
-_SILENT = ("reasoning", "thinking", "redacted_thinking", "reasoning_content")
+_CALLS = ("tool_use", "tool_call", "tool-call")
+_IDS = ("id", "toolUseId", "toolCallId")
+_SILENT = (
+    "step-start",
+    "reasoning",
+    "thinking",
+    "redacted_thinking",
+    "reasoning_content",
+)
 
 
 @dataclass(frozen=True)
@@ -84,14 +94,14 @@ class Message:
         text: The text of the message.
         calls: Tool calls that the model requested in the message.
         results: Answers of tools in the message.
-        whole: False if the message also has images, files or other unknown parts.
+        unknown: Types of further parts, such as images, which were not read.
     """
 
     role: str
     text: str
     calls: tuple[LoggedCall, ...] = ()
     results: tuple[Result, ...] = ()
-    whole: bool = True
+    unknown: tuple[str, ...] = ()
 
 
 def read_messages(value: Any) -> list[Message]:
@@ -136,14 +146,14 @@ def read_message(value: Any) -> Message:
     texts = [text for text in map(_text, parts) if text is not None]
     calls = [*_listed_calls(fields), *_calls(parts)]
     results = [*_results(parts)]
-    whole = all(_is_known(part) for part in parts)
+    unknown = tuple(_type(part) for part in parts if not _is_known(part))
     text = whole_text("".join(texts))
     if role == "tool" and not results:
         identity = fields.get("tool_call_id") or ""
         results = [Result(str(identity), text, fields.get("status") == "error")]
     if results and role == "user" and not text:
         role = "tool"  # Anthropic and Bedrock send tool results as the user
-    return Message(role, text, tuple(calls), tuple(results), whole)
+    return Message(role, text, tuple(calls), tuple(results), unknown)
 
 
 def read_arguments(value: Any) -> dict[str, Any] | None:
@@ -218,7 +228,8 @@ def _bare(value: Any) -> dict[str, Any]:
 
 
 def _parts(fields: dict[str, Any]) -> Iterator[Any]:
-    for key in ("content", "contents", "parts"):
+    has_both = isinstance(fields.get("parts"), list)  # Vercel repeats the text
+    for key in ("parts",) if has_both else ("content", "contents", "parts"):
         value = fields.get(key)
         if isinstance(value, list):
             yield from (
@@ -246,9 +257,20 @@ def _is_text(part: Any) -> bool:
 def _is_known(part: Any) -> bool:
     if _is_text(part) or not isinstance(part, dict):
         return True
-    kind = part.get("type")
-    named = {"tool_use", "tool_call", "tool_result", "tool_call_response", *_SILENT}
-    return kind in named or "toolUse" in part or "toolResult" in part
+    named = {*_CALLS, "tool_result", "tool-result", "tool_call_response", *_SILENT}
+    inner = "toolUse" in part or "toolResult" in part
+    return part.get("type") in named or inner or _is_shown_call(part)
+
+
+def _type(part: dict[str, Any]) -> str:
+    """Return the type of a part; its keys if it has none."""
+    return str(part.get("type") or ", ".join(map(str, part)))[:60]
+
+
+def _is_shown_call(part: dict[str, Any]) -> bool:
+    """Return whether a part of Vercel's user interface is a call with its result."""
+    kind = str(part.get("type"))
+    return "toolCallId" in part and (kind.startswith("tool-") or kind == "dynamic-tool")
 
 
 def _listed_calls(fields: dict[str, Any]) -> Iterator[LoggedCall]:
@@ -263,20 +285,24 @@ def _listed_calls(fields: dict[str, Any]) -> Iterator[LoggedCall]:
 
 def _calls(parts: list[Any]) -> Iterator[LoggedCall]:
     for part in parts:
-        if isinstance(part, dict) and part.get("type") in ("tool_use", "tool_call"):
+        if not isinstance(part, dict) or part.get("type") == "tool-result":
+            continue
+        if part.get("type") in _CALLS or _is_shown_call(part):
             yield _call(part)
-        elif isinstance(part, dict) and isinstance(part.get("toolUse"), dict):
+        elif isinstance(part.get("toolUse"), dict):
             yield _call(part["toolUse"])
 
 
 def _call(value: dict[str, Any]) -> LoggedCall:
     inner = value.get("function")
     inner = inner if isinstance(inner, dict) else value
-    name = inner.get("name")
+    kind = str(value.get("type"))
+    shown_name = kind.removeprefix("tool-") if _is_shown_call(value) else None
+    name = inner.get("name") or inner.get("toolName") or shown_name
     if not isinstance(name, str) or not name:
         raise ValueError(f"a tool call names no tool: {shown(value)}")
     given = next((inner[k] for k in ("arguments", "args", "input") if k in inner), None)
-    identity = value.get("id") or value.get("toolUseId") or ""
+    identity = next((value[k] for k in _IDS if value.get(k)), "")
     return LoggedCall(str(identity), name, read_arguments(given))
 
 
@@ -292,6 +318,8 @@ def _results(parts: list[Any]) -> Iterator[Result]:
             failed = part.get("is_error") is True
             identity = str(part.get("tool_use_id") or "")
             yield Result(identity, read_result(part.get("content")), failed)
+        elif "toolCallId" in part and part.keys() & {"output", "result", "errorText"}:
+            yield _shown_result(part)
         elif isinstance(part.get("toolResult"), dict):
             inner = part["toolResult"]
             said = inner.get("content")
@@ -299,3 +327,13 @@ def _results(parts: list[Any]) -> Iterator[Result]:
                 said = said[0].get("json", said)
             failed = inner.get("status") == "error"
             yield Result(str(inner.get("toolUseId") or ""), read_result(said), failed)
+
+
+def _shown_result(part: dict[str, Any]) -> Result:
+    """Return the result in a part of Vercel's AI SDK, of any of its versions."""
+    said = part.get("output", part.get("result", part.get("errorText")))
+    failed = part.get("isError") is True or "errorText" in part
+    if isinstance(said, dict) and said.keys() == {"type", "value"}:
+        failed = failed or str(said["type"]).startswith("error")
+        said = said["value"]
+    return Result(str(part["toolCallId"]), read_result(said), failed)

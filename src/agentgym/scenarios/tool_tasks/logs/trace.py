@@ -75,10 +75,14 @@ def read_task(
         raise LeftOutError("no request of a user is in it")
     if not calls and trace.rejected:
         raise LeftOutError(_ALL_REJECTED)
+    unknown = _unknown_parts(trace)
+    if not calls and unknown:
+        raise LeftOutError(f"it has parts that are not known: {', '.join(unknown)}")
     if not calls:
         raise LeftOutError("no tool was called for the first request")
+    left_out.update(f"a part that is not known: {kind}" for kind in unknown)
     answers = _answers(trace)
-    by_call: dict[str, list[Result]] = {}
+    by_call = _answers_in_order(trace)
     for run in trace.runs:
         if run.answer is not None:
             by_call.setdefault(run.call.key, []).append(run.answer)
@@ -138,7 +142,7 @@ def _first_turn(trace: Trace) -> tuple[str, list[LoggedCall]]:
     """
     first = (_request(messages) for messages in trace.conversations)
     opening = next((message for message in first if message is not None), None)
-    if opening is not None and not opening.whole:
+    if opening is not None and opening.unknown:
         raise LeftOutError("the request holds more than text")
     request = opening.text.strip() if opening is not None else trace.asked.strip()
     calls: list[LoggedCall] = []
@@ -190,6 +194,36 @@ def _answers(trace: Trace) -> dict[str, Result]:
             found.setdefault(run.answer.id, run.answer)
     found.pop("", None)
     return found
+
+
+def _answers_in_order(trace: Trace) -> dict[str, list[Result]]:
+    """Return the answers of calls without an id, by :attr:`LoggedCall.key`.
+
+    The first answer without an id is that of the first such call, and so on.
+    """
+    found: dict[str, list[Result]] = {}
+    for messages in trace.conversations:
+        calls = [c for message in messages for c in message.calls if not c.id]
+        results = [r for message in messages for r in message.results if not r.id]
+        of_this: dict[str, list[Result]] = {}
+        for call, result in zip(calls, results, strict=False):
+            of_this.setdefault(call.key, []).append(result)
+        for key, answers in of_this.items():  # later conversations repeat earlier ones
+            found[key] = max(answers, found.get(key, []), key=len)
+    return found
+
+
+def _unknown_parts(trace: Trace) -> list[str]:
+    """Return the types of parts that were not read, of answers of models and tools."""
+    return sorted(
+        {
+            kind
+            for messages in trace.conversations
+            for message in messages
+            if message.role != "user"
+            for kind in message.unknown
+        }
+    )
 
 
 def _problem(
