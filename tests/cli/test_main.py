@@ -1,6 +1,7 @@
 """What every command has in common: help, errors, exit codes."""
 
 import errno
+import io
 import json
 import os
 import shlex
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import agentgym as package
+from agentgym.cli.main import main
+from agentgym.core.config import TrainingConfig
 from agentgym.errors import TrainingInterrupted
 from agentgym.train import run_folder
 from tests.cli.conftest import Command
@@ -208,3 +211,17 @@ def test_control_characters_of_others_do_not_reach_the_terminal(
         shown = ended.out + ended.err
         assert "\N{REPLACEMENT CHARACTER}" in shown, words
         assert not set("\x1b\x07\r\x9b") & set(shown), words
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_the_terminal_cannot_write_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out, name = io.BytesIO(), "\u00fcbung-\u8ba2"
+    shown = io.TextIOWrapper(out, encoding)
+    monkeypatch.setattr(sys, "stdout", shown)
+    run_folder.RunFolder.create(TrainingConfig.create(name=name))
+    assert main(["runs", "list"]) == 0
+    shown.flush()
+    assert name.encode(encoding, "replace") in out.getvalue()

@@ -67,3 +67,10 @@ def test_training_in_python_writes_lines_and_the_log(
     err = capfd.readouterr().err
     assert ("baseline: " in err) == (progress is None)
     assert ("Training customer_support (native)" in err) == (progress is None)
+
+
+def test_characters_that_a_stream_cannot_write_are_replaced() -> None:
+    out = io.BytesIO()
+    stream = io.TextIOWrapper(out, "ascii")
+    LinesProgress(stream).write("\u00fcbung \u8ba2")
+    assert out.getvalue() == b"?bung ?\n"

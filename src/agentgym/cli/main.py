@@ -4,6 +4,7 @@ Importing typer and pydantic takes a quarter of a second. The most frequent comm
 skip this import: they directly call the functions that the typer commands call.
 """
 
+import io
 import os
 import sys
 import time
@@ -24,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     words = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
+    _write_any_text()
     try:
         load_env_file()
     except (OSError, ValueError) as error:
@@ -48,6 +50,13 @@ def _open_closed_streams() -> None:
         if getattr(sys, name) is None:
             nowhere = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115
             setattr(sys, name, nowhere)
+
+
+def _write_any_text() -> None:
+    """Replace characters that the terminal's encoding lacks, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _quick_answer(words: list[str]) -> str | None:

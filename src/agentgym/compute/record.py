@@ -280,7 +280,7 @@ def make_key(path: Path) -> str:
     if done.returncode:
         raise ComputeError(f"ssh-keygen failed: {done.stderr.strip()}")
     path.chmod(0o600)
-    return public.read_text().strip()
+    return public.read_text(encoding="utf-8").strip()
 
 
 def remove_key(folder: Path) -> None:

@@ -150,7 +150,7 @@ class Watchdog:
         path = self._attempt / "outcome.json"
         found: dict[str, Any] = {"kind": "killed", "code": code}
         with suppress(OSError, ValueError):
-            found = json.loads(path.read_text())
+            found = json.loads(path.read_text(encoding="utf-8"))
         if self._why is not None and found["kind"] != "done":
             found = {"kind": "limit", "message": self._why}
         elif found["kind"] == "killed" and (self._attempt / "stop").exists():

@@ -52,7 +52,7 @@ def check_machine() -> Iterator[Check]:
     yield Check("kernel", "ok", f"{platform.system()} {platform.release()}")
     flags: list[str] = []
     with suppress(OSError):
-        flags = Path("/proc/cpuinfo").read_text().split()
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
     found = ", ".join(flag for flag in _CPU_FLAGS if flag in flags)
     cores = len(os.sched_getaffinity(0))
     yield Check("cpu", "ok", f"{cores} cores; {found or 'no AVX2, so slower'}")

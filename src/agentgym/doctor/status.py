@@ -16,7 +16,7 @@ def run_status(run: Path, record: dict[str, Any]) -> str:
     if status != "running":
         return status
     try:
-        os.kill(int((run / ".lock").read_text()), 0)
+        os.kill(int((run / ".lock").read_text(encoding="utf-8")), 0)
     except (OSError, ValueError, OverflowError):
         return "killed"
     return status

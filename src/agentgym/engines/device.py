@@ -74,7 +74,7 @@ def cpu_has_half() -> bool:
     On other CPUs torch converts each operand, which makes bfloat16 slower than float32.
     """
     with suppress(OSError):
-        return bool(_HALF_FLAGS & set(_PROCESSOR.read_text().split()))
+        return bool(_HALF_FLAGS & set(_PROCESSOR.read_text(encoding="utf-8").split()))
     return False
 
 
@@ -92,7 +92,7 @@ def free_ram() -> int | None:
 
 
 def _number(path: Path, label: str) -> int:
-    found = re.search(rf"^{label}(\d+)", path.read_text(), re.MULTILINE)
+    found = re.search(rf"^{label}(\d+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     if found is None:
         raise ValueError(f"{path} has no {label!r}")
     return int(found[1])

@@ -139,7 +139,7 @@ class ScriptedEngine(Engine):
 
     def load_checkpoint(self, folder: Path) -> None:
         """Read the number of updates from the JSON file."""
-        self._policy.version = json.loads((folder / _STATE).read_text())
+        self._policy.version = json.loads((folder / _STATE).read_text(encoding="utf-8"))
 
     def export(self, folder: Path) -> None:
         """Create ``folder`` with the number of updates alone: it has no weights."""

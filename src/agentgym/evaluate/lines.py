@@ -48,7 +48,8 @@ class LinesProgress(Progress):
         self._line_at = monotonic()
         stream = self._stream or sys.stderr
         with suppress(OSError, ValueError):  # the stream is closed
-            stream.write(f"{line}\n")
+            encoding = getattr(stream, "encoding", None) or "utf-8"
+            stream.write(f"{line}\n".encode(encoding, "replace").decode(encoding))
             stream.flush()
 
     def planned(self, plan: Plan) -> None:

@@ -64,7 +64,7 @@ def improve(
     goal = f"{terms.goal.metric}={terms.goal.least:g}"
     folder = folder_of(config)
     make_private_folder(folder)
-    with open(folder / ".lock", "a") as file:
+    with open(folder / ".lock", "a", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

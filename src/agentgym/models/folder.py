@@ -79,7 +79,7 @@ def held_rank(folder: Path) -> int:
         return 0
     path = held / ADAPTER_FILE
     try:
-        return int(parse_json(path.read_text())["r"])
+        return int(parse_json(path.read_text(encoding="utf-8"))["r"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"The adapter settings {path} cannot be read as LoRA's: {error!r}."

@@ -23,7 +23,11 @@ def template_text(given: str) -> str:
     if not given or "{" in given:
         return given
     if given == HERMES:
-        return resources.files("agentgym.models").joinpath("hermes.jinja").read_text()
+        return (
+            resources.files("agentgym.models")
+            .joinpath("hermes.jinja")
+            .read_text(encoding="utf-8")
+        )
     path = Path(given).expanduser()
     try:
         if path.stat().st_size > _MOST_BYTES:

@@ -292,7 +292,7 @@ def _try(
                 is_complete = not calls.left and wanted <= offered_tools(made).keys()
                 if is_complete or is_lost(made[-1]) or is_unfit(made[-1]):
                     break
-        tried = hosts.read_text().split() if hosts.is_file() else []
+        tried = hosts.read_text(encoding="utf-8").split() if hosts.is_file() else []
     answers = dict.fromkeys(sorted(calls.answers), _ANSWER)
     report = replace(report, own=report.own | answers)
     for trajectory in made:

@@ -72,7 +72,7 @@ class MemoryGroup:
 
     def limit(self, size: int) -> None:
         """Set the memory limit to ``size`` bytes more than the group uses now."""
-        size += int((self._folder / self._names.used).read_text())
+        size += int((self._folder / self._names.used).read_text(encoding="utf-8"))
         (self._folder / self._names.limit).write_text(str(size))
         swap = self._folder / self._names.swap
         if swap.exists():  # Version 1 counts memory and swap together.
@@ -126,8 +126,12 @@ def _candidates() -> list[tuple[Path, _Names]]:
     """
     found = []
     with suppress(OSError):
-        mounts = list(map(str.split, Path("/proc/mounts").read_text().splitlines()))
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        mounts = list(
+            map(
+                str.split, Path("/proc/mounts").read_text(encoding="utf-8").splitlines()
+            )
+        )
+        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             number, kinds, own = line.split(":", 2)
             for _, root, kind, options, *_ in mounts:
                 place = Path(root, own.lstrip("/"))

@@ -248,7 +248,7 @@ class RunFolder:
         try:
             if not (self.path / "run.json").is_file():
                 raise ValueError("run.json is not a file")
-            data = parse_json((self.path / "run.json").read_text())
+            data = parse_json((self.path / "run.json").read_text(encoding="utf-8"))
             if not isinstance(data, dict) or not isinstance(data.get("config"), dict):
                 raise ValueError("run.json has no settings under 'config'")
             return data
@@ -344,7 +344,7 @@ class RunFolder:
         if not found:
             return None
         try:
-            text = (found[-1] / "state.json").read_text()
+            text = (found[-1] / "state.json").read_text(encoding="utf-8")
             return RunState.model_validate_json(text), found[-1]
         except (OSError, ValueError) as error:
             raise CheckpointError(

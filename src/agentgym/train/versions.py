@@ -153,7 +153,8 @@ class Versions:
         """
         taken = [path.name for path in self._folder.iterdir()]
         if (self._folder / _DEFAULT).is_file():
-            taken.append((self._folder / _DEFAULT).read_text(errors="replace").strip())
+            named = (self._folder / _DEFAULT).read_bytes().decode(errors="replace")
+            taken.append(named.strip())
         return 1 + max((int(n) for n in taken if _NUMBER.fullmatch(n)), default=0)
 
 

@@ -63,7 +63,7 @@ class ProgressWriter(Progress):
         self._write(method, *args, number=self._asked)
         while not answer.exists():
             time.sleep(_LOOK_S)
-        value = parse_json(answer.read_text())
+        value = parse_json(answer.read_text(encoding="utf-8"))
         self._write("answered", self._asked)
         return value
 

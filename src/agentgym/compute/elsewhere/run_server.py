@@ -75,7 +75,7 @@ class RunServer:
         """
         path = self._folder / "client.json"
         with suppress(OSError, ValueError):
-            other = json.loads(path.read_text())
+            other = json.loads(path.read_text(encoding="utf-8"))
             heard = time.time() - (self._folder / "heartbeat").stat().st_mtime
             if _is_serving(other["pid"], self._folder):
                 if other["client"] != client and heard < STALE_S:
@@ -208,8 +208,8 @@ class RunServer:
             "all": there,
             "others": others,
             "agent": _sizes(folder / "agent") if has_ended else {},
-            "result": result.read_text() if has_ended else None,
-            "record": json.loads(record.read_text()) if record.exists() else None,
+            "result": result.read_text(encoding="utf-8") if has_ended else None,
+            "record": json.loads(record.read_bytes()) if record.exists() else None,
         }
 
     def snapshot(self, run: str) -> dict[str, Any]:
@@ -247,7 +247,7 @@ class RunServer:
         if attempt.name != "attempt-0":
             is_alive = is_locked(attempt / "lock")
             with suppress(OSError, ValueError):
-                outcome = json.loads((attempt / "outcome.json").read_text())
+                outcome = json.loads((attempt / "outcome.json").read_bytes())
             is_over = not is_alive or (attempt / "over").exists()
             state = "running" if is_alive else "lost"
             state = "ended" if is_over and outcome is not None else state

@@ -72,7 +72,7 @@ class LoopHooks(RolloutHooks):
         path = self._folder / name
         while not path.exists():
             time.sleep(_TURN_S)
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
 
     def _write(self, name: str, value: Any) -> None:
         path = self._folder / f".{name}"

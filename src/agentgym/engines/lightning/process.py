@@ -76,7 +76,7 @@ class TrainerProcess(RayProcess):
     def read(self, name: str) -> Any:
         """Return the content of the trainer's file ``name``; None if it is missing."""
         path = self._folder / name
-        return json.loads(path.read_text()) if path.exists() else None
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def wait_for(self, name: str, beat: Beat) -> None:
         """Wait until the trainer has written the file ``name``.

@@ -17,7 +17,7 @@ from agentgym.engines.verl.protocol import KEY_VARIABLE
 
 def main() -> None:
     """Compose the trainer's configuration, and train until the process is killed."""
-    asked = json.loads(Path(sys.argv[1]).read_text())
+    asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     settings = asked["settings"]
     settings["agentlightning.agl_key"] = os.environ.pop(KEY_VARIABLE)
     try:

@@ -172,7 +172,7 @@ def _read(
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         if adapter is not None:
-            settings = parse_json((adapter / ADAPTER_FILE).read_text())
+            settings = parse_json((adapter / ADAPTER_FILE).read_text(encoding="utf-8"))
             source = model_source(str(settings["base_model_name_or_path"]))
         causal = find_class(model, source).from_pretrained(
             source, dtype=dtype, attn_implementation="eager"

@@ -94,10 +94,12 @@ class LocalServer(RayProcess):
         until = time.monotonic() + _STARTS_S
         while time.monotonic() < until:
             if port.exists():
-                return int(port.read_text())
+                return int(port.read_text(encoding="utf-8"))
             if self._process.poll() is not None:
                 self._output.wait()
-                said = (self._folder / "server.log").read_text(errors="replace")
+                said = (
+                    (self._folder / "server.log").read_bytes().decode(errors="replace")
+                )
                 raise EngineError(f"verl's server did not start: {said.strip()[-800:]}")
             time.sleep(_TURN_S)
         raise EngineError(

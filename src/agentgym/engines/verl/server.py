@@ -98,7 +98,7 @@ class Driver:
     def last_words(self) -> str:
         """Return the end of the driver's log."""
         self._output.wait(0 if self.is_alive else _LAST_WORDS_S)
-        lines = self._log.read_text(errors="replace").splitlines()
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
         return f"Its log, {self._log}, ends: " + " | ".join(lines[-_SHOWN_LINES:])
 
     def end(self) -> None:

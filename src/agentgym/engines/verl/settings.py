@@ -130,7 +130,7 @@ def trained_rank(config: TrainingConfig) -> int:
 def known_keys() -> set[str]:
     """Return the dotted keys of verl's settings that have an effect in AgentGym."""
     file = resources.files("agentgym.engines.verl").joinpath("keys.txt")
-    return set(file.read_text().split())
+    return set(file.read_text(encoding="utf-8").split())
 
 
 def _check_given(given: dict[str, Any]) -> None:

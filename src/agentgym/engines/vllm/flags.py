@@ -27,7 +27,8 @@ def known_flags() -> dict[str, str]:
     if any value is accepted.
     """
     file = resources.files("agentgym.engines.vllm").joinpath("keys.txt")
-    pairs = (line.partition(" ") for line in file.read_text().splitlines())
+    lines = file.read_text(encoding="utf-8").splitlines()
+    pairs = (line.partition(" ") for line in lines)
     return {name: kind for name, _, kind in pairs}
 
 

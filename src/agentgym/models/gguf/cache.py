@@ -82,7 +82,7 @@ def converted_folder(model: str) -> Path:
 def source_of(folder: Path) -> str | None:
     """Return the GGUF file or ``smollm2`` that a folder was converted from, or None."""
     try:
-        return str(parse_json((folder / _SOURCE).read_text())[_MODEL])
+        return str(parse_json((folder / _SOURCE).read_text(encoding="utf-8"))[_MODEL])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
