@@ -74,6 +74,20 @@ def test_an_execution_is_noted_with_who_asked(tmp_path: Path) -> None:
     assert "rollout" not in tests
 
 
+def test_a_private_log_has_digests_and_no_texts(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    files = {"secret_plan.py": "print('secret')\n"}
+    with (
+        audited(AuditLog(path, private=True)),
+        open_sandbox(SandboxConfig(concurrency=1)) as sandbox,
+    ):
+        sandbox.run_sync(files, PythonScript("secret_plan.py", ("--secret",)))
+    assert "secret" not in path.read_text()
+    began, executed = entries(path)
+    assert "command" not in began
+    assert (executed["exit_code"], len(executed["sha256"])) == (0, 64)
+
+
 def test_nothing_is_noted_where_no_log_is_kept(tmp_path: Path) -> None:
     audit.note("executed")
     with audited(AuditLog(tmp_path / "audit.jsonl")):

@@ -14,9 +14,11 @@ from agentgym.cli.main import main
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.rollout.record import stored_trajectories
 from agentgym.rollout.service import GatewayService
 from agentgym.rollout.session import gateway_settings
 from agentgym.rollout.solo.trajectory_file import read_jsonl
+from agentgym.rollout.store.reader import StoreReader
 from agentgym.security import audit
 from agentgym.security.redaction import Redactor
 from agentgym.train import loop
@@ -116,6 +118,26 @@ def test_without_redaction_the_search_finds_them(
     for file in ("rollouts.db", "workers.log"):
         for secret in planted.ALL:
             assert any(f"{secret} in" in each and file in each for each in found)
+
+
+@pytest.mark.slow
+def test_a_private_run_writes_no_text_at_all(
+    place: Path,
+    dotenv: Path,
+    engines: list[ScriptedEngine],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Redactor, "finds", lambda self, text: False)
+    assert train("--set", "private=true") == 0
+    assert leaks(place / "runs") == set()
+    assert not (place / "runs/run/workers.log").exists()
+    [batch, *_] = engines[0].batches
+    seen = b"".join(bytes(sequence.ids) for sequence in batch.sequences)
+    assert EVERYTHING.encode() in seen  # training had all of it
+    store = StoreReader(place / "runs/run/rollouts.db")
+    made = [t for t in stored_trajectories(store) if t.reward is not None]
+    assert {call.name for each in made for call in each.get_tool_calls()} == {"look"}
+    assert all(call.token_counts != (0, 0) for t in made for call in t.model_calls)
 
 
 def test_a_run_that_fails_says_why_without_secrets(

@@ -270,6 +270,8 @@ class TrainingConfig(Settings, BaseSettings):
             programs.
         max_attempts: Number of times a rollout is tried before it is dropped.
         unsafe_local_exec: Run model-written code without a sandbox.
+        private: Keep prompts, answers, arguments and tool results out of the files that
+            the run writes; training has them in memory.
         tracker: Where to log metrics: ``tensorboard``, ``wandb`` or ``none``.
         name: Name of the saved agent and of the run. None derives it from the agent's
             module or attribute, or from the scenario.
@@ -343,6 +345,7 @@ class TrainingConfig(Settings, BaseSettings):
     rollout_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_S)
     max_attempts: int = Field(default=3, ge=1, le=MANY)
     unsafe_local_exec: bool = False
+    private: bool = False
     tracker: Literal["tensorboard", "wandb", "none"] = "tensorboard"
     name: Annotated[str, AfterValidator(check_name)] | None = None
     output: Path = Path("runs")

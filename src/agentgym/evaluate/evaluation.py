@@ -216,6 +216,11 @@ def _opened_cache(
 ) -> AbstractContextManager[AnswerCache]:
     """Open the file ``cache_requests``, which keeps the server's answers."""
     path = Path(config.cache_requests or "")
+    if config.private:
+        raise UsageError(
+            f"cache_requests = {str(path)!r} keeps answers, and private = true keeps "
+            "them out of files: leave out one."
+        )
     if config.eval_temperature != 0:
         raise UsageError(
             f"cache_requests = {str(path)!r} keeps answers at temperature 0, and "

@@ -12,7 +12,7 @@ from agentgym.errors import RolloutError
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.runner import HANG, WORKER_DIED
-from agentgym.rollout.session import WORKER_LOG
+from agentgym.rollout.session import worker_log
 from agentgym.rollout.store.rollout import RolloutState
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
@@ -55,9 +55,12 @@ class GatewayService:
                     max_attempts=config.max_attempts,
                     group_commit_s=_GROUP_COMMIT_S,
                     goes_on=True,
+                    private=config.private,
                 )
             )
-            audit = AuditLog(self.database.with_name(AUDIT_FILE))
+            audit = AuditLog(
+                self.database.with_name(AUDIT_FILE), private=config.private
+            )
             self.gateway = stack.enter_context(
                 Gateway(self.store, settings=self.settings, audit=audit)
             )
@@ -76,7 +79,7 @@ class GatewayService:
                     WorkerPool(
                         spec,
                         count=self.workers,
-                        log=self.database.with_name(WORKER_LOG),
+                        log=worker_log(config, self.database.parent),
                         on_death=self._worker_died,
                     )
                 )

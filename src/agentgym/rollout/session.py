@@ -34,6 +34,11 @@ DATABASE_FILE = "rollouts.db"
 WORKER_LOG = "workers.log"
 
 
+def worker_log(config: TrainingConfig, folder: Path) -> Path:
+    """Return the log file of the workers; with ``private``, their output is lost."""
+    return Path(os.devnull) if config.private else folder / WORKER_LOG
+
+
 @dataclass(eq=False, repr=False)
 class RolloutSession:
     """Runs rollouts of one configuration with one policy, in a ``with`` block.
@@ -66,11 +71,15 @@ class RolloutSession:
     def __enter__(self) -> Self:
         config, above = self.config, log_or_none()
         usual = above.path if above else self.folder / AUDIT_FILE
-        audit = AuditLog(self.audit or usual)
+        audit = AuditLog(self.audit or usual, private=config.private)
         with ExitStack() as stack:
             stack.enter_context(calm_collector())
             self._store = stack.enter_context(
-                Store(self.folder / DATABASE_FILE, max_attempts=config.max_attempts)
+                Store(
+                    self.folder / DATABASE_FILE,
+                    max_attempts=config.max_attempts,
+                    private=config.private,
+                )
             )
             self._store.delete_steps_after(self.resumed_step)
             self._gateway = gateway = stack.enter_context(
@@ -98,7 +107,7 @@ class RolloutSession:
                         audit=audit.path,
                     ),
                     count=self.workers,
-                    log=self.folder / WORKER_LOG,
+                    log=worker_log(config, self.folder),
                     on_death=self._runner.worker_died,
                 )
             )

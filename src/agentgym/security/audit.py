@@ -40,6 +40,7 @@ KEPT = 8
 """Number of log files to keep, the newest included; older ones are removed."""
 _HEAD = 200
 _DIGITS = 16
+_TEXTS = frozenset({"command", "error", "files", "more_files", "script"})
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 logger = get_logger(__name__)
@@ -50,11 +51,15 @@ class AuditLog:
 
     The file and its folder are created for the first entry. If writing fails, e.g. on a
     full disk, the caller gets no exception. Instead the failure is logged, and the
-    number of lost entries is written later.
+    number of lost entries is written later. With ``private``, entries have no texts:
+    neither commands nor the beginnings of scripts, and no names of files.
     """
 
-    def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self, path: Path, most_bytes: int = MOST_BYTES, *, private: bool = False
+    ) -> None:
         self.path = path
+        self._left_out = _TEXTS if private else frozenset[str]()
         self._most_bytes = most_bytes
         self._file = -1
         self._owner = 0
@@ -79,7 +84,11 @@ class AuditLog:
 
     def _append(self, facts: dict[str, Any]) -> None:
         now = datetime.now(UTC).isoformat("T", "milliseconds")
-        known = {name: value for name, value in facts.items() if value is not None}
+        known = {
+            name: value
+            for name, value in facts.items()
+            if value is not None and name not in self._left_out
+        }
         line = json.dumps({"at": now, "process": self._owner, **known}, default=str)
         os.write(self._file, self._redactor.written(line).encode() + b"\n")
         if os.fstat(self._file).st_size >= self._most_bytes:
@@ -138,9 +147,9 @@ def audited(log: AuditLog) -> Iterator[AuditLog]:
         _LOG.reset(token)
 
 
-def audit_into(path: Path) -> None:
+def audit_into(path: Path, *, private: bool = False) -> None:
     """Write all further audit entries of this context (contextvars) to a file."""
-    _LOG.set(AuditLog(path))
+    _LOG.set(AuditLog(path, private=private))
 
 
 @contextmanager

@@ -126,7 +126,7 @@ class TrainingLoop:
                 self._engine.load_checkpoint(checkpoint)
                 self._run.truncate_metrics(self.state.step)
             stack.enter_context(self._run.recorded(self._config, plan.form))
-            stack.enter_context(audited(AuditLog(self._run.path / AUDIT_FILE)))
+            stack.enter_context(audited(self._audit_log()))
             stack.enter_context(self._interrupt)
             self._use = stack.enter_context(ResourceUse(self.state, self._began))
             session = RolloutSession(
@@ -145,6 +145,9 @@ class TrainingLoop:
                     raise
                 self._interrupt.wait(0)  # this signal has been handled
                 raise self._with_best_weights(self._run.interrupted()) from None
+
+    def _audit_log(self) -> AuditLog:
+        return AuditLog(self._run.path / AUDIT_FILE, private=self._config.private)
 
     def _run_within(self) -> TrainingResult:
         """Measure, train, measure again, and export the trained agent."""
@@ -304,7 +307,8 @@ class TrainingLoop:
                 credited.batch.spent = self._time.spent(state, self._measured)
                 update = self._engine.update(credited.batch)
                 self._account(credited, update)
-                lines = list(credit_lines(credited, verdicts, update))
+                said = {} if config.private else verdicts
+                lines = list(credit_lines(credited, said, update))
                 patiently(partial(self._run.append_credit, lines), self._say_stalled)
                 new = [TaskResult.of(g, None) for g in groups if tasks.is_new(g)]
                 signals = len(groups) - credited.skipped_groups, len(groups)

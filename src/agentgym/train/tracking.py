@@ -48,6 +48,7 @@ def open_tracker(config: TrainingConfig, run: Path) -> Iterator[Track]:
             id=run.name,
             dir=str(run),
             resume="allow",
+            settings={"console": "off"} if config.private else None,
             config=config.model_dump(mode="json"),
         )
         try:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from agentgym.cli.main import main
+from agentgym.security.audit import default_log
 
 NOWHERE = "http://127.0.0.1:9/v1#none"
 FLIP = "def flip(text):\n    return text[::-1]\n"
@@ -115,6 +116,10 @@ def test_the_team_is_seen_at_work(
     assert "cost" in shown
     assert (project / "out" / "solution.py").read_text() == FLIP
     assert not (project / "solution.py").exists()
+    log = default_log().read_text()
+    assert "sha256" in log
+    for said in ("Flip a text", "def flip", "test_solution", "solution.py"):
+        assert said not in log
 
 
 @pytest.mark.slow

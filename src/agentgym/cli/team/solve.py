@@ -92,6 +92,7 @@ def solve(
     pass. All code runs in the sandbox. Exit code 1: the tests do not pass.
     """
     from agentgym.sandbox import SandboxConfig
+    from agentgym.security.audit import AuditLog, audited, default_log
     from agentgym.solving.solve import open_session, read_files
     from agentgym.ui.solving import TeamLines
 
@@ -126,7 +127,7 @@ def solve(
         console.print(f"Note: {note}", style="dim")
     import asyncio
 
-    with session:
+    with session, audited(AuditLog(default_log(), private=True)):
         try:
             last = asyncio.run(_talk(session, problem, chat, save, console, as_json))
         except KeyboardInterrupt:

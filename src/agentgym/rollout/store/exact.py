@@ -5,6 +5,7 @@ import secrets
 import sqlite3
 import threading
 
+from agentgym.rollout.store.texts import without_texts
 from agentgym.security.redaction import Redactor
 
 _MOST = 20_000
@@ -25,10 +26,12 @@ class Exact:
     whose file SQLite deletes right after creating it. A record without its secrets
     begins with a mark that identifies its original. With ``goes_on``, unfinished
     rollouts are written with their secrets, because a later process continues them.
+    With ``private``, all texts count as secrets, and originals are in memory alone.
     """
 
-    def __init__(self, *, goes_on: bool = False) -> None:
+    def __init__(self, *, goes_on: bool = False, private: bool = False) -> None:
         self.goes_on = goes_on
+        self._private = private
         self._redactor = Redactor.of_environment()
         self._lock = threading.Lock()
         self._session = secrets.token_hex(8)
@@ -37,6 +40,8 @@ class Exact:
     def clean_rollout(self, rollout: str, is_over: bool) -> str:
         """Return a rollout without secrets; unchanged if a process may continue it."""
         as_given = self.goes_on and not is_over
+        if self._private and not as_given:
+            rollout = without_texts(rollout)
         return rollout if as_given else self._redactor.written(rollout)
 
     def clean_name(self, name: str) -> str:
@@ -46,7 +51,10 @@ class Exact:
     def clean(self, raw: bytes) -> bytes:
         """Remove secrets from an event's JSON; keep the original if it had some."""
         text = raw.decode()
-        written = self._redactor.record(text)
+        if self._private:
+            written = self._redactor.record(without_texts(text))
+        else:
+            written = self._redactor.record(text)
         if written is text:
             return raw
         with self._lock:
@@ -77,8 +85,9 @@ class Exact:
 
     def _opened(self) -> sqlite3.Connection:
         if self._database is None:
+            place = ":memory:" if self._private else ""  # a file without a name
             self._database = sqlite3.connect(
-                "", isolation_level=None, check_same_thread=False
+                place, isolation_level=None, check_same_thread=False
             )
             self._database.execute(
                 "CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, raw)"

@@ -59,6 +59,7 @@ class Store:
         disk_wait_s: Seconds to retry on a full or failing disk.
         goes_on: Whether a later process continues unfinished rollouts. If so, those
             rollouts are written with their secrets.
+        private: Whether to write no texts, such as prompts, answers and results.
 
     Raises:
         RolloutError: The file is corrupt, of another version, not a store, or locked.
@@ -72,9 +73,10 @@ class Store:
         group_commit_s: float = 0.03,
         disk_wait_s: float = WAIT_S,
         goes_on: bool = False,
+        private: bool = False,
     ) -> None:
         self.signals = Signals()
-        self._exact = Exact(goes_on=goes_on)
+        self._exact = Exact(goes_on=goes_on, private=private)
         self._max_attempts = max_attempts
         self._lock = threading.RLock()
         self._database = database = Database(

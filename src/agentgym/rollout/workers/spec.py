@@ -24,6 +24,7 @@ class WorkerSpec(BaseModel):
     hosts: Path | None = None
     """If set, connections to other machines are refused, and listed in this file."""
     audit: Path | None = None  # file of the audit log
+    private: bool = False  # whether the audit log has no texts
     concurrency: int = 64  # episodes that run at the same time
     timeout_s: float = 60.0  # wall-clock seconds after which an episode is ended
     memory_mb: int = 8192  # limit of the address space; larger allocations fail
@@ -51,6 +52,7 @@ class WorkerSpec(BaseModel):
             agent=config.agent,
             hosts=hosts,
             audit=None if audit is None else audit.absolute(),
+            private=config.private,
             concurrency=config.in_flight,
             timeout_s=config.timeout_s,
             unsafe_local_exec=config.unsafe_local_exec,

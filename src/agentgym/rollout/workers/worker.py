@@ -412,7 +412,7 @@ def make_worker(spec: WorkerSpec) -> Worker:
         agent=spec.agent,
     )
     if spec.audit is not None:
-        audit_into(spec.audit)
+        audit_into(spec.audit, private=spec.private)
     if spec.hosts is not None:
         keep_offline(spec.hosts)
     adapter = FRAMEWORKS.get(spec.framework)
