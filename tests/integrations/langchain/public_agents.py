@@ -5,10 +5,16 @@ from typing import Annotated, Any, Literal, NotRequired
 from langchain.agents import AgentState, create_agent
 from langchain.agents.middleware import ModelRequest, wrap_model_call
 from langchain.tools import ToolRuntime
-from langchain_core.messages import SystemMessage, ToolMessage
+from langchain_core.messages import (
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.tools import InjectedToolArg, tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.runtime import Runtime
@@ -206,3 +212,40 @@ def _diarist() -> Any:
 
 
 diarist = _diarist()
+
+
+@task
+def ask_in_task(messages: list[Any]) -> Any:
+    """Ask the model in a task of its own."""
+    return model.bind_tools([order_part]).invoke(messages)
+
+
+@task
+def order_in_task(call: Any) -> Any:
+    """Order in a task of its own."""
+    return BY_NAME[call["name"]].invoke(call)
+
+
+BY_NAME = {"order_part": order_part}
+
+
+@entrypoint()
+def by_messages(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """Order until the model is done, in LangGraph's functional form."""
+    said = ask_in_task(messages).result()
+    while said.tool_calls:
+        ordered = [order_in_task(call) for call in said.tool_calls]
+        messages = [*messages, said, *(each.result() for each in ordered)]
+        said = ask_in_task(messages).result()
+    return [*messages, said]
+
+
+@entrypoint()
+def by_words(request: str) -> dict[str, Any]:
+    """Take the request as words, and return an object without messages."""
+    return {"said": by_messages.invoke([HumanMessage(request)])[-1].text}
+
+
+def answers_done(task: Any, calls: list[Any], state: dict[str, Any]) -> bool:
+    """Check that a hinge was ordered, and that the agent's result says so."""
+    return len(calls) == 1 and "Done." in state["answer"]

@@ -45,6 +45,7 @@ def settings(
     expect: Sequence[Any],
     live: Sequence[str] = (),
     tools: str = "",
+    check: str = "",
 ) -> TrainingConfig:
     path = folder / "repairs.jsonl"
     lines = [
@@ -57,6 +58,7 @@ def settings(
         (f"{HERE}:{tools}" if tools else f"@{HERE}:{agent}",),
         answers="live" if live else "recorded",
         allow=tuple(live),
+        check=f"{HERE}:{check}" if check else None,
     )
     return located(TrainingConfig.create(scenario=str(source), agent=f"{HERE}:{agent}"))
 
@@ -164,6 +166,16 @@ def test_each_episode_has_a_store_as_on_a_server(tmp_path: Path) -> None:
         assert told == ["0 notes.", "1 notes."]
     assert made.success
     assert public.noting.store is None
+
+
+@pytest.mark.parametrize("agent", ["by_messages", "by_words"])
+def test_functions_are_agents_with_their_own_inputs_and_results(
+    tmp_path: Path, agent: str
+) -> None:
+    config = settings(tmp_path, agent, [PART], check="answers_done")
+    made, seen = played(config, tmp_path, [called(PART), Reply("Done.")])
+    assert made.success
+    assert "a hinge" in seen[0].messages[-1]["content"]
 
 
 @pytest.mark.parametrize("answer", ['{"fits": "perhaps"}', "[]"])

@@ -13,10 +13,12 @@ from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.episode import EpisodeCut, current_episode
 from agentgym.integrations.langchain.graphs import (
     can_wait,
+    input_of_function,
     is_synchronous,
     most_steps,
 )
 from agentgym.integrations.langchain.interrupts import resumption
+from agentgym.integrations.on_client.adapter import text_of
 from agentgym.integrations.openai_client import clients_redirected_to
 
 
@@ -34,6 +36,7 @@ class GraphRun:
         self.steps = most_steps(graph, blueprint.max_turns)
         self.can_wait = can_wait(graph)
         self.is_synchronous = is_synchronous(graph)
+        self.takes = input_of_function(graph)
         self.inputs = values_for(blueprint.agent.inputs, "--inputs")
         self.context = values_for(blueprint.agent.context, "--context")
         if blueprint.agent.context is None and graph.context_schema is not None:
@@ -139,13 +142,20 @@ class GraphConversation(Conversation):
                     raise EpisodeCut("max_turns", "it does not stop waiting")
             except GraphRecursionError:
                 raise EpisodeCut("max_turns") from None
+        return self._answer(state)
+
+    def _answer(self, state: Any) -> str:
+        """Return a result as text, and keep its messages for later turns."""
+        from langchain_core.messages import BaseMessage
+
         if isinstance(state, str):
             return state
-        said = state.get("messages", ()) if isinstance(state, Mapping) else ()
-        self._messages = list(said) or None
-        return str(self._messages[-1].text) if self._messages else ""
+        said = state.get("messages", ()) if isinstance(state, Mapping) else state
+        said = said if isinstance(said, list | tuple) else [said]
+        self._messages = [m for m in said if isinstance(m, BaseMessage)] or None
+        return str(self._messages[-1].text) if self._messages else text_of(state)
 
-    def _input(self, message: str) -> dict[str, Any]:
+    def _input(self, message: str) -> Any:
         from langchain_core.messages import HumanMessage
 
         task = current_episode().task
@@ -154,16 +164,22 @@ class GraphConversation(Conversation):
                 "The graph returns no messages, so the conversation cannot go on. "
                 "Give its state a `messages` key, as MessagesState does."
             )
-        given: dict[str, Any] = {}
+        given: Any = None
         if not self._has_begun:
             self._has_begun = True
             if (context := self._run.context(task)) is not None:
                 self._options["context"] = context
-            given = dict(self._run.inputs(task) or {})
-        if "messages" in given:
+            given = self._run.inputs(task)
+        is_whole = "messages" in given if isinstance(given, Mapping) else given
+        if is_whole or (given is not None and self._run.takes):
             return given
         before = [] if self._remembers else self._messages
-        return {**given, "messages": [*before, HumanMessage(message)]}
+        messages = [*before, HumanMessage(message)]
+        if self._run.takes == "array":
+            return messages
+        if self._run.takes == "string":
+            return message
+        return {**(given or {}), "messages": messages}
 
     def _begin_thread(self) -> None:
         """Set the thread id, and the user's own ``configurable`` keys, for a turn.

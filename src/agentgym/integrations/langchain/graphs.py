@@ -68,6 +68,20 @@ def most_steps(graph: Any, turns: int) -> int:
     return (len(graph.nodes) + 2) * turns
 
 
+def input_of_function(graph: Any) -> str | None:
+    """Return the JSON type of the input of a function with ``@entrypoint``.
+
+    ``object`` if the function does not say it. None for other graphs, whose input is
+    their state.
+    """
+    if hasattr(graph, "builder"):
+        return None
+    try:
+        return str(graph.get_input_jsonschema().get("type", "object"))
+    except Exception:  # noqa: BLE001 - a type that pydantic cannot describe
+        return "object"
+
+
 def require_graph(graph: Any, origin: str) -> None:
     """Raise UnsupportedError if ``graph`` is not a compiled LangGraph graph.
 
@@ -436,6 +450,8 @@ def _flat(value: Any, depth: int) -> list[Any]:
         value = list(value.values())
     if isinstance(value, list | tuple):
         return [found for item in value for found in _flat(item, depth + 1)]
+    if type(value).__module__ == "langgraph.func":  # a function with @task
+        return _reachable(value.func, depth + 1)
     if inspect.isroutine(value):
         root = str(getattr(value, "__module__", "")).partition(".")[0]
         return [value] if root in _THEIR_OWN else _reachable(value, depth + 1)
