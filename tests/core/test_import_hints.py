@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.integrations.agent_import import load_agent
+from agentgym.integrations.agent_import import is_reference, load_agent
 from agentgym.integrations.projects import named_in_project
 
 DESK = """
@@ -31,7 +31,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("hintdesk.agent", "Did you mean 'hintdesk:agent'?"),
         ("hintdesk.py", "Did you mean 'hintdesk:agent'?"),
         ("hintdesk", "Did you mean 'hintdesk:agent'?"),
-        ("hintdesk.py:agent", "write hintdesk:agent"),
+        ("hintdsk.py:agent", "without .py: write hintdsk:agent"),
         ("hintdesk:graph", "has no 'graph'. Did you mean 'hintdesk:agent'?"),
         ("hintdsk:agent", "Did you mean 'hintdesk'?"),
         ("supabase_xyz", "No agent of this project"),
@@ -42,6 +42,12 @@ def test_what_was_meant_is_suggested(desk: Path, text: str, error: str) -> None:
         load_agent(named_in_project(text))
     assert error in str(raised.value)
     sys.modules.pop("hintdesk", None)
+
+
+@pytest.mark.parametrize("text", ["hintdesk.py:agent", "./hintdesk.py:agent"])
+def test_an_agent_may_be_named_by_its_file(desk: Path, text: str) -> None:
+    assert is_reference(text)
+    assert named_in_project(text) == "hintdesk:agent"
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ def spec_of_arguments(**arguments: Any) -> Any:
         ({"$ref": "#/$defs/N"}, {"x": "7"}, {"x": 7}),
         ({"type": ["string", "null"]}, {"x": None}, {}),
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, {"x": None}, {}),
+        ({"type": "string", "nullable": True}, {"x": None}, {}),
+        ({"nullable": True, "allOf": [INNER]}, {"x": None}, {}),
         ({"type": "string", "format": "date-time"},
          {"x": "2026-01-13T09:00:00Z"}, {"x": "2026-01-13T09:00:00+00:00"}),
         ({"type": "object", "additionalProperties": {"type": "integer"}},

@@ -91,7 +91,13 @@ def test_calls_are_checked_by_the_schema_that_the_trial_saw(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_a_tool_that_no_trial_offers_is_a_warning(tmp_path: Path) -> None:
-    report = looked_into(tmp_path, IN_NODES, tool="refund_odrer")
+    report = looked_into(tmp_path, IN_NODES, tool="order_refund")
     assert report.problems == []
-    [concern] = [each for each in report.concerns if "refund_odrer" in each]
-    assert "did you mean refund_order?" in concern
+    [concern] = [each for each in report.concerns if "order_refund" in each]
+    assert "the trials saw" in concern
+
+
+@pytest.mark.slow
+def test_a_misspelt_tool_is_refused(tmp_path: Path) -> None:
+    [problem] = looked_into(tmp_path, IN_NODES, tool="refund_odrer").problems
+    assert "no tool is named 'refund_odrer'; did you mean 'refund_order'?" in problem

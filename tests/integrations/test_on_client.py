@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentgym.core.policy import ChatRequest
+from agentgym.core.tools import same_arguments
 from agentgym.core.trajectory import RolloutStatus
 from agentgym.engines.scripted import Reply
 from agentgym.errors import MissingExtraError, RolloutError, UnsupportedError
@@ -60,6 +61,19 @@ def test_what_is_no_agent_is_refused(framework: str, no_model: str) -> None:
     for look in (adapter.roles, adapter.own_tools, adapter.concerns):
         with pytest.raises(UnsupportedError, match="not an agent"):
             look(nothing)
+
+
+@pytest.mark.parametrize("framework", EACH)
+def test_defaults_that_a_json_schema_cannot_show_are_filled_in(framework: str) -> None:
+    found = load_agent(f"tests.integrations.nested_defaults:{framework}")
+    [tool] = FRAMEWORKS.get(framework).own_tools(found)
+    place = {"x": 3, "style": {"colour": "black", "tags": []}}
+    short = {"shape": "circle", "at": {"x": 3}}
+    assert same_arguments(tool.spec, short, {"shape": "circle", "at": place})
+    place["x"] = "3"
+    assert same_arguments(tool.spec, short, {"shape": "circle", "at": place})
+    for other in ({"x": 4}, {"x": 3, "style": {"tags": ["new"]}}):
+        assert not same_arguments(tool.spec, short, {"shape": "circle", "at": other})
 
 
 @pytest.mark.parametrize("framework", EACH)

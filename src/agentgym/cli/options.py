@@ -88,7 +88,7 @@ def project_agent(context: typer.Context, value: str | None) -> str | None:
 
     Project files are ``langgraph.json`` and the ``pyproject.toml`` of CrewAI.
     """
-    if value is None or ":" in value or context.resilient_parsing:
+    if value is None or context.resilient_parsing:
         return value
     from agentgym.integrations.projects import named_in_project
 

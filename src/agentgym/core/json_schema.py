@@ -17,6 +17,8 @@ _SINGLE = (
     *("items", "additionalItems", "additionalProperties", "unevaluatedProperties"),
     *("unevaluatedItems", "contains", "propertyNames", "not", "if", "then", "else"),
 )
+_OF_VALUES = ("type", "enum", "const", "$ref", "allOf", "anyOf", "oneOf")
+_BY_PATTERN = ("pattern", "patternProperties", "additionalProperties")
 _MOST_NESTED = 60
 _CONVERTED: Mapping[str, TypeAdapter[Any]] = {
     "integer": TypeAdapter(int),
@@ -330,11 +332,28 @@ def found(pattern: str, text: str) -> bool:
 
 @cache
 def _readable(base: Any) -> Any:
-    """Return a class of validators that skips patterns that Python cannot read."""
+    """Return a class of validators that skips patterns that Python cannot read.
+
+    It also knows OpenAPI's ``nullable``, which many MCP servers have.
+    """
     from jsonschema.validators import extend
 
-    keywords = ("pattern", "patternProperties", "additionalProperties")
-    return extend(base, {k: _only_readable(base.VALIDATORS[k]) for k in keywords})
+    known = base.VALIDATORS
+    made = {k: _or_null(known[k]) for k in _OF_VALUES if k in known}
+    made |= {k: _only_readable(known[k]) for k in _BY_PATTERN}
+    return extend(base, made)
+
+
+def _or_null(judge: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    """Return a validator that accepts null where the schema is ``nullable``."""
+
+    def judged(
+        validator: Any, rule: Any, value: Any, schema: Mapping[str, Any]
+    ) -> Iterator[Any]:
+        if value is not None or schema.get("nullable") is not True:
+            yield from judge(validator, rule, value, schema) or ()
+
+    return judged
 
 
 def _only_readable(judge: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:

@@ -4,6 +4,7 @@ load_object: import an object that a user names as ``module:name``.
 """
 
 import inspect
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -131,7 +132,7 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
         hint = reference_hint(reference, here)
         raise UsageError(f"{option} takes module:name, not {reference!r}.{hint}")
     if module_name.endswith(".py"):
-        plain = module_name.removesuffix(".py").replace("/", ".")
+        plain = os.path.normpath(module_name).removesuffix(".py").replace("/", ".")
         raise UsageError(
             f"{option} takes module:name, without .py: write {plain}:{name}."
         )

@@ -3,7 +3,6 @@
 A factory is a function or class that returns an agent, e.g. ``make_agent(llm, tools)``.
 """
 
-import functools
 import inspect
 import os
 import re
@@ -35,8 +34,9 @@ MODELS = ("llm", "model", "model_client", "chat_model")
 
 logger = get_logger(__name__)
 
-_REFERENCE = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
+_REFERENCE = re.compile(r"([^\W\d][\w.]*|[^\s:]+\.py):[^\W\d]\w*")
 _GUARD = "Put the code that runs the agent under `if __name__ == '__main__':`."
+_AS_PROGRAM = 'A loop of your own is trained as a program: --command "python app.py".'
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _KEYS = (
     "ANTHROPIC_API_KEY",
@@ -51,7 +51,7 @@ _IMPORTING: ContextVar[str | None] = ContextVar("agentgym_importing", default=No
 
 
 def is_reference(text: str) -> bool:
-    """Return whether a text is ``module:name`` or a program's command.
+    """Return whether a text is ``module:name``, ``file.py:name`` or a command.
 
     A text that is the path of an existing file does not count as ``module:name``.
     """
@@ -86,7 +86,8 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
     try:
         with no_running_loop():
             return load_object(reference, option=option, folder=folder)
-    except AgentGymError:
+    except AgentGymError as error:
+        vars(error).pop("__notes__", None)  # LangGraph's, of the task that failed
         raise
     except SystemExit as end:
         raise UsageError(
@@ -122,9 +123,9 @@ def load_trained(trained: Trained, agent: Any, export: str) -> Any:
     except UsageError as error:
         where = f"in {folder}, where it was trained" if folder else "in its own folder"
         raise UsageError(
-            f"{trained.name} is your agent {reference}, and {error} Load it {where}, "
-            f"or give your object: {export}(agent=...)."
-        ) from error
+            f"{trained.name} is your agent {reference}. {error} Load it {where}, or "
+            f"give your object: {export}(agent=...)."
+        ) from None
     if folder and folder != os.getcwd():
         logger.warning(
             "%s was trained in %s; its agent %s is now that of this folder, %s",
@@ -196,8 +197,7 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
     raise UnsupportedError(
         f"{reference} has the type {type(found).__name__}, which is not an agent of "
         f"{kinds}. Name a compiled graph, an AssistantAgent or team, an Agent, Task or "
-        "Crew, or a function that returns an agent. A loop of your own is trained as a "
-        'program: --command "python app.py".'
+        f"Crew, or a function that returns an agent. {_AS_PROGRAM}"
     )
 
 
@@ -254,11 +254,15 @@ def _called(origin: str, factory: Callable[..., Any], *args: Any, **named: Any) 
 
 
 def _is_factory(found: Any) -> bool:
-    return (
-        inspect.isroutine(found)
-        or inspect.isclass(found)
-        or (isinstance(found, functools.partial))
-    )
+    is_plain = inspect.isroutine(found) or inspect.isclass(found)
+    return is_plain or (callable(found) and _adapter_of(found) is None)
+
+
+def _is_name(parameter: inspect.Parameter) -> bool:
+    """Return whether a factory's parameter takes a model's name, not a model."""
+    hint, default = parameter.annotation, parameter.default
+    plain = hint in (str, "str", str | None, "str | None", "Optional[str]")
+    return plain or (hint is parameter.empty and isinstance(default, str))
 
 
 def _arguments(found: Any, origin: str) -> dict[str, str] | None:
@@ -271,7 +275,9 @@ def _arguments(found: Any, origin: str) -> dict[str, str] | None:
     except (TypeError, ValueError):
         return {}
     needed = [p.name for p in parameters if p.default is p.empty and p.kind in _BY_NAME]
-    named = {p.name: "model" for p in parameters if p.name in MODELS}
+    named = {
+        p.name: "model" for p in parameters if p.name in MODELS and not _is_name(p)
+    }
     named |= {p.name: "tools" for p in parameters if p.name == "tools"}
     named |= {name: "config" for name in needed if name == "config"}
     unknown = [name for name in needed if name not in named]
@@ -282,7 +288,7 @@ def _arguments(found: Any, origin: str) -> dict[str, str] | None:
         wanted = ", ".join(map(repr, unknown)) or "arguments by position"
         raise UsageError(
             f"{origin} requires {wanted}, which training does not pass. Let it take "
-            "nothing, or `llm`, or `llm` and `tools`."
+            f"nothing, or `llm`, or `llm` and `tools`. {_AS_PROGRAM}"
         )
     return named
 

@@ -76,10 +76,11 @@ def project_agents(folder: str | Path = "") -> list[ProjectAgent]:
 def named_in_project(reference: str, folder: str | Path = "") -> str:
     """Return the ``module:name`` of an agent, given its name in the project's files.
 
-    A ``module:name`` is returned unchanged.
+    ``file.py:name``, as in langgraph.json, is converted; a ``module:name`` is returned
+    unchanged.
     """
     if ":" in reference:
-        return reference
+        return _by_path(reference, Path(folder or Path.cwd()).resolve())
     found = {agent.name: agent for agent in project_agents(folder)}
     if reference in found:
         return found[reference].reference
@@ -87,6 +88,17 @@ def named_in_project(reference: str, folder: str | Path = "") -> str:
     if meant := reference_hint(reference, folder):
         raise UsageError(f"{reference!r} is not module:name.{meant} {hint}")
     raise NotFoundError("agent of this project", reference, found, hint)
+
+
+def _by_path(reference: str, project: Path) -> str:
+    """Convert ``file.py:name`` to ``module:name`` if the file is in ``project``."""
+    path, _, name = reference.rpartition(":")
+    file = (project / path).resolve()
+    if not (path.endswith(".py") and file.is_file() and file.is_relative_to(project)):
+        return reference
+    parts = file.relative_to(project).with_suffix("").parts
+    named = all(part.isidentifier() for part in parts)
+    return f"{'.'.join(parts)}:{name}" if named else reference
 
 
 def prepare_project(reference: str, folder: str = "") -> str:

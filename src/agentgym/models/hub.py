@@ -1,6 +1,9 @@
 """Download agents and model settings from the Hugging Face hub, by ``owner/name``."""
 
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from agentgym.errors import ModelError, UsageError, first_line
@@ -35,21 +38,39 @@ def require_config(source: str) -> None:
     except ImportError:
         return  # loading the model reports the missing package
     other = "Give --model a folder, an id that is on this machine, or nano."
+    said: list[str] = []
     try:
-        hf_hub_download(source, CONFIG_FILE)
+        with _retries_kept(said):
+            hf_hub_download(source, CONFIG_FILE)
     except GatedRepoError:
         why = "its terms must be accepted on Hugging Face first, and HF_TOKEN be set"
     except (RepositoryNotFoundError, HFValidationError):
         why = "Hugging Face has no model of that name, or a private one: is it a typo?"
     except (OSError, ValueError, RuntimeError, httpx.HTTPError) as error:
-        cause: BaseException = error
-        while isinstance(cause, RuntimeError) and cause.__context__ is not None:
-            cause = cause.__context__  # huggingface_hub retries on a closed client
-        reason = first_line(cause)
+        reason = said[0] if said else first_line(error)
         why = f"the request to Hugging Face failed ({reason.rstrip('.')})"
     else:
         return
     raise ModelError(f"The model {source!r} is not on this machine, and {why}. {other}")
+
+
+@contextmanager
+def _retries_kept(said: list[str]) -> Iterator[None]:
+    """Collect huggingface_hub's warnings on failed requests, instead of showing them.
+
+    It retries on a closed client, so that its own error hides the first one.
+    """
+
+    def keep(record: logging.LogRecord) -> bool:
+        said.append(record.getMessage())
+        return False
+
+    logger = logging.getLogger("huggingface_hub.utils._http")
+    logger.addFilter(keep)
+    try:
+        yield
+    finally:
+        logger.removeFilter(keep)
 
 
 def repository_of(folder: Path) -> str | None:
@@ -79,12 +100,14 @@ def download(repository: str, card: str, model: str) -> Path:
             f"{message} it needs huggingface_hub, which is not installed. Install it "
             f"with: {install_command('local')}"
         ) from None
+    said: list[str] = []
     try:
-        found = huggingface_hub.snapshot_download(
-            repository, allow_patterns=[card, f"{model}/*"]
-        )
-    except (OSError, ValueError, httpx.HTTPError) as error:
-        reason = first_line(error)
+        with _retries_kept(said):
+            found = huggingface_hub.snapshot_download(
+                repository, allow_patterns=[card, f"{model}/*"]
+            )
+    except (OSError, ValueError, RuntimeError, httpx.HTTPError) as error:
+        reason = said[0] if said else first_line(error)
         raise UsageError(
             f"{message} it cannot be downloaded ({type(error).__name__}: {reason})"
         ) from None

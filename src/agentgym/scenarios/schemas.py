@@ -1,7 +1,7 @@
 """Convert the JSON schema of a tool's arguments to a pydantic model."""
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from jsonschema.exceptions import SchemaError
@@ -84,11 +84,17 @@ def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSp
     return spec
 
 
-def model_of_schema(name: str, schema: dict[str, Any]) -> type[BaseModel]:
+def model_of_schema(
+    name: str,
+    schema: dict[str, Any],
+    read: Callable[[dict[str, Any]], Any] | None = None,
+) -> type[BaseModel]:
     """Return a pydantic model that validates arguments by a JSON schema.
 
     It refuses arguments that the schema does not name, unless the schema's
-    ``additionalProperties`` allows them.
+    ``additionalProperties`` allows them. ``read`` is the framework's own validation,
+    which returns the arguments of the function by name: it fills in defaults that a
+    JSON schema cannot show, e.g. of a ``default_factory``.
     """
     wording = {"type": "object", "properties": {}, **resolved(schema, schema)}
     judge = JsonSchema(wording)
@@ -110,6 +116,15 @@ def model_of_schema(name: str, schema: dict[str, Any]) -> type[BaseModel]:
                 said = str(problem.message)
                 raise ValueError(f"{where}: {said}" if where else said)
             return given
+
+        @classmethod
+        def as_read(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+            found = super().as_read(arguments)
+            try:
+                made = found if read is None else read(found)
+                return made if isinstance(made, dict) else dict(iter(made))
+            except Exception:  # noqa: BLE001 - a user's validator may raise anything
+                return found
 
         @classmethod
         def model_json_schema(cls, *args: Any, **named: Any) -> dict[str, Any]:

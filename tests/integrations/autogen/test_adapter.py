@@ -208,6 +208,29 @@ class Refusing:
         return "one of a kind"
 
 
+class Makers:
+    """Factories of one agent: they take a model's name, or nothing."""
+
+    def __call__(self) -> Any:
+        return authored("clerk")
+
+    @staticmethod
+    def plain(model: str = "gpt-4o", temperature: float = 0.0) -> Any:
+        return model
+
+    @staticmethod
+    def bare(model="gpt-4o", **more):  # type: ignore[no-untyped-def]
+        return model
+
+
+def test_a_factory_that_takes_a_models_name_is_not_given_a_model() -> None:
+    for factory in (Makers.plain, Makers.bare):
+        assert not takes_model(factory)
+        assert make(factory, "it", llm=ADAPTER.stand_in(), tools=[]) == "gpt-4o"
+    made = make(Makers(), "it", llm=ADAPTER.stand_in(), tools=[])
+    assert made is authored("clerk")
+
+
 def test_an_agent_is_made_on_a_model_that_nobody_asks() -> None:
     factory = authored("make_on")
     assert takes_model(factory)

@@ -61,6 +61,10 @@ def load(path: Path, **options: Any) -> Scenario:
             {**GOOD, "expect": [{**TRACK, "args": {"order_id": 7, "by": 1}}]},
             "it takes order_id",
         ),
+        (
+            {**GOOD, "expect": [{**TRACK, "args": {"order": 7}}]},
+            "order_id: Field required; it takes order_id; did you mean 'order_id'?",
+        ),
         ({**GOOD, "expect": [{"any": []}]}, "any names no call"),
         ({**GOOD, "tools": []}, "line 2: `tools` is empty"),
         ({**GOOD, "tools": [7]}, 'line 2: tools[0]: it is not {"type": "function"'),

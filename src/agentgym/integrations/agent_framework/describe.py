@@ -110,7 +110,8 @@ def _of_server(server: Any, agent: Any) -> list[FunctionTool]:
 
 
 def _spec(tool: FunctionTool) -> ToolSpec:
-    arguments = model_of_schema(tool.name, dict(tool.parameters()))
+    read = None if tool.input_model is None else tool.input_model.model_validate
+    arguments = model_of_schema(tool.name, dict(tool.parameters()), read)
     return ToolSpec(tool.name, tool.description, arguments)
 
 

@@ -1,5 +1,6 @@
 """Read prompts, tools, hand-offs and models of the Agents SDK's agents."""
 
+import inspect
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -110,8 +111,17 @@ async def _of_servers(agent: Any) -> list[FunctionTool]:
 
 
 def _spec(tool: FunctionTool) -> ToolSpec:
-    arguments = model_of_schema(tool.name, _as_taken(dict(tool.params_json_schema)))
+    schema = _as_taken(dict(tool.params_json_schema))
+    arguments = model_of_schema(tool.name, schema, _reader(tool))
     return ToolSpec(tool.name, tool.description, arguments)
+
+
+def _reader(tool: FunctionTool) -> Any:
+    """Return the validation of a function's arguments, which the SDK keeps inside."""
+    run = getattr(tool.on_invoke_tool, "_invoke_tool_impl", None)
+    held = inspect.getclosurevars(run).nonlocals if inspect.isfunction(run) else {}
+    model = getattr(held.get("schema"), "params_pydantic_model", None)
+    return getattr(model, "model_validate", None)
 
 
 def _as_taken(schema: Any) -> Any:

@@ -152,5 +152,6 @@ def _own_tool(name: str, toolset: Any, tool: Any, context: RunContext[Any]) -> T
             return await toolset.call_tool(name, checked, context, tool)
 
     schema = dict(definition.parameters_json_schema)
-    arguments = model_of_schema(name, schema)
+    read = tool.args_validator.validate_python
+    arguments = model_of_schema(name, schema, read)
     return live_tool(ToolSpec(name, definition.description or "", arguments), run)

@@ -7,9 +7,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from agentgym.core.components import TRAIN_TOKENS, TrainTokens
-from agentgym.core.tools import is_recordable
-from agentgym.errors import UsageError
+from agentgym.core.tools import ToolSpec, is_recordable
+from agentgym.errors import UsageError, first_problem
 
 _HEADER_KEYS = ("train_tokens", "max_turns")
 _MOST_TURNS = 10_000
@@ -168,6 +170,25 @@ def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str) -> No
             close = get_close_matches(key, known, n=1)
             hint = f"did you mean {close[0]!r}? It may have" if close else "it may have"
             raise BrokenLineError(f"{where} has {key!r}; {hint}: {', '.join(known)}")
+
+
+def arguments_fault(spec: ToolSpec, arguments: dict[str, Any]) -> str:
+    """Return why a tool refuses an expected call's arguments; "" if it accepts them."""
+    try:
+        spec.validate(arguments)
+    except ValidationError as error:
+        first = error.errors()[0]
+        is_given = first["loc"] and first["type"] not in ("missing", "extra_forbidden")
+        value = f" (it is {shown(first['input'])})" if is_given else ""
+        known = spec.parameters.get("properties", {})
+        takes = f"it takes {', '.join(known)}" if known else "it takes none"
+        pairs = {n: get_close_matches(n, known, 1) for n in arguments if n not in known}
+        hints = [f"; did you mean {close[0]!r}?" for close in pairs.values() if close]
+        return (
+            f"these are not arguments of {spec.name!r}: {first_problem(error)}{value}; "
+            f"{takes}{''.join(hints[:1])}"
+        )
+    return ""
 
 
 def shown(value: Any) -> str:

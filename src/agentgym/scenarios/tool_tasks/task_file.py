@@ -10,18 +10,17 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from agentgym.core.made_up import NoValueError
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split
 from agentgym.core.tools import ToolSpec, result_text
-from agentgym.errors import UsageError, first_problem
+from agentgym.errors import UsageError
 from agentgym.scenarios.tool_tasks.code_rewards import CodeRewards, read_rewards
 from agentgym.scenarios.tool_tasks.datasets import as_task_line
 from agentgym.scenarios.tool_tasks.judging import check_files
 from agentgym.scenarios.tool_tasks.lines import (
     BrokenLineError,
+    arguments_fault,
     check_keys,
     numbered_lines,
     read_object,
@@ -149,7 +148,10 @@ def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine
             wrong.append(f"line {number}: {error}")
             continue
         if line.id in seen:
-            wrong.append(f"line {number}: line {seen[line.id]} has the id {line.id!r}")
+            wrong.append(
+                f"line {number}: line {seen[line.id]} has the id {line.id!r}, too; "
+                "give each its own, or none"
+            )
         seen.setdefault(line.id, number)
         lines.append(line)
     if wrong:
@@ -441,15 +443,8 @@ def _answer(value: Any, specs: Specs, where: str) -> Answer:
 
 
 def _validate(spec: ToolSpec, arguments: dict[str, Any], where: str) -> None:
-    try:
-        spec.validate(arguments)
-    except ValidationError as error:
-        known = spec.parameters.get("properties", {})
-        takes = f"it takes {', '.join(known)}" if known else "it takes none"
-        raise BrokenLineError(
-            f"{where}: these are not arguments of {spec.name!r}: "
-            f"{first_problem(error)}; {takes}"
-        ) from None
+    if fault := arguments_fault(spec, arguments):
+        raise BrokenLineError(f"{where}: {fault}")
 
 
 def _tool(name: Any, specs: Specs, where: str) -> str:
