@@ -44,6 +44,17 @@ def test_what_was_meant_is_suggested(desk: Path, text: str, error: str) -> None:
     sys.modules.pop("hintdesk", None)
 
 
+def test_for_another_option_only_a_similar_name_is_suggested(desk: Path) -> None:
+    for name, error in (
+        ("boook", "no 'boook'. Did you mean 'hintdesk:book'? It has: book, agent."),
+        ("TOOLS", "has no 'TOOLS'. It has: agent, book."),
+    ):
+        with pytest.raises(UsageError) as raised:
+            load_agent(f"hintdesk:{name}", option="--tools-from")
+        assert error in str(raised.value)
+    sys.modules.pop("hintdesk", None)
+
+
 @pytest.mark.parametrize("text", ["hintdesk.py:agent", "./hintdesk.py:agent"])
 def test_an_agent_may_be_named_by_its_file(desk: Path, text: str) -> None:
     assert is_reference(text)

@@ -112,7 +112,7 @@ def rollout(
     if tasks is None or (model is None and not is_saved):
         missing = "a file of tasks or a scenario" if tasks is None else "--model"
         raise UsageError(
-            f"Give {missing}: agentgym rollout TASKS.jsonl --model openai:NAME"
+            f"Give {missing}: agentgym rollout {tasks or 'TASKS.jsonl'} --model nano"
         )
     chosen = RolloutConfig.create(**given)
     if config is not None:

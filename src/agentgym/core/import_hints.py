@@ -36,14 +36,18 @@ def module_hint(module: str, folder: str | Path) -> str:
     return f"{where} Did you mean {close[0]!r}?" if close else where
 
 
-def name_hint(module: str, name: str, folder: str | Path) -> str:
-    """Return which names of a module may have been meant, or ""."""
+def name_hint(module: str, name: str, folder: str | Path, *, agent: bool) -> str:
+    """Return which names of a module may have been meant, or "".
+
+    With ``agent``, an agent is looked for, whatever its name.
+    """
     path = _file_of(module, Path(folder))
-    names = [] if path is None else list(_best(names_in(path), name))
-    if not names:
-        return ""
-    rest = f" It has: {', '.join(names[:8])}." if len(names) > 1 else ""
-    return f" Did you mean '{module}:{names[0]}'?{rest}"
+    names = [] if path is None else names_in(path)
+    best = _best(names, name)
+    meant = best[:1] if agent else get_close_matches(name, names, 1, 0.7)
+    hint = f" Did you mean '{module}:{meant[0]}'?" if meant else ""
+    is_more = len(best) > len(meant)
+    return hint + (f" It has: {', '.join(best[:8])}." if is_more else "")
 
 
 def names_in(path: Path) -> list[str]:

@@ -154,7 +154,7 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
             f"Cannot import {module_name!r}: {where}{error}.{hint}"
         ) from error
     except KeyError:
-        hint = name_hint(module_name, name, here)
+        hint = name_hint(module_name, name, here, agent=option == "--agent")
         raise UsageError(f"Module {module_name!r} has no {name!r}.{hint}") from None
 
 

@@ -194,6 +194,14 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
         named = _framework_in_module(reference) if framework == DEFAULT else None
         return named or framework
     kinds = ", ".join(name for name in FRAMEWORKS.names() if name != "native")
+    parts = getattr(found, "__dict__", {})
+    inner = next((name for name in parts if _adapter_of(parts[name])), None)
+    if inner is not None:
+        raise UnsupportedError(
+            f"{reference} has the type {type(found).__name__}; its {inner} is an agent."
+            f" Give it a name in the module, and name that: agent = "
+            f"{reference.partition(':')[2]}.{inner}"
+        )
     raise UnsupportedError(
         f"{reference} has the type {type(found).__name__}, which is not an agent of "
         f"{kinds}. Name a compiled graph, an AssistantAgent or team, an Agent, Task or "
@@ -259,8 +267,10 @@ def _is_factory(found: Any) -> bool:
 
 
 def _is_name(parameter: inspect.Parameter) -> bool:
-    """Return whether a factory's parameter takes a model's name, not a model."""
+    """Return whether a factory's optional parameter takes a model's name."""
     hint, default = parameter.annotation, parameter.default
+    if default is parameter.empty:
+        return False
     plain = hint in (str, "str", str | None, "str | None", "Optional[str]")
     return plain or (hint is parameter.empty and isinstance(default, str))
 

@@ -476,3 +476,13 @@ class LendTo(BaseTool):
 
 
 unspeakable = build(ask, tools=ToolNode([*TOOLS, LendTo()]))
+
+
+class Holder:
+    """An object of a user's own class, around an agent."""
+
+    def __init__(self) -> None:
+        self.graph = plain
+
+
+holder = Holder()
