@@ -5,11 +5,14 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
-from langchain_core.tools import tool
+from langchain_core.tools import StructuredTool, tool
 from langgraph.graph import END, START, MessagesState, StateGraph
+from pydantic import BaseModel, ConfigDict, Field
 
+from agentgym.core.tools import same_arguments
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.langchain.adapter import LangChainAdapter
+from agentgym.integrations.langchain.graphs import spec_of
 
 ADAPTER = LangChainAdapter()
 
@@ -69,3 +72,26 @@ def test_a_graph_without_tools_of_its_own_says_so() -> None:
     assert ADAPTER.roles(bare) == []
     with pytest.raises(UnsupportedError, match=r"no tools: neither has \w+.*--tools"):
         ADAPTER.own_tools(bare)
+
+
+class Mail(BaseModel):
+    """The arguments of a mail, with a name that is a keyword."""
+
+    model_config = ConfigDict(populate_by_name=True)
+    sender: str = Field(alias="from")
+    to: str
+
+
+def test_an_argument_may_be_called_by_its_alias_as_in_langchain() -> None:
+    def send(**mail: str) -> str:
+        return "sent"
+
+    made = StructuredTool.from_function(
+        send, name="send", description="Send a mail.", args_schema=Mail
+    )
+    spec = spec_of(made)
+    assert list(spec.parameters["properties"]) == ["sender", "to"]
+    by_alias, by_name = {"from": "Ada", "to": "Bob"}, {"sender": "Ada", "to": "Bob"}
+    assert spec.validate(by_alias) == by_name
+    assert same_arguments(spec, by_alias, by_name)
+    assert not spec.accepts({"form": "Ada", "to": "Bob"})

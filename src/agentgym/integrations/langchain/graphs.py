@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
@@ -249,6 +249,10 @@ def spec_of(tool: "BaseTool") -> ToolSpec:
         elif issubclass(schema, BaseModel):
             strict = {"model_config": ConfigDict(extra="forbid", allow_inf_nan=False)}
             body = {**strict, "__module__": __name__, "__doc__": schema.__doc__}
+            if aliases := aliases_of(tool):
+                before: Any = model_validator(mode="before")
+                renamed = classmethod(lambda cls, given: by_name(given, aliases))
+                body["by_name"] = before(renamed)
             model = type(schema)(schema.__name__, (schema,), body)
         else:
             model = model_of_schema(tool.name, schema.schema())  # pydantic's version 1
@@ -260,6 +264,17 @@ def spec_of(tool: "BaseTool") -> ToolSpec:
             f"{message_of(error)}. Give all of its arguments types that JSON can hold."
         ) from error
     return spec
+
+
+def aliases_of(tool: "BaseTool") -> dict[str, str]:
+    """Map the aliases of a tool's arguments to the names that LangChain shows."""
+    fields: Any = getattr(tool.args_schema, "model_fields", {})
+    return {each.alias: name for name, each in fields.items() if each.alias}
+
+
+def by_name(given: Any, aliases: Mapping[str, str]) -> Any:
+    """Return arguments under their names; LangChain accepts aliases, too."""
+    return {aliases.get(k, k): v for k, v in given.items()}
 
 
 def _callable_tool(tool: "BaseTool") -> Tool:

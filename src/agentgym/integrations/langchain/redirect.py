@@ -18,7 +18,11 @@ from pydantic_core import to_jsonable_python
 
 from agentgym.integrations.agent_import import refuse_while_importing
 from agentgym.integrations.episode import current_episode, episode_or_none
-from agentgym.integrations.langchain.graphs import passes_control
+from agentgym.integrations.langchain.graphs import (
+    aliases_of,
+    by_name,
+    passes_control,
+)
 from agentgym.integrations.on_client.in_place import (
     CallInPlace,
     are_as_they_are,
@@ -161,15 +165,14 @@ def _in_episode(tool: Any) -> Any:
 
 def _patched(tool: Any) -> Any:
     known = frozenset(tool.args)
-    fields = getattr(tool.args_schema, "model_fields", {})
-    aliases = {each.alias: name for name, each in fields.items() if each.alias}
+    aliases = aliases_of(tool)
     has_artifact = tool.response_format == "content_and_artifact"
 
     def asked() -> dict[str, Any]:
         written = _WRITTEN.get()
         if isinstance(written, str):  # a tool with one argument
             written = dict(zip(tool.args, [written], strict=False))
-        found = {aliases.get(k, k): v for k, v in written.items()}
+        found = by_name(written, aliases)
         return {k: to_jsonable_python(v) for k, v in found.items() if k in known}
 
     def given(text: str, call: CallInPlace) -> Any:
