@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = ["agentgym", "agentgym.rollout", "agentgym.scenarios"]
+import agentgym
+
+PACKAGES = [
+    "agentgym",
+    "agentgym.integrations",
+    "agentgym.rollout",
+    "agentgym.scenarios",
+]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -23,6 +30,14 @@ def test_every_public_name_is_there_and_no_other(package: str) -> None:
         assert getattr(found, "__name__", name) == name
     with pytest.raises(AttributeError, match=f"'{package}' has no attribute 'nope'"):
         module.nope  # noqa: B018
+
+
+def test_core_has_the_public_names_too() -> None:
+    core = import_module("agentgym.core")
+    assert core.Scenario is agentgym.Scenario
+    assert core.Trainer is agentgym.Trainer
+    with pytest.raises(AttributeError, match="'agentgym.core' has no attribute 'nope'"):
+        core.nope  # noqa: B018
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

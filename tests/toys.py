@@ -18,7 +18,12 @@ from agentgym.engines.base import (
     TrainingBatch,
     UpdateMetrics,
 )
-from agentgym.integrations.base import Adapter, AgentLoop, Blueprint, Conversation
+from agentgym.integrations.base import (
+    AgentLoop,
+    Blueprint,
+    Conversation,
+    FrameworkAdapter,
+)
 from agentgym.integrations.on_client.adapter import ClientAdapter
 from agentgym.integrations.transport import PLACEHOLDER, episode_client, speaking_as
 
@@ -26,7 +31,7 @@ ANSWER = "Done."
 IDS = [*ANSWER.encode(), 0]
 
 
-class ToyAdapter(Adapter):
+class ToyAdapter(FrameworkAdapter):
     name = "toy"
 
     def check(self) -> None: ...
@@ -128,7 +133,7 @@ class ServedToyEngines(ToyEngines):
     kind = ServedToyEngine
 
 
-class Unfinished(Adapter):
+class Unfinished(FrameworkAdapter):
     name = "unfinished"
 
 

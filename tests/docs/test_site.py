@@ -43,6 +43,7 @@ SUBJECTS = [
 PUBLIC = [
     "agentgym",
     "agentgym.improve",
+    "agentgym.integrations",
     "agentgym.rollout",
     "agentgym.sandbox",
     "agentgym.scenarios",

@@ -11,7 +11,7 @@ from agentgym.core.task import Split
 from agentgym.models.nano import nano_path
 from agentgym.scenarios.coding.families import FAMILIES, Step
 from agentgym.scenarios.coding.scenario import CodingScenario
-from agentgym.scenarios.customer_support.scenario import SupportScenario
+from agentgym.scenarios.customer_support.scenario import CustomerSupportScenario
 from agentgym.scenarios.customer_support.wording import INTENTS
 from recipes.nano.coding import wrong
 from recipes.nano.conversation import ASSISTANT, END, SLIP
@@ -52,7 +52,7 @@ def test_held_out_requests_are_recognised(split: Split, held: Held) -> None:
     """The filter that the corpus passes through knows every held-out task."""
     tasks = [
         *CodingScenario().tasks(split, 5, 120, levels=(1, 2, 3)),
-        *SupportScenario().tasks(split, 5, 120, levels=(1, 2, 3)),
+        *CustomerSupportScenario().tasks(split, 5, 120, levels=(1, 2, 3)),
     ]
     for task in some(tasks):
         assert held.found_in(f"<|user|>{task.instruction}{END}"), task.instruction
@@ -61,7 +61,7 @@ def test_held_out_requests_are_recognised(split: Split, held: Held) -> None:
 def test_training_requests_are_not_taken_for_held_out_ones(held: Held) -> None:
     tasks = [
         *CodingScenario().tasks(Split.TRAIN, 5, 120, levels=(1, 2, 3)),
-        *SupportScenario().tasks(Split.TRAIN, 5, 120, levels=(1, 2, 3)),
+        *CustomerSupportScenario().tasks(Split.TRAIN, 5, 120, levels=(1, 2, 3)),
     ]
     found = [
         t.instruction for t in tasks if held.found_in(f"<|user|>{t.instruction}{END}")

@@ -20,7 +20,7 @@ from agentgym.core.plugins import load_object
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool
 from agentgym.errors import AgentGymError, UnsupportedError, UsageError, message_of
-from agentgym.integrations.base import Adapter
+from agentgym.integrations.base import FrameworkAdapter
 from agentgym.integrations.projects import named_in_project, prepare_project
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.programs.program import ProgramCommand
@@ -143,7 +143,7 @@ def refuse_while_importing() -> None:
         )
 
 
-def is_of(adapter: Adapter, found: Any) -> bool:
+def is_of(adapter: FrameworkAdapter, found: Any) -> bool:
     """Return whether the adapter's framework defines the class of an object.
 
     A class that is derived from a framework's class also counts.
@@ -373,7 +373,7 @@ def kind_of(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-def _adapter_of(found: Any) -> Adapter | None:
+def _adapter_of(found: Any) -> FrameworkAdapter | None:
     if isinstance(found, ProgramCommand):
         return FRAMEWORKS.get("command")
     adapters = map(FRAMEWORKS.get, FRAMEWORKS)

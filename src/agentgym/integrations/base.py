@@ -1,4 +1,4 @@
-"""Adapter: the interface between AgentGym and an agent framework."""
+"""FrameworkAdapter: the interface between AgentGym and an agent framework."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -159,7 +159,7 @@ class AgentRole:
     answers: tuple[str, ...] = ()
 
 
-class Adapter(ABC):
+class FrameworkAdapter(ABC):
     """Builds, inspects and exports agents of one framework.
 
     Attributes:

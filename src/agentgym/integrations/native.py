@@ -14,11 +14,11 @@ from agentgym.core.tools import Tool, ToolSpec, tool_specs
 from agentgym.core.trajectory import RequestedCall
 from agentgym.errors import RolloutError, UnsupportedError
 from agentgym.integrations.base import (
-    Adapter,
     AgentLoop,
     AgentRole,
     Blueprint,
     Conversation,
+    FrameworkAdapter,
 )
 from agentgym.integrations.episode import Episode, current_episode
 from agentgym.models.reply import ModelReply, read_reply
@@ -220,7 +220,7 @@ class NativeAgent(AgentLoop):
         await self._session.close()
 
 
-class NativeAdapter(Adapter):
+class NativeAdapter(FrameworkAdapter):
     """Trains the built-in agent, which can be exported to other frameworks."""
 
     name = "native"

@@ -6,10 +6,10 @@ from typing import Any
 
 from agentgym.core.plugins import Plugins, load_object
 from agentgym.errors import MissingExtraError, UsageError
-from agentgym.integrations.base import Adapter
+from agentgym.integrations.base import FrameworkAdapter
 
 FRAMEWORKS = Plugins(
-    Adapter,
+    FrameworkAdapter,
     "framework",
     {
         "agent_framework": (

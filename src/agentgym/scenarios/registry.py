@@ -69,7 +69,7 @@ BUILT_IN = {
             "Help a shop's customers with orders, refunds and complaints.",
             "intermediate",
             "about 25 minutes on 2 cores",
-            "agentgym.scenarios.customer_support.scenario:SupportScenario",
+            "agentgym.scenarios.customer_support.scenario:CustomerSupportScenario",
         ),
         ScenarioCard(
             "coding_team",
@@ -129,6 +129,7 @@ BUILT_IN = {
         ),
     ]
 }
+"""The built-in scenarios by name, as ``agentgym scenarios list`` shows them."""
 
 
 def scenario_cards() -> list[ScenarioCard]:

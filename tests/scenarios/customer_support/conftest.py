@@ -10,7 +10,7 @@ from agentgym.core.task import Task
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Reward, ToolCall, Trajectory
 from agentgym.errors import RuleViolation, ToolError
-from agentgym.scenarios.customer_support.scenario import SupportScenario
+from agentgym.scenarios.customer_support.scenario import CustomerSupportScenario
 
 Calls = Sequence[tuple[str, dict[str, Any]]]
 Play = Callable[[Task, Calls], Awaitable[Reward]]
@@ -21,7 +21,7 @@ def play() -> Play:
     """Make calls in a fresh shop, without a word, and score the episode."""
 
     async def run(task: Task, calls: Calls) -> Reward:
-        scenario = SupportScenario()
+        scenario = CustomerSupportScenario()
         environment = scenario.create_environment(task)
         tools = {tool.spec.name: tool for tool in environment.tools()}
         trajectory = Trajectory(rollout_id="r", scenario="", task_id=task.id)

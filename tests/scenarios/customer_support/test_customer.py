@@ -6,7 +6,7 @@ import pytest
 
 from agentgym.core.task import Split
 from agentgym.scenarios.customer_support.customer import Customer
-from agentgym.scenarios.customer_support.scenario import SupportScenario
+from agentgym.scenarios.customer_support.scenario import CustomerSupportScenario
 from tests.some import some
 
 FACTS = {
@@ -93,7 +93,7 @@ def test_asking_on_and_on_does_not_keep_the_next_request_back() -> None:
 
 @pytest.mark.parametrize("text", ["", "?", "What is your email?", "order?", "Done."])
 def test_an_agent_that_only_talks_comes_to_an_end_and_earns_nothing(text: str) -> None:
-    scenario = SupportScenario()
+    scenario = CustomerSupportScenario()
     for task in some(scenario.tasks(Split.TRAIN, 0, 40)):
         environment = scenario.create_environment(task)
         replies = itertools.takewhile(

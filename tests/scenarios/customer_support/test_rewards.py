@@ -7,7 +7,10 @@ import pytest
 from agentgym.core.task import Split, Task
 from agentgym.scenarios.customer_support.demonstrations import demonstrate, solve
 from agentgym.scenarios.customer_support.families import FAMILIES
-from agentgym.scenarios.customer_support.scenario import SupportScenario, make_task
+from agentgym.scenarios.customer_support.scenario import (
+    CustomerSupportScenario,
+    make_task,
+)
 from tests.some import some
 
 from .conftest import Calls, Play
@@ -51,7 +54,9 @@ def everything(task: Task) -> Calls:
 
 @pytest.mark.parametrize("split", list(Split))
 async def test_the_oracle_always_succeeds(split: Split) -> None:
-    tasks = SupportScenario().tasks(split, 21, len(FAMILIES) * 12, levels=(1, 2, 3))
+    tasks = CustomerSupportScenario().tasks(
+        split, 21, len(FAMILIES) * 12, levels=(1, 2, 3)
+    )
     for task in some(tasks):
         reward = (await demonstrate(task)).reward
         assert reward.success, task.id

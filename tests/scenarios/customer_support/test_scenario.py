@@ -20,7 +20,7 @@ from agentgym.scenarios import Environment, get_scenario
 from agentgym.scenarios.customer_support.demonstrations import demonstrate, solve
 from agentgym.scenarios.customer_support.families import FAMILIES
 from agentgym.scenarios.customer_support.names import NAMES
-from agentgym.scenarios.customer_support.scenario import SupportScenario
+from agentgym.scenarios.customer_support.scenario import CustomerSupportScenario
 from agentgym.scenarios.customer_support.wording import FORMS, INTENTS
 from tests.some import some
 
@@ -29,7 +29,9 @@ ALL = (1, 2, 3)
 
 
 def tasks_of(split: Split, each: int, seed: int = 5) -> list[Task]:
-    return SupportScenario().tasks(split, seed, each * len(FAMILIES), levels=ALL)
+    return CustomerSupportScenario().tasks(
+        split, seed, each * len(FAMILIES), levels=ALL
+    )
 
 
 def words(texts: object) -> set[str]:
@@ -61,8 +63,11 @@ def test_what_customers_say_is_one_line(split: Split) -> None:
 
 def test_levels_are_checked() -> None:
     with pytest.raises(UsageError, match="Levels"):
-        SupportScenario().tasks(Split.TRAIN, 0, 1, levels=(4,))
-    assert {t.level for t in SupportScenario().tasks(Split.TEST, 0, 40)} == {1, 2}
+        CustomerSupportScenario().tasks(Split.TRAIN, 0, 1, levels=(4,))
+    assert {t.level for t in CustomerSupportScenario().tasks(Split.TEST, 0, 40)} == {
+        1,
+        2,
+    }
 
 
 def test_plans_have_one_to_five_calls() -> None:
@@ -140,7 +145,7 @@ def test_every_family_has_hundreds_of_surface_forms() -> None:
 @pytest.mark.slow
 async def test_conversations_fit_the_shipped_policy() -> None:
     tokenizer = AutoTokenizer.from_pretrained(nano_path())
-    scenario = SupportScenario()
+    scenario = CustomerSupportScenario()
     tools = [spec.to_openai() for spec in scenario.tools()]
 
     def count(messages: list[dict[str, object]]) -> int:
@@ -158,7 +163,7 @@ async def test_the_oracle_keeps_within_the_turns() -> None:
         said = [
             m for m in (await demonstrate(task)).messages if "assistant" in m["role"]
         ]
-        assert len(said) <= SupportScenario.max_turns
+        assert len(said) <= CustomerSupportScenario.max_turns
 
 
 async def test_rules_can_be_left_out() -> None:
@@ -173,10 +178,10 @@ def test_only_its_own_environments_are_scored() -> None:
     class Other(Environment):
         pass
 
-    [task] = SupportScenario().tasks(Split.TRAIN, 0, 1)
+    [task] = CustomerSupportScenario().tasks(Split.TRAIN, 0, 1)
     trajectory = Trajectory(rollout_id="r", scenario="", task_id=task.id)
     with pytest.raises(ScenarioError, match="not an environment of this scenario"):
-        SupportScenario().calculate_reward(task, Other(), trajectory)
+        CustomerSupportScenario().calculate_reward(task, Other(), trajectory)
 
 
 def test_what_it_promises() -> None:

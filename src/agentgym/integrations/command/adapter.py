@@ -12,10 +12,10 @@ from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT, ApiError
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import ToolError, UnsupportedError
 from agentgym.integrations.base import (
-    Adapter,
     AgentLoop,
     Blueprint,
     Conversation,
+    FrameworkAdapter,
     refuse_configurable,
 )
 from agentgym.integrations.command.attempt import ProgramAttempts
@@ -104,7 +104,7 @@ def _refused(status: int, raw: bytes) -> ApiError:
         )
 
 
-class CommandAdapter(Adapter):
+class CommandAdapter(FrameworkAdapter):
     """Adapter for an agent that is a program in any language, with unchanged code."""
 
     name = "command"

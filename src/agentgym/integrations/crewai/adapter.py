@@ -20,11 +20,11 @@ from agentgym.integrations.agent_import import (
     values_for,
 )
 from agentgym.integrations.base import (
-    Adapter,
     AgentLoop,
     AgentRole,
     Blueprint,
     Conversation,
+    FrameworkAdapter,
     refuse_configurable,
     refuse_context,
 )
@@ -187,7 +187,7 @@ class _CrewConversation(_CrewAIConversation):
         return "" if output is None else str(output.raw)
 
 
-class CrewAIAdapter(Adapter):
+class CrewAIAdapter(FrameworkAdapter):
     """Adapter for ``Agent``, ``Task`` and ``Crew`` of CrewAI >= 1.15."""
 
     name = "crewai"

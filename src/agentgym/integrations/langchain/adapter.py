@@ -11,11 +11,11 @@ from agentgym.integrations.agent_import import (
     takes_tools,
 )
 from agentgym.integrations.base import (
-    Adapter,
     AgentLoop,
     AgentRole,
     Blueprint,
     Conversation,
+    FrameworkAdapter,
 )
 from agentgym.integrations.langchain import graphs
 from agentgym.integrations.langchain.conversation import GraphConversation, GraphRun
@@ -88,7 +88,7 @@ class LangChainAgent(AgentLoop):
         self._sync_client.close()
 
 
-class LangChainAdapter(Adapter):
+class LangChainAdapter(FrameworkAdapter):
     """Adapter for compiled LangGraph graphs and LangChain >= 1.4's ``create_agent``."""
 
     name = "langchain"

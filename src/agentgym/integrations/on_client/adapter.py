@@ -26,11 +26,11 @@ from agentgym.integrations.agent_import import (
     values_for,
 )
 from agentgym.integrations.base import (
-    Adapter,
     AgentLoop,
     AgentRole,
     Blueprint,
     Conversation,
+    FrameworkAdapter,
     no_tools,
     refuse_configurable,
     refuse_context,
@@ -163,7 +163,7 @@ class ClientConversation(Conversation):
         """Run the agent on a message, or on the value of ``--inputs``."""
 
 
-class ClientAdapter(Adapter):
+class ClientAdapter(FrameworkAdapter):
     """An adapter of a framework whose models use OpenAI's client.
 
     Attributes:
@@ -179,7 +179,7 @@ class ClientAdapter(Adapter):
             classes ``AGENTS``, ``TOOLS`` (single tools) and ``MODEL``, and four
             functions. ``members(agent)`` returns the agents of a team, and
             ``roles(agent)`` their descriptions. ``own_tools(found)`` returns AgentGym
-            tools, perhaps none. ``concerns(agent)`` is as in :class:`Adapter`.
+            tools, perhaps none. ``concerns(agent)`` is as in :class:`FrameworkAdapter`.
     """
 
     title: ClassVar[str]

@@ -41,7 +41,7 @@ from agentgym.errors import (
     ToolExitError,
     UnsupportedError,
 )
-from agentgym.integrations.base import Adapter, AgentLoop, Blueprint
+from agentgym.integrations.base import AgentLoop, Blueprint, FrameworkAdapter
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.inner_reward import refuse_outside_episodes
 from agentgym.integrations.registry import FRAMEWORKS
@@ -429,7 +429,7 @@ def make_worker(spec: WorkerSpec) -> Worker:
     return Worker(spec, scenario, agent, stubs)
 
 
-def own_tools(adapter: Adapter, agent: AgentLoop) -> list[Tool]:
+def own_tools(adapter: FrameworkAdapter, agent: AgentLoop) -> list[Tool]:
     """Return the tools of the user's agent; empty if they cannot be listed."""
     try:
         return [] if agent.agent is None else adapter.own_tools(agent.agent)

@@ -1,6 +1,6 @@
 """The customer support scenario: a shop's help desk, its rules, and customers.
 
-- ``scenario``: :class:`SupportScenario`, its system prompt, and how tasks are made.
+- ``scenario``: :class:`CustomerSupportScenario`, its prompt, how tasks are made.
 - ``environment``, ``database``: the shop of one episode, the tools and the rules.
 - ``customer``: the scripted customer.
 - ``rewards``: the reward of an episode.

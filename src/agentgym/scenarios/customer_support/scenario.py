@@ -1,4 +1,4 @@
-"""SupportScenario: tasks for an agent at a shop's help desk, with rules."""
+"""CustomerSupportScenario: tasks for an agent at a shop's help desk, with rules."""
 
 from collections.abc import Sequence
 from random import Random
@@ -38,7 +38,7 @@ RULES = (
 SYSTEM_PROMPT = f"{ROLE} {RULES}"
 
 
-class SupportScenario(LeveledScenario[SupportFamily]):
+class CustomerSupportScenario(LeveledScenario[SupportFamily]):
     """Tasks to help a shop's customers with orders, refunds and complaints."""
 
     name: ClassVar[str] = "customer_support"
