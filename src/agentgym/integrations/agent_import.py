@@ -46,6 +46,8 @@ _KEYS = (
     "MISTRAL_API_KEY",
     "OPENAI_API_KEY",
 )
+_PROGRAMS = {"ag2": "AG2", "autogen": "AG2 Classic, the package autogen"}
+"""Frameworks without an adapter, by top-level module: their agents are programs."""
 _IMPORTING: ContextVar[str | None] = ContextVar("agentgym_importing", default=None)
 """The name of the user's module that is being imported, or None."""
 
@@ -193,6 +195,7 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
     if _is_factory(found):
         named = _framework_in_module(reference) if framework == DEFAULT else None
         return named or framework
+    _refuse_programs(found, reference)
     kinds = ", ".join(name for name in FRAMEWORKS.names() if name != "native")
     parts = getattr(found, "__dict__", {})
     inner = next((name for name in parts if _adapter_of(parts[name])), None)
@@ -207,6 +210,21 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
         f"{kinds}. Name a compiled graph, an AssistantAgent or team, an Agent, Task or "
         f"Crew, or a function that returns an agent. {_AS_PROGRAM}"
     )
+
+
+def _refuse_programs(found: Any, reference: str) -> None:
+    """Raise if an object is an agent of a framework whose agents run as programs."""
+    for root in map(_root_of, type(found).__mro__):
+        if root in _PROGRAMS:
+            module = reference.partition(":")[0]
+            raise UnsupportedError(
+                f"{reference} is an agent ({type(found).__name__}) of "
+                f"{_PROGRAMS[root]}, not of Microsoft's AutoGen (autogen_agentchat). "
+                "It is trained as a program: let it take its model from OPENAI_MODEL "
+                "and OPENAI_BASE_URL, its request from standard input, and print its "
+                f'answer. Then: agentgym train --command "python -m {module}" '
+                "--tasks tasks.jsonl"
+            )
 
 
 def _framework_in_module(reference: str) -> str | None:
@@ -234,14 +252,18 @@ def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
 
     Raises:
         UsageError: The factory has other required parameters, or fails.
+        UnsupportedError: It returned an agent that only runs as a program.
     """
     if not _is_factory(found):
         return found
     named = _arguments(found, origin)
     if named is None:
-        return _called(origin, found, llm, tools)
-    given = {"model": llm, "tools": tools, "config": {}}
-    return _called(origin, found, **{k: given[v] for k, v in named.items()})
+        made = _called(origin, found, llm, tools)
+    else:
+        given = {"model": llm, "tools": tools, "config": {}}
+        made = _called(origin, found, **{k: given[v] for k, v in named.items()})
+    _refuse_programs(made, origin)
+    return made
 
 
 def _called(origin: str, factory: Callable[..., Any], *args: Any, **named: Any) -> Any:
