@@ -180,7 +180,7 @@ def test_runs_show_tells_how_to_continue(agentgym: Command) -> None:
     run.append_metrics({**vars(made_up.step(7)), "step": 7})
     ended = agentgym("runs", "show", "first")
     assert ended.code == 0
-    assert "7: 896 of 10,000 episodes" in ended.out
+    assert "7: 896 of 10,000 rollouts" in ended.out
     assert "agentgym train --resume runs/first" in ended.out
     assert "validation" not in ended.out
 
@@ -221,7 +221,7 @@ def test_agents_show(agentgym: Command, own_home: Path) -> None:
     make_agent(own_home, "coding")
     ended = agentgym("agents", "show", "coding")
     assert ended.code == 0
-    assert "31 steps, 3,968 episodes" in ended.out
+    assert "31 steps, 3,968 rollouts" in ended.out
     assert "+47 points" in ended.out
     shown = json.loads(agentgym("agents", "show", "coding", "--json").out)
     assert shown["spec"]["scenario"] == "coding"

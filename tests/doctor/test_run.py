@@ -90,7 +90,7 @@ def test_failed_run_gives_its_error() -> None:
 def test_agent_that_never_called_the_policy() -> None:
     finding = only(healthy(ledger=Ledger()))
     assert finding.title == "the agent never called the policy"
-    assert "3,840 episodes" in finding.evidence
+    assert "3,840 rollouts" in finding.evidence
 
 
 def test_ledger_with_a_gap() -> None:

@@ -314,7 +314,7 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(
         text = str(caught.value)
         assert f"Training {str(huge)!r} takes up to " in text
         assert "this machine has " in text
-        for part in ("weights", "activations", "KV cache of one episode", "optimizer"):
+        for part in ("weights", "activations", "KV cache of one rollout", "optimizer"):
             assert f"{part} " in text
         for setting in ("lora_rank = 16 (", "max_episode_tokens = 2048 ("):
             assert setting in text

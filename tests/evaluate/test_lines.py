@@ -61,7 +61,7 @@ def test_training_in_python_writes_lines_and_the_log(
     assert "Training was not started" in str(caught.value)
     told = [line for line in caplog.messages if line.startswith("Training")]
     assert told[0].startswith(
-        "Training customer_support starts: at most 64 episodes, native, run "
+        "Training customer_support starts: at most 64 rollouts, native, run "
     )
     assert told[1].startswith("Training customer_support ends early: TrainingFailed")
     err = capfd.readouterr().err

@@ -195,7 +195,7 @@ def test_a_node_of_a_graph_rewards_the_call_before(
     ("place", "said"),
     [
         ("nan", "agentgym.reward got nan for 'looked'"),
-        ("thread", "got 0.25 for 'looked' outside of an episode"),
+        ("thread", "got 0.25 for 'looked' outside of a rollout"),
     ],
 )
 def test_a_reward_that_cannot_count_drops_the_rollout_by_name(

@@ -94,7 +94,7 @@ def test_the_card_says_where_it_comes_from(
     assert "a LoRA adapter for `owner/base`" in apart
     assert "library_name: transformers" in merged
     for card in (apart, merged):
-        assert "31 updates, 3,968 episodes" in card
+        assert "31 updates, 3,968 rollouts" in card
         assert "| tasks solved (pass^1) | 30 % | 90 % |" in card
         assert "> You repair code." in card
         assert str(tmp_path) not in card

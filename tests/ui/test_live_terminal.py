@@ -60,7 +60,7 @@ def test_only_what_is_printed_stays(columns: int, rows: int) -> None:
     assert watch(terminal, on_text=look) == 0
     assert_nothing_is_left(terminal)
     assert terminal.screen.wraps == 0
-    end = "Training ended after 31 steps and 3,968 episodes: budget spent.\nThe end."
+    end = "Training ended after 31 steps and 3,968 rollouts: budget spent.\nThe end."
     assert terminal.screen.text.rstrip().endswith(f"\n{end}")
     assert "\na user's own code prints\n" in terminal.screen.text
     assert any("━" in text and "480 rollouts" in text for text in shown)

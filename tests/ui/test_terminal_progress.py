@@ -44,10 +44,10 @@ def test_plain_output_has_the_whole_story() -> None:
     for part in (
         "Time left: at most 1 to 5 minutes, if the whole budget is spent",
         "baseline: 480 rollouts",
-        "step 1  128/10,000 episodes  reward -0.36  success 32 %  reliability",
+        "step 1  128/10,000 rollouts  reward -0.36  success 32 %  reliability",
         "4,000 tokens/s  at most 3 min 54 s left",
         "validation tool 96 %  arguments 96 %  pass^1 96 %  reliability 96 %  goal",
-        "Training ended after 12 steps and 1,536 episodes: success criteria reached.",
+        "Training ended after 12 steps and 1,536 rollouts: success criteria reached.",
         "final test: 480 rollouts",
     ):
         assert part in text
@@ -69,7 +69,7 @@ def test_a_terminal_without_cursor_movement_gets_lines(
     watch(Console(file=file, width=80, force_terminal=True, highlight=False))
     text = file.getvalue()
     assert "baseline: 17 of 480 rollouts" in text
-    assert "step 1  128/10,000 episodes" in text
+    assert "step 1  128/10,000 rollouts" in text
     assert "\r" not in text
 
 
@@ -100,7 +100,7 @@ def test_terminal_state_fits(width: int) -> None:
     texts = ["".join(segment.text for segment in line) for line in lines]
     assert max(map(len, texts)) <= width
     shown = "\n".join(texts)
-    for part in ("step 29", "3,712/10,000 episodes", "success 88 %", "tokens/s 4,000"):
+    for part in ("step 29", "3,712/10,000 rollouts", "success 88 %", "tokens/s 4,000"):
         assert part in shown
     assert "0/128 rollouts" in shown
 

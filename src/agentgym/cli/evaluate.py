@@ -97,7 +97,7 @@ def evaluate(
     samples: int | None = option("Attempts per task, the k of pass^k."),
     seed: int | None = option("Seed of tasks and sampling."),
     concurrency: int | None = option(
-        "Episodes in flight per worker; 8 for a provider's model."
+        "Rollouts in flight per worker; 8 for a provider's model."
     ),
     eval_temperature: float | None = option(
         "Sampling temperature; 0.5 keeps a provider's own default.",

@@ -163,9 +163,9 @@ class Quote:
         return (
             f"{effort.setup_minutes:.0f} minutes of set-up, then "
             f"{'at most ' * is_limited}{effort.episodes:,} "
-            f"training and {effort.measured:,} measured episodes of "
+            f"training and {effort.measured:,} measured rollouts of "
             f"{effort.tokens:,.0f} sampled tokens, at {self.tokens_per_second:,.0f} "
-            "tokens/s (assumed, not measured; a training episode takes "
+            "tokens/s (assumed, not measured; a training rollout takes "
             f"{LEARNING:.0f} times as long as a measured one){time}"
         )
 

@@ -133,7 +133,7 @@ def _lost(run: Evidence) -> Iterator[Obstacle]:
     if run.steps and not calls:
         yield _critical(
             "the agent never called the policy",
-            f"No model call in {episodes:,} episodes.",
+            f"No model call in {episodes:,} rollouts.",
             "Check that make_agent(llm, tools) uses the llm that it is given, and "
             "makes none of its own.",
         )
@@ -369,7 +369,7 @@ def _outcome(run: Evidence) -> Iterator[Obstacle]:
     if 0 < len(run.steps) < _FEW_STEPS and run.episodes >= budget:
         yield _info(
             "the budget is small",
-            f"{run.episodes:,} episodes made {len(run.steps)} policy updates.",
+            f"{run.episodes:,} rollouts made {len(run.steps)} policy updates.",
             "Raise --episodes: learning shows after tens of updates.",
         )
 

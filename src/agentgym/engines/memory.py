@@ -273,7 +273,7 @@ class MemoryEstimate:
             f"a {kind} to sample from": 0 if self.overhead else self.copies,
             trained: self.adapter + self.gradients + self.optimizer,
             "activations": self.activations,
-            "KV cache of one episode": self.least_cache,
+            "KV cache of one rollout": self.least_cache,
             "CUDA": self.overhead,
         }
         return ", ".join(f"{name} {gib(size)}" for name, size in parts.items() if size)

@@ -57,7 +57,7 @@ class LinesProgress(Progress):
         config = plan.config
         self.write(
             f"Training {config.scenario_name} ({config.framework}): {plan.model} on "
-            f"{plan.device}, at most {plural(config.episodes, 'episode')}, run "
+            f"{plan.device}, at most {plural(config.episodes, 'rollout')}, run "
             f"{plan.run}"
         )
 
@@ -157,7 +157,7 @@ def forecast_words(least: float, most: float) -> str:
 def step_words(report: StepReport) -> str:
     """Format a step's figures as one line."""
     return (
-        f"step {report.step}  {report.episodes:,}/{report.budget:,} episodes  "
+        f"step {report.step}  {report.episodes:,}/{report.budget:,} rollouts  "
         f"{'  '.join(map(' '.join, step_shares(report)))}  "
         f"{report.tokens_per_second:,.0f} tokens/s  {break_words(report)}"
         f"at most {duration(report.seconds_left)} left"
@@ -195,5 +195,5 @@ def ended_words(report: StepReport | None, reason: str) -> str:
     """
     if report is None:
         return ""
-    steps, episodes = plural(report.step, "step"), plural(report.episodes, "episode")
+    steps, episodes = plural(report.step, "step"), plural(report.episodes, "rollout")
     return f"Training ended after {steps} and {episodes}: {reason}."

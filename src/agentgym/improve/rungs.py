@@ -250,7 +250,7 @@ class OnPolicy(_Training):
         seconds = _START_S + rollouts * _seconds_each(climb)
         return Price(
             f"on this machine, $0.00; at most about {duration(seconds)} for "
-            f"{plural(config.episodes, 'episode')} (--episodes limits it)."
+            f"{plural(config.episodes, 'rollout')} (--episodes limits it)."
         )
 
 

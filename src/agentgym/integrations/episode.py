@@ -236,7 +236,7 @@ class Episode:
             TypeError: A message has a value that is not JSON.
         """
         if self.llm is None:
-            raise ModelCallError("this episode's model is asked by the agent itself")
+            raise ModelCallError("this rollout's model is asked by the agent itself")
         self.begin_turn(agent)
         asked = _as_json(list(messages))
         options = {**self.options, **options}
@@ -475,7 +475,7 @@ def current_episode() -> Episode:
         return _CURRENT.get()
     except LookupError:
         raise RolloutError(
-            "A tool or model was called outside an episode. If the agent starts its "
+            "A tool or model was called outside a rollout. If the agent starts its "
             "own threads, copy the context: contextvars.copy_context().run(...)."
         ) from None
 

@@ -45,7 +45,7 @@ def reward(value: float, *, name: str = "inner") -> None:
     if receive is None:
         if _runs_rollouts:
             raise RewardError(
-                f"agentgym.reward got {value!r} for {name!r} outside of an episode. "
+                f"agentgym.reward got {value!r} for {name!r} outside of a rollout. "
                 "If the agent starts its own threads, copy the context: "
                 "contextvars.copy_context().run(...)"
             )

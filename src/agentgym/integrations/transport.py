@@ -218,7 +218,7 @@ def _begin_turn(episode: Episode, body: bytes) -> tuple[str | None, ApiError | N
     try:
         episode.begin_turn(speaker or DEFAULT_AGENT)
     except EpisodeCut as cut:
-        text = f"The episode is over: {cut}."
+        text = f"The rollout is over: {cut}."
         return speaker, ApiError(400, text, cut.reason.kind)
     return speaker, None
 

@@ -463,7 +463,7 @@ def _threads(report: AgentReport) -> str:
         else ""
     )
     return (
-        "In a trial its model was asked outside of the episode: threads that the agent "
+        "In a trial its model was asked outside of the rollout: threads that the agent "
         f"starts itself do not carry it. Use {pool}contextvars.copy_context().run."
     )
 
@@ -476,7 +476,7 @@ def _in_a_form(report: AgentReport) -> str:
             'with_structured_output(Schema, method="function_calling").'
         )
     return (
-        "In a trial it asked its model for an answer in a form (response_format), "
+        "In a trial it asked its model for a structured answer (response_format), "
         "which the engines verl and lightning cannot hold a policy to. "
         f"{by_a_tool} Or train it with another engine."
     )

@@ -46,7 +46,7 @@ def compare_with_context(
         return why, ""
     note = (
         f"In the trial its longest prompt had {max(lengths):,} tokens, more {than}, "
-        f"answer included: such episodes are cut there. {remedy}."
+        f"answer included: such rollouts are cut there. {remedy}."
     )
     return "", note
 

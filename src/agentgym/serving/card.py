@@ -65,7 +65,7 @@ def model_card(
 
 A model that calls tools, {kind}
 with AgentGym by reinforcement learning on the scenario {Path(spec.scenario).name!r}:
-{plural(steps, "update")}, {plural(episodes, "episode")}, {created}.
+{plural(steps, "update")}, {plural(episodes, "rollout")}, {created}.
 
 On {plural(after.tasks, "held-out task")}:
 

@@ -163,7 +163,7 @@ def _length_notes(given: TrainingConfig, config: TrainingConfig) -> list[str]:
     if given.max_episode_tokens is not None or most == LONGEST_EPISODE:
         return []
     note = (
-        f"model calls after {most:,} tokens of an episode are not learned from: "
+        f"model calls after {most:,} tokens of a rollout are not learned from: "
         f"updates with {LONGEST_EPISODE:,}, the usual limit, do not fit this GPU "
         "(max_episode_tokens)"
     )

@@ -218,7 +218,7 @@ class Trainer:
         with _ended_helpfully(run, is_new=is_new), _logged(plan.config, run):
             result = TrainingLoop(plan, run, self._progress, began).run()
             logger.info(
-                "Training %s: %s after %d steps and %d episodes; pass^1 %.3f -> %.3f",
+                "Training %s: %s after %d steps and %d rollouts; pass^1 %.3f -> %.3f",
                 result.scenario,
                 result.stopped,
                 result.steps,
@@ -456,7 +456,7 @@ def _ended_helpfully(run: RunFolder, *, is_new: bool) -> Iterator[None]:
 def _logged(config: TrainingConfig, run: RunFolder) -> Iterator[None]:
     """Log that a run starts, and how it ends."""
     about = config.scenario_name, config.episodes, config.framework, run.path
-    logger.info("Training %s starts: at most %d episodes, %s, run %s", *about)
+    logger.info("Training %s starts: at most %d rollouts, %s, run %s", *about)
     try:
         yield
     except BaseException as error:

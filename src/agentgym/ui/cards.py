@@ -84,7 +84,7 @@ def run_view(
         facts.add_row(
             "newest step",
             f"{last['step']}: {last['episodes']:,} of "
-            f"{plural(last['budget'], 'episode')}, reward {number(last['reward'])}, "
+            f"{plural(last['budget'], 'rollout')}, reward {number(last['reward'])}, "
             f"success {percent(last['success_rate'])}, "
             f"tool reliability {percent(last['tool_reliability'])}",
         )
@@ -126,7 +126,7 @@ def agent_view(agent: TrainedAgent) -> RenderableType:
     spec, made = agent.spec, agent.provenance
     tools = ", ".join(tool["function"]["name"] for tool in spec.tools)
     none = "none of its own: each task brought some; give yours with tools="
-    spent = f"{plural(made.steps, 'step')}, {plural(made.episodes, 'episode')}"
+    spent = f"{plural(made.steps, 'step')}, {plural(made.episodes, 'rollout')}"
     facts = grid(
         ("scenario", f"{spec.scenario}, trained through {spec.framework}"),
         ("base", made.base_model),

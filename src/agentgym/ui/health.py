@@ -48,7 +48,7 @@ def findings_view(
     Above them are the counts of model calls that were trained, masked or dropped.
     """
     head = f"{status}, {plural(len(run.steps), 'step')}, "
-    head += plural(run.episodes, "episode")
+    head += plural(run.episodes, "rollout")
     parts: list[RenderableType] = [Text(head, "dim"), ledger_view(run.ledger)]
     parts += [*roles_view(run.ledger, run.baseline, run.validation), Text("")]
     if not findings:

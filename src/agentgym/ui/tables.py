@@ -138,7 +138,7 @@ def elsewhere_view(plan: Elsewhere) -> RenderableType:
         facts.add_row("engine", plan.engine)
     if plan.variables:
         facts.add_row("hands over", f"the values of {', '.join(plan.variables)}")
-    facts.add_row("budget", plural(plan.config.episodes, "episode"))
+    facts.add_row("budget", plural(plan.config.episodes, "rollout"))
     if words := plan_words(plan.config):
         facts.add_row("judge", words)
     title = Text.assemble(

@@ -206,7 +206,7 @@ class TerminalProgress(LinesProgress):
         if self._report is not None:
             report = self._report
             left = report.seconds_left - (monotonic() - self._reported_at)
-            count = f"{report.episodes:,}/{report.budget:,} episodes"
+            count = f"{report.episodes:,}/{report.budget:,} rollouts"
             share = report.episodes / report.budget
             parts.append(_bar(f"step {report.step}", share, count, width))
             parts.append(_figures(report, left, self._rewards, width))

@@ -149,7 +149,7 @@ def test_episodes_are_shorter_where_the_memory_needs_it(
     plan = make_plan(TrainingConfig.create(model=half))
     assert plan.config.engine == "vllm"
     assert plan.config.max_episode_tokens == 4096
-    assert any("after 4,096 tokens of an episode" in note for note in plan.notes)
+    assert any("after 4,096 tokens of a rollout" in note for note in plan.notes)
     own = TrainingConfig.create(model=half, max_episode_tokens=1024)
     assert make_plan(own).config.max_episode_tokens == 1024
 

@@ -125,7 +125,7 @@ async def test_the_same_failing_call_three_times_ends_the_episode() -> None:
     await asked(session)
     for turn in (1, 2):
         await asked(session, result(f"call-{turn}-0", "Error: no such book"))
-    with pytest.raises(ApiError, match="The episode is over: stuck"):
+    with pytest.raises(ApiError, match="The rollout is over: stuck"):
         await asked(session, result("call-3-0", "Error: no such book"))
     assert session.over.is_set()
     with pytest.raises(EpisodeCut):

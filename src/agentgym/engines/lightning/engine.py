@@ -114,7 +114,7 @@ class LightningEngine(Engine):
         if len(names) != (size := config.tasks_per_step * config.group_size):
             raise EngineError(
                 f"Agent Lightning's steps have {size} rollouts each, and this one has "
-                f"{len(names)}. Give episodes as a multiple of {size}."
+                f"{len(names)}. Give rollouts as a multiple of {size}."
             )
         process, turn = self._ready(), self._turn
         process.tell(f"go-{turn}", names)

@@ -378,7 +378,7 @@ def _matcher_class() -> "type[LLMatcher]":
     try:
         from llguidance import LLMatcher
     except ImportError:
-        raise MissingExtraError("local", "Answers in a form") from None
+        raise MissingExtraError("local", "Structured answers") from None
     return LLMatcher
 
 

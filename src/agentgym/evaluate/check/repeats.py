@@ -41,7 +41,7 @@ def determinism(examined: Examination) -> Iterator[str]:
         yield f"another process could not play it: {failed[0]}"
         return
     one, other = digests
-    for kind in ("tasks", "episodes"):
+    for kind in ("tasks", "rollouts"):
         changed = [key for key in one[kind] if one[kind][key] != other[kind].get(key)]
         if changed:
             yield (
@@ -114,14 +114,14 @@ def _digests(examined: Examination) -> dict[str, dict[str, str]]:
     for task in examined.to_play[:_REPLAYED]:
         calls = examined.solution(task) or _FLOOD.calls(task, examined.tools[task.id])
         episode = examined.play(task, "", calls)
-        played[f"the episode of task {task.id}"] = _digest(episode.traces())
+        played[f"the rollout of task {task.id}"] = _digest(episode.traces())
     prompt = [scenario.system_prompt(), _schemas(scenario.tools())]
     tools = {
         f"the tools of task {task.id}": _digest(_schemas(examined.tools[task.id]))
         for task in examined.to_play[:_REPLAYED]
     }
     texts = {**tasks, **tools, "the prompt": _digest(prompt)}
-    return {"tasks": texts, "episodes": played}
+    return {"tasks": texts, "rollouts": played}
 
 
 def _schemas(specs: Iterable[ToolSpec]) -> list[dict[str, Any]]:
@@ -141,7 +141,7 @@ def isolation(examined: Examination) -> Iterator[str]:
             for made, environment in zip(([], calls, calls, []), open_ones, strict=True)
         ]
         if task.model_dump(mode="json") != before:
-            yield f"an episode changes its task {task.id}; copy the initial state"
+            yield f"a rollout changes its task {task.id}; copy the initial state"
             return
         for name, one, other in (
             ("the same calls", first, second),
@@ -149,7 +149,7 @@ def isolation(examined: Examination) -> Iterator[str]:
         ):
             if one.traces() != other.traces():
                 yield (
-                    f"task {task.id}: an episode sees the changes of another one; "
+                    f"task {task.id}: a rollout sees the changes of another one; "
                     f"{name} in two environments came to different results"
                 )
                 return

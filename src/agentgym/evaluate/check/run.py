@@ -13,7 +13,7 @@ TRIPWIRES: dict[str, tuple[Tripwire, str]] = {
     "card": (tripwires.card, "attributes and limits make sense"),
     "tools": (tripwires.tools, "named, described and typed"),
     "tasks": (tripwires.tasks, "every split has as many as are asked for"),
-    "episodes": (tripwires.episodes, "no tool crashed on any arguments"),
+    "rollouts": (tripwires.episodes, "no tool crashed on any arguments"),
     "rewards": (tripwires.rewards, "in range; success is paid best"),
     "answer": (tripwires.answer, "the reward reads no text that is not trained"),
     "do-nothing": (hacks.do_nothing, "earns nothing"),
@@ -22,7 +22,7 @@ TRIPWIRES: dict[str, tuple[Tripwire, str]] = {
     "oracle": (tripwires.oracle, "the scenario's needed calls succeed"),
     "splits": (tripwires.splits, "share no task, request or declared word"),
     "determinism": (repeats.determinism, "a seed means the same everywhere"),
-    "isolation": (repeats.isolation, "episodes share nothing"),
+    "isolation": (repeats.isolation, "rollouts share nothing"),
     "prompts": (tripwires.prompts, ""),
 }
 """For each tripwire (a test of a scenario), its function and its success message."""

@@ -78,7 +78,7 @@ class Copies:
             _Taken(taken, self._instead, self._restored).dump(agent)
         except Exception as error:  # any class may refuse with its own exception
             raise UnsupportedError(
-                f"{agent!r} cannot be copied, and every episode needs an agent of its "
+                f"{agent!r} cannot be copied, and every rollout needs an agent of its "
                 f"own: {type(error).__name__}: {error}."
             ) from error
         self._form = taken.getvalue()

@@ -125,7 +125,7 @@ def concerns(agent: Any) -> list[str]:
             if not isinstance(memory, ListMemory):
                 notes.append(
                     f"The memory of {part.name!r}, {type(memory).__name__}, is shared "
-                    "by all episodes: each reads the entries of the others."
+                    "by all rollouts: each reads the entries of the others."
                 )
     return notes
 

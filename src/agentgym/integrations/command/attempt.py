@@ -184,14 +184,14 @@ async def _to_its_end[T](
         if grace_s:
             await asyncio.wait({waiting}, timeout=grace_s)
         if not waiting.done():
-            run.kill(ProgramError("cut", "the episode is over"))
+            run.kill(ProgramError("cut", "the rollout is over"))
             await asyncio.wait({waiting})
         waiting.exception()
         return None
     finally:
         cut.cancel()
         if not waiting.done():  # the caller was cancelled
-            run.kill(ProgramError("cancelled", "the episode was ended"))
+            run.kill(ProgramError("cancelled", "the rollout was ended"))
             waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 

@@ -113,7 +113,7 @@ class ModelEndpoint:
             )
             raise ApiError(404, message, "no_task")
         if found is None:
-            raise ApiError(404, "The episode of this address is over.", "episode_over")
+            raise ApiError(404, "The rollout of this address is over.", "episode_over")
         return found
 
     def _asked(self, dialect: Dialect) -> Callable[[web.Request], Awaitable[Any]]:

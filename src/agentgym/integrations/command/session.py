@@ -83,7 +83,7 @@ class ProgramSession:
             reply = read_reply(completion, step=self.episode.turns)
         except EpisodeCut as cut:
             self.over.set()
-            message = f"The episode is over: {cut}."
+            message = f"The rollout is over: {cut}."
             raise ApiError(400, message, cut.reason.kind) from None
         except ApiError as error:
             self.failure = error

@@ -88,7 +88,7 @@ class CrewAIAgent(AgentLoop):
         self.way = (
             "the factory is given the model of training"
             if takes_model(found)
-            else "every episode has a copy, all of whose llms are training's"
+            else "every rollout has a copy, all of whose llms ask the model in training"
         )
         return in_training(form, self._llm)
 

@@ -192,7 +192,7 @@ def concerns(found: Any) -> list[str]:
     crews = [found] if isinstance(found, Crew) else []
     holders: list[Agent | Crew] = [*agents, *crews]
     if any(held.memory for held in holders):
-        notes.append("Memory is off: no episode reads the entries of another one.")
+        notes.append("Memory is off: no rollout reads the entries of another one.")
     if any(held.knowledge_sources or held.knowledge for held in holders):
         notes.append("Knowledge is off: no model is asked for embeddings.")
     if any(crew.planning for crew in crews):

@@ -117,11 +117,11 @@ def concerns(graph: Any) -> list[str]:
     if graph.checkpointer:
         kind = type(graph.checkpointer).__name__
         notes.append(
-            f"Each episode has a thread and a memory of its own; {kind} is not written."
+            f"Each rollout has a thread and a memory of its own; {kind} is not written."
         )
     if graph.store is not None:
         notes.append(
-            f"The store, {type(graph.store).__name__}, is shared by all episodes: "
+            f"The store, {type(graph.store).__name__}, is shared by all rollouts: "
             "each reads the entries of the others."
         )
     if names := [t.name for _, each in _graphs(graph) for t in _commanding(each)]:

@@ -99,7 +99,7 @@ class ClientLoop(AgentLoop):
             self.way = (
                 "the factory is given the model of training"
                 if takes_model(self._found)
-                else "each run of its agents has training's model"
+                else "each run of its agents asks the model in training"
             )
         if self.agent is None:
             self.agent = agent

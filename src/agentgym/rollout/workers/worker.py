@@ -267,7 +267,7 @@ class _GatewayEnding(ScenarioEnding):
         last = calls[-1]
         detail: str | None
         if last.wants_call and last.finish_reason == "length":
-            detail = "max_tokens cut the answer in a form"
+            detail = "max_tokens cut the structured answer"
         elif last.wants_call and not last.tool_calls:
             detail = "a call was asked for, and none was made"
         elif isinstance(error, _REFUSALS) and answers_any_object(last):

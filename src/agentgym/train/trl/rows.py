@@ -8,7 +8,7 @@ from agentgym.core.trajectory import NO_REASON, ModelCall, RolloutStatus, Trajec
 from agentgym.engines.base import TrainingSequence
 from agentgym.train.batch import BatchBuilder, Places, merged
 
-OTHER_SEQUENCE = "not in the sequence that its episode is trained by"
+OTHER_SEQUENCE = "not in the sequence that its rollout is trained by"
 CUT = "beyond max_completion_length"
 
 

@@ -42,7 +42,7 @@ def render_report(
     moved = result.forgetting
     place = f" on {result.device}" if result.device else ""
     spent = (
-        f"{plural(result.steps, 'step')} and {plural(result.episodes, 'episode')}; "
+        f"{plural(result.steps, 'step')} and {plural(result.episodes, 'rollout')}; "
         f"ended: {result.stopped}. {weights_words(result)} "
         f"{duration(result.wall_seconds)} of wall time{place}, "
         f"{duration(result.cpu_seconds)} of CPU time, at most "
