@@ -318,6 +318,18 @@ def test_run_that_cannot_be_resumed_stays(
     assert run.config().name == "begun"
 
 
+def test_a_folder_that_cannot_be_written_is_found_before_the_trial(
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probed = "agentgym.train.plan.probed"
+    monkeypatch.setattr(probed, lambda config: pytest.fail("a trial ran"))
+    Path("file").write_text("")
+    Path("mine.py").write_text("def make(llm, tools):\n    return None\n")
+    given = ["--agent", "mine:make", "--output", "file", "--dry-run"]
+    ended = agentgym("train", "coding", *given)
+    assert "Cannot write the run folder file/" in ended.err
+
+
 @pytest.mark.parametrize("home", ["file/home", "/proc/home"])
 def test_home_that_cannot_be_written_is_found_before_training(
     agentgym: Command, monkeypatch: pytest.MonkeyPatch, home: str

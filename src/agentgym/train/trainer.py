@@ -82,9 +82,9 @@ class Trainer:
         from agentgym.train.plan import make_plan, require_sound, tried
 
         config = located(self.config)
+        RunFolder.check_new(config)  # before the trial, which takes a minute
         plan = make_plan(config)
         require_sound(config)
-        RunFolder.check_new(config)
         return tried(plan, self._progress)
 
     def plan_elsewhere(self) -> Elsewhere:

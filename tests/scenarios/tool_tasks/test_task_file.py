@@ -63,7 +63,7 @@ def load(path: Path, **options: Any) -> Scenario:
         ),
         (
             {**GOOD, "expect": [{**TRACK, "args": {"order": 7}}]},
-            "order_id: Field required; it takes order_id; did you mean 'order_id'?",
+            "it takes order_id; did you mean 'order_id', not 'order'?",
         ),
         ({**GOOD, "expect": [{"any": []}]}, "any names no call"),
         ({**GOOD, "tools": []}, "line 2: `tools` is empty"),

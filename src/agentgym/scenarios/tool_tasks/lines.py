@@ -183,7 +183,11 @@ def arguments_fault(spec: ToolSpec, arguments: dict[str, Any]) -> str:
         known = spec.parameters.get("properties", {})
         takes = f"it takes {', '.join(known)}" if known else "it takes none"
         pairs = {n: get_close_matches(n, known, 1) for n in arguments if n not in known}
-        hints = [f"; did you mean {close[0]!r}?" for close in pairs.values() if close]
+        hints = [
+            f"; did you mean {close[0]!r}, not {name!r}?"
+            for name, close in pairs.items()
+            if close
+        ]
         return (
             f"these are not arguments of {spec.name!r}: {first_problem(error)}{value}; "
             f"{takes}{''.join(hints[:1])}"
