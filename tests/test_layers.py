@@ -45,6 +45,9 @@ LAYERS = (
 """From the top of the map to its bottom: folders and files of the package."""
 MOST_LINES = 800
 PLUG_INS = {
+    "core/shown.py names ui/shown.py": (
+        "results print with the words and tables of the terminal"
+    ),
     "core/machines.py names compute/__init__.py": (
         "the entry points by which other packages add machines are named so"
     ),

@@ -31,7 +31,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("hintdesk.agent", "Did you mean 'hintdesk:agent'?"),
         ("hintdesk.py", "Did you mean 'hintdesk:agent'?"),
         ("hintdesk", "Did you mean 'hintdesk:agent'?"),
-        ("hintdsk.py:agent", "without .py: write hintdsk:agent"),
+        ("desk.py:agent", "desk.py does not exist"),
         ("hintdesk:graph", "has no 'graph'. Did you mean 'hintdesk:agent'?"),
         ("hintdsk:agent", "Did you mean 'hintdesk'?"),
         ("supabase_xyz", "No agent of this project"),

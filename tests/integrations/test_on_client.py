@@ -40,7 +40,7 @@ def at(framework: str, name: str) -> str:
 )
 def test_its_framework_is_found(framework: str, names: list[str]) -> None:
     for name in names:
-        assert resolve_framework(at(framework, name), "langchain") == framework
+        assert resolve_framework(at(framework, name)) == framework
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.core.config import TrainingConfig
 from agentgym.errors import ConfigError, NotFoundError, UsageError
-from agentgym.integrations.agent_import import load_agent, reference_of
+from agentgym.integrations.agent_import import is_reference, load_agent, reference_of
 from agentgym.integrations.projects import project_agents
 from tests.cli.conftest import Command, agentgym
 
@@ -110,6 +111,26 @@ def test_the_module_of_another_project_is_not_taken_for_this_ones(
     os.chdir(folder)
     with pytest.raises(UsageError, match="already .*Use a process for each project"):
         load_agent("desk_of_a_test:made")
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_file_that_python_cannot_name_is_loaded_by_its_path(
+    project: Path, typed: bool
+) -> None:
+    """As ``3.5_agent.py`` of a tutorial; the files of its folder are importable."""
+    folder = project / "3 agents"
+    folder.mkdir()
+    (folder / "steps_of_a_test.py").write_text("ANSWER = 42\n")
+    source = "from steps_of_a_test import ANSWER\nmade = [ANSWER]\n"
+    (folder / "3.5_agent.py").write_text(source)
+    describe(project, graphs={"steps": "./3 agents/3.5_agent.py:made"})
+    path = "3 agents/3.5_agent.py:made"
+    made = load_agent(path if typed else reference_of("steps"))
+    assert made == [42]
+    assert load_agent(reference_of(made)) is made
+    assert is_reference(path)
+    config = TrainingConfig.create(agent=path)
+    assert config.agent_name == "made"
 
 
 def test_variables_may_stand_in_the_file_and_the_environment_wins(

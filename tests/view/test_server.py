@@ -20,8 +20,8 @@ import pytest
 from agentgym.errors import UsageError
 from agentgym.evaluate.words import share_span
 from agentgym.rollout.store.store import Store
+from agentgym.train.result import effect_lines
 from agentgym.train.run_folder import RunFolder
-from agentgym.ui.effect import effect_lines
 from agentgym.view.server import ViewServer, kept_token
 from tests.ui import made_up
 from tests.view.conftest import Ask

@@ -21,7 +21,8 @@ _RESULTS: ContextVar[int] = ContextVar("agentgym_results", default=1)
 """File descriptor for results: 1, or a copy of it inside :func:`only_results`."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SERVERS = "agentgym.rollout.gateway"
-_SETTINGS = "agentgym.core.settings"
+_REMARKS = ("agentgym.core.settings", "agentgym.integrations.agent_import")
+"""Names of the loggers whose warnings are always shown."""
 _OPTION = "--log-level"
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -174,13 +175,14 @@ def split_log_level(words: list[str]) -> tuple[list[str], int | None]:
 def show_log(level: int | None) -> None:
     """Write log records of at least ``level`` to standard error.
 
-    If ``level`` is None, write no records except remarks on the user's settings, and
-    also hide Python warnings of libraries.
+    If ``level`` is None, write no records except remarks on the user's settings and
+    agent, and hide Python warnings of libraries.
     """
     if level is None:
         logging.basicConfig(handlers=[logging.NullHandler()])
         if logging.lastResort is not None:
-            logging.getLogger(_SETTINGS).addHandler(logging.lastResort)
+            for name in _REMARKS:
+                logging.getLogger(name).addHandler(logging.lastResort)
         warnings.simplefilter("ignore")
         return
     logging.basicConfig(level=level, format=_FORMAT)

@@ -359,16 +359,11 @@ def _needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
 
 def _prompts(reference: str) -> list[str]:
     """Return the system prompts of an agent's roles; [] if they cannot be read."""
-    from agentgym.integrations import agent_import
-    from agentgym.integrations.registry import FRAMEWORKS
+    from agentgym.integrations.agent_import import build
 
-    found = agent_import.load_agent(reference)
-    adapter = FRAMEWORKS.get(
-        agent_import.resolve_framework(reference, agent_import.DEFAULT)
-    )
-    llm = adapter.stand_in() if agent_import.takes_model(found) else None
+    adapter, made = build(reference)
     try:
-        roles = adapter.roles(agent_import.make(found, reference, llm=llm, tools=[]))
+        roles = adapter.roles(made)
     except UnsupportedError:
         return []
     return [role.system_prompt for role in roles if role.system_prompt]

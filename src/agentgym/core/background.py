@@ -28,8 +28,9 @@ def in_background[T](awaitable: Awaitable[T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(_await(awaitable))
+    context = contextvars.copy_context()
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, _await(awaitable)).result()
+        return pool.submit(context.run, asyncio.run, _await(awaitable)).result()
 
 
 async def _await[T](awaitable: Awaitable[T]) -> T:

@@ -401,7 +401,10 @@ class TrainingConfig(Settings, BaseSettings):
             is_telling = name and not _SAYS_NOTHING.fullmatch(name)
             return name if is_telling else self.scenario_name
         module, _, attribute = self.agent.reference.partition(":")
-        parts = [attribute, *reversed(module.split("."))]
+        names = module.split(".")
+        if module.endswith(".py"):
+            names = [re.sub(r"\W", "_", PurePath(module).stem)]
+        parts = [attribute, *reversed(names)]
         telling = (part for part in parts if not _SAYS_NOTHING.fullmatch(part))
         return next(telling, parts[1]).strip("_") or self.scenario_name
 

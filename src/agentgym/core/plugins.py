@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
@@ -119,8 +120,9 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
     """Import the object that a text such as ``"my_package.my_module:name"`` names.
 
     It is imported from ``folder``. If this is empty, it is imported from the working
-    folder, as for ``python -m``. ``option`` names the option or setting with this text,
-    for error messages.
+    folder, as for ``python -m``. The module may also be the path of a file,
+    ``"agents/my_module.py:name"``. ``option`` names the option or setting with this
+    text, for error messages.
 
     Raises:
         UsageError: The reference is malformed, the object cannot be imported, or this
@@ -132,16 +134,15 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
         hint = reference_hint(reference, here)
         raise UsageError(f"{option} takes module:name, not {reference!r}.{hint}")
     if module_name.endswith(".py"):
-        plain = os.path.normpath(module_name).removesuffix(".py").replace("/", ".")
-        raise UsageError(
-            f"{option} takes module:name, without .py: write {plain}:{name}."
-        )
+        file = Path(os.path.abspath(Path(here, module_name)))
+        if not file.is_file():
+            raise UsageError(f"{option} {reference}: the file {file} does not exist.")
+        module_name, here = module_of(file)
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        module = import_module(module_name)
+        module = _import(module_name)
         _require_from(module, here)
-        return vars(module)[name]
     except ImportError as error:
         missing = error.name or ""
         where, hint = raised_at(error), ""
@@ -153,9 +154,46 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
         raise UsageError(
             f"Cannot import {module_name!r}: {where}{error}.{hint}"
         ) from error
-    except KeyError:
+    if name not in vars(module):
         hint = name_hint(module_name, name, here, agent=option == "--agent")
-        raise UsageError(f"Module {module_name!r} has no {name!r}.{hint}") from None
+        raise UsageError(f"Module {module_name!r} has no {name!r}.{hint}")
+    return vars(module)[name]
+
+
+def package_root(file: Path) -> Path:
+    """Return the folder above a file's top package; without a package, its folder."""
+    root = file.parent
+    while (root / "__init__.py").exists():
+        root = root.parent
+    return root
+
+
+def module_of(file: Path) -> tuple[str, str]:
+    """Return the module name of a file, and the folder to import it from.
+
+    If Python cannot import the file by a name, as ``3.5_agent.py``, the name is its
+    path.
+    """
+    root = package_root(file)
+    parts = file.relative_to(root).with_suffix("").parts
+    is_name = all(map(str.isidentifier, parts))
+    return ".".join(parts) if is_name else str(file), str(root)
+
+
+def _import(name: str) -> ModuleType:
+    """Import a module by its name, or by the path of its file."""
+    if not name.endswith(".py") or name in sys.modules:
+        return import_module(name)
+    spec = spec_from_file_location(name, name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 def _require_from(module: ModuleType, folder: str) -> None:

@@ -81,8 +81,11 @@ class Settings(BaseModel):
 
     def replaced(self, **changes: Any) -> Self:
         """Return a copy with ``changes``; ignore changes whose value is None."""
-        values = {**self.flat(self.model_dump()), **self.flat(_given(changes))}
-        return self.restore(values)
+        given = self.flat(_given(changes))
+        made = self.restore({**self.flat(self.model_dump()), **given})
+        chosen = self.model_fields_set | {name.partition(".")[0] for name in given}
+        made.model_fields_set.intersection_update(chosen)
+        return made
 
     @classmethod
     def names(cls) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from agentgym.core.shown import Shown
 from agentgym.errors import UsageError
 from agentgym.evaluate.intervals import (
     Z95,
@@ -38,7 +39,7 @@ Pair = tuple[TaskResult, TaskResult]
 """The results of one task before and after training."""
 
 
-class Comparison(BaseModel, frozen=True, extra="forbid"):
+class Comparison(Shown, BaseModel, frozen=True, extra="forbid"):
     """The differences between two measurements.
 
     Attributes:

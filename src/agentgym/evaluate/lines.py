@@ -131,6 +131,11 @@ class LinesProgress(Progress):
         if words := ended_words(report, reason):
             self.write(words)
 
+    def finished(self, verdict: Sequence[str]) -> None:
+        """Write whether training helped."""
+        for sentence in verdict:
+            self.write(sentence)
+
 
 def share_words(metrics: Metrics) -> str:
     """Format the main shares: ``"tool 84 %  arguments 79 %  pass^1 55 %"`` and so on.

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from agentgym.core.needs import Needs
 from agentgym.core.prices import FREE, USUAL_PRICES, Prices
+from agentgym.core.shown import Shown
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
 from agentgym.evaluate.intervals import (
@@ -122,7 +123,7 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
         return _OF_K[metric](self.successes, self.attempts, k), 1.0
 
 
-class Metrics(BaseModel, frozen=True, extra="forbid"):
+class Metrics(Shown, BaseModel, frozen=True, extra="forbid"):
     """The metrics of an agent on a set of tasks. Shares are numbers from 0 to 1.
 
     Attributes:

@@ -247,3 +247,6 @@ class Progress:
             reason: Why it ended, e.g. ``criteria reached`` or ``budget spent``.
             ledger: Counts of the run's model calls.
         """
+
+    def finished(self, verdict: Sequence[str]) -> None:
+        """Called at the end of the run with sentences on whether training helped."""

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from agentgym.core.files import write_atomically
 from agentgym.core.ledger import Judging
 from agentgym.core.prices import Prices
+from agentgym.core.shown import Shown
 from agentgym.core.trajectory import Reason
 from agentgym.errors import UsageError
 from agentgym.evaluate.calls import CallClass, ConfusionMatrix
@@ -29,7 +30,7 @@ class AttemptResult(BaseModel, frozen=True, extra="forbid"):
     calls: dict[CallClass, int] = Field(default_factory=dict)
 
 
-class Evaluation(BaseModel, frozen=True, extra="forbid"):
+class Evaluation(Shown, BaseModel, frozen=True, extra="forbid"):
     """The results of an agent on a set of tasks.
 
     Attributes:

@@ -34,7 +34,7 @@ MODELS = ("llm", "model", "model_client", "chat_model")
 
 logger = get_logger(__name__)
 
-_REFERENCE = re.compile(r"([^\W\d][\w.]*|[^\s:]+\.py):[^\W\d]\w*")
+_REFERENCE = re.compile(r"(?:[^\W\d][\w.]*|[^:]+\.py):[^\W\d]\w*")
 _GUARD = "Put the code that runs the agent under `if __name__ == '__main__':`."
 _AS_PROGRAM = 'A loop of your own is trained as a program: --command "python app.py".'
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -46,6 +46,9 @@ _KEYS = (
     "MISTRAL_API_KEY",
     "OPENAI_API_KEY",
 )
+"""Keys that clients of models may need when an episode creates them."""
+_KEY = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:KEY|TOKEN)\b")
+"""An environment variable for a key, as error messages name it."""
 _PROGRAMS = {"ag2": "AG2", "autogen": "AG2 Classic, the package autogen"}
 """Frameworks without an adapter, by top-level module: their agents are programs."""
 _IMPORTING: ContextVar[str | None] = ContextVar("agentgym_importing", default=None)
@@ -64,9 +67,10 @@ def is_reference(text: str) -> bool:
 def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> Any:
     """Import the agent or factory ``module:name``, or parse a program's command.
 
-    Unset API keys of known providers are set to a placeholder, because some model
-    objects require one. Training does not call these providers. Without ``folder``, the
-    working folder is used. Error messages name the command-line option ``option``.
+    API keys that are not set get a placeholder, because some model objects require one;
+    training does not call their providers. The module may be the path of a file, as in
+    ``agents/desk.py:agent``. Without ``folder``, the working folder is used. Error
+    messages name the command-line option ``option``.
 
     Raises:
         UsageError: The import fails, or the module runs the agent while it is imported.
@@ -87,7 +91,9 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
     token = _IMPORTING.set(module)
     try:
         with no_running_loop():
-            return load_object(reference, option=option, folder=folder)
+            return _with_keys(
+                lambda: load_object(reference, option=option, folder=folder), module
+            )
     except AgentGymError as error:
         vars(error).pop("__notes__", None)  # LangGraph's, of the task that failed
         raise
@@ -103,6 +109,29 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
         ) from error
     finally:
         _IMPORTING.reset(token)
+
+
+def _with_keys[T](function: Callable[[], T], name: str) -> T:
+    """Call a function; if it fails for lack of an API key, set the key and try again.
+
+    The key is a placeholder. ``name`` is that of the user's module or factory, for the
+    log.
+    """
+    while True:
+        try:
+            return function()
+        except AgentGymError:
+            raise
+        except Exception as error:
+            unset = [key for key in _KEY.findall(str(error)) if not os.environ.get(key)]
+            if not unset:
+                raise
+            os.environ[unset[0]] = NO_KEY
+            logger.warning(
+                "%s needs %s, which is not set: it gets a placeholder, with which no "
+                "provider answers. Training answers the calls of models by itself.",
+                *(name, unset[0]),
+            )
 
 
 def load_trained(trained: Trained, agent: Any, export: str) -> Any:
@@ -179,12 +208,14 @@ def _takes(found: Any, what: str) -> bool:
     return named is None or what in named.values()
 
 
-def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
+def resolve_framework(
+    reference: str, framework: str | None = None, folder: str = ""
+) -> str:
     """Return the name of the framework of an agent, factory or command.
 
-    ``framework`` is the name in the settings. It is only used for a factory, because
-    the class of an agent shows its framework. If it is the default, and the factory's
-    module has objects of only one framework, that framework is returned instead.
+    ``framework`` is the user's choice; None if the user chose none. It is only used for
+    a factory, because the class of an agent shows its framework. Without a choice, the
+    factory is called. If that fails, the framework is that of its module's objects.
 
     Raises:
         UnsupportedError: ``reference`` is not an agent, a factory or a command.
@@ -192,20 +223,55 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
     found = load_agent(reference, folder=folder)
     if (adapter := _adapter_of(found)) is not None:
         return adapter.name
-    if _is_factory(found):
-        named = _framework_in_module(reference) if framework == DEFAULT else None
-        return named or framework
+    if not _is_factory(found):
+        raise _not_an_agent(reference, found)
+    if framework is not None:
+        return framework
+    try:
+        return build(reference, folder)[0].name
+    except AgentGymError:  # building the agent for training raises it again
+        return _likely_adapters(found)[0].name
+
+
+def build(reference: str, folder: str = "") -> tuple[FrameworkAdapter, Any]:
+    """Import an agent, or let its factory create it with a placeholder model.
+
+    Return the adapter of the agent's framework, and the agent. A factory that needs a
+    model is called with that of each framework that its module uses, until it returns
+    an agent.
+
+    Raises:
+        UsageError: The factory fails.
+        UnsupportedError: It returns an object that is not an agent.
+    """
+    found = load_agent(reference, folder=folder)
+    problem: AgentGymError | None = None
+    for likely in _likely_adapters(found) if takes_model(found) else [None]:
+        try:
+            llm = None if likely is None else likely.stand_in()
+            made = make(found, reference, llm=llm, tools=[])
+        except AgentGymError as error:
+            problem = problem or error
+            continue
+        if (adapter := _adapter_of(made)) is not None:
+            return adapter, made
+        problem = problem or _not_an_agent(reference, made)
+    assert problem is not None
+    raise problem
+
+
+def _not_an_agent(reference: str, found: Any) -> UnsupportedError:
     _refuse_programs(found, reference)
     kinds = ", ".join(name for name in FRAMEWORKS.names() if name != "native")
     parts = getattr(found, "__dict__", {})
     inner = next((name for name in parts if _adapter_of(parts[name])), None)
     if inner is not None:
-        raise UnsupportedError(
+        return UnsupportedError(
             f"{reference} has the type {type(found).__name__}; its {inner} is an agent."
             f" Give it a name in the module, and name that: agent = "
             f"{reference.partition(':')[2]}.{inner}"
         )
-    raise UnsupportedError(
+    return UnsupportedError(
         f"{reference} has the type {type(found).__name__}, which is not an agent of "
         f"{kinds}. Name a compiled graph, an AssistantAgent or team, an Agent, Task or "
         f"Crew, or a function that returns an agent. {_AS_PROGRAM}"
@@ -227,19 +293,16 @@ def _refuse_programs(found: Any, reference: str) -> None:
             )
 
 
-def _framework_in_module(reference: str) -> str | None:
-    """Return the name of the framework whose objects a factory's module contains.
+def _likely_adapters(found: Any) -> list[FrameworkAdapter]:
+    """Return the adapters of the frameworks whose objects a factory's module contains.
 
-    None if the module contains objects of no framework, or of several frameworks.
+    If there are none, return the default framework's adapter.
     """
-    module = sys.modules.get(reference.partition(":")[0])
+    module = sys.modules.get(getattr(found, "__module__", None) or "")
     roots = {_root_of(value) for value in vars(module).values()} if module else set()
-    named = [
-        name
-        for name in FRAMEWORKS.names()
-        if any(map(FRAMEWORKS.get(name).owns, roots))
-    ]
-    return named[0] if len(named) == 1 else None
+    adapters = [FRAMEWORKS.get(name) for name in FRAMEWORKS]
+    likely = [each for each in adapters if any(map(each.owns, roots))]
+    return likely or [FRAMEWORKS.get(DEFAULT)]
 
 
 def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
@@ -268,7 +331,7 @@ def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
 
 def _called(origin: str, factory: Callable[..., Any], *args: Any, **named: Any) -> Any:
     try:
-        made = factory(*args, **named)
+        made = _with_keys(lambda: factory(*args, **named), origin)
         if inspect.isawaitable(made):
             made = in_background(made)
         # A class decorated with CrewAI's @CrewBase builds its crew.
@@ -382,10 +445,8 @@ def agent_tools(reference: str, folder: str = "") -> list[Tool]:
             f"{reference} is given its tools, and has none of its own: say which they "
             "are with --tools-from module:TOOLS."
         )
-    adapter = FRAMEWORKS.get(resolve_framework(reference, DEFAULT, folder))
+    adapter, made = build(reference, folder)
     adapter.check()
-    llm = adapter.stand_in() if takes_model(found) else None
-    made = make(found, reference, llm=llm, tools=[])
     adapter.require_agent(made, reference)
     return adapter.own_tools(made)
 

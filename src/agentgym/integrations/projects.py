@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.core.import_hints import reference_hint
+from agentgym.core.plugins import package_root
 from agentgym.errors import ConfigError, NotFoundError, UsageError
 from agentgym.security.env_file import is_left_out
 from agentgym.security.redaction import VARIABLE, looks_secret
@@ -180,16 +181,17 @@ def _module_of(file: Path, roots: list[Path], name: str) -> tuple[str, Path]:
     """Return ``module:name`` for a name in a file, and the folder to import it from.
 
     A file in a package is imported from the parent of the top package's folder. Any
-    other file is imported from the innermost of ``roots`` that contains the file.
+    other file is imported from the innermost of ``roots`` that contains the file. A
+    file that Python cannot import by a name is named by its path from the last root.
     """
-    root = file.parent
-    while (root / "__init__.py").exists():
-        root = root.parent
+    root = package_root(file)
     if root == file.parent:
         above = [each for each in roots if file.is_relative_to(each)]
         root = max(above, key=lambda each: len(each.parts), default=root)
     parts = file.relative_to(root).with_suffix("").parts
-    return f"{'.'.join(parts)}:{name}", root
+    if all(map(str.isidentifier, parts)):
+        return f"{'.'.join(parts)}:{name}", root
+    return f"{os.path.relpath(file, roots[-1])}:{name}", roots[-1]
 
 
 def _variables(env: Path | Mapping[str, str]) -> Mapping[str, str]:

@@ -33,7 +33,8 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
     if config.agent.reference is not None and framework != "native":
         agent = reference_of(config.agent.reference)
         config = config.replaced(agent=agent)
-        framework = resolve_framework(agent, framework)
+        chosen = framework if "framework" in config.model_fields_set else None
+        framework = resolve_framework(agent, chosen)
         if is_tasks_file(scenario):
             scenario = with_own_tools(scenario, agent)
     return config.replaced(

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel
 
+from agentgym.core.shown import Shown
 from agentgym.core.trajectory import (
     NO_REASON,
     Numbers,
@@ -34,7 +35,7 @@ class DropKind(BaseModel, frozen=True, extra="forbid"):
     detail: str
 
 
-class Summary(Numbers, frozen=True):
+class Summary(Shown, Numbers, frozen=True):
     """Totals and means over many trajectories.
 
     Attributes:

@@ -9,6 +9,7 @@ from agentgym.core.agent import is_command
 from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
 from agentgym.core.nested.keys import agent_reference
+from agentgym.core.shown import Shown
 from agentgym.errors import RunFolderError, TrainingFailedError, first_problem
 from agentgym.evaluate.compare import (
     ALPHA,
@@ -21,13 +22,15 @@ from agentgym.evaluate.compare import (
 from agentgym.evaluate.criteria import Goal, compare_goals
 from agentgym.evaluate.intervals import points
 from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.numbers import plural
+from agentgym.evaluate.numbers import percent, plural
+from agentgym.evaluate.words import changes_words, verdict_words
 from agentgym.train.export import Saved
 from agentgym.train.measure.forgetting import Forgetting
 from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.warm_start.record import WarmStart
 
 RESULT_FILE = "result.json"
+_STYLES = {"helped": "bold green", "hurt": "bold red", "made no difference": "bold"}
 
 
 def require_trained(ledger: Ledger, run: Path, *, warmed: bool) -> None:
@@ -56,7 +59,7 @@ class Artifacts(BaseModel, extra="forbid"):
     agent: Path
 
 
-class TrainingResult(BaseModel, extra="forbid"):
+class TrainingResult(Shown, BaseModel, extra="forbid"):
     """Metrics before and after training on held-out tasks, and paths of the results.
 
     Attributes:
@@ -201,6 +204,11 @@ class TrainingResult(BaseModel, extra="forbid"):
         return [said, f"pass^1 by part, paired over {tasks}: {split}."]
 
     @property
+    def verdict(self) -> list[str]:
+        """Sentences on whether training helped, and on better and worse results."""
+        return [words for words, _ in effect_lines(self)]
+
+    @property
     def is_better(self) -> bool:
         """Whether the agent solves more held-out tasks than before, beyond chance."""
         return self.effect is not None and self.effect.verdict == "helped"
@@ -263,3 +271,52 @@ class TrainingResult(BaseModel, extra="forbid"):
         ``options`` are the arguments of ``TrainedAgent.to_crewai``.
         """
         return self.trained.to_crewai(**options)
+
+
+def effect_lines(result: TrainingResult) -> list[tuple[str, str]]:
+    """Return sentences on whether training helped, each with its terminal style.
+
+    They name the metrics that got significantly better or worse, and the goals that
+    were reached.
+    """
+    lines = [(_goal_words(result), "")]
+    if (effect := result.effect) is not None:
+        better, worse = changes_words(effect)
+        has_warm_start = result.warm_start is not None
+        verdict = verdict_words(effect, has_warm_start=has_warm_start)
+        lines = [
+            *((words, "bold") for words in result.gain_words),
+            (verdict, _STYLES[effect.verdict]),
+            (better, "green"),
+            (worse, "red" if effect.worse else "dim"),
+            *lines,
+        ]
+    return [(words, style) for words, style in lines if words]
+
+
+def _goal_words(result: TrainingResult) -> str:
+    """Describe which goals are reached, and then which are not; "" without goals.
+
+    Goals that the user did not set are the aims of the scenario.
+    """
+    goals = result.goals
+    reached = ", ".join(_goal(goal) for goal in goals if goal.holds)
+    rest = ", ".join(_goal(goal) for goal in goals if not goal.holds)
+    if result.config.get("goal") is None:
+        aims = f"Of the aims of {result.scenario}"
+        parts = [f"reached: {reached}"] if reached else []
+        parts += [f"not yet: {rest}"] if rest else []
+        return f"{aims}, {'; '.join(parts)}." if parts else ""
+    if rest:
+        return f"{f'Reached: {reached}. ' if reached else ''}Goal missed: {rest}."
+    return f"Goal reached: {reached}."
+
+
+def _goal(goal: Goal) -> str:
+    name = goal.name.replace("_", " ")
+    if goal.reached is None:
+        return f"{name} not measured (of {percent(goal.least)})"
+    share = percent(goal.reached)
+    if not goal.holds and share == percent(goal.least):
+        share = f"{100 * goal.reached:.1f} %"  # 29.6 % is not 30 %
+    return f"{name} {share} (of {percent(goal.least)})"

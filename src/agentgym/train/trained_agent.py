@@ -11,6 +11,7 @@ from agentgym.core.agent import AgentSpec
 from agentgym.core.files import parse_json, write_json
 from agentgym.core.formats.settings import Constrain, TemplateSettings
 from agentgym.core.policy import Policy
+from agentgym.core.shown import Shown
 from agentgym.core.task import TaskSource
 from agentgym.errors import AgentGymError, UnsupportedError, UsageError
 from agentgym.evaluate.metrics import Metrics
@@ -68,7 +69,7 @@ class _Options(TypedDict, total=False):
     api_key: str | None
 
 
-class TrainedAgent(BaseModel):
+class TrainedAgent(Shown, BaseModel):
     """A trained agent, loadable into any supported framework.
 
     Attributes:

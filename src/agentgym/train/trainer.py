@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import is_elsewhere
 from agentgym.core.nested.keys import flattened
+from agentgym.core.notebook import in_notebook
 from agentgym.core.prices import Prices
 from agentgym.core.task import EVERY_SPLIT, Split
 from agentgym.core.trajectory import Trajectory
@@ -23,6 +24,7 @@ from agentgym.errors import (
     resume_hint,
 )
 from agentgym.evaluate.lines import LinesProgress
+from agentgym.evaluate.notebook import NotebookProgress
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
 from agentgym.integrations.agent_import import is_reference, reference_of
@@ -55,7 +57,7 @@ class Trainer:
     Args:
         config: Every setting; None takes defaults and ``AGENTGYM_*`` variables.
         progress: Observer that receives each run's events; True prints lines to
-            standard error, False is silent.
+            standard error, and progress bars in a notebook; False is silent.
         began: When this process began, as a value of ``time.monotonic()``: a run's
             time limit and its CPU seconds count from then on. If None, they count from
             the call of ``train``.
@@ -260,6 +262,7 @@ class Trainer:
                 f"`agentgym runs show {folder} --html FILE` writes it elsewhere."
             )
             self._progress.warned([text])
+        self._progress.finished(result.verdict)
         return result
 
     def evaluate(
@@ -471,7 +474,9 @@ def _observer(progress: Progress | bool) -> Progress:
     """Return a progress observer; True prints lines, False prints nothing."""
     if isinstance(progress, Progress):
         return progress
-    return LinesProgress() if progress else Progress()
+    if not progress:
+        return Progress()
+    return NotebookProgress() if in_notebook() else LinesProgress()
 
 
 def _surroundings(trained: TrainedAgent) -> dict[str, Any]:

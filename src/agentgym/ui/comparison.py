@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agentgym.evaluate.compare import are_paired, compare
-from agentgym.evaluate.intervals import UNMEASURED, Estimate
+from agentgym.evaluate.compare import Comparison, are_paired, compare
+from agentgym.evaluate.intervals import UNMEASURED, Estimate, points
 from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
 from agentgym.evaluate.numbers import number
 from agentgym.evaluate.words import number_span, share_span
@@ -123,6 +123,20 @@ def rows(
             own_gain=second.get(row.label, ""),
         )
         for row in lines
+    ]
+
+
+def difference_rows(found: Comparison) -> list[tuple[str, str]]:
+    """Return a row per compared metric: its label, and its difference as a text."""
+    return [
+        (
+            m.label.format(k=found.k),
+            points(difference)
+            if m.kind == "share"
+            else number_span(difference, m.scale),
+        )
+        for m in _MEASURES
+        if (difference := found.differences.get(m.name, UNMEASURED)).n
     ]
 
 

@@ -12,10 +12,9 @@ from agentgym.evaluate.numbers import duration, plural
 from agentgym.evaluate.progress import Plan
 from agentgym.train.export import Saved
 from agentgym.train.places import Elsewhere
-from agentgym.train.result import TrainingResult
+from agentgym.train.result import TrainingResult, effect_lines
 from agentgym.ui.chart import success_chart
 from agentgym.ui.comparison import BRIEF, USUAL, MetricRow, family_rows, rows, values
-from agentgym.ui.effect import effect_lines
 from agentgym.ui.layout import ByWidth, grid, headed, indent
 from agentgym.ui.roles import roles_view
 from agentgym.ui.words import trained_words, use_of, weights_words

@@ -184,6 +184,9 @@ class TerminalProgress(LinesProgress):
         if words := ended_words(report, reason):
             self._print(Text(words, "bold"))
 
+    def finished(self, verdict: Sequence[str]) -> None:
+        """Do nothing: the command prints the whole result."""
+
     def _print(self, line: str | Text) -> None:
         """Print a line; do not wrap it when the output is not a terminal."""
         self._show(line, soft_wrap=not self._console.is_terminal)

@@ -56,6 +56,8 @@ class Sources:
         package is added as a requirement.
         """
         waiting, seen = [module.partition(".")[0]], set[str]()
+        if module.endswith(".py"):
+            waiting = self._add_file(module, folder)
         distributions = packages_distributions()
         while waiting:
             top = waiting.pop()
@@ -71,6 +73,18 @@ class Sources:
             else:
                 for path in self.add_folder(folder / top, top):
                     waiting += self._read(path, folder)
+
+    def _add_file(self, module: str, folder: Path) -> list[str]:
+        """Add the module at a path; return the modules and folders to add with it."""
+        path = Path(os.path.normpath(folder / module))
+        if not path.is_relative_to(folder):
+            return []
+        top, *below = path.relative_to(folder).parts
+        if below:
+            return [top]
+        if _may_go(path, folder):
+            self.files[top] = path
+        return self._read(path, folder)
 
     def add_tree(self, folder: Path, to: str) -> None:
         """Add a folder's files, and requirements for packages that its modules import.

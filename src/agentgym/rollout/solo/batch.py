@@ -11,6 +11,8 @@ from typing import Any
 
 from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
+from agentgym.core.notebook import in_notebook, notebook_bar
+from agentgym.core.shown import Shown
 from agentgym.core.task import Task
 from agentgym.core.trajectory import (
     Reason,
@@ -43,8 +45,8 @@ _MOST_STANDSTILL_S = 10.0
 _CANCELLED = Reason(kind="cancelled", detail="the batch was ended")
 
 
-@dataclass(frozen=True)
-class RolloutBatch:
+@dataclass(frozen=True, repr=False)
+class RolloutBatch(Shown):
     """The results of a batch of rollouts.
 
     Attributes:
@@ -127,7 +129,13 @@ async def run_rollouts(
         if config.save is not None:
             writer = stack.enter_context(TrajectoryWriter(config.save))
 
+        bar = None
+        if in_notebook():
+            bar = stack.enter_context(notebook_bar("rollouts", len(todo)))
+
         def ended(trajectory: Trajectory) -> None:
+            if bar is not None:
+                bar.update()
             if writer is not None:
                 writer.write(trajectory)
             if on_done is not None:

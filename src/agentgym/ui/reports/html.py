@@ -68,7 +68,7 @@ def html_page(markdown: str, pictures: Sequence[str] = ()) -> str:
     title = markdown.partition("\n")[0].lstrip("# ")
     shown = "".join(pictures)
     charts = f'<div class="charts">{shown}</div>' if shown else ""
-    body = [_rendered(head), charts, _rendered(f"{mark}{rest}".lstrip())]
+    body = [rendered(head), charts, rendered(f"{mark}{rest}".lstrip())]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -120,7 +120,7 @@ def _lines(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Lin
     ]
 
 
-def _rendered(markdown: str) -> str:
+def rendered(markdown: str) -> str:
     """Convert Markdown to HTML, with tables that scroll if they are too wide."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     made = str(parser.render(markdown))

@@ -9,9 +9,8 @@ from agentgym.evaluate.judge.settings import judging_words
 from agentgym.evaluate.metrics import METRICS
 from agentgym.evaluate.numbers import duration, plural
 from agentgym.evaluate.result import Evaluation
-from agentgym.train.result import TrainingResult
+from agentgym.train.result import TrainingResult, effect_lines
 from agentgym.ui.comparison import BRIEF, MetricRow, family_rows, rows, values
-from agentgym.ui.effect import effect_lines
 from agentgym.ui.evaluation import confusion_cells, family_lines, verdict
 from agentgym.ui.reports.worse import worse_parts
 from agentgym.ui.roles import (
@@ -53,20 +52,21 @@ def render_report(
         f"# {result.scenario}, trained through {config.get('framework', '?')}\n",
         spent,
         *([f"{machine}\n"] if machine else []),
-        *_effect(result),
+        *effect_parts(result),
         *worse_parts(result, instructions),
         "## Before and after, on held-out tasks\n",
         f"{size} after training; 95 % intervals over tasks in brackets.\n",
-        _gains(rows(result.baseline, metrics, warm=result.warm_start)),
+        gains_table(rows(result.baseline, metrics, warm=result.warm_start)),
     ]
     if result.imitated is not None:
         parts += [f"Warm start: {result.imitated.words()}.\n"]
     if families := family_rows(result.baseline, metrics, result.warm_start):
-        parts += ["### Success by family of tasks, worst first\n", _gains(families)]
+        heading = "### Success by family of tasks, worst first\n"
+        parts += [heading, gains_table(families)]
     for name, (before, after) in result.breakdown.items():
         heading = f"### {name[:1].upper()}{name[1:]}: {plural(after.tasks, 'task')}\n"
         warm = result.warm_breakdown.get(name)
-        parts += [heading, _gains(rows(before, after, BRIEF, warm))]
+        parts += [heading, gains_table(rows(before, after, BRIEF, warm))]
     if confusion is not None:
         heading = "## Tool needed (rows), tool called (columns), after training\n"
         parts += confusion_parts(confusion, heading)
@@ -75,14 +75,14 @@ def render_report(
         buckets += [(f"{verb}: {why}", f"{n:,}") for why, n in found.most_common()]
     parts += [
         "## Where every model call went\n",
-        _table(["bucket", "calls"], [*buckets, ("**all**", f"**{ledger.calls:,}**")]),
+        table(["bucket", "calls"], [*buckets, ("**all**", f"**{ledger.calls:,}**")]),
         *([f"Learned from: {trained_words(ledger.tokens)}.\n"] * bool(ledger.tokens)),
         *([f"{judging_words(ledger.judging)}\n"] if ledger.judging else []),
         *([f"On everyday questions: {moved.words()}.\n"] if moved is not None else []),
         *_roles(result),
         *_use(result),
         "## Settings\n",
-        _table(
+        table(
             ["setting", "value"],
             [(k, f"`{v}`") for k, v in flattened(config).items()],
             left=2,
@@ -91,7 +91,7 @@ def render_report(
     return "\n".join(parts)
 
 
-def _effect(result: TrainingResult) -> list[str]:
+def effect_parts(result: TrainingResult) -> list[str]:
     """Return paragraphs on whether training helped, and on which metrics changed."""
     return [
         f"**{words}**\n" if style.startswith("bold") else f"{words}\n"
@@ -114,9 +114,9 @@ def _roles(result: TrainingResult) -> list[str]:
     """Return the tables of a team's roles; [] for a single agent."""
     parts = []
     if lines := ledger_lines(result.ledger):
-        parts += ["## Where the calls of each role went\n", _table(LEDGER_HEAD, lines)]
+        parts += ["## Where the calls of each role went\n", table(LEDGER_HEAD, lines)]
     if lines := metrics_lines(result.baseline, result.metrics):
-        parts += ["## Each role\n", f"{CHANGES_NOTE}\n", _table(METRICS_HEAD, lines)]
+        parts += ["## Each role\n", f"{CHANGES_NOTE}\n", table(METRICS_HEAD, lines)]
     return parts
 
 
@@ -127,13 +127,13 @@ def render_evaluation(found: Evaluation) -> str:
         f"# {found.subject} on {found.scenario}\n",
         f"{_size(found)} 95 % intervals over tasks in brackets.\n",
         *(f"{note}\n" for note in found.notes),
-        _table(["", found.subject, *found.baselines], shown),
+        table(["", found.subject, *found.baselines], shown),
     ]
     if roles := metrics_lines(None, found.metrics):
-        parts += ["## Each role\n", f"{METRICS_NOTE}\n", _table(METRICS_HEAD, roles)]
+        parts += ["## Each role\n", f"{METRICS_NOTE}\n", table(METRICS_HEAD, roles)]
     if families := family_lines(found.metrics):
         parts += ["## Successes by kind of task (pass^1)\n"]
-        parts += [_table(["kind", "pass^1", ""], families)]
+        parts += [table(["kind", "pass^1", ""], families)]
     if found.calls:
         total = sum(found.calls.values())
         calls = [(kind.value, n, f"{n / total:.1%}") for kind, n in found.calls.items()]
@@ -141,7 +141,7 @@ def render_evaluation(found: Evaluation) -> str:
             (name, f"{n:,}", part) for name, n, part in [*calls, ("all", total, "")]
         ]
         parts += ["## Tool calls, each in one class\n"]
-        parts += [_table(["class", "calls", "share"], lines)]
+        parts += [table(["class", "calls", "share"], lines)]
     if found.confusion is not None:
         heading = "## Tool needed (rows), tool called (columns)\n"
         parts += confusion_parts(found.confusion, heading)
@@ -153,7 +153,7 @@ def confusion_parts(matrix: ConfusionMatrix, heading: str) -> list[str]:
     counts = matrix.counts
     needed, called, left_out = confusion_cells(matrix)
     cells = [(row, *(str(counts[row].get(c, 0)) for c in called)) for row in needed]
-    parts = [heading, _table(["needed", *called], cells)]
+    parts = [heading, table(["needed", *called], cells)]
     return [*parts, f"{left_out}\n"] if left_out else parts
 
 
@@ -167,10 +167,10 @@ def render_comparison(before: Evaluation, after: Evaluation, found: Comparison) 
     )
     title = f"# {before.subject} and {after.subject} on {before.scenario}\n"
     said = f"{verdict(found)}\n"
-    table = _gains(compared, names, left=1)
+    compared_table = gains_table(compared, names, left=1)
     notes = [f"{note}\n" for note in (*before.notes, *after.notes)]
     made = [_made(before), _made(after)]
-    return "\n".join([title, size, *notes, table, said, *made])
+    return "\n".join([title, size, *notes, compared_table, said, *made])
 
 
 def _size(found: Evaluation) -> str:
@@ -190,11 +190,12 @@ def _made(found: Evaluation) -> str:
     )
 
 
-def _gains(
+def gains_table(
     compared: Iterable[MetricRow],
     names: Sequence[str] = ("before", "after", "gain"),
     left: int = 3,
 ) -> str:
+    """Return compared metrics as a Markdown table."""
     compared = list(compared)
     head = ["", *names]
     cells = [[r.label, r.before, r.after, r.full_gain] for r in compared]
@@ -204,10 +205,10 @@ def _gains(
         for row, line in zip(compared, cells, strict=True):
             line.insert(2, row.warm)
             line += [row.warm_gain, row.own_gain]
-    return _table(head, cells, left)
+    return table(head, cells, left)
 
 
-def _table(head: Sequence[str], lines: Iterable[Sequence[str]], left: int = 1) -> str:
+def table(head: Sequence[str], lines: Iterable[Sequence[str]], left: int = 1) -> str:
     """Return a Markdown table; columns after the first ``left`` are right-aligned."""
     rule = ["---" if column < left else "---:" for column in range(len(head))]
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *lines))

@@ -1,0 +1,69 @@
+"""Results print their verdict and their table, also as HTML for a notebook."""
+
+import io
+import re
+
+import pytest
+
+from agentgym.core.shown import Shown
+from agentgym.evaluate.compare import compare
+from agentgym.evaluate.lines import LinesProgress
+from agentgym.rollout.solo.batch import RolloutBatch
+from agentgym.ui.comparison import rows
+from tests.ui import made_up
+
+BEFORE, AFTER = made_up.evaluation(0.2), made_up.evaluation(0.9)
+RESULT = made_up.result().model_copy(
+    update={"baseline": BEFORE.metrics, "metrics": AFTER.metrics}
+)
+
+
+def cells(value: Shown) -> list[str]:
+    """Return the texts in the cells of a result's HTML tables."""
+    page = value._repr_html_() or ""
+    return re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", page)
+
+
+def test_a_result_prints_its_verdict_and_the_values_of_the_terminal() -> None:
+    text = str(RESULT)
+    assert text == repr(RESULT)
+    assert text.startswith("Training helped: pass^1 21 % -> 90 % (p ")
+    assert "Saved as coding@1, now the default" in text
+    assert len(text.splitlines()) < 20
+    [row] = [r for r in rows(BEFORE.metrics, AFTER.metrics) if r.label == "pass^1"]
+    for value in (row.before, row.after, row.full_gain):
+        assert value.replace(" points", "") in text
+        assert value in cells(RESULT)
+    assert "Training helped" in (RESULT._repr_html_() or "")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (AFTER, "tool reliability"),
+        (AFTER.metrics, "tool reliability"),
+        (compare(BEFORE.metrics, AFTER.metrics), "right arguments"),
+    ],
+    ids=["evaluation", "metrics", "comparison"],
+)
+def test_other_results_show_their_metrics(value: Shown, shown: str) -> None:
+    assert shown in str(value)
+    assert shown in cells(value)
+
+
+def test_a_comparison_says_which_side_is_better() -> None:
+    found = compare(BEFORE.metrics, AFTER.metrics)
+    assert "B is better (p " in str(found)
+    assert re.search(r"pass\^1 +\+\d+ points \[\+\d+, \+\d+\]", str(found))
+
+
+def test_a_batch_prints_its_summary() -> None:
+    batch = RolloutBatch([])
+    assert str(batch).startswith("0 rollouts: 0 succeeded")
+    assert batch._repr_html_() is None
+
+
+def test_a_run_ends_with_its_verdict() -> None:
+    out = io.StringIO()
+    LinesProgress(out).finished(RESULT.verdict)
+    assert out.getvalue().startswith("Training helped: pass^1 ")
