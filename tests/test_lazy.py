@@ -4,6 +4,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
@@ -13,8 +14,18 @@ PACKAGES = [
     "agentgym",
     "agentgym.integrations",
     "agentgym.rollout",
+    "agentgym.sandbox",
     "agentgym.scenarios",
 ]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_public_name_is_also_a_module_which_an_import_would_put_over_it(
+    package: str,
+) -> None:
+    module = import_module(package)
+    modules = {found.name for found in iter_modules(module.__path__)}
+    assert not modules & set(module.__all__)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -9,7 +9,7 @@ import pytest
 from agentgym.core.agent import AgentSource
 from agentgym.core.config import TrainingConfig
 from agentgym.core.nested.keys import agent_reference
-from agentgym.core.settings import read_yaml
+from agentgym.core.yaml_text import read_yaml
 from agentgym.errors import ConfigError
 
 OLD = """\

@@ -36,18 +36,20 @@ def doctor(
 
     Exits with 1 if something is broken.
     """
-    from agentgym.doctor.evidence import read_evidence
-    from agentgym.doctor.machine import check_machine
-    from agentgym.doctor.run import diagnose
-    from agentgym.train.run_folder import RunFolder
-    from agentgym.ui.health import checks_view, findings_view
-
     body: Any
     if run is None:
+        from agentgym.doctor.machine import check_machine
+        from agentgym.ui.checks import checks_view
+
         body = checks = list(check_machine())
         view = checks_view(checks)
         broken = any(check.state == "broken" for check in checks)
     else:
+        from agentgym.doctor.evidence import read_evidence
+        from agentgym.doctor.run import diagnose
+        from agentgym.train.run_folder import RunFolder
+        from agentgym.ui.health import findings_view
+
         folder = RunFolder.open(run, output)
         evidence = read_evidence(folder)
         status = run_status(folder.path, folder.record())

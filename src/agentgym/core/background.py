@@ -1,6 +1,5 @@
 """Await async code from sync code, and run sync code from async code."""
 
-import asyncio
 import contextvars
 import inspect
 import os
@@ -24,6 +23,8 @@ def in_background[T](awaitable: Awaitable[T]) -> T:
     If an event loop already runs in this thread, as in a notebook, the awaitable runs
     in another thread. The running loop is blocked until the awaitable is done.
     """
+    import asyncio
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -44,6 +45,8 @@ def no_running_loop() -> Iterator[None]:
     Use it to import user code that may call ``asyncio.run``. The hidden loop stands
     still until the ``with`` block ends.
     """
+    import asyncio
+
     loop = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
     try:
@@ -66,6 +69,8 @@ async def call_in_thread(function: Callable[..., Any], *args: Any, **named: Any)
     The caller may stop waiting: a function that never returns delays neither other
     calls nor the exit of the process. A few threads wait for the next function.
     """
+    import asyncio
+
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()  # the caller may stop waiting
     context = contextvars.copy_context()

@@ -1,18 +1,19 @@
 """TrainingConfig: every setting of a run, from code, YAML or the environment."""
 
+import json
 import os
 import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    InitSettingsSource,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
 )
 
 from agentgym.core.agent import COMMAND, AgentSource, is_command
@@ -42,6 +43,8 @@ _SAYS_NOTHING = re.compile(
 """Names such as ``build_agent``, which are too general as the name of an agent."""
 _STAMP = r"-\d{8}-\d{6}$"
 """The time stamp at the end of a run's name, if an earlier run had the same name."""
+_MAPPINGS = ("chat_template_kwargs", "rent", "verl", "vllm")
+"""Settings that an environment variable gives as JSON."""
 SMALL_ANSWER = 160
 """Default of ``max_tokens`` for small models; nano needs about 40 tokens for a call."""
 SMALL_TIMEOUT_S = 60.0
@@ -104,24 +107,25 @@ Precision = Literal["auto", "bf16", "float32"]
 Roles = Annotated[tuple[str, ...], BeforeValidator(_read_roles)]
 
 
-class _Environment(EnvSettingsSource):
-    """Read settings from ``AGENTGYM_`` variables; unknown variables are errors."""
+def _from_environment(settings: Iterable[str]) -> dict[str, Any]:
+    """Return the settings that ``AGENTGYM_`` variables give, by name.
 
-    def __call__(self) -> dict[str, Any]:
-        names = {*OTHER_VARIABLES, *self.settings_cls.model_fields, *FLAT_KEYS}
-        known = set(map(variable_of, names))
-        unknown = {
-            name: value
-            for name, value in os.environ.items()
-            if name.upper().startswith(PREFIX) and name.upper() not in known
-        }
-        flat = FLAT_KEYS.keys() - GROUPS.keys()
-        own = {key: self.env_vars.get(variable_of(key).lower()) for key in flat}
-        parts = {key: value for key, value in own.items() if value is not None}
-        return {**nested({**super().__call__(), **parts}), **unknown}
+    Unknown variables keep their own name, so that validation reports them.
+    """
+    names = {variable_of(name): name for name in (*settings, *FLAT_KEYS)}
+    others = set(map(variable_of, OTHER_VARIABLES))
+    found: dict[str, Any] = {}
+    for variable, text in os.environ.items():
+        if variable.upper().startswith(PREFIX) and variable.upper() not in others:
+            name = names.get(variable.upper(), variable)
+            found[name] = text
+            if name in _MAPPINGS:
+                with suppress(ValueError):  # validation reports other texts
+                    found[name] = json.loads(text)
+    return found
 
 
-class TrainingConfig(Settings, BaseSettings):
+class TrainingConfig(Settings):
     """Settings of one training run.
 
     Values come from arguments, a YAML file (:meth:`from_yaml`) and environment
@@ -278,13 +282,11 @@ class TrainingConfig(Settings, BaseSettings):
         output: Folder in which each run creates its own folder.
     """
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, extra="forbid", frozen=True, allow_inf_nan=False
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     scenario: str = "coding"
     framework: str = "langchain"
-    agent: Annotated[AgentSource, NoDecode] = AgentSource()
+    agent: AgentSource = AgentSource()
     model: str = "nano"
     engine: str = AUTO_ENGINE
     gpus_per_node: int = Field(default=1, ge=1, le=1000)
@@ -310,10 +312,10 @@ class TrainingConfig(Settings, BaseSettings):
     task_choice: Literal["adaptive", "uniform"] = "adaptive"
     algorithm: Algorithm = "rloo"
     prompts: PathText = ""
-    train_roles: Annotated[Roles | None, NoDecode] = None
+    train_roles: Roles | None = None
     role_adapters: bool = False
     train_tokens: TrainTokens | None = None
-    judge: Annotated[JudgeSettings, NoDecode] = JudgeSettings()
+    judge: JudgeSettings = JudgeSettings()
     failure_cost: float = Field(default=0.2, ge=0)
     learning_rate: float | None = Field(default=None, gt=0)
     entropy_coefficient: float = Field(default=0.0, ge=0)
@@ -333,12 +335,10 @@ class TrainingConfig(Settings, BaseSettings):
     eval_tasks: int = Field(default=64, gt=0, le=MANY)
     test_tasks: int = Field(default=96, gt=0, le=MANY)
     eval_samples: int = Field(default=4, ge=1, le=MANY)
-    token_prices: Annotated[Prices, NoDecode, BeforeValidator(read_prices)] = (
-        USUAL_PRICES
-    )
+    token_prices: Annotated[Prices, BeforeValidator(read_prices)] = USUAL_PRICES
     forgetting_questions: int = Field(default=50, ge=0, le=50)
     early_stop: bool = True
-    goal: Annotated[Minimums | None, NoDecode, BeforeValidator(_read_goal)] = None
+    goal: Annotated[Minimums | None, BeforeValidator(_read_goal)] = None
     yes: bool = False
     workers: int | None = Field(default=None, gt=0, le=1000)
     concurrency: int | None = Field(default=None, gt=0, le=MANY)
@@ -408,20 +408,14 @@ class TrainingConfig(Settings, BaseSettings):
         telling = (part for part in parts if not _SAYS_NOTHING.fullmatch(part))
         return next(telling, parts[1]).strip("_") or self.scenario_name
 
+    @model_validator(mode="before")
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return arguments and environment variables as sources; arguments win."""
-        given = init_settings()
-        return InitSettingsSource(settings_cls, nested(given)), _Environment(
-            settings_cls
-        )
+    def _with_environment(cls, values: Any) -> Any:
+        """Add the settings of environment variables, and put all into nested form."""
+        if not isinstance(values, Mapping):
+            return values
+        given = _from_environment(cls.model_fields)
+        return nested({**flattened(given), **flattened(values)})
 
     @classmethod
     def names(cls) -> list[str]:

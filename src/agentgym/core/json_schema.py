@@ -20,17 +20,18 @@ _SINGLE = (
 _OF_VALUES = ("type", "enum", "const", "$ref", "allOf", "anyOf", "oneOf")
 _BY_PATTERN = ("pattern", "patternProperties", "additionalProperties")
 _MOST_NESTED = 60
+_AT_FIRST_USE = ConfigDict(defer_build=True)
 _CONVERTED: Mapping[str, TypeAdapter[Any]] = {
-    "integer": TypeAdapter(int),
-    "number": TypeAdapter(float),
-    "boolean": TypeAdapter(bool),
+    "integer": TypeAdapter(int, config=_AT_FIRST_USE),
+    "number": TypeAdapter(float, config=_AT_FIRST_USE),
+    "boolean": TypeAdapter(bool, config=_AT_FIRST_USE),
 }
 _FORMATS: Mapping[str, TypeAdapter[Any]] = {
-    "date": TypeAdapter(date),
-    "date-time": TypeAdapter(datetime),
-    "time": TypeAdapter(time),
-    "duration": TypeAdapter(timedelta),
-    "uuid": TypeAdapter(UUID),
+    "date": TypeAdapter(date, config=_AT_FIRST_USE),
+    "date-time": TypeAdapter(datetime, config=_AT_FIRST_USE),
+    "time": TypeAdapter(time, config=_AT_FIRST_USE),
+    "duration": TypeAdapter(timedelta, config=_AT_FIRST_USE),
+    "uuid": TypeAdapter(UUID, config=_AT_FIRST_USE),
 }
 
 

@@ -1,13 +1,11 @@
 """Settings: read values from code and YAML, with errors that explain the fix."""
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from agentgym.errors import ConfigError
@@ -30,28 +28,6 @@ PathText = Annotated[
 ]
 """A file's path, or the text itself."""
 _SHOWN = 80
-_MOST_CHARACTERS = 1 << 20
-_MOST_VALUES = 100_000
-"""Maximum number of values in a YAML text, with aliases expanded."""
-_BOOL = "tag:yaml.org,2002:bool"
-_FLOAT = "tag:yaml.org,2002:float"
-_TRUE = re.compile("^(?:true|True|TRUE|false|False|FALSE)$")
-_NUMBER = re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)[eE][-+]?[0-9]+$")
-
-
-class _Loader(yaml.SafeLoader):
-    """A YAML loader for plain data that reads booleans and numbers as in YAML 1.2.
-
-    PyYAML follows YAML 1.1, where the key ``yes`` means ``True`` and ``1e-4`` is text.
-    """
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if tag != _BOOL]
-    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(_BOOL, _TRUE, list("tTfF"))
-_Loader.add_implicit_resolver(_FLOAT, _NUMBER, list("-+.0123456789"))
 
 
 class Settings(BaseModel):
@@ -108,9 +84,11 @@ class Settings(BaseModel):
     @classmethod
     def from_yaml(cls, path: str | Path, **overrides: Any) -> Self:
         """Read settings from a YAML file; ``overrides`` win unless they are None."""
+        from agentgym.core.yaml_text import read_yaml
+
         try:
             data = read_yaml(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
+        except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise ConfigError(
                 f"Cannot read the configuration {path}: {reason}"
@@ -127,56 +105,6 @@ class Settings(BaseModel):
         return cls.create(**{**cls.flat(values), **cls.flat(_given(overrides))})
 
 
-def read_yaml(text: str) -> Any:
-    """Parse a YAML text.
-
-    A few lines of nested aliases (``b: [*a, *a]``) can expand to more values than
-    memory holds. Such a text is refused before any value is built.
-
-    Raises:
-        yaml.YAMLError: The text is not YAML, is too long or nested too deeply, or its
-            aliases expand to too many values or contain themselves.
-    """
-    if len(text) > _MOST_CHARACTERS:
-        raise yaml.YAMLError(
-            f"it has {len(text):,} characters, and {_MOST_CHARACTERS:,} are the most"
-        )
-    try:
-        if (root := yaml.compose(text, _Loader)) is not None:
-            _count(root, {})
-        return yaml.load(text, _Loader)
-    except RecursionError:
-        raise yaml.YAMLError("it is nested too deep") from None
-
-
-def _count(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return the number of values in a node, itself included, with aliases expanded.
-
-    Args:
-        node: The node.
-        known: Counts by node id, so that each node is visited once. A count is 0 while
-            its node is being counted.
-
-    Raises:
-        yaml.YAMLError: There are too many values, or an alias contains itself.
-    """
-    counted = known.get(id(node))
-    if counted == 0:
-        raise yaml.YAMLError("an alias in it refers to a value that contains it")
-    if counted is not None:
-        return counted
-    known[id(node)] = 0
-    total = 1
-    if isinstance(node, yaml.SequenceNode):
-        total += sum(_count(each, known) for each in node.value)
-    elif isinstance(node, yaml.MappingNode):
-        total += sum(_count(part, known) for pair in node.value for part in pair)
-    if total > _MOST_VALUES:
-        raise yaml.YAMLError(f"its aliases stand for more than {_MOST_VALUES:,} values")
-    known[id(node)] = total
-    return total
-
-
 def read_assignments(words: Sequence[str], settings: Iterable[str]) -> dict[str, Any]:
     """Parse ``KEY=VALUE`` texts whose values are YAML: ``learning_rate=1e-4``.
 
@@ -187,6 +115,8 @@ def read_assignments(words: Sequence[str], settings: Iterable[str]) -> dict[str,
     Raises:
         ConfigError: A text has no ``=``, its key is unknown, or its value is malformed.
     """
+    from agentgym.core.yaml_text import read_yaml
+
     known, values = sorted(settings), {}
     for word in words:
         key, equals, text = word.partition("=")
@@ -200,7 +130,7 @@ def read_assignments(words: Sequence[str], settings: Iterable[str]) -> dict[str,
             raise ConfigError(f"Invalid configuration: {_unknown(key, known)}")
         try:
             values[key] = read_yaml(text)
-        except (ValueError, yaml.YAMLError):
+        except ValueError:
             raise ConfigError(f"{word!r}: the value cannot be read as YAML.") from None
     return values
 

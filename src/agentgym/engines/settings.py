@@ -90,9 +90,7 @@ def overrides(words: list[str]) -> dict[str, dict[str, Any]]:
     Raises:
         ConfigError: One of ``words`` does not have this form.
     """
-    import yaml
-
-    from agentgym.core.settings import read_yaml
+    from agentgym.core.yaml_text import read_yaml
 
     found: dict[str, dict[str, Any]] = {}
     for word in words:
@@ -107,6 +105,6 @@ def overrides(words: list[str]) -> dict[str, dict[str, Any]]:
             )
         try:
             found.setdefault(library, {})[key] = read_yaml(value)
-        except yaml.YAMLError:
+        except ValueError:
             raise ConfigError(f"{word!r}: the value cannot be read as YAML.") from None
     return found

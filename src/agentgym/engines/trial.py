@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import httpx
-
 from agentgym.core.background import in_background
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, Policy, ServedPolicy
@@ -36,6 +34,8 @@ def with_trial(
 
 def _trial(factory: EngineFactory, engine: str, gpu: str) -> Checked:
     """Start an engine with the tiny model nano, and check that it answers."""
+    import httpx
+
     begun = time.monotonic()
     with TemporaryDirectory(prefix="agentgym-check-") as folder:
         config = TrainingConfig.create(
@@ -71,6 +71,8 @@ async def _ask_policy(policy: Policy) -> None:
 
 
 def _ask_server(policy: ServedPolicy) -> None:
+    import httpx
+
     answer = httpx.post(
         f"{policy.servers[0]}/chat/completions",
         json={

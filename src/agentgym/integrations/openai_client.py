@@ -9,15 +9,15 @@ import threading
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any, get_args
-
-import httpx
-from httpx._utils import URLPattern
+from typing import TYPE_CHECKING, Any, get_args
 
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.base import Blueprint
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.redirect import holding
+
+if TYPE_CHECKING:
+    import httpx
 
 _CHAT = "/chat/completions"
 _OTHER_APIS = ("/responses", "/completions")
@@ -38,7 +38,7 @@ def patch_clients(module: ModuleType) -> None:
 
     def _build_request(
         self: Any, options: Any, *, retries_taken: int = 0
-    ) -> httpx.Request:
+    ) -> "httpx.Request":
         refuse_while_importing()
         build_models()
         request = build(self, options, retries_taken=retries_taken)
@@ -81,14 +81,18 @@ def _build_models_once() -> None:
             left += kind.__bases__
 
 
-def _reach_without_proxy(client: Any, url: httpx.URL) -> None:
+def _reach_without_proxy(client: Any, url: "httpx.URL") -> None:
     """Let an httpx client ask the gateway's URL directly, not through a proxy."""
+    from httpx._utils import URLPattern
+
     if client._transport_for_url(url) is not client._transport:
         pattern = URLPattern(f"all://{url.netloc.decode()}")
         client._mounts = {pattern: None, **client._mounts}
 
 
-def _redirect(request: httpx.Request, blueprint: Blueprint, *, is_first: bool) -> None:
+def _redirect(
+    request: "httpx.Request", blueprint: Blueprint, *, is_first: bool
+) -> None:
     if str(request.url).startswith(blueprint.gateway):
         return  # AgentGym's own clients count their calls themselves
     path = request.url.path
@@ -97,7 +101,7 @@ def _redirect(request: httpx.Request, blueprint: Blueprint, *, is_first: bool) -
         if is_first:
             episode.begin_turn()
             episode.answered += 1  # counted now: the answer is not visible
-        request.url = httpx.URL(f"{blueprint.gateway}{episode.path}{_CHAT}")
+        request.url = type(request.url)(f"{blueprint.gateway}{episode.path}{_CHAT}")
         request.headers["Host"] = request.url.netloc.decode()
         request.headers["Authorization"] = f"Bearer {blueprint.api_key}"
     elif path.endswith(_OTHER_APIS):

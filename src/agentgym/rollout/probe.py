@@ -34,7 +34,6 @@ from agentgym.rollout.trial import (
 )
 from agentgym.rollout.workers.assemble import NOT_RUN
 from agentgym.rollout.workers.offline import OUTSIDE
-from agentgym.rollout.workers.worker import own_tools
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import get_scenario
@@ -162,6 +161,8 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
     specs = {spec.name: spec for spec in usual_tools(scenario, config.seed)}
     loop, roles = _looked_into(config, scenario)
     found = {tool.name: tool for role in roles for tool in role.tools}
+    from agentgym.rollout.workers.worker import own_tools  # imports aiohttp
+
     acting = {tool.spec.name for tool in own_tools(adapter, loop)}
     own = {
         name: _fate(name, config) if name in acting else _PASSES_ON

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from agentgym.core.collector import calm_collector
 from agentgym.core.config import TrainingConfig
@@ -17,8 +17,6 @@ from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint
-from agentgym.rollout.gateway.gateway import Gateway
-from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.runner import RolloutRequest, Runner
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.wording import Wording
@@ -29,6 +27,9 @@ from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.audit import AuditLog, log_or_none
+
+if TYPE_CHECKING:
+    from agentgym.rollout.gateway.protocol import GatewaySettings
 
 DATABASE_FILE = "rollouts.db"
 WORKER_LOG = "workers.log"
@@ -69,6 +70,8 @@ class RolloutSession:
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
     def __enter__(self) -> Self:
+        from agentgym.rollout.gateway.gateway import Gateway  # imports aiohttp
+
         config, above = self.config, log_or_none()
         usual = above.path if above else self.folder / AUDIT_FILE
         audit = AuditLog(self.audit or usual, private=config.private)
@@ -169,13 +172,15 @@ class RolloutSession:
         self._store.flush(self.beat)
 
 
-def gateway_settings(config: TrainingConfig, **more: Any) -> GatewaySettings:
+def gateway_settings(config: TrainingConfig, **more: Any) -> "GatewaySettings":
     """Return a gateway's settings, with the seed and the sampling of ``config``.
 
     ``more`` are other fields of GatewaySettings. A provider's model uses
     ``eval_temperature`` only if it differs from this setting's default; else it uses
     the provider's default temperature.
     """
+    from agentgym.rollout.gateway.protocol import GatewaySettings
+
     usual = TrainingConfig.model_fields["eval_temperature"].default
     own = config.eval_temperature
     return GatewaySettings(

@@ -1,33 +1,27 @@
-"""Run code that a model wrote, isolated from the machine and from other executions."""
+"""Run code that a model wrote, isolated from the machine and from other executions.
 
-from agentgym.sandbox.commands import (
-    Argv,
-    Command,
-    Program,
-    PythonScript,
-    RunTests,
-    SandboxConfig,
-)
-from agentgym.sandbox.gives import Verdict, gives
-from agentgym.sandbox.guest.settings import Limits
-from agentgym.sandbox.result import SandboxResult, TestOutcome
-from agentgym.sandbox.sandbox import LazySandbox, Sandbox, open_sandbox
-from agentgym.sandbox.workspace import Workspace
+Public names are imported at first use.
+"""
 
-__all__ = [
-    "Argv",
-    "Command",
-    "LazySandbox",
-    "Limits",
-    "Program",
-    "PythonScript",
-    "RunTests",
-    "Sandbox",
-    "SandboxConfig",
-    "SandboxResult",
-    "TestOutcome",
-    "Verdict",
-    "Workspace",
-    "gives",
-    "open_sandbox",
-]
+from typing import TYPE_CHECKING
+
+from agentgym.lazy import lazily
+
+if TYPE_CHECKING:
+    from agentgym.sandbox.commands import Argv as Argv
+    from agentgym.sandbox.commands import Command as Command
+    from agentgym.sandbox.commands import Program as Program
+    from agentgym.sandbox.commands import PythonScript as PythonScript
+    from agentgym.sandbox.commands import RunTests as RunTests
+    from agentgym.sandbox.commands import SandboxConfig as SandboxConfig
+    from agentgym.sandbox.guest.settings import Limits as Limits
+    from agentgym.sandbox.result import SandboxResult as SandboxResult
+    from agentgym.sandbox.result import TestOutcome as TestOutcome
+    from agentgym.sandbox.sandbox import LazySandbox as LazySandbox
+    from agentgym.sandbox.sandbox import Sandbox as Sandbox
+    from agentgym.sandbox.sandbox import open_sandbox as open_sandbox
+    from agentgym.sandbox.verdict import Verdict as Verdict
+    from agentgym.sandbox.verdict import gives as gives
+    from agentgym.sandbox.workspace import Workspace as Workspace
+else:
+    __getattr__, __dir__, __all__ = lazily(__spec__)

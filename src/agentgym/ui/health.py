@@ -1,4 +1,4 @@
-"""Show the results of checks: of a machine, a run or a scenario."""
+"""Show why a run does not learn."""
 
 from collections.abc import Sequence
 
@@ -7,37 +7,11 @@ from rich.padding import Padding
 from rich.text import Text
 
 from agentgym.doctor.evidence import Evidence
-from agentgym.doctor.machine import Check
 from agentgym.doctor.run import Obstacle
-from agentgym.evaluate.check import Finding
 from agentgym.evaluate.numbers import plural
-from agentgym.ui.layout import grid
+from agentgym.ui.checks import STYLES
 from agentgym.ui.roles import roles_view
 from agentgym.ui.tables import ledger_view
-
-_STYLES = {
-    **dict.fromkeys(("ok", "pass"), "green"),
-    **dict.fromkeys(("missing", "warning", "warn"), "yellow"),
-    **dict.fromkeys(("broken", "critical", "fail"), "bold red"),
-    "info": "cyan",
-    "skip": "dim",
-}
-
-
-def checks_view(checks: Sequence[Check]) -> RenderableType:
-    """Return a view of the checks of a machine."""
-    table = grid()
-    table.add_column(style="dim", overflow="fold")
-    for check in checks:
-        table.add_row(check.name, _styled(check.state), check.detail)
-    return table
-
-
-def tripwires_view(findings: Sequence[Finding]) -> RenderableType:
-    """Return a view of the checks that a scenario must pass before training."""
-    return grid(
-        *((_styled(f.status), Text(f.name, "bold"), Text(f.why)) for f in findings)
-    )
 
 
 def findings_view(
@@ -57,13 +31,9 @@ def findings_view(
         likeliest = number == 0 and finding.severity != "info"
         title = Text.assemble(
             ("Likeliest cause: " if likeliest else "", "bold"),
-            (finding.title, _STYLES[finding.severity]),
+            (finding.title, STYLES[finding.severity]),
             (f"  ({finding.severity})", "dim"),
         )
         detail = Text(f"{finding.evidence}\n{finding.advice}")
         parts += [title, Padding(detail, (0, 0, 1, 2))]
     return Group(*parts)
-
-
-def _styled(word: str) -> Text:
-    return Text(word, _STYLES[word])

@@ -11,7 +11,6 @@ lowest accepted and the highest rejected reward, so an accepted attempt never fa
 below a rejected one.
 """
 
-import asyncio
 import json
 import secrets
 from collections.abc import Callable, Sequence
@@ -40,6 +39,8 @@ from agentgym.models.reference import PROVIDERS, Endpoint
 from agentgym.security.redaction import beginning
 
 if TYPE_CHECKING:
+    import asyncio
+
     from agentgym.models.endpoint import EndpointLlm
 
 PART = "judge"
@@ -266,6 +267,8 @@ class GroupJudge(Ranker):
         return scores
 
     async def _ask_all(self, groups: Sequence[_Group]) -> list[list[Score] | str]:
+        import asyncio
+
         from agentgym.models.endpoint import EndpointLlm  # imports aiohttp
 
         llm = EndpointLlm(self._endpoint)
@@ -283,9 +286,11 @@ class GroupJudge(Ranker):
         return [task.result() for task in made]
 
     async def _ask(
-        self, llm: "EndpointLlm", limit: asyncio.Semaphore, group: _Group
+        self, llm: "EndpointLlm", limit: "asyncio.Semaphore", group: _Group
     ) -> list[Score] | str:
         """Return the scores of a group's distinct attempts, or why there are none."""
+        import asyncio
+
         async with limit:
             asked = self._question(group)
             bound = self._cost(2 * asked.size // _CHARACTERS, MOST_ANSWER)

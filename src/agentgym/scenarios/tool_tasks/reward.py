@@ -3,13 +3,12 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentgym.core.task import Task
 from agentgym.core.tools import ToolOutcome, ToolSpec
 from agentgym.core.trajectory import Reward, ToolCall
 from agentgym.errors import ScenarioError
-from agentgym.sandbox import LazySandbox, Sandbox
 from agentgym.scenarios.plan_reward import (
     EXTRA_CALL,
     NO_CALL,
@@ -19,6 +18,9 @@ from agentgym.scenarios.plan_reward import (
 )
 from agentgym.scenarios.tool_tasks.code_rewards import CodeRewards
 from agentgym.scenarios.tool_tasks.task_file import TaskLine
+
+if TYPE_CHECKING:
+    from agentgym.sandbox import LazySandbox, Sandbox
 
 LOWEST = -1.0
 _FAILED_CALL = -0.02
@@ -86,7 +88,7 @@ def score_code(
     line: TaskLine,
     code: CodeRewards,
     calls: Sequence[ToolCall],
-    sandbox: Sandbox | LazySandbox,
+    sandbox: "Sandbox | LazySandbox",
 ) -> Reward:
     """Score the code that an episode's calls wrote.
 

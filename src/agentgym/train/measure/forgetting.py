@@ -9,7 +9,6 @@ token's current probability divided by its probability at sampling. Every term i
 least 0, so the estimate varies little.
 """
 
-import asyncio
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -152,6 +151,8 @@ def ask_questions(
 
 
 async def _all_of(policy: Policy, requests: list[ChatRequest]) -> list[ChatResult]:
+    import asyncio
+
     return await asyncio.gather(*map(policy.chat, requests))
 
 
