@@ -3,11 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from agentgym.core.agent import AgentSource, Trained
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import NoToolsError, UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    from agentgym.integrations.gateway_models import GatewayModels
 
 
 @dataclass(frozen=True)
@@ -268,6 +271,16 @@ class FrameworkAdapter(ABC):
             UnsupportedError: The adapter has no placeholder model.
         """
         raise UnsupportedError(f"{self.name} cannot look into the agents of a factory.")
+
+    def gateway_model(self, models: "GatewayModels") -> Any:
+        """Return a model of this framework that sends its requests to the gateway.
+
+        In training, it replaces the models of all agents of this framework.
+
+        Raises:
+            UnsupportedError: The framework has no models to replace.
+        """
+        raise UnsupportedError(f"{self.name} has no models that can be replaced.")
 
     def concerns(self, agent: Any) -> list[str]:
         """Return notes for the user on how an agent behaves differently in training."""

@@ -6,13 +6,15 @@ class uses the model set in the current context; without one, it works as before
 """
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from functools import wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pkgutil import resolve_name
 from types import ModuleType
+from typing import Any
 
 _PATCHES = {
     "langchain_core.language_models.chat_models": (
@@ -22,7 +24,42 @@ _PATCHES = {
     "agent_framework._agents": (
         "agentgym.integrations.agent_framework.redirect:patch_agents"
     ),
-    "agents.run": "agentgym.integrations.openai_agents.redirect:patch_runs",
+    "agent_framework._clients": (
+        "agentgym.integrations.agent_framework.redirect:patch_clients"
+    ),
+    "agent_framework._mcp": (
+        "agentgym.integrations.agent_framework.redirect:patch_servers"
+    ),
+    "agent_framework._tools": (
+        "agentgym.integrations.agent_framework.redirect:patch_tools"
+    ),
+    "autogen_agentchat.agents._base_chat_agent": (
+        "agentgym.integrations.autogen.redirect:patch_agents"
+    ),
+    "autogen_agentchat.agents._user_proxy_agent": (
+        "agentgym.integrations.autogen.redirect:patch_users"
+    ),
+    "autogen_core.models._model_client": (
+        "agentgym.integrations.autogen.redirect:patch_clients"
+    ),
+    "autogen_core.tools._base": "agentgym.integrations.autogen.redirect:patch_tools",
+    "autogen_core.tools._workbench": (
+        "agentgym.integrations.autogen.redirect:patch_benches"
+    ),
+    "agents.run_internal.run_loop": (
+        "agentgym.integrations.openai_agents.redirect:patch_runs"
+    ),
+    "crewai.agents.agent_executor": (
+        "agentgym.integrations.crewai.redirect:patch_executors"
+    ),
+    "crewai.agents.cache.cache_handler": (
+        "agentgym.integrations.crewai.redirect:patch_caches"
+    ),
+    "crewai.llms.base_llm": "agentgym.integrations.crewai.redirect:patch_models",
+    "crewai.tools.base_tool": "agentgym.integrations.crewai.redirect:patch_tools",
+    "crewai.tools.structured_tool": (
+        "agentgym.integrations.crewai.redirect:patch_structured_tools"
+    ),
     "crewai.utilities.converter": (
         "agentgym.integrations.crewai.json_answers:patch_converters"
     ),
@@ -42,6 +79,86 @@ def holding[T](variable: ContextVar[T], value: T) -> Iterator[None]:
         yield
     finally:
         variable.reset(token)
+
+
+_MODELS: ContextVar[Callable[[str], Any]] = ContextVar(
+    "agentgym_models", default=lambda framework: None
+)
+
+
+def answering(models: Callable[[str], Any]) -> AbstractContextManager[None]:
+    """Replace the models of an agent's code within the block.
+
+    Args:
+        models: Returns the model that replaces all models of a framework, given the
+            framework's name; None to keep the framework's models.
+    """
+    return holding(_MODELS, models)
+
+
+def model_for(framework: str, *, is_call: bool = True) -> Any:
+    """Return the model that replaces all models of a framework; None to keep them.
+
+    Args:
+        framework: The framework's name.
+        is_call: Whether a model is called now, which raises UsageError while the
+            agent's module is being imported.
+    """
+    from agentgym.integrations.agent_import import refuse_while_importing
+
+    if is_call:
+        refuse_while_importing()
+    return _MODELS.get()(framework)
+
+
+def patch_methods(
+    base: Any,
+    names: Sequence[str],
+    patch: Callable[[Callable[..., Any]], Callable[..., Any]],
+) -> None:
+    """Patch methods of a class and of all its subclasses, also of later ones.
+
+    ``patch`` converts each method that a class defines.
+    """
+
+    def apply(kind: Any) -> None:
+        for name in names:
+            if name in vars(kind):
+                setattr(kind, name, patch(vars(kind)[name]))
+
+    def subclass_of(kind: Any, /, **named: Any) -> None:
+        if own is None:
+            super(base, kind).__init_subclass__(**named)
+        else:
+            own.__get__(None, kind)(**named)
+        apply(kind)
+
+    waiting = [base]
+    while waiting:
+        kind = waiting.pop()
+        apply(kind)
+        waiting += kind.__subclasses__()
+    own = vars(base).get("__init_subclass__")
+    base.__init_subclass__ = classmethod(subclass_of)
+
+
+def replace_calls(base: Any, names: Sequence[str], framework: str) -> None:
+    """Patch the model calls of all models of a framework to use :func:`model_for`.
+
+    ``names`` are the methods of the class ``base`` that call the model.
+    """
+
+    def patch(ask: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(ask)
+        def routed(self: Any, *args: Any, **named: Any) -> Any:
+            other = model_for(framework)
+            if other is None or isinstance(self, type(other)):
+                return ask(self, *args, **named)
+            return getattr(other, ask.__name__)(*args, **named)
+
+        return routed
+
+    patch_methods(base, names, patch)
 
 
 def watch() -> None:

@@ -87,16 +87,18 @@ class AgentFrameworkAdapter(ClientAdapter):
         from agentgym.integrations.agent_framework.conversation import (
             FrameworkConversation,
         )
-        from agentgym.integrations.agent_framework.copies import FrameworkCopies
 
-        return partial(FrameworkConversation, agent, FrameworkCopies(model, servers))
+        return partial(FrameworkConversation, agent)
 
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent or workflow in which all agents use ``model``."""
         from agent_framework import Workflow
 
-        from agentgym.integrations.agent_framework.copies import FrameworkCopies
+        from agentgym.integrations.agent_framework.copies import (
+            on_model,
+            workflow_copied,
+        )
 
-        copies = FrameworkCopies(model)
-        is_workflow = isinstance(agent, Workflow)
-        return copies.workflow(agent) if is_workflow else copies.of(agent)
+        if not isinstance(agent, Workflow):
+            return on_model(agent, model)
+        return workflow_copied(agent, partial(on_model, model=model), model)

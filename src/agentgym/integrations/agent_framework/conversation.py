@@ -4,8 +4,7 @@ from typing import Any
 
 from agent_framework import Agent, AgentResponse, Content, Message, Workflow
 
-from agentgym.integrations.agent_framework.copies import FrameworkCopies
-from agentgym.integrations.agent_framework.redirect import running
+from agentgym.integrations.agent_framework.copies import copied, workflow_copied
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.on_client.adapter import (
     ClientConversation,
@@ -15,35 +14,33 @@ from agentgym.integrations.on_client.adapter import (
 
 
 class FrameworkConversation(ClientConversation):
-    """Runs a copy of the user's agent or workflow once per message of the user.
+    """Runs the user's agent, or a copy of the workflow, once per message of the user.
 
     An agent keeps the earlier messages in a session of the framework.
     """
 
-    def __init__(self, found: Any, copies: FrameworkCopies, loop: ClientLoop) -> None:
+    def __init__(self, found: Any, loop: ClientLoop) -> None:
         super().__init__(loop)
-        self._copies = copies
         self._waiting: dict[str, Any] = {}
         self._runs: Agent | Workflow
         if isinstance(found, Workflow):
-            self._runs = copies.workflow(found)
+            self._runs = workflow_copied(found, copied)
         else:
-            agent: Agent[Any] = copies.of(found)
+            agent = copied(found)
             self._runs = agent
             self._session = agent.create_session()
 
     async def answer(self, asked: Any) -> str:
         """Run the agent; meanwhile, answer its requests for approval or for input."""
-        with running(self._copies.of):
-            if isinstance(self._runs, Workflow):
-                return await self._run_workflow(self._runs, asked)
-            response = await self._runs.run(asked, session=self._session)
-            while requests := response.user_input_requests:
-                approved = [await _answer(request) for request in requests]
-                response = await self._runs.run(
-                    Message("user", approved), session=self._session
-                )
-            return response.text
+        if isinstance(self._runs, Workflow):
+            return await self._run_workflow(self._runs, asked)
+        response = await self._runs.run(asked, session=self._session)
+        while requests := response.user_input_requests:
+            approved = [await _answer(request) for request in requests]
+            response = await self._runs.run(
+                Message("user", approved), session=self._session
+            )
+        return response.text
 
     async def _run_workflow(self, workflow: Workflow, message: Any) -> str:
         """Run a workflow until it ends or waits for the user; return its answer."""

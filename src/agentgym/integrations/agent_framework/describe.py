@@ -9,13 +9,13 @@ from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, message_of
 from agentgym.integrations.agent_framework.copies import parts_of
+from agentgym.integrations.agent_framework.redirect import passes_on
 from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.adapter import left_out
 from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import distinct, model_of_schema
 
 AGENTS, TOOLS, MODEL = (Agent, Workflow), FunctionTool, BaseChatClient
-_MCP = "agent_framework._mcp"
 
 
 def members(found: Any) -> list[Any]:
@@ -51,7 +51,7 @@ def own_tools(found: Any) -> list[Tool]:
         _own_tool(tool)
         for agent in members(found)
         for tool in _functions(agent)
-        if not _passes_on(tool)
+        if not passes_on(tool)
     )
 
 
@@ -66,12 +66,6 @@ def concerns(found: Any) -> list[str]:
         for tool in agent.default_options.get("tools") or ()
         if not isinstance(tool, FunctionTool)
     ]
-
-
-def _passes_on(tool: FunctionTool) -> bool:
-    """Return whether a tool runs another agent, or hands over to another agent."""
-    module = getattr(tool.func, "__module__", None) or ""
-    return module.startswith("agent_framework") and module != _MCP
 
 
 def _named(tool: Any) -> str:

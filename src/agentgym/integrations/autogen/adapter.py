@@ -1,6 +1,5 @@
 """The AutoGen adapter: trains agents and teams, which AutoGen itself runs."""
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -46,8 +45,6 @@ class _AgentConversation(ClientConversation):
     async def answer(self, asked: Any) -> str:
         from autogen_agentchat.messages import BaseChatMessage
 
-        from agentgym.integrations.autogen.routed import keep_context
-
         messages = asked if isinstance(asked, list | tuple) else [asked]
         are_messages = all(isinstance(each, BaseChatMessage) for each in messages)
         if not isinstance(asked, str) and not (messages and are_messages):
@@ -56,7 +53,6 @@ class _AgentConversation(ClientConversation):
                 f"{type(asked).__name__}. Return an input of the agent's "
                 "run(task=...): text, or messages of AutoGen's."
             )
-        keep_context(asyncio.get_running_loop())
         try:
             result = await self._agent.run(task=asked)
         except (RuntimeError, ValueError) as error:
@@ -132,7 +128,7 @@ class AutoGenAdapter(ClientAdapter):
         from agentgym.integrations.autogen.copies import Copies
 
         logging.getLogger("autogen_core").addFilter(_is_news)
-        copies = Copies(agent, model, servers)
+        copies = Copies(agent, model)
         return lambda loop: _AgentConversation(copies.make(), loop)
 
     def on_model(self, agent: Any, model: Any) -> Any:

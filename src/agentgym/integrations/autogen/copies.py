@@ -11,12 +11,10 @@ import pickle
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
-from functools import partial
 from random import Random
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.base import ChatAgent, Team, TerminationCondition
 from autogen_core import SingleThreadedAgentRuntime
 from autogen_core.memory import ListMemory
@@ -25,14 +23,6 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool, StaticWorkbench, Workbench
 
 from agentgym.errors import UnsupportedError
-from agentgym.integrations.autogen.routed import (
-    RoutedWorkbench,
-    contain_exit,
-    route_bench,
-    route_tool,
-    route_user,
-)
-from agentgym.integrations.on_client.servers import Servers
 
 _PLAIN = (
     *(bool, bytearray, bytes, float, int, str, type(None)),
@@ -56,26 +46,19 @@ _INSTALLED = ("site-packages", "dist-packages")
 class Copies:
     """Creates copies of an agent or team; all parts use the model client ``model``.
 
-    If ``servers`` is given, the copies are for training: if the current episode has a
-    tool of the same name as a called tool, the episode's tool is run. ``servers`` keeps
-    external workbenches, e.g. MCP servers, open for all episodes.
-
     Attributes:
         clients: The original's model clients, which ``model`` replaces.
     """
 
-    def __init__(
-        self, agent: Any, model: ChatCompletionClient, servers: Servers | None = None
-    ) -> None:
+    def __init__(self, agent: Any, model: ChatCompletionClient) -> None:
         self.clients: list[ChatCompletionClient] = []
         self._model = model
-        self._servers = servers
         self._kept: list[Any] = []
         self._makers: list[Callable[[], Any]] = []
         self._known: dict[int, int] = {}
         taken = io.BytesIO()
         try:
-            _Taken(taken, self._instead, self._restored).dump(agent)
+            _Taken(taken, self._instead).dump(agent)
         except Exception as error:  # any class may refuse with its own exception
             raise UnsupportedError(
                 f"{agent!r} cannot be copied, and every rollout needs an agent of its "
@@ -103,7 +86,7 @@ class Copies:
         if isinstance(value, _RECREATED):
             return self._put(value, kind)
         if isinstance(value, Workbench) and not isinstance(value, StaticWorkbench):
-            return self._put(value, self._bench(value))
+            return self._share(value)
         if isinstance(value, MethodType | BuiltinFunctionType):
             owner = value.__self__
             of_value = owner is not None and not isinstance(owner, ModuleType | type)
@@ -118,12 +101,6 @@ class Copies:
             return self._share(value)
         return None
 
-    def _bench(self, bench: Workbench) -> Callable[[], Any]:
-        if self._servers is None:
-            return lambda: bench
-        routed = RoutedWorkbench(bench, self._servers)
-        return lambda: routed
-
     def _share(self, value: Any) -> int:
         return self._put(value, lambda: value)
 
@@ -133,40 +110,18 @@ class Copies:
         self._known[id(value)] = len(self._makers) - 1
         return len(self._makers) - 1
 
-    def _restored(self, value: Any) -> Callable[[Any, Any], None] | None:
-        """Return the function that sets a copy's state; None if pickle sets it."""
-        if isinstance(value, Team):
-            return _set_up_team
-        if self._servers is None:
-            return None
-        routers: dict[type, Callable[[Any], None]] = {
-            StaticWorkbench: route_bench,
-            BaseTool: route_tool,
-            UserProxyAgent: route_user,
-            ChatAgent: _route_agent,
-        }
-        for kind, route in routers.items():
-            if isinstance(value, kind):
-                return partial(_restore, route)
-        return None
-
 
 class _Taken(pickle.Pickler):
-    def __init__(
-        self,
-        file: io.BytesIO,
-        instead: Callable[[Any], int | None],
-        restored: Callable[[Any], Callable[[Any, Any], None] | None],
-    ) -> None:
+    def __init__(self, file: io.BytesIO, instead: Callable[[Any], int | None]) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
         self.persistent_id = instead  # type: ignore[method-assign]
-        self._restored = restored
 
     def reducer_override(self, value: Any) -> Any:
-        if (restored := self._restored(value)) is None:
+        if not isinstance(value, Team):
             return NotImplemented
-        make, args, state, *_ = value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-        return make, args, state, None, None, restored
+        taken: Any = value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        make, args, state, *_ = taken
+        return make, args, state, None, None, _set_up_team
 
 
 class _Made(pickle.Unpickler):
@@ -197,13 +152,3 @@ def _set_up_team(team: Any, state: dict[str, Any]) -> None:
     team._runtime = SingleThreadedAgentRuntime(ignore_unhandled_exceptions=False)
     team._embedded_runtime = True
     team._initialized = team._is_running = False
-
-
-def _restore(route: Callable[[Any], None], part: Any, state: dict[str, Any]) -> None:
-    vars(part).update(state)
-    route(part)
-
-
-def _route_agent(agent: Any) -> None:
-    if _is_authors(type(agent)):
-        contain_exit(agent)

@@ -30,7 +30,7 @@ from agentgym.integrations.base import (
 )
 from agentgym.integrations.crewai.quiet import QUIET, environment, silence
 from agentgym.integrations.episode import EpisodeCut, current_episode
-from agentgym.integrations.openai_client import clients_redirected_to
+from agentgym.integrations.gateway_models import GatewayModels
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
 
@@ -48,11 +48,11 @@ class CrewAIAgent(AgentLoop):
             folder = stack.enter_context(storage)
             stack.enter_context(environment(**QUIET, CREWAI_STORAGE_DIR=folder))
             from agentgym.integrations.crewai import preload  # noqa: F401
-            from agentgym.integrations.crewai.gateway import GatewayLLM
 
             origin = blueprint.agent.reference
             differs = origin is None or takes_tools(load_agent(origin))
-            self._llm = GatewayLLM.of(blueprint, own_names=differs)
+            self._models = GatewayModels(blueprint)
+            self._llm = self._models.of("crewai")
             self._forms = ToolSets(blueprint.tools, self._build, differs=differs)
             self._opened = stack.pop_all()
 
@@ -100,54 +100,56 @@ class CrewAIAgent(AgentLoop):
 
         form = self._forms.of_episode()
         talk = _CrewConversation if isinstance(form, Crew) else _AgentConversation
-        return talk(copied(form), self._blueprint, self._inputs)
+        return talk(copied(form), self._models, self._inputs)
 
     async def close(self) -> None:
         """Close the HTTP connections, and delete CrewAI's temporary storage."""
-        await self._llm.close()
+        await self._models.close()
         self._opened.close()
 
 
 class _CrewAIConversation(Conversation):
     def __init__(
-        self, runs: Any, blueprint: Blueprint, inputs: Callable[[Task], Any]
+        self, runs: Any, models: GatewayModels, inputs: Callable[[Task], Any]
     ) -> None:
         self._runs = runs
-        self._blueprint = blueprint
+        self._models = models
         self._given: Callable[[Task], Any] = inputs
         self._has_answered = False
 
     async def _kick_off(self, text: Any) -> Any:
         """Call ``kickoff(text)`` of the agent or crew in a thread; return its output.
 
-        Returns None if the model's answer was empty. If a tool's exception ended the
-        episode, it is raised, although CrewAI has handled it.
+        Returns None if the model's answer was empty. If a tool's exception or a limit
+        ended the episode, raises it, although CrewAI has handled it.
         """
+        from crewai.events import crewai_event_bus
         from crewai.tools.tool_failure import ToolExecutionFailedError
 
-        from agentgym.integrations.crewai.gateway import begin
+        from agentgym.integrations.crewai.gateway import require_running
 
         self._has_answered = True
-        kept = begin()
+        crewai_event_bus.reset_runtime_state()  # it would keep the agents of all runs
         output = None
         try:
-            with clients_redirected_to(self._blueprint):
+            with self._models.answering():
                 output = await call_in_thread(self._runs.kickoff, text)
         except asyncio.CancelledError:
             current_episode().cut_short("cancelled")  # so the thread's next call fails
             raise
         except Exception as error:
-            if not kept and isinstance(error, ToolExecutionFailedError):
+            require_running()
+            if isinstance(error, ToolExecutionFailedError):
                 raise EpisodeCut("stuck", str(error)) from None
-            if not kept and "None or empty" not in str(error):
+            if "None or empty" not in str(error):
                 raise
-        if kept:
-            raise kept[0] from None
+        require_running()
         return output
 
     def _refused(self, inputs: Any, wanted: str) -> UsageError:
         return UsageError(
-            f"--inputs {self._blueprint.agent.inputs} gave a {type(inputs).__name__}. "
+            f"--inputs {self._models.blueprint.agent.inputs} gave a "
+            f"{type(inputs).__name__}. "
             f"Return {wanted}."
         )
 
@@ -226,6 +228,12 @@ class CrewAIAdapter(FrameworkAdapter):
         from agentgym.integrations.crewai.export import PolicyLLM
 
         return PolicyLLM(model="none")
+
+    def gateway_model(self, models: GatewayModels) -> Any:
+        """Return an LLM that sends its requests to the gateway."""
+        from agentgym.integrations.crewai.gateway import GatewayLLM
+
+        return GatewayLLM.of(models)
 
     def concerns(self, agent: Any) -> list[str]:
         """Return notes on the parts that training changes or disables, e.g. memory."""

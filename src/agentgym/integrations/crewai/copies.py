@@ -1,6 +1,5 @@
 """Copy agents and crews, with another model or for one episode."""
 
-from collections.abc import Callable
 from typing import Any
 
 from crewai import Agent, BaseLLM, Crew, Task
@@ -8,7 +7,6 @@ from crewai.tools import BaseTool
 
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.crewai.crews import members, tools_of
-from agentgym.integrations.crewai.tools import RoutedTool
 
 _MODELS = ("manager_llm", "function_calling_llm", "planning_llm", "chat_llm")
 _OFF = {
@@ -25,7 +23,7 @@ def with_model(found: Any, model: Any) -> Any:
     agents = members(found, f"The {type(found).__name__}")
     if not isinstance(model, BaseLLM):
         raise UnsupportedError(f"A {type(model).__name__} is not an LLM of CrewAI's.")
-    changed = _Changed(model, {}, lambda tool: tool)
+    changed = _Changed(model, {})
     if isinstance(found, Agent):
         return copied(changed.agent(found))
     if isinstance(found, Task):
@@ -39,11 +37,10 @@ def with_model(found: Any, model: Any) -> Any:
 def in_training(found: Agent | Crew, model: BaseLLM) -> Agent | Crew:
     """Return an agent or crew for training, to be copied for each episode.
 
-    All its LLMs are ``model``. If the current episode has a tool of the same name as a
-    called tool, the episode's tool is run. Memory, knowledge, a crew's planning, output
-    files and questions to people are disabled.
+    All its LLMs are ``model``. Memory, knowledge, a crew's planning, output files and
+    questions to people are disabled.
     """
-    changed = _Changed(model, _OFF, RoutedTool.of)
+    changed = _Changed(model, _OFF)
     if isinstance(found, Agent):
         return changed.agent(found)
     return changed.crew(found).model_copy(
@@ -95,37 +92,29 @@ def _complete(copy: Any, agent: Any) -> None:
 
 
 def _tools_copied(tools: list[BaseTool] | None) -> list[BaseTool]:
-    """Return a list of the tools, in which each RoutedTool is replaced by a copy.
+    """Return copies of the tools that count their calls, and the other tools.
 
     So each copy of an agent has its own counters of tool calls.
     """
-    return [t.model_copy() if isinstance(t, RoutedTool) else t for t in tools or ()]
+    return [x if x.max_usage_count is None else x.model_copy() for x in tools or ()]
 
 
 class _Changed:
     """Creates shallow copies of agents, tasks and crews, with some parts replaced.
 
-    ``model`` replaces all LLMs, and ``tool`` converts each tool. ``off`` contains the
-    attributes to set so that parts are disabled in training, e.g. ``memory``; it is
-    empty outside of training.
+    ``model`` replaces all LLMs. ``off`` contains the attributes to set so that parts
+    are disabled in training, e.g. ``memory``; it is empty outside of training.
     """
 
-    def __init__(
-        self,
-        model: BaseLLM,
-        off: dict[str, Any],
-        tool: Callable[[BaseTool], BaseTool],
-    ) -> None:
+    def __init__(self, model: BaseLLM, off: dict[str, Any]) -> None:
         self._model = model
         self._off = off
-        self._tool = tool
         self._agents: dict[int, Agent] = {}
-        self._tools: dict[int, BaseTool] = {}
 
     def agent(self, agent: Agent) -> Agent:
         if id(agent) not in self._agents:
             tools = tools_of(agent) if self._off else agent.tools
-            changed = {"llm": self._model, "tools": self._all(tools)}
+            changed: dict[str, Any] = {"llm": self._model, "tools": tools}
             if self._off:
                 changed["mcps"] = None  # their tools are listed above
             if vars(agent).get("function_calling_llm") is not None:
@@ -142,7 +131,7 @@ class _Changed:
         return self._agents[id(agent)]
 
     def task(self, task: Task) -> Task:
-        changed: dict[str, Any] = {"tools": self._all(task.tools)}
+        changed: dict[str, Any] = {}
         if isinstance(task.agent, Agent):
             changed["agent"] = self.agent(task.agent)
         if self._off:
@@ -166,10 +155,3 @@ class _Changed:
         if self._off:
             made._memory = None
         return made
-
-    def _all(self, tools: list[BaseTool] | None) -> list[BaseTool]:
-        """Return the converted tools; each tool object is converted only once."""
-        for tool in tools or ():
-            if id(tool) not in self._tools:
-                self._tools[id(tool)] = self._tool(tool)
-        return [self._tools[id(tool)] for tool in tools or ()]

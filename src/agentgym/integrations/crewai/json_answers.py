@@ -8,6 +8,8 @@ model. The patched method is not public: a test fails when CrewAI changes it.
 from types import ModuleType
 from typing import Any
 
+from agentgym.integrations.redirect import model_for
+
 
 class _AskedInForm:
     """Converts an answer to JSON, as CrewAI does for ``output_pydantic``."""
@@ -34,6 +36,7 @@ def patch_converters(module: ModuleType) -> None:
         from agentgym.integrations.crewai.gateway import GatewayLLM
 
         is_ours = isinstance(self.llm, GatewayLLM | PolicyLLM)
+        is_ours = is_ours or model_for("crewai") is not None
         return _AskedInForm(self) if is_ours else create(self)
 
     kind._create_instructor = _create_instructor

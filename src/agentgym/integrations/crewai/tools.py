@@ -1,20 +1,17 @@
 """Convert tools to CrewAI tools, for episodes or for use outside of training."""
 
-import inspect
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from crewai.tools import BaseTool
 from crewai.tools.tool_failure import ToolFailure
 from crewai.utilities.string_utils import sanitize_tool_name
 from pydantic import PrivateAttr
-from pydantic_core import to_jsonable_python
 
 from agentgym.core.background import call_in_thread, in_background
 from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import ToolError, ToolExitError, UnsupportedError
-from agentgym.integrations.crewai.gateway import keeping_failures
+from agentgym.errors import ToolError, UnsupportedError
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import spec_of_model
@@ -54,6 +51,8 @@ def require_apart(specs: Sequence[ToolSpec]) -> None:
 class CrewEpisodeTool(BaseTool):
     """A tool that acts on the current episode's environment."""
 
+    is_of_episode: ClassVar[bool] = True
+
     @classmethod
     def of(cls, spec: ToolSpec) -> "CrewEpisodeTool":
         """Return a tool with the schema ``spec``.
@@ -63,78 +62,10 @@ class CrewEpisodeTool(BaseTool):
         return cls(**_fields(spec))
 
     def _run(self, **arguments: Any) -> str:
-        with keeping_failures():
-            return current_episode().use_tool_sync(self.name, arguments)
+        return current_episode().use_tool_sync(self.name, arguments)
 
     async def _arun(self, **arguments: Any) -> str:
-        with keeping_failures():
-            return await current_episode().use_tool(self.name, arguments)
-
-
-class RoutedTool(BaseTool):
-    """Wraps an agent's tool, and runs the episode's tool of the same name, if any."""
-
-    _tool: BaseTool = PrivateAttr()
-
-    @classmethod
-    def of(cls, tool: BaseTool) -> BaseTool:
-        """Wrap a tool; return a CrewEpisodeTool or a RoutedTool unchanged."""
-        if isinstance(tool, CrewEpisodeTool | RoutedTool):
-            return tool
-        routed = cls(
-            name=tool.name,
-            description=tool.description,
-            args_schema=tool.args_schema,
-            result_as_answer=tool.result_as_answer,
-            cache_function=_never,
-            max_usage_count=tool.max_usage_count or sys.maxsize,
-            tool_failure_policy=tool.tool_failure_policy,
-        )
-        routed._tool = tool
-        return routed
-
-    def run(self, *args: Any, **arguments: Any) -> Any:
-        """Run the episode's tool of this name; if there is none, run the agent's tool.
-
-        The episode's tool gets the arguments without CrewAI's validation.
-        """
-        if not self._is_episodes:
-            return super().run(**arguments)
-        return self._claim_usage() or self._run(**arguments)
-
-    def format_output_for_agent(self, raw_result: Any) -> str:
-        """Return a result as text, in the format of the tool that ran."""
-        if self._is_episodes:
-            return super().format_output_for_agent(raw_result)
-        return self._tool.format_output_for_agent(raw_result)
-
-    @property
-    def _is_episodes(self) -> bool:
-        return sanitize_tool_name(self.name) in current_episode().tools
-
-    def _run(self, **arguments: Any) -> Any:
-        if not self._is_episodes:
-            return _really_run(self._tool, arguments)
-        name = sanitize_tool_name(self.name)
-        with keeping_failures():
-            return current_episode().use_tool_sync(name, to_jsonable_python(arguments))
-
-    async def _arun(self, **arguments: Any) -> Any:
-        return await call_in_thread(self._run, **arguments)
-
-
-def _really_run(tool: BaseTool, arguments: dict[str, Any]) -> Any:
-    """Run the agent's own tool, and do not increase its counter of calls.
-
-    The tool object and its counter are shared by all episodes.
-    """
-    try:
-        found = tool._run(**arguments)
-        return in_background(found) if inspect.isawaitable(found) else found
-    except SystemExit as end:
-        with keeping_failures():
-            message = f"the tool {tool.name} called sys.exit({end.code!r})"
-            raise ToolExitError(message) from None
+        return await current_episode().use_tool(self.name, arguments)
 
 
 def spec_of(tool: BaseTool) -> ToolSpec:

@@ -17,37 +17,20 @@ from agentgym.integrations.base import (
     Conversation,
     FrameworkAdapter,
 )
+from agentgym.integrations.gateway_models import GatewayModels
 from agentgym.integrations.langchain import graphs
 from agentgym.integrations.langchain.conversation import GraphConversation, GraphRun
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
-from agentgym.integrations.transport import (
-    PLACEHOLDER,
-    EpisodePosts,
-    episode_client,
-    sync_episode_client,
-)
+from agentgym.integrations.transport import PLACEHOLDER
 
 
 class LangChainAgent(AgentLoop):
     """Runs compiled graphs; a worker's episodes share one graph per set of tools."""
 
     def __init__(self, blueprint: Blueprint) -> None:
-        from agentgym.integrations.langchain.gateway import GatewayChatOpenAI
-
-        self._client = episode_client(blueprint)
-        self._sync_client = sync_episode_client(blueprint)
-        self._posts = EpisodePosts.to(blueprint)
-        self._llm = GatewayChatOpenAI.posting(
-            self._posts,
-            model=blueprint.model,
-            base_url=blueprint.gateway + PLACEHOLDER,
-            api_key=lambda: blueprint.api_key,
-            http_async_client=self._client,
-            http_client=self._sync_client,
-            max_retries=0,
-            cache=False,
-        )
+        self._models = GatewayModels(blueprint)
+        self._llm = self._models.of("langchain")
         self._blueprint = blueprint
         origin = blueprint.agent.reference
         self._found = None if origin is None else load_agent(origin)
@@ -71,10 +54,10 @@ class LangChainAgent(AgentLoop):
 
             prompt = blueprint.system_prompt or None
             graph: Any = create_agent(model=llm, tools=tools, system_prompt=prompt)
-            return GraphRun(graph, blueprint, None)
+            return GraphRun(graph, self._models)
         graph = make(self._found, blueprint.agent.reference, llm=llm, tools=tools)
         graphs.require_graph(graph, blueprint.agent.reference)
-        return GraphRun(graph, blueprint, llm)
+        return GraphRun(graph, self._models)
 
     def converse(self) -> Conversation:
         """Return a new conversation with the graph."""
@@ -82,10 +65,7 @@ class LangChainAgent(AgentLoop):
 
     async def close(self) -> None:
         """Close the HTTP connections."""
-        if self._posts is not None:
-            self._posts.close()
-        await self._client.aclose()
-        self._sync_client.close()
+        await self._models.close()
 
 
 class LangChainAdapter(FrameworkAdapter):
@@ -125,6 +105,22 @@ class LangChainAdapter(FrameworkAdapter):
         from agentgym.integrations.langchain.model import PolicyChatModel
 
         return PolicyChatModel()
+
+    def gateway_model(self, models: GatewayModels) -> Any:
+        """Return a chat model that sends its requests to the gateway."""
+        from agentgym.integrations.langchain.gateway import GatewayChatOpenAI
+
+        blueprint = models.blueprint
+        return GatewayChatOpenAI.posting(
+            models.posts,
+            model=blueprint.model,
+            base_url=blueprint.gateway + PLACEHOLDER,
+            api_key=lambda: blueprint.api_key,
+            http_async_client=models.http,
+            http_client=models.sync_http,
+            max_retries=0,
+            cache=False,
+        )
 
     def concerns(self, agent: Any) -> list[str]:
         """Return notes on the parts that training changes, e.g. the graph's memory."""

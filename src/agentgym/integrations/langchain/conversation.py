@@ -1,8 +1,7 @@
 """GraphConversation: run a graph in one episode, with its thread and interrupts."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentgym.core.background import call_in_thread
@@ -11,6 +10,7 @@ from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.agent_import import values_for
 from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.episode import EpisodeCut, current_episode
+from agentgym.integrations.gateway_models import GatewayModels
 from agentgym.integrations.langchain.graphs import (
     can_wait,
     input_of_function,
@@ -19,20 +19,18 @@ from agentgym.integrations.langchain.graphs import (
 )
 from agentgym.integrations.langchain.interrupts import resumption
 from agentgym.integrations.on_client.adapter import text_of
-from agentgym.integrations.openai_client import clients_redirected_to
 
 
 class GraphRun:
     """A compiled graph and its run settings, for all episodes of a worker.
 
-    ``llm`` replaces all chat models in the graph. If it is None, the graph keeps its
-    models.
+    ``models`` replace all models in the graph.
     """
 
-    def __init__(self, graph: Any, blueprint: Blueprint, llm: Any) -> None:
+    def __init__(self, graph: Any, models: GatewayModels) -> None:
         self.graph = graph
-        self._blueprint = blueprint
-        self._llm = llm
+        self.models = models
+        self._blueprint = blueprint = models.blueprint
         self.steps = most_steps(graph, blueprint.max_turns)
         self.can_wait = can_wait(graph)
         self.is_synchronous = is_synchronous(graph)
@@ -51,17 +49,6 @@ class GraphRun:
             **self._blueprint.agent.configurable,
             **current_episode().task.configurable,
         }
-
-    @contextmanager
-    def redirected(self) -> Iterator[None]:
-        """Send the graph's model calls to the gateway within the block."""
-        with ExitStack() as stack:
-            if self._llm is not None:
-                from agentgym.integrations.langchain.redirect import answering
-
-                stack.enter_context(answering(self._llm))
-                stack.enter_context(clients_redirected_to(self._blueprint))
-            yield
 
 
 def _default_context(schema: Any, blueprint: Blueprint) -> Callable[[Task], Any]:
@@ -130,7 +117,7 @@ class GraphConversation(Conversation):
         from langgraph.errors import GraphRecursionError
 
         self._begin_thread()
-        with self._run.redirected():
+        with self._run.models.answering():
             try:
                 state = await self._invoke(self._input(message))
                 for _ in range(self._run.steps):

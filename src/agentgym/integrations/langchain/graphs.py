@@ -12,7 +12,7 @@ from agentgym.errors import MissingExtraError, UnsupportedError, message_of
 from agentgym.integrations.agent_import import kind_of
 from agentgym.integrations.base import AgentRole, no_tools
 from agentgym.integrations.episode import YES
-from agentgym.integrations.on_client.in_place import live_tool, tools_as_they_are
+from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import distinct, model_of_schema
 
 if TYPE_CHECKING:
@@ -279,8 +279,7 @@ def by_name(given: Any, aliases: Mapping[str, str]) -> Any:
 
 def _callable_tool(tool: "BaseTool") -> Tool:
     async def run(arguments: dict[str, Any]) -> Any:
-        with tools_as_they_are():
-            return await tool.ainvoke(arguments)
+        return await tool.ainvoke(arguments)
 
     returned = getattr(_function(tool), "__annotations__", {}).get("return")
     return live_tool(spec_of(tool), run, returned)

@@ -6,8 +6,7 @@ from typing import Any
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from agentgym.integrations.langchain.graphs import require_graph
-from agentgym.integrations.langchain.redirect import answering
-from agentgym.integrations.redirect import watch
+from agentgym.integrations.redirect import answering, watch
 
 _WRITES = "_is_channel_writer"
 
@@ -48,16 +47,16 @@ class _Answering(Runnable[Any, Any]):
         self.name = getattr(bound, "name", None)
         if (writes := getattr(bound, _WRITES, None)) is not None:
             setattr(self, _WRITES, writes)  # the edges shown in a drawing
-        self._model = model
+        self._models = {"langchain": model}.get
 
     def invoke(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> Any:
-        with answering(self._model):
+        with answering(self._models):
             return self.as_written.invoke(input, config, **options)
 
     async def ainvoke(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> Any:
-        with answering(self._model):
+        with answering(self._models):
             return await self.as_written.ainvoke(input, config, **options)

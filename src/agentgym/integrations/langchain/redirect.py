@@ -1,7 +1,7 @@
 """Redirect LangChain's chat models and tools in an agent's code within a block.
 
-Within :func:`answering`, one model replaces every chat model, wherever the agent's code
-created that chat model. If the agent calls a tool and the current episode has a tool of
+In training, one model replaces every chat model, wherever the agent's code created that
+chat model. If the agent calls a tool and the current episode has a tool of
 the same name, the episode's tool is run. The patched methods are not public: a test
 fails when a new version of LangChain changes them.
 """
@@ -9,15 +9,14 @@ fails when a new version of LangChain changes them.
 import copy
 import inspect
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from agentgym.integrations.agent_import import refuse_while_importing
-from agentgym.integrations.episode import current_episode, episode_or_none
+from agentgym.integrations.episode import current_episode
 from agentgym.integrations.langchain.graphs import (
     aliases_of,
     by_name,
@@ -25,29 +24,21 @@ from agentgym.integrations.langchain.graphs import (
 )
 from agentgym.integrations.on_client.in_place import (
     CallInPlace,
-    are_as_they_are,
-    tools_as_they_are,
+    episode_of_call,
 )
-from agentgym.integrations.redirect import holding
+from agentgym.integrations.redirect import holding, model_for
 
 _SHAPING = ("tools", "tool_choice", "response_format", "stream")
-"""Options of a call that the model of :func:`answering` receives. The other options are
+"""Options of a call that the other model receives. The other options are
 dropped, because only some providers accept them."""
 
 _ROUTED = "_routed_to_the_episode"
-_ANSWERING: ContextVar[Any] = ContextVar("agentgym_answering", default=None)
 _CALL_ID: ContextVar[str | None] = ContextVar("agentgym_call_id", default=None)
 _WRITTEN: ContextVar[Any] = ContextVar("agentgym_written_arguments", default=None)
 
 
-def answering(model: Any) -> AbstractContextManager[None]:
-    """Use ``model`` instead of every other chat model within the block."""
-    return holding(_ANSWERING, model)
-
-
 def _other(model: Any) -> Any:
-    refuse_while_importing()
-    other = _ANSWERING.get()
+    other = model_for("langchain")
     return None if other is model else other
 
 
@@ -76,7 +67,7 @@ def _shaped(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def patch_models(module: ModuleType) -> None:
-    """Patch ``BaseChatModel`` so that :func:`answering` can replace chat models."""
+    """Patch ``BaseChatModel`` so that chat models can be replaced."""
     base = module.BaseChatModel
     generate, agenerate = base._generate_with_cache, base._agenerate_with_cache
     stream, astream = base.stream, base.astream
@@ -151,12 +142,9 @@ def _call(call_id: str | None, written: Any) -> Iterator[None]:
 
 def _in_episode(tool: Any) -> Any:
     """Return the tool, or a copy that calls the episode's tool of the same name."""
-    episode = None if are_as_they_are() else episode_or_none()
-    if episode is None or "_run" in vars(tool) or hasattr(tool, "is_of_episode"):
+    if "_run" in vars(tool) or hasattr(tool, "is_of_episode"):
         return tool
-    if tool.name not in episode.tools and passes_control(tool):
-        return tool
-    if not episode.has(tool.name):
+    if episode_of_call(tool.name, lambda: passes_control(tool)) is None:
         return tool
     if _ROUTED not in vars(tool):
         vars(tool)[_ROUTED] = _patched(tool)
@@ -214,8 +202,7 @@ def _in_place(tool: Any, args: tuple[Any, ...], named: dict[str, Any]) -> CallIn
         run = type(tool)._arun
         takes_config = "config" in inspect.signature(run).parameters
         given = {"config": ensure_config()} if takes_config else {}
-        with tools_as_they_are():
-            return await run(tool, *args, **given, **named)
+        return await run(tool, *args, **given, **named)
 
     return CallInPlace(
         tool.name,

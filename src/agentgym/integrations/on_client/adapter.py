@@ -37,12 +37,12 @@ from agentgym.integrations.base import (
 )
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.export import agent_and_tools
+from agentgym.integrations.gateway_models import GatewayModels
 from agentgym.integrations.on_client.servers import Servers
-from agentgym.integrations.openai_client import clients_redirected_to
 from agentgym.integrations.redirect import watch
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
-from agentgym.integrations.transport import PLACEHOLDER, episode_client
+from agentgym.integrations.transport import PLACEHOLDER
 from agentgym.models.served import served_name
 
 if TYPE_CHECKING:
@@ -60,12 +60,11 @@ class ClientLoop(AgentLoop):
 
     Attributes:
         blueprint: The agent's settings, with the gateway's address.
+        models: The models that replace those of the agents.
         servers: Keeps the agents' MCP servers open.
     """
 
     def __init__(self, adapter: "ClientAdapter", blueprint: Blueprint) -> None:
-        from agentgym.integrations.on_client.clients import PlainOpenAI
-
         source = blueprint.agent
         if not adapter.context_argument:
             refuse_context(blueprint, adapter.title)
@@ -74,12 +73,9 @@ class ClientLoop(AgentLoop):
         self._adapter = adapter
         self._inputs = values_for(source.inputs, "--inputs")
         self._context = values_for(source.context, "--context")
-        self.servers = Servers()
-        self._http = episode_client(blueprint)
-        client = PlainOpenAI(
-            blueprint.gateway + PLACEHOLDER, blueprint.api_key, self._http
-        )
-        self._model = adapter.model(client, blueprint.model)
+        self.models = GatewayModels(blueprint)
+        self.servers = self.models.servers
+        self._model = self.models.of(adapter.name)
         origin = source.reference
         self._found = None if origin is None else load_agent(origin)
         differs = origin is None or takes_tools(self._found)
@@ -103,7 +99,6 @@ class ClientLoop(AgentLoop):
             )
         if self.agent is None:
             self.agent = agent
-        watch()
         return adapter.in_training(agent, self._model, self.servers)
 
     def converse(self) -> Conversation:
@@ -134,14 +129,13 @@ class ClientLoop(AgentLoop):
 
     async def close(self) -> None:
         """Close the HTTP connections, and the agents' MCP servers."""
-        await self.servers.close()
-        await self._http.aclose()
+        await self.models.close()
 
 
 class ClientConversation(Conversation):
     """Runs an agent once per message of the user.
 
-    Requests of OpenAI clients in the agent's own code go to the gateway too.
+    Model calls of other agents in the agent's own code go to the gateway too.
     """
 
     def __init__(self, loop: ClientLoop) -> None:
@@ -155,7 +149,7 @@ class ClientConversation(Conversation):
         """
         given = None if self._has_begun else self._loop.first_input()
         self._has_begun = True
-        with clients_redirected_to(self._loop.blueprint):
+        with self._loop.models.answering():
             return await self.answer(message if given is None else given)
 
     @abstractmethod
@@ -281,6 +275,15 @@ class ClientAdapter(FrameworkAdapter):
         """Build the agent; its model calls go to the gateway."""
         self.check()
         return ClientLoop(self, blueprint)
+
+    def gateway_model(self, models: GatewayModels) -> Any:
+        """Return a model of this framework that sends its requests to the gateway."""
+        from agentgym.integrations.on_client.clients import PlainOpenAI
+
+        blueprint = models.blueprint
+        url = blueprint.gateway + PLACEHOLDER
+        client = PlainOpenAI(url, blueprint.api_key, models.http)
+        return self.model(client, blueprint.model)
 
     def stand_in(self) -> Any:
         """Return a placeholder model, which is never called."""

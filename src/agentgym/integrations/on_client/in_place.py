@@ -11,7 +11,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import ToolExitError
+from agentgym.errors import RolloutError, ToolExitError
+from agentgym.integrations.episode import Episode, episode_or_none
 from agentgym.integrations.redirect import holding
 
 RunInPlace = Callable[[dict[str, Any]], Awaitable[Any]]
@@ -92,17 +93,50 @@ class _NotDone(BaseException):
         self.error = error
 
 
-_AS_THEY_ARE: ContextVar[bool] = ContextVar("agentgym_real_tools", default=False)
+_AS_THEY_ARE: ContextVar[frozenset[str]] = ContextVar(
+    "agentgym_real_tools", default=frozenset()
+)
 
 
-def tools_as_they_are() -> AbstractContextManager[None]:
-    """Run tools within the block with their own code, even in an episode."""
-    return holding(_AS_THEY_ARE, True)
+def tool_as_it_is(name: str) -> AbstractContextManager[None]:
+    """Run the tool ``name`` within the block with its own code, even in an episode."""
+    return holding(_AS_THEY_ARE, _AS_THEY_ARE.get() | {name})
 
 
-def are_as_they_are() -> bool:
-    """Return whether the caller is in a block of :func:`tools_as_they_are`."""
-    return _AS_THEY_ARE.get()
+def episode_of_call(
+    name: str, passes_control: Callable[[], bool] = lambda: False
+) -> Episode | None:
+    """Return the episode that runs a call of the tool ``name``.
+
+    None if the agent's own code runs the call: outside of episodes, and if the episode
+    has no such tool. A tool that passes control to another agent is run by the agent's
+    own code, unless the scenario defines a tool of that name.
+    """
+    episode = None if name in _AS_THEY_ARE.get() else episode_or_none()
+    if episode is None or (name not in episode.tools and passes_control()):
+        return None
+    return episode if episode.has(name) else None
+
+
+@contextmanager
+def ending_episode(name: str) -> Iterator[None]:
+    """End the episode if the tool ``name`` calls ``sys.exit``, or in a wrong thread.
+
+    For frameworks that would show the exception to the model, and continue.
+    """
+    episode = episode_or_none()
+    try:
+        yield
+    except SystemExit as end:
+        if episode is None:
+            raise
+        message = f"the tool {name} called sys.exit({end.code!r})"
+        episode.crash = ToolExitError(message)
+        raise episode.crash from None
+    except RolloutError as error:
+        if episode is not None:
+            episode.crash = episode.crash or error
+        raise
 
 
 def live_tool(spec: ToolSpec, run: RunInPlace, returned: Any = None) -> Tool:
@@ -117,7 +151,8 @@ def live_tool(spec: ToolSpec, run: RunInPlace, returned: Any = None) -> Tool:
         pending = _PENDING.get()
         chosen = run if pending is None or pending[0] != spec.name else pending[1]
         try:
-            return await chosen(arguments)
+            with tool_as_it_is(spec.name):
+                return await chosen(arguments)
         except SystemExit as end:
             code = end.code
             raise ToolExitError(f"{spec.name} called sys.exit({code!r})") from None

@@ -1,12 +1,21 @@
 """Servers: keep the MCP servers of a worker's agents open for all its episodes."""
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
-from contextvars import Context
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextvars import Context, ContextVar
 from typing import Any
+
+from agentgym.integrations.redirect import holding
 
 Connection = AbstractAsyncContextManager[Any]
 """A context manager that connects to a server, and closes the server on exit."""
+
+_CURRENT: ContextVar["Servers | None"] = ContextVar("agentgym_servers", default=None)
+
+
+def current_servers() -> "Servers | None":
+    """Return the servers that the current episode's worker keeps open, if any."""
+    return _CURRENT.get()
 
 
 class Servers:
@@ -20,6 +29,10 @@ class Servers:
         self._opened: dict[int, tuple[Any, asyncio.Future[None]]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._ending = asyncio.Event()
+
+    def in_use(self) -> AbstractContextManager[None]:
+        """Let the agents within the block share their MCP servers with other ones."""
+        return holding(_CURRENT, self)
 
     async def open(self, server: Any, connection: Connection) -> None:
         """Open a server with ``connection``, unless an earlier call opens it.

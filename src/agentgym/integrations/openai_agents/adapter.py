@@ -33,10 +33,9 @@ class _RunConversation(ClientConversation):
     If an agent has handed over to another agent, that one gets the next message.
     """
 
-    def __init__(self, agent: Any, copied: Any, loop: ClientLoop) -> None:
+    def __init__(self, agent: Any, loop: ClientLoop) -> None:
         super().__init__(loop)
         self._agent = agent
-        self._copied = copied
         self._said: list[Any] = []
 
     async def answer(self, asked: Any) -> str:
@@ -46,8 +45,6 @@ class _RunConversation(ClientConversation):
             OutputGuardrailTripwireTriggered,
         )
 
-        from agentgym.integrations.openai_agents.redirect import running
-
         if self._said:
             asked = [*self._said, {"role": "user", "content": asked}]
         options: dict[str, Any] = {
@@ -55,7 +52,7 @@ class _RunConversation(ClientConversation):
             "max_turns": None,  # the episode has its own limit
             "run_config": RunConfig(tool_not_found_behavior="return_error_to_model"),
         }
-        with trace("agentgym", disabled=True), running(self._copied):
+        with trace("agentgym", disabled=True):
             try:
                 result = await Runner.run(self._agent, asked, **options)
                 while result.interruptions:
@@ -92,7 +89,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         "agents",
         "openai.resources",
         "agentgym.integrations.on_client.clients",
-        "agentgym.integrations.openai_agents.copies",
+        "agentgym.integrations.openai_agents.redirect",
         inspector,
     )
 
@@ -155,13 +152,11 @@ class OpenAIAgentsAdapter(ClientAdapter):
     def in_training(
         self, agent: Any, model: Any, servers: Servers
     ) -> Callable[[ClientLoop], Conversation]:
-        """Return a function that starts a conversation with copies of the agents."""
-        from agentgym.integrations.openai_agents.copies import AgentCopies
-
-        return partial(_RunConversation, agent, AgentCopies(model, servers).of)
+        """Return a function that starts a conversation with ``agent``."""
+        return partial(_RunConversation, agent)
 
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent that uses ``model``, as do the agents it runs."""
-        from agentgym.integrations.openai_agents.copies import AgentCopies
+        from agentgym.integrations.openai_agents.redirect import on_model
 
-        return AgentCopies(model).of(agent)
+        return on_model(agent, model)

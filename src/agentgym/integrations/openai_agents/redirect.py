@@ -1,42 +1,159 @@
-"""Run copies instead of the Agents SDK's original agents, within a block.
+"""Redirect models and tools of the Agents SDK's agents.
 
-Agents that a tool or a guardrail runs are replaced too. The patched methods are not
+If an agent calls a tool and the current episode has a tool of the same name, the
+episode's tool is run. Tools that OpenAI's servers run, e.g. web search, are left out,
+because those servers do not use the trained model. The patched functions are not
 public: a test fails when a new version of the SDK changes them.
 """
 
+import copy
+import dataclasses
+import inspect
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from contextvars import ContextVar
-from types import ModuleType
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from agentgym.integrations.agent_import import refuse_while_importing
-from agentgym.integrations.redirect import holding
+from agents.guardrail import InputGuardrail, OutputGuardrail
+from agents.model_settings import ModelSettings
+from agents.models import get_default_model_settings
+from agents.models.interface import Model
+from agents.tool import FunctionTool, invoke_function_tool
+from agents.tool_context import ToolContext
 
-_COPIED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
-    "agentgym_openai_agents", default=None
-)
+from agentgym.integrations.on_client.in_place import CallInPlace, episode_of_call
+from agentgym.integrations.on_client.servers import current_servers
+from agentgym.integrations.redirect import answering, model_for
+from agentgym.integrations.transport import speaking_as
 
-
-def running(copied: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Run ``copied(agent)`` instead of each ``agent`` within the block."""
-    return holding(_COPIED, copied)
-
-
-def patch_runs(module: ModuleType) -> None:
-    """Patch the SDK's runner: within :func:`running`, it runs a copy of the agent."""
-    runner: Any = getattr(module, "AgentRunner", None)
-    if runner is None:  # a user's own package named agents
-        return
-    for name in ("run", "run_sync", "run_streamed"):
-        setattr(runner, name, _routed(getattr(runner, name)))
+_NAME = "openai_agents"
 
 
-def _routed(run: Callable[..., Any]) -> Callable[..., Any]:
-    def routed(self: Any, starting_agent: Any, *args: Any, **named: Any) -> Any:
-        refuse_while_importing()
-        copied = _COPIED.get()
-        agent = starting_agent if copied is None else copied(starting_agent)
-        return run(self, agent, *args, **named)
+class ModelOfRole(Model):
+    """Wraps a model, and sends an agent's name, ``role``, with each request.
 
-    return routed
+    Agents that an agent with this model runs or hands over to use the model too.
+    """
+
+    def __init__(self, wrapped: Model, role: str) -> None:
+        self.wrapped = wrapped
+        self.role = role
+
+    async def get_response(self, *args: Any, **named: Any) -> Any:
+        """Send a request with the agent's name to the model, and return its answer."""
+        with speaking_as(self.role):
+            return await self.wrapped.get_response(*args, **named)
+
+    async def stream_response(self, *args: Any, **named: Any) -> Any:
+        """Send a request with the agent's name; yield the events of the answer."""
+        events = self.wrapped.stream_response(*args, **named)
+        while True:
+            with speaking_as(self.role):  # not around the yield
+                event = await anext(events, None)
+            if event is None:
+                return
+            yield event
+
+
+def on_model(agent: Any, model: Model) -> Any:
+    """Return a copy of an agent that uses ``model``, as do the agents it runs."""
+    made = copy.copy(agent)
+    named = agent.model if isinstance(agent.model, str) else None
+    if agent.model_settings == get_default_model_settings(named):
+        made.model_settings = ModelSettings()  # drop another model's defaults
+    made.model = ModelOfRole(model, agent.name)
+    return made
+
+
+def patch_runs(module: Any) -> None:
+    """Patch the functions with which a run gets an agent's model and tools."""
+    get_model, get_settings = module.get_model, module.get_model_settings
+    get_handoffs = module.get_handoffs
+    kind: Any = module.Agent
+    get_all_tools = kind.get_all_tools
+
+    def model_of(agent: Any, config: Any) -> Any:
+        other = model_for(_NAME)
+        if other is None:
+            return get_model(agent, config)
+        return ModelOfRole(other, agent.name)
+
+    def settings_of(agent: Any, config: Any) -> Any:
+        if (other := model_for(_NAME)) is not None:
+            config = dataclasses.replace(config, model=other)
+        return get_settings(agent, config)
+
+    async def handoffs_of(agent: Any, context: Any) -> Any:
+        found = await get_handoffs(agent, context)
+        if not isinstance(model := agent.model, ModelOfRole):
+            return found
+        return [
+            dataclasses.replace(
+                each, on_invoke_handoff=_to_copy(each.on_invoke_handoff, model.wrapped)
+            )
+            for each in found
+        ]
+
+    async def tools_of(self: Any, context: Any) -> Any:
+        if model_for(_NAME) is None and not isinstance(self.model, ModelOfRole):
+            return await get_all_tools(self, context)
+        if (servers := current_servers()) is not None:
+            for server in self.mcp_servers:
+                await servers.open(server, server)
+        with _within(self):
+            found = await get_all_tools(self, context)
+        return [_routed(x, self) for x in found if isinstance(x, FunctionTool)]
+
+    module.get_model, module.get_model_settings = model_of, settings_of
+    module.get_handoffs = handoffs_of
+    kind.get_all_tools = tools_of
+    for guardrail in (InputGuardrail, OutputGuardrail):
+        guardrail.run = _routed_check(guardrail.run)  # type: ignore[method-assign]
+
+
+def _within(agent: Any) -> AbstractContextManager[None]:
+    """Let agents that ``agent`` runs within the block use its model, if it says so."""
+    if isinstance(model := agent.model, ModelOfRole):
+        return answering({_NAME: model.wrapped}.get)
+    return nullcontext()
+
+
+def _to_copy(invoke: Callable[..., Any], model: Model) -> Callable[..., Any]:
+    async def invoked(*args: Any) -> Any:
+        return on_model(await invoke(*args), model)
+
+    return invoked
+
+
+def _routed_check(check: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(check)
+
+    async def run(self: Any, *args: Any, **named: Any) -> Any:
+        with _within(signature.bind(self, *args, **named).arguments["agent"]):
+            return await check(self, *args, **named)
+
+    return run
+
+
+def _routed(tool: FunctionTool, agent: Any) -> FunctionTool:
+    made = copy.copy(tool)
+    made.timeout_seconds = None  # the inner call's timeout applies
+
+    async def invoke(context: ToolContext[Any], arguments: str) -> Any:
+        async def run(given: Any) -> Any:
+            with _within(agent):
+                return await invoke_function_tool(
+                    function_tool=tool, context=context, arguments=arguments
+                )
+
+        name = tool.name
+        if (episode := episode_of_call(name, lambda: tool._is_agent_tool)) is None:
+            return await run(None)
+        call = CallInPlace(name, run)
+        with call.running():
+            text = await episode.use_tool(
+                name, arguments or "{}", call_id=context.tool_call_id
+            )
+        return call.result(text)
+
+    made.on_invoke_tool = invoke
+    return made

@@ -40,7 +40,6 @@ class _RunConversation(ClientConversation):
         from pydantic_ai.usage import UsageLimits
 
         from agentgym.integrations.pydantic_ai.describe import connected, servers_of
-        from agentgym.integrations.pydantic_ai.redirect import answering
 
         for server in servers_of(self._agent):
             await self._loop.servers.open(server, connected(server))
@@ -50,15 +49,14 @@ class _RunConversation(ClientConversation):
             "usage_limits": UsageLimits(request_limit=None),
             "infer_name": False,
         }
-        with answering(self._model):
-            result = await self._agent.run(asked, message_history=self._said, **options)
-            while isinstance(result.output, DeferredToolRequests):
-                results = await _resolved(result.output)
-                result = await self._agent.run(
-                    message_history=result.all_messages(),
-                    deferred_tool_results=results,
-                    **options,
-                )
+        result = await self._agent.run(asked, message_history=self._said, **options)
+        while isinstance(result.output, DeferredToolRequests):
+            results = await _resolved(result.output)
+            result = await self._agent.run(
+                message_history=result.all_messages(),
+                deferred_tool_results=results,
+                **options,
+            )
         self._said = result.all_messages()
         return text_of(result.output)
 

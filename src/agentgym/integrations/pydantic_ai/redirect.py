@@ -1,18 +1,12 @@
 """Redirect models and tools of pydantic-ai's agents within a block.
 
-Within :func:`answering`, every agent uses the same model, also an agent that a tool
-runs. If an agent calls a tool and the current episode has a tool of the same name, the
+If an agent calls a tool and the current episode has a tool of the same name, the
 episode's tool is run. The patched methods are not public: a test fails when a new
 version of pydantic-ai changes them.
 """
 
 from collections.abc import AsyncGenerator
-from contextlib import (
-    AbstractContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-)
-from contextvars import ContextVar
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -29,21 +23,13 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_core import to_jsonable_python
 
 from agentgym.core.openai import DEFAULT_AGENT
-from agentgym.integrations.agent_import import refuse_while_importing
-from agentgym.integrations.episode import episode_or_none
-from agentgym.integrations.on_client.in_place import CallInPlace
-from agentgym.integrations.redirect import holding
+from agentgym.integrations.episode import Episode
+from agentgym.integrations.on_client.in_place import CallInPlace, episode_of_call
+from agentgym.integrations.redirect import answering, model_for
 from agentgym.integrations.transport import speaking_as
 
 _OF_FRAMEWORK = ("output", "external")
-_ANSWERING: ContextVar[Model | None] = ContextVar(
-    "agentgym_pydantic_ai_model", default=None
-)
-
-
-def answering(model: Model) -> AbstractContextManager[None]:
-    """Make every agent within the block use ``model``."""
-    return holding(_ANSWERING, model)
+_NAME = "pydantic_ai"
 
 
 class ModelThroughout(WrapperModel):
@@ -74,13 +60,12 @@ class ModelThroughout(WrapperModel):
 
 
 def patch_agents(module: ModuleType) -> None:
-    """Patch ``Agent`` so that :func:`answering` can replace its model."""
+    """Patch ``Agent`` so that its model can be replaced."""
     kind = module.Agent
     pick = kind._pick_raw_model
 
     def _pick_raw_model(self: Any, model: Any) -> Any:
-        refuse_while_importing()
-        if (other := _ANSWERING.get()) is None:
+        if (other := model_for(_NAME)) is None:
             return pick(self, model)
         return ModelThroughout(other, self.name)
 
@@ -94,7 +79,7 @@ def patch_tools(module: ModuleType) -> None:
 
     async def validate_tool_call(self: Any, call: Any, **named: Any) -> Any:
         tool = (self.tools or {}).get(call.tool_name)
-        if not _acts_on_episode(tool, call.tool_name):
+        if _episode_of(tool, call.tool_name) is None:
             return await validate(self, call, **named)
         ctx = self._build_tool_context(
             call,
@@ -108,18 +93,15 @@ def patch_tools(module: ModuleType) -> None:
     async def _raw_execute(self: Any, validated: Any, **named: Any) -> Any:
         call, tool, ctx = validated.call, validated.tool, validated.ctx
         model = ctx.model
-        if not isinstance(model, ModelThroughout):
-            return await execute(self, validated, **named)
-        with answering(model.wrapped):
-            if not _acts_on_episode(tool, call.tool_name):
+        throughout = isinstance(model, ModelThroughout)
+        with answering({_NAME: model.wrapped}.get) if throughout else nullcontext():
+            if (episode := _episode_of(tool, call.tool_name)) is None:
                 return await execute(self, validated, **named)
 
             async def run(arguments: dict[str, Any]) -> Any:
                 checked = tool.args_validator.validate_python(arguments)
                 return await self.toolset.call_tool(call.tool_name, checked, ctx, tool)
 
-            episode = episode_or_none()
-            assert episode is not None
             made = CallInPlace(
                 call.tool_name,
                 run,
@@ -153,8 +135,7 @@ def _as_read(result: Any) -> Any:
     return "" if result is None else to_jsonable_python(result, fallback=str)
 
 
-def _acts_on_episode(tool: Any, name: str) -> bool:
-    episode = episode_or_none()
-    if episode is None or tool is None or name not in episode.tools:
-        return False
-    return tool.tool_def.kind not in _OF_FRAMEWORK
+def _episode_of(tool: Any, name: str) -> Episode | None:
+    if tool is None or tool.tool_def.kind in _OF_FRAMEWORK:
+        return None
+    return episode_of_call(name)

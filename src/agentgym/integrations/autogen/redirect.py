@@ -1,0 +1,245 @@
+"""Redirect AutoGen's model clients, tools and questions to the user in an episode.
+
+If an agent calls a tool and the current episode has a tool of the same name, the
+episode's tool is run. An exception in it becomes the result of the call, because
+AutoGen's agents would otherwise wait for ever. Some of the patched classes are not
+public: a test fails when a new version of AutoGen changes them.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from functools import wraps
+from types import ModuleType
+from typing import Any
+
+from agentgym.errors import ToolError
+from agentgym.integrations.episode import Episode, EpisodeCut, episode_or_none
+from agentgym.integrations.on_client.in_place import (
+    CallInPlace,
+    ending_episode,
+    episode_of_call,
+)
+from agentgym.integrations.on_client.servers import current_servers
+from agentgym.integrations.redirect import patch_methods, replace_calls
+
+_HEARD = "_agentgym_heard"
+_LISTED = "_agentgym_listed"
+_PASSING_ON = "autogen_agentchat"
+
+
+def patch_clients(module: ModuleType) -> None:
+    """Patch all model clients, so that one client can replace the others."""
+    replace_calls(module.ChatCompletionClient, ("create", "create_stream"), "autogen")
+
+
+def patch_tools(module: ModuleType) -> None:
+    """Patch all tools: run the current episode's tool of the same name, if any."""
+    patch_methods(module.BaseTool, ("run_json",), _running)
+
+
+def _running(run_json: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(run_json)
+    async def routed(
+        self: Any, args: Any, cancellation_token: Any, call_id: str | None = None
+    ) -> Any:
+        async def run(given: Any) -> Any:
+            return await run_json(self, given, cancellation_token, call_id)
+
+        episode = episode_of_call(self.name, lambda: _passes_on(self))
+        if episode is not None:
+            read = self.return_value_as_string
+            return await _called(episode, self.name, args, call_id, run, read)
+        with ending_episode(self.name):
+            return await run(args)
+
+    return routed
+
+
+def _passes_on(tool: Any) -> bool:
+    """Return whether a tool runs another agent or team, or hands over to it."""
+    parts = (type(tool), getattr(tool, "_func", None))
+    return any(str(x.__module__).startswith(_PASSING_ON) for x in parts if x)
+
+
+async def _called(
+    episode: Episode,
+    name: str,
+    arguments: Any,
+    call_id: str | None,
+    run: Callable[[Any], Awaitable[Any]],
+    read: Callable[[Any], Any],
+) -> Any:
+    """Run a tool of the episode; return its result, or an error as text.
+
+    A live tool runs in place, by ``run``; the model reads ``read(result)``.
+    """
+
+    async def run_in_place(given: dict[str, Any]) -> Any:
+        try:
+            return await run(given)
+        except Exception as error:
+            raise ToolError(str(error)) from error  # AutoGen shows it to the model
+
+    is_object = arguments is None or isinstance(arguments, Mapping)
+    asked = dict(arguments or {}) if is_object else json.dumps(arguments)
+    call = CallInPlace(name, run_in_place, read=read)
+    try:
+        with call.running():
+            text = await episode.use_tool(name, asked, call_id=call_id)
+    except Exception as error:  # noqa: BLE001 - the episode has recorded it
+        return f"Error: {error}"
+    return call.result(text)
+
+
+def patch_benches(module: ModuleType) -> None:
+    """Patch all workbenches: a call runs the episode's tool of that name, if any.
+
+    Workbenches of external tools, e.g. MCP servers, stay open for all episodes of a
+    worker. Other workbenches list their tools only once.
+    """
+    kind = module.Workbench
+    patch_methods(kind, ("call_tool",), _calling)
+    patch_methods(kind, ("call_tool_stream",), _calling_stream)
+    patch_methods(kind, ("list_tools",), _listing)
+    patch_methods(kind, ("start",), _starting)
+    patch_methods(kind, ("stop", "reset", "load_state"), _staying)
+
+
+def _is_external(bench: Any) -> bool:
+    """Return whether a workbench is one of external tools that episodes share."""
+    from autogen_core.tools import StaticWorkbench
+
+    return current_servers() is not None and not isinstance(bench, StaticWorkbench)
+
+
+async def _open(bench: Any) -> None:
+    servers = current_servers()
+    if servers is not None and _is_external(bench):
+        await servers.open(bench, bench)  # it starts outside of the episode
+
+
+def _episode_of(bench: Any, name: str) -> Episode | None:
+    held = getattr(bench, "_tools", ())
+    return episode_of_call(
+        name, lambda: any(_passes_on(x) for x in held if x.name == name)
+    )
+
+
+def _calling(call_tool: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(call_tool)
+    async def routed(
+        self: Any,
+        name: str,
+        arguments: Any = None,
+        cancellation_token: Any = None,
+        call_id: str | None = None,
+    ) -> Any:
+        from autogen_core.tools import TextResultContent, ToolResult
+
+        async def run(given: Any) -> Any:
+            await _open(self)
+            return await call_tool(self, name, given, cancellation_token, call_id)
+
+        def read(result: Any) -> str:
+            if result.is_error:
+                raise ToolError(result.to_text())
+            return str(result.to_text())
+
+        if (episode := _episode_of(self, name)) is None:
+            return await run(arguments)
+        found = await _called(episode, name, arguments, call_id, run, read)
+        if isinstance(found, ToolResult):
+            return found
+        return ToolResult(name=name, result=[TextResultContent(content=found)])
+
+    return routed
+
+
+def _calling_stream(stream: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(stream)
+    async def routed(
+        self: Any, name: str, *args: Any, **named: Any
+    ) -> AsyncGenerator[Any]:
+        if _episode_of(self, name) is not None:
+            yield await self.call_tool(name, *args, **named)
+            return
+        async for event in stream(self, name, *args, **named):
+            yield event
+
+    return routed
+
+
+def _listing(list_tools: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(list_tools)
+    async def routed(self: Any) -> Any:
+        if current_servers() is None or _is_external(self):
+            await _open(self)
+            return await list_tools(self)
+        if _LISTED not in vars(self):
+            vars(self)[_LISTED] = await list_tools(self)
+        return vars(self)[_LISTED]
+
+    return routed
+
+
+def _starting(start: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(start)
+    async def routed(self: Any) -> None:
+        await (_open(self) if _is_external(self) else start(self))
+
+    return routed
+
+
+def _staying(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    async def routed(self: Any, *args: Any) -> None:
+        if not _is_external(self):
+            await method(self, *args)
+
+    return routed
+
+
+def patch_agents(module: ModuleType) -> None:
+    """Patch all agents to raise RuntimeError when their code calls ``sys.exit``.
+
+    Then only the episode ends, not the worker process.
+    """
+    patch_methods(module.BaseChatAgent, ("on_messages_stream",), _answering)
+
+
+def _answering(stream: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(stream)
+    async def routed(self: Any, *args: Any, **named: Any) -> AsyncGenerator[Any]:
+        try:
+            async for event in stream(self, *args, **named):
+                yield event
+        except SystemExit as end:
+            if episode_or_none() is None:
+                raise
+            message = f"the agent {self.name} called sys.exit({end.code!r})"
+            raise RuntimeError(message) from None
+
+    return routed
+
+
+def patch_users(module: ModuleType) -> None:
+    """Patch ``UserProxyAgent`` to ask the episode's user, not the terminal."""
+    kind: Any = module.UserProxyAgent
+    stream, ask = kind.on_messages_stream, kind._get_input
+
+    def on_messages_stream(self: Any, messages: Any, cancellation_token: Any) -> Any:
+        vars(self)[_HEARD] = messages[-1].to_text() if messages else ""
+        return stream(self, messages, cancellation_token)
+
+    async def _get_input(self: Any, prompt: str, cancellation_token: Any) -> Any:
+        if (episode := episode_or_none()) is None:
+            return await ask(self, prompt, cancellation_token)
+        heard = vars(self).get(_HEARD, "")
+        reply = episode.user_reply(heard)
+        if reply is None:
+            message = f"the user has nothing to say to: {heard}"
+            episode.cut_short("interrupt", message)
+            raise EpisodeCut("interrupt", message)
+        return reply
+
+    kind.on_messages_stream, kind._get_input = on_messages_stream, _get_input

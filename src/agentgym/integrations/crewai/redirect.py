@@ -1,0 +1,156 @@
+"""Redirect CrewAI's models and tools in an episode.
+
+If an agent calls a tool and the current episode has a tool of the same name, the
+episode's tool is run. Some of the patched methods are not public: a test fails when
+CrewAI changes them.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import partial, wraps
+from types import ModuleType
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from agentgym.core.background import call_in_thread, in_background
+from agentgym.errors import ToolError
+from agentgym.integrations.episode import Episode, episode_or_none
+from agentgym.integrations.on_client.in_place import (
+    CallInPlace,
+    ending_episode,
+    episode_of_call,
+)
+from agentgym.integrations.redirect import patch_methods, replace_calls
+
+_PASSING_ON = "crewai.tools.agent_tools"
+
+
+def patch_models(module: ModuleType) -> None:
+    """Patch all LLMs, so that one LLM can replace the others."""
+    replace_calls(module.BaseLLM, ("call", "acall"), "crewai")
+
+
+def patch_tools(module: ModuleType) -> None:
+    """Patch all tools: run the current episode's tool of the same name, if any."""
+    patch_methods(module.BaseTool, ("run",), _running)
+    patch_methods(module.BaseTool, ("arun",), _running_async)
+
+
+def patch_structured_tools(module: ModuleType) -> None:
+    """Patch the form of tools that CrewAI runs for models without tool calls."""
+    kind: Any = module.CrewStructuredTool
+    invoke, ainvoke = kind.invoke, kind.ainvoke
+
+    def routed(self: Any, input: Any, *args: Any, **named: Any) -> Any:
+        if isinstance(input, dict) and _episode_of(self._original_tool):
+            return self._original_tool.run(**input)
+        return invoke(self, input, *args, **named)
+
+    async def aroutes(self: Any, input: Any, *args: Any, **named: Any) -> Any:
+        if isinstance(input, dict) and _episode_of(self._original_tool):
+            return await self._original_tool.arun(**input)
+        return await ainvoke(self, input, *args, **named)
+
+    kind.invoke, kind.ainvoke = routed, aroutes
+
+
+def patch_executors(module: ModuleType) -> None:
+    """Patch agents to run the calls of one message in their order in an episode."""
+    kind: Any = module.AgentExecutor
+    at_once = kind._should_parallelize_native_tool_calls
+
+    def is_parallel(self: Any, calls: Any) -> bool:
+        return episode_or_none() is None and bool(at_once(self, calls))
+
+    kind._should_parallelize_native_tool_calls = is_parallel
+
+
+def patch_caches(module: ModuleType) -> None:
+    """Patch the cache of results to be empty in an episode: results may change."""
+    kind: Any = module.CacheHandler
+    read = kind.read
+
+    def read_outside(self: Any, *args: Any, **named: Any) -> Any:
+        return None if episode_or_none() else read(self, *args, **named)
+
+    kind.read = read_outside
+
+
+def _episode_of(tool: Any) -> tuple[Episode, str] | None:
+    """Return the episode that runs a call, and the tool's name there, or None."""
+    from crewai.utilities.string_utils import sanitize_tool_name
+
+    if tool is None or hasattr(tool, "is_of_episode"):
+        return None
+    known_as = sanitize_tool_name(tool.name)  # CrewAI writes names in lower case
+    current = episode_or_none()
+    names = () if current is None else current.tools
+    name = next((x for x in names if sanitize_tool_name(x) == known_as), known_as)
+    episode = episode_of_call(
+        name, lambda: type(tool).__module__.startswith(_PASSING_ON)
+    )
+    return None if episode is None else (episode, name)
+
+
+def _running(run: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(run)
+    def routed(self: Any, *args: Any, **arguments: Any) -> Any:
+        if args or (found := _episode_of(self)) is None:
+            with ending_episode(self.name):
+                return run(self, *args, **arguments)
+        if (limit := self._claim_usage()) is not None:
+            return limit
+        (episode, name), given = found, to_jsonable_python(arguments)
+        call = _in_place(self, name)
+        with ending_episode(self.name), call.running():
+            text = episode.use_tool_sync(name, given)
+        return call.result(text)
+
+    return routed
+
+
+def _running_async(run: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(run)
+    async def routed(self: Any, *args: Any, **arguments: Any) -> Any:
+        if args or (found := _episode_of(self)) is None:
+            with ending_episode(self.name):
+                return await run(self, *args, **arguments)
+        if (limit := self._claim_usage()) is not None:
+            return limit
+        (episode, name), given = found, to_jsonable_python(arguments)
+        call = _in_place(self, name)
+        with ending_episode(self.name), call.running():
+            text = await episode.use_tool(name, given)
+        return call.result(text)
+
+    return routed
+
+
+def _in_place(tool: Any, name: str) -> CallInPlace:
+    """Return a call of a live tool, in a thread, as CrewAI's own calls are."""
+    from crewai.tools.tool_failure import ToolFailure
+
+    def really_run(given: dict[str, Any]) -> Any:
+        try:
+            found = tool._run(**tool._validate_kwargs(given))
+            return in_background(found) if inspect.isawaitable(found) else found
+        except SystemExit as end:  # a thread cannot pass it on
+            return end
+
+    async def run(given: dict[str, Any]) -> Any:
+        try:
+            found = await call_in_thread(partial(really_run, given))
+        except Exception as error:
+            raise ToolError(str(error)) from error  # CrewAI shows it to the model
+        if isinstance(found, SystemExit):
+            raise found
+        return found
+
+    def read(found: Any) -> str:
+        text = str(tool.format_output_for_agent(found))
+        if isinstance(found, ToolFailure):
+            raise ToolError(text)
+        return text
+
+    return CallInPlace(name, run, read=read)

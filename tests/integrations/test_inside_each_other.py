@@ -1,0 +1,58 @@
+"""Agents of one framework that run in a node or a tool of another framework's."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.core.policy import ChatRequest
+from agentgym.engines.scripted import Reply, ScriptedPolicy
+from tests.integrations.inside import FRAMEWORKS
+from tests.rollout.sessions import requests, session
+
+INSIDE = "tests.integrations.inside"
+WANTED = {"path": "README.md"}
+
+
+def respond(request: ChatRequest) -> Reply:
+    """Let the outer agent ask the one that it is told, and that one read a file."""
+    said = request.messages[-1]
+    if said["role"] == "tool":
+        return Reply("Done.")
+    if "ask" in {tool["function"]["name"] for tool in request.tools}:
+        which = str(said["content"]).split()[-1]
+        return Reply(calls=[("ask", {"which": which})])
+    return Reply(calls=[("read_file", WANTED)])
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        ("node", ("pydantic_ai",)),
+        pytest.param("node", FRAMEWORKS, marks=pytest.mark.slow),
+        *(pytest.param(x, FRAMEWORKS, marks=pytest.mark.slow) for x in FRAMEWORKS),
+    ],
+)
+def test_an_agent_inside_of_another_is_trained_too(
+    tmp_path: Path, outer: str, inner: tuple[str, ...]
+) -> None:
+    is_graph = outer in ("node", "langchain")
+    settings: dict[str, Any] = {
+        "framework": "langchain" if outer == "node" else outer,
+        "agent": f"{INSIDE}:outer_{outer}",
+        "inputs": f"{INSIDE}:{'messages' if is_graph else 'first'}",
+        "max_attempts": 1,
+    }
+    wanted = [
+        request
+        for name, request in zip(FRAMEWORKS, requests(len(FRAMEWORKS)), strict=True)
+        if name in inner
+    ]
+    with session(tmp_path, ScriptedPolicy(respond), **settings) as opened:
+        done = opened.run(wanted, lambda _: None)
+    for name, found in zip(inner, done, strict=True):
+        assert found.reward is not None, (name, found.reason)
+        called = [(call.name, call.arguments) for call in found.get_tool_calls()]
+        assert called == [("read_file", WANTED)], name
+        assert len(found.model_calls) == (2 if outer == "node" else 4), name
+        assert found.model_calls[-1].content == "Done.", name
