@@ -101,3 +101,15 @@ def _run_each(works: SimpleQueue[Callable[[], None]]) -> None:
         if len(_WAITING) >= _MOST_WAITING:
             return
         _WAITING.append(works)
+
+
+class ThreadsInContext(ThreadPoolExecutor):
+    """Threads with the context variables of the code that gives them work.
+
+    As an event loop's default threads, they let sync tools find their episode.
+    """
+
+    def submit(self, work: Any, /, *args: Any, **named: Any) -> Any:
+        """Run ``work`` in a thread, in a copy of the caller's context."""
+        run = contextvars.copy_context().run
+        return super().submit(run, work, *args, **named)

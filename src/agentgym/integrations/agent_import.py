@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from agentgym.core.tools import Tool
 from agentgym.errors import AgentGymError, UnsupportedError, UsageError, message_of
 from agentgym.integrations.base import FrameworkAdapter
 from agentgym.integrations.projects import named_in_project, prepare_project
+from agentgym.integrations.redirect import GUARD, importing, watch
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.programs.program import ProgramCommand
 from agentgym.security.redaction import get_logger
@@ -35,7 +35,6 @@ MODELS = ("llm", "model", "model_client", "chat_model")
 logger = get_logger(__name__)
 
 _REFERENCE = re.compile(r"(?:[^\W\d][\w.]*|[^:]+\.py):[^\W\d]\w*")
-_GUARD = "Put the code that runs the agent under `if __name__ == '__main__':`."
 _AS_PROGRAM = 'A loop of your own is trained as a program: --command "python app.py".'
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _KEYS = (
@@ -51,8 +50,6 @@ _KEY = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:KEY|TOKEN)\b")
 """An environment variable for a key, as error messages name it."""
 _PROGRAMS = {"ag2": "AG2", "autogen": "AG2 Classic, the package autogen"}
 """Frameworks without an adapter, by top-level module: their agents are programs."""
-_IMPORTING: ContextVar[str | None] = ContextVar("agentgym_importing", default=None)
-"""The name of the user's module that is being imported, or None."""
 
 
 def is_reference(text: str) -> bool:
@@ -75,8 +72,6 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
     Raises:
         UsageError: The import fails, or the module runs the agent while it is imported.
     """
-    from agentgym.integrations.redirect import watch
-
     if is_command(reference):
         program = ProgramCommand.parse(reference).located(
             Path(folder) if folder else None
@@ -88,9 +83,8 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
     for name in _KEYS:
         os.environ[name] = os.environ.get(name) or NO_KEY
     module = reference.partition(":")[0]
-    token = _IMPORTING.set(module)
     try:
-        with no_running_loop():
+        with importing(module), no_running_loop():
             return _with_keys(
                 lambda: load_object(reference, option=option, folder=folder), module
             )
@@ -100,15 +94,13 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
     except SystemExit as end:
         raise UsageError(
             f"{option} {reference}: {module} calls sys.exit({end.code!r}) as it is "
-            f"imported. {_GUARD}"
+            f"imported. {GUARD}"
         ) from None
     except Exception as error:
         raise UsageError(
             f"Cannot import {option} {reference}: {raised_at(error)}"
             f"{type(error).__name__}: {message_of(error)}."
         ) from error
-    finally:
-        _IMPORTING.reset(token)
 
 
 def _with_keys[T](function: Callable[[], T], name: str) -> T:
@@ -163,15 +155,6 @@ def load_trained(trained: Trained, agent: Any, export: str) -> Any:
             *(trained.name, folder, reference, os.getcwd()),
         )
     return found
-
-
-def refuse_while_importing() -> None:
-    """Raise UsageError if an agent calls a model while its module is being imported."""
-    if (module := _IMPORTING.get()) is not None:
-        raise UsageError(
-            f"{module} runs the agent as it is imported, and every worker imports it. "
-            f"{_GUARD}"
-        )
 
 
 def is_of(adapter: FrameworkAdapter, found: Any) -> bool:

@@ -3,14 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from agentgym.core.agent import AgentSource, Trained
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import NoToolsError, UnsupportedError, UsageError
-
-if TYPE_CHECKING:
-    from agentgym.integrations.gateway_models import GatewayModels
 
 
 @dataclass(frozen=True)
@@ -272,10 +269,13 @@ class FrameworkAdapter(ABC):
         """
         raise UnsupportedError(f"{self.name} cannot look into the agents of a factory.")
 
-    def gateway_model(self, models: "GatewayModels") -> Any:
+    def gateway_model(self, models: Any) -> Any:
         """Return a model of this framework that sends its requests to the gateway.
 
         In training, it replaces the models of all agents of this framework.
+
+        Args:
+            models: The worker's ``GatewayModels``, with clients of the gateway.
 
         Raises:
             UnsupportedError: The framework has no models to replace.

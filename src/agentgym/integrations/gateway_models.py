@@ -3,11 +3,10 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import copy_context
 from typing import Any
 
+from agentgym.core.background import ThreadsInContext
 from agentgym.integrations.base import Blueprint
 from agentgym.integrations.on_client.servers import Servers
 from agentgym.integrations.openai_client import clients_redirected_to
@@ -56,7 +55,9 @@ class GatewayModels:
     @contextmanager
     def answering(self) -> Iterator[None]:
         """Replace the models of all agents and OpenAI clients within the block."""
-        _keep_context(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        if getattr(loop, "_default_executor", None) is None:  # a worker has set its own
+            loop.set_default_executor(ThreadsInContext())
         with (
             answering(self.of),
             clients_redirected_to(self.blueprint),
@@ -71,18 +72,3 @@ class GatewayModels:
             self.posts.close()
         await self.http.aclose()
         self.sync_http.close()
-
-
-class _InContext(ThreadPoolExecutor):
-    def submit(self, work: Any, /, *args: Any, **named: Any) -> Any:
-        return super().submit(copy_context().run, work, *args, **named)
-
-
-def _keep_context(loop: asyncio.AbstractEventLoop) -> None:
-    """Give an event loop's threads the context variables of the code that starts them.
-
-    Some frameworks run sync tools in these threads. Without the context variables, the
-    tools would not find the current episode.
-    """
-    if not isinstance(getattr(loop, "_default_executor", None), _InContext):
-        loop.set_default_executor(_InContext(thread_name_prefix="agentgym"))

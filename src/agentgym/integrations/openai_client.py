@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.base import Blueprint
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.redirect import holding
+from agentgym.integrations.redirect import holding, refuse_while_importing
 
 if TYPE_CHECKING:
     import httpx
@@ -32,8 +32,6 @@ def clients_redirected_to(blueprint: Blueprint) -> AbstractContextManager[None]:
 
 def patch_clients(module: ModuleType) -> None:
     """Patch OpenAI's clients, so that :func:`clients_redirected_to` works."""
-    from agentgym.integrations.agent_import import refuse_while_importing
-
     build = module.BaseClient._build_request
 
     def _build_request(

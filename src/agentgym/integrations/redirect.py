@@ -16,6 +16,8 @@ from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any
 
+from agentgym.errors import UsageError
+
 _PATCHES = {
     "langchain_core.language_models.chat_models": (
         "agentgym.integrations.langchain.redirect:patch_models"
@@ -81,9 +83,25 @@ def holding[T](variable: ContextVar[T], value: T) -> Iterator[None]:
         variable.reset(token)
 
 
+GUARD = "Put the code that runs the agent under `if __name__ == '__main__':`."
+_IMPORTING: ContextVar[str | None] = ContextVar("agentgym_importing", default=None)
 _MODELS: ContextVar[Callable[[str], Any]] = ContextVar(
     "agentgym_models", default=lambda framework: None
 )
+
+
+def importing(module: str) -> AbstractContextManager[None]:
+    """Refuse model calls within the block, which imports a user's module."""
+    return holding(_IMPORTING, module)
+
+
+def refuse_while_importing() -> None:
+    """Raise UsageError if an agent calls a model while its module is being imported."""
+    if (module := _IMPORTING.get()) is not None:
+        raise UsageError(
+            f"{module} runs the agent as it is imported, and every worker imports it. "
+            f"{GUARD}"
+        )
 
 
 def answering(models: Callable[[str], Any]) -> AbstractContextManager[None]:
@@ -104,8 +122,6 @@ def model_for(framework: str, *, is_call: bool = True) -> Any:
         is_call: Whether a model is called now, which raises UsageError while the
             agent's module is being imported.
     """
-    from agentgym.integrations.agent_import import refuse_while_importing
-
     if is_call:
         refuse_while_importing()
     return _MODELS.get()(framework)

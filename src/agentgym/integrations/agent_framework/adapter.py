@@ -8,7 +8,6 @@ from agentgym.core.agent import AgentSpec
 from agentgym.core.tools import ToolSpec
 from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.on_client.adapter import ClientAdapter, ClientLoop, Run
-from agentgym.integrations.on_client.servers import Servers
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -81,7 +80,7 @@ class AgentFrameworkAdapter(ClientAdapter):
         return Agent(model, settings.system_prompt or None, name=name, tools=tools)
 
     def in_training(
-        self, agent: Any, model: Any, servers: Servers
+        self, agent: Any, model: Any
     ) -> Callable[[ClientLoop], Conversation]:
         """Return a function that starts a conversation with a copy of ``agent``."""
         from agentgym.integrations.agent_framework.conversation import (

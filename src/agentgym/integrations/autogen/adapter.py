@@ -15,7 +15,6 @@ from agentgym.integrations.on_client.adapter import (
     ClientLoop,
     Run,
 )
-from agentgym.integrations.on_client.servers import Servers
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -122,7 +121,7 @@ class AutoGenAdapter(ClientAdapter):
         )
 
     def in_training(
-        self, agent: Any, model: Any, servers: Servers
+        self, agent: Any, model: Any
     ) -> Callable[[ClientLoop], Conversation]:
         """Return a function that starts a conversation with a copy of ``agent``."""
         from agentgym.integrations.autogen.copies import Copies

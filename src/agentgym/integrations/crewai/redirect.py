@@ -34,7 +34,6 @@ def patch_models(module: ModuleType) -> None:
 def patch_tools(module: ModuleType) -> None:
     """Patch all tools: run the current episode's tool of the same name, if any."""
     patch_methods(module.BaseTool, ("run",), _running)
-    patch_methods(module.BaseTool, ("arun",), _running_async)
 
 
 def patch_structured_tools(module: ModuleType) -> None:
@@ -47,12 +46,12 @@ def patch_structured_tools(module: ModuleType) -> None:
             return self._original_tool.run(**input)
         return invoke(self, input, *args, **named)
 
-    async def aroutes(self: Any, input: Any, *args: Any, **named: Any) -> Any:
+    async def routed_async(self: Any, input: Any, *args: Any, **named: Any) -> Any:
         if isinstance(input, dict) and _episode_of(self._original_tool):
-            return await self._original_tool.arun(**input)
+            return await call_in_thread(self._original_tool.run, **input)
         return await ainvoke(self, input, *args, **named)
 
-    kind.invoke, kind.ainvoke = routed, aroutes
+    kind.invoke, kind.ainvoke = routed, routed_async
 
 
 def patch_executors(module: ModuleType) -> None:
@@ -105,23 +104,6 @@ def _running(run: Callable[..., Any]) -> Callable[..., Any]:
         call = _in_place(self, name)
         with ending_episode(self.name), call.running():
             text = episode.use_tool_sync(name, given)
-        return call.result(text)
-
-    return routed
-
-
-def _running_async(run: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(run)
-    async def routed(self: Any, *args: Any, **arguments: Any) -> Any:
-        if args or (found := _episode_of(self)) is None:
-            with ending_episode(self.name):
-                return await run(self, *args, **arguments)
-        if (limit := self._claim_usage()) is not None:
-            return limit
-        (episode, name), given = found, to_jsonable_python(arguments)
-        call = _in_place(self, name)
-        with ending_episode(self.name), call.running():
-            text = await episode.use_tool(name, given)
         return call.result(text)
 
     return routed

@@ -38,7 +38,6 @@ from agentgym.integrations.base import (
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.export import agent_and_tools
 from agentgym.integrations.gateway_models import GatewayModels
-from agentgym.integrations.on_client.servers import Servers
 from agentgym.integrations.redirect import watch
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
@@ -99,7 +98,7 @@ class ClientLoop(AgentLoop):
             )
         if self.agent is None:
             self.agent = agent
-        return adapter.in_training(agent, self._model, self.servers)
+        return adapter.in_training(agent, self._model)
 
     def converse(self) -> Conversation:
         """Return a new conversation."""
@@ -208,13 +207,11 @@ class ClientAdapter(FrameworkAdapter):
 
     @abstractmethod
     def in_training(
-        self, agent: Any, model: Any, servers: Servers
+        self, agent: Any, model: Any
     ) -> Callable[[ClientLoop], Conversation]:
         """Prepare an agent for training; return a function that makes conversations.
 
-        If the current episode has a tool with the same name as a tool of the agent, a
-        call of that name runs the episode's tool. ``servers`` opens each MCP server
-        once per worker.
+        All model calls of the framework go to ``model`` in any case.
         """
 
     @abstractmethod

@@ -21,7 +21,6 @@ from agentgym.integrations.on_client.adapter import (
     Run,
     text_of,
 )
-from agentgym.integrations.on_client.servers import Servers
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -150,7 +149,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         )
 
     def in_training(
-        self, agent: Any, model: Any, servers: Servers
+        self, agent: Any, model: Any
     ) -> Callable[[ClientLoop], Conversation]:
         """Return a function that starts a conversation with ``agent``."""
         return partial(_RunConversation, agent)

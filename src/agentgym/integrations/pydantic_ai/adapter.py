@@ -16,7 +16,6 @@ from agentgym.integrations.on_client.adapter import (
     Run,
     text_of,
 )
-from agentgym.integrations.on_client.servers import Servers
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -29,10 +28,9 @@ exceeds an episode's usual limits, so that an episode's limit ends the run."""
 class _RunConversation(ClientConversation):
     """Runs an agent once per message of the user, with all earlier messages."""
 
-    def __init__(self, agent: Any, model: Any, loop: ClientLoop) -> None:
+    def __init__(self, agent: Any, loop: ClientLoop) -> None:
         super().__init__(loop)
         self._agent = agent
-        self._model = model
         self._said: list[Any] | None = None
 
     async def answer(self, asked: Any) -> str:
@@ -44,7 +42,6 @@ class _RunConversation(ClientConversation):
         for server in servers_of(self._agent):
             await self._loop.servers.open(server, connected(server))
         options: dict[str, Any] = {
-            "model": self._model,
             "deps": self._loop.context(),
             "usage_limits": UsageLimits(request_limit=None),
             "infer_name": False,
@@ -142,10 +139,10 @@ class PydanticAIAdapter(ClientAdapter):
         )
 
     def in_training(
-        self, agent: Any, model: Any, servers: Servers
+        self, agent: Any, model: Any
     ) -> Callable[[ClientLoop], Conversation]:
-        """Return a function that starts a conversation, with ``model`` as the model."""
-        return partial(_RunConversation, agent, model)
+        """Return a function that starts a conversation with ``agent``."""
+        return partial(_RunConversation, agent)
 
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent that uses ``model``, as do the agents it runs."""

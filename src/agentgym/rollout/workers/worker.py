@@ -13,13 +13,13 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import asdict
 from typing import Any
 
 import orjson
 
+from agentgym.core.background import ThreadsInContext
 from agentgym.core.collector import calm_collector
 from agentgym.core.files import whole_text
 from agentgym.core.openai import DEFAULT_AGENT, ApiError
@@ -454,7 +454,7 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
     assert running is not None
     loop.add_signal_handler(signal.SIGTERM, running.cancel)
     most = _MOST_THREADS * spec.concurrency
-    loop.set_default_executor(ThreadPoolExecutor(most))  # threads start when needed
+    loop.set_default_executor(ThreadsInContext(most))  # threads start when needed
 
     def blocked() -> None:
         task = asyncio.current_task(loop)
