@@ -50,9 +50,14 @@ def test_an_agent_inside_of_another_is_trained_too(
     ]
     with session(tmp_path, ScriptedPolicy(respond), **settings) as opened:
         done = opened.run(wanted, lambda _: None)
-    for name, found in zip(inner, done, strict=True):
-        assert found.reward is not None, (name, found.reason)
-        called = [(call.name, call.arguments) for call in found.get_tool_calls()]
-        assert called == [("read_file", WANTED)], name
-        assert len(found.model_calls) == (2 if outer == "node" else 4), name
-        assert found.model_calls[-1].content == "Done.", name
+    seen = {
+        name: (
+            [(x.name, x.arguments) for x in found.get_tool_calls() if x.name != "ask"],
+            [call.content for call in found.model_calls],
+            str(found.reason),
+        )
+        for name, found in zip(inner, done, strict=True)
+    }
+    script = [None, "Done."] if outer == "node" else [None, None, "Done.", "Done."]
+    calls = [("read_file", WANTED)]
+    assert seen == dict.fromkeys(inner, (calls, script, "goal not reached"))

@@ -109,9 +109,15 @@ def answering(models: Callable[[str], Any]) -> AbstractContextManager[None]:
 
     Args:
         models: Returns the model that replaces all models of a framework, given the
-            framework's name; None to keep the framework's models.
+            framework's name; None for the model that replaces them outside the block.
     """
-    return holding(_MODELS, models)
+    outer = _MODELS.get()
+
+    def either(framework: str) -> Any:
+        found = models(framework)
+        return outer(framework) if found is None else found
+
+    return holding(_MODELS, either)
 
 
 def model_for(framework: str, *, is_call: bool = True) -> Any:
