@@ -162,6 +162,17 @@ async def run_pydantic_ai(agent: Any, message: str) -> str:
     return str((await agent.run(message)).output)
 
 
+def load() -> None:
+    """Import all frameworks, which would block an event loop in the agent's run."""
+    for name in FRAMEWORKS:
+        globals()[f"make_{name}"](read_file)
+
+
+def outer_graph() -> Any:
+    load()
+    return outer_node()
+
+
 def outer_node() -> Any:
     """Return a graph that asks the agent in a node."""
     from langgraph.graph import END, START, MessagesState, StateGraph
@@ -175,24 +186,30 @@ def outer_node() -> Any:
 
 
 def outer_agent_framework() -> Any:
+    load()
     return make_agent_framework(ask)
 
 
 def outer_autogen() -> Any:
+    load()
     return make_autogen(ask)
 
 
 def outer_crewai() -> Any:
+    load()
     return make_crewai(ask_and_wait)
 
 
 def outer_langchain() -> Any:
+    load()
     return make_langchain(ask)
 
 
 def outer_openai_agents() -> Any:
+    load()
     return make_openai_agents(ask)
 
 
 def outer_pydantic_ai() -> Any:
+    load()
     return make_pydantic_ai(ask)

@@ -29,16 +29,17 @@ def respond(request: ChatRequest) -> Reply:
     ("outer", "inner"),
     [
         ("node", ("pydantic_ai",)),
-        pytest.param("node", FRAMEWORKS, marks=pytest.mark.slow),
+        pytest.param("graph", FRAMEWORKS, marks=pytest.mark.slow),
         *(pytest.param(x, FRAMEWORKS, marks=pytest.mark.slow) for x in FRAMEWORKS),
     ],
 )
 def test_an_agent_inside_of_another_is_trained_too(
     tmp_path: Path, outer: str, inner: tuple[str, ...]
 ) -> None:
-    is_graph = outer in ("node", "langchain")
+    is_node = outer in ("node", "graph")
+    is_graph = is_node or outer == "langchain"
     settings: dict[str, Any] = {
-        "framework": "langchain" if outer == "node" else outer,
+        "framework": "langchain" if is_node else outer,
         "agent": f"{INSIDE}:outer_{outer}",
         "inputs": f"{INSIDE}:{'messages' if is_graph else 'first'}",
         "max_attempts": 1,
@@ -58,6 +59,6 @@ def test_an_agent_inside_of_another_is_trained_too(
         )
         for name, found in zip(inner, done, strict=True)
     }
-    script = [None, "Done."] if outer == "node" else [None, None, "Done.", "Done."]
+    script = [None, "Done."] if is_node else [None, None, "Done.", "Done."]
     calls = [("read_file", WANTED)]
     assert seen == dict.fromkeys(inner, (calls, script, "goal not reached"))

@@ -1,4 +1,4 @@
-"""Redirect LangChain's chat models and tools in an agent's code within a block.
+"""Redirect LangChain's chat models and tools in an agent's code.
 
 In training, one model replaces every chat model, wherever the agent's code created that
 chat model. If the agent calls a tool and the current episode has a tool of

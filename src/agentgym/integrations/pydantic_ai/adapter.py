@@ -42,6 +42,7 @@ class _RunConversation(ClientConversation):
         for server in servers_of(self._agent):
             await self._loop.servers.open(server, connected(server))
         options: dict[str, Any] = {
+            "model": self._loop.models.of("pydantic_ai"),  # it may have none
             "deps": self._loop.context(),
             "usage_limits": UsageLimits(request_limit=None),
             "infer_name": False,

@@ -1,4 +1,4 @@
-"""Redirect models and tools of pydantic-ai's agents within a block.
+"""Redirect models and tools of pydantic-ai's agents.
 
 If an agent calls a tool and the current episode has a tool of the same name, the
 episode's tool is run. The patched methods are not public: a test fails when a new
