@@ -87,7 +87,7 @@ def workflow_copied(
         return made
     except Exception as error:  # any class may refuse with its own exception
         raise UnsupportedError(
-            f"The workflow {workflow.name!r} cannot be copied, and every episode "
+            f"The workflow {workflow.name!r} cannot be copied, and every rollout "
             f"needs one of its own: {type(error).__name__}: {error}. Let its parts "
             "hold agents and plain values."
         ) from error
