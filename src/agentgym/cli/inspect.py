@@ -1,8 +1,9 @@
 """``agentgym inspect``: describe an agent, and check whether it can be trained."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -30,8 +31,19 @@ from agentgym.cli.output import (
     print_result,
     progress_console,
 )
-from agentgym.errors import UsageError
+from agentgym.errors import UnsupportedError, UsageError
 from agentgym.scenarios.packs import is_tasks_file
+
+if TYPE_CHECKING:
+    from agentgym.core.tools import Tool
+
+_ANY_TASKS = "".join(
+    f'{{"instruction": "Please do what you are made for, with number {n}."}}\n'
+    for n in range(14)
+)
+"""A tasks file for the trial of an agent whose source shows no tools."""
+_OF_AGENT = ("framework", "model", "context", "inputs", "configurable")
+"""Settings on which the trial of an agent depends."""
 
 
 def inspect(
@@ -135,6 +147,35 @@ def _list_agents(as_json: bool) -> None:
         print_result("".join(lines))
 
 
+def tools_of(
+    agent: str, tools_from: str | None = None, given: Mapping[str, Any] | None = None
+) -> "list[Tool]":
+    """Return an agent's tools: those that its source shows, else those of a trial.
+
+    A trial also shows the forms of answers, and tools that its code offers later.
+    ``given`` are the settings that the user gave, such as ``framework``.
+
+    Raises:
+        UnsupportedError: The trial shows no tools; the message says why.
+    """
+    from agentgym.rollout.probe import PASSES_ON
+    from agentgym.scenarios.schemas import spec_of_openai
+    from agentgym.scenarios.tool_tasks.user_code import load_tools, unseen_tool
+
+    if known := load_tools(tools_from or f"@{agent}"):
+        return known
+    announce_trial(agent, as_json=False)
+    settings = {key: (given or {}).get(key) for key in _OF_AGENT} | {"agent": agent}
+    report = _on_tasks(settings, None, (None,) * 5)
+    if report.problems:
+        raise UnsupportedError(" ".join(report.problems))
+    return [
+        unseen_tool(spec_of_openai(function))
+        for name, function in report.offered.items()
+        if report.own.get(name) != PASSES_ON
+    ]
+
+
 def _on_tasks(
     given: dict[str, Any],
     tasks: Path | None,
@@ -142,20 +183,24 @@ def _on_tasks(
 ) -> Any:
     """Try an agent on a tasks file, and return a report about the agent.
 
-    If ``tasks`` is None, tasks are generated from the agent's tools. ``options`` are
+    If ``tasks`` is None, tasks are generated from the agent's tools. Without tools in
+    its source, each task is any request. ``options`` are
     the arguments of :func:`with_tools` after the scenario.
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.rollout.located import located
     from agentgym.rollout.probe import probed
     from agentgym.scenarios.tool_tasks.starter import starter
-    from agentgym.scenarios.tool_tasks.user_code import load_tools
+    from agentgym.scenarios.tool_tasks.user_code import NO_CHECK, load_tools
 
     with TemporaryDirectory(prefix="agentgym-inspect-") as folder:
         if tasks is None:
             tasks = Path(folder) / "its_own_tools.jsonl"
-            known = load_tools(options[0] or f"@{given['agent']}")
-            tasks.write_text(starter(known), encoding="utf-8")
+            if known := load_tools(options[0] or f"@{given['agent']}"):
+                tasks.write_text(starter(known), encoding="utf-8")
+            else:  # the trial shows what the agent offers its model
+                tasks.write_text(_ANY_TASKS, encoding="utf-8")
+                options = (*options[:3], NO_CHECK, options[4])
         scenario = with_tools(str(tasks), *options)
         config = TrainingConfig.create(**given, scenario=scenario)
         return probed(located(config))

@@ -346,6 +346,7 @@ def record(
 
 
 def _needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
+    from agentgym.cli.inspect import tools_of
     from agentgym.scenarios.tool_tasks.user_code import load_tools
 
     whose = tools_reference(tools_from, agent)
@@ -354,7 +355,7 @@ def _needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
             "Whose tools? Give --tools-from module:TOOLS, a list of functions, or "
             "--agent module:name, an agent that has them."
         )
-    return load_tools(whose)
+    return load_tools(whose) if agent is None else tools_of(agent)
 
 
 def _prompts(reference: str) -> list[str]:

@@ -50,7 +50,8 @@ _PROGRAM_TRIAL_S = 120.0  # starting a program with large packages takes long
 _MOST_TRIALS = 12
 _MOST_CRASHES = 4
 _NOWHERE = "http://127.0.0.1:1"
-_PASSES_ON = "runs: it passes control on"
+PASSES_ON = "runs: it passes control on"
+"""The fate of calls that pass control to another agent."""
 _ANSWER = "is its answer"
 _RUNS = "really runs"
 _MODEL_NAMES = ("model_name", "model", "_model_name")
@@ -91,6 +92,8 @@ class AgentReport:
     """Names of tools in ``own`` for which the user chose no way to answer calls."""
     too_long: str = ""  # why even the shortest prompt exceeds the model's context
     model_calls: int | None = None  # in the trials; None without a trial
+    offered: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Tools and forms that the model was offered in the trials, as OpenAI functions."""
 
 
 def probed(config: TrainingConfig) -> AgentReport:
@@ -165,7 +168,7 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
 
     acting = {tool.spec.name for tool in own_tools(adapter, loop)}
     own = {
-        name: _fate(name, config) if name in acting else _PASSES_ON
+        name: _fate(name, config) if name in acting else PASSES_ON
         for name in found
         if name not in specs
     }
@@ -265,7 +268,7 @@ def _try(
         addressee=FRAMEWORKS.get(config.framework).addressee,
         roles=[role.name for role in report.roles],
         known=acting | tools,
-        passing={name for name, fate in report.own.items() if fate == _PASSES_ON},
+        passing={name for name, fate in report.own.items() if fate == PASSES_ON},
     )
 
     def answer(request: ChatRequest) -> Reply:
@@ -330,7 +333,7 @@ def _judged(
     offered = offered_tools(trials)
     adapter = FRAMEWORKS.get(report.framework)
     own = report.own | {
-        name: _PASSES_ON
+        name: PASSES_ON
         for name, function in offered.items()
         if adapter.addressee in properties(function.get("parameters"))
     }
@@ -433,6 +436,7 @@ def _judged(
         concerns=concerns,
         problems=problems,
         model_calls=sum(len(each.model_calls) for each in trials),
+        offered=offered,
     )
 
 

@@ -249,3 +249,13 @@ def by_words(request: str) -> dict[str, Any]:
 def answers_done(task: Any, calls: list[Any], state: dict[str, Any]) -> bool:
     """Check that a hinge was ordered, and that the agent's result says so."""
     return len(calls) == 1 and "Done." in state["answer"]
+
+
+def sort(state: MessagesState) -> dict[str, Any]:
+    """Decide by a form; there are no tools."""
+    asked = model.with_structured_output(Verdict, method="function_calling")
+    said: Any = asked.invoke(state["messages"])
+    return {"messages": [("assistant", said.fits)]}
+
+
+sorting = StateGraph(MessagesState).add_node(sort).set_entry_point("sort").compile()

@@ -178,6 +178,18 @@ def test_functions_are_agents_with_their_own_inputs_and_results(
     assert "a hinge" in seen[0].messages[-1]["content"]
 
 
+def test_an_agent_that_decides_by_a_form_gets_tasks_of_it(
+    agentgym: Command, tmp_path: Path
+) -> None:
+    assert (
+        "own tool  Verdict is its answer" in agentgym("inspect", f"{HERE}:sorting").out
+    )
+    told = agentgym("train", "--agent", f"{HERE}:sorting").err
+    assert "24 requests, made of the schemas of its 1 tool." in told
+    lines = (tmp_path / "sorting_tasks.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["expect"][0]["tool"] == "Verdict"
+
+
 @pytest.mark.parametrize("answer", ['{"fits": "perhaps"}', "[]"])
 def test_a_form_that_does_not_fit_is_the_policys_failure(
     tmp_path: Path, answer: str

@@ -10,8 +10,8 @@ from typing import Any
 from agentgym.core.made_up import NoValueError, made_up
 from agentgym.core.tools import Tool, ToolSpec, result_text
 from agentgym.errors import UsageError
+from agentgym.evaluate.numbers import plural
 from agentgym.scenarios.tool_tasks.splitting import LEAST
-from agentgym.scenarios.tool_tasks.user_code import load_tools
 
 _WORDINGS = (
     "{what}. {values}.",
@@ -79,12 +79,15 @@ def _plain(spec: ToolSpec) -> str:
     return first[:1].lower() + first[1:]
 
 
-def starter_of(agent: str, tools_from: str | None, *, write: bool) -> UsageError:
+def starter_of(
+    agent: str, tools_from: str | None, tools: Sequence[Tool], *, write: bool
+) -> UsageError:
     """Return the error for an agent without tasks; its message says how to get tasks.
 
     Args:
         agent: The agent, as ``module:name``.
         tools_from: ``module:name`` of the tools; None means the agent's own tools.
+        tools: These tools.
         write: Whether to write a first tasks file, if it does not exist.
     """
     path = Path(f"{agent.rpartition(':')[2] or 'agent'}_tasks.jsonl")
@@ -95,7 +98,6 @@ def starter_of(agent: str, tools_from: str | None, *, write: bool) -> UsageError
     if tools_from is not None:
         whose = f"--tools-from {shlex.quote(tools_from)}"
         go_on += f" {whose}"
-    tools = load_tools(tools_from or f"@{agent}")
     text = starter(tools)
     if path.exists():
         same = path.read_bytes() == text.encode()
@@ -115,9 +117,9 @@ def starter_of(agent: str, tools_from: str | None, *, write: bool) -> UsageError
     count = sum(not line.startswith("#") for line in text.splitlines())
     return UsageError(
         f"{agent} has no tasks to be trained on, so nothing was trained. Wrote "
-        f"{path}: {count} requests, made of the schemas of its {len(tools)} tools. "
-        "They can check that the tool a request names is called with the values it "
-        "gives; not whether that is what your users want. Replace them by what users "
+        f"{path}: {count} requests, made of the schemas of its "
+        f"{plural(len(tools), 'tool')}. They can check that the tool a request "
+        "names is called with the values it gives; not whether that is what your users want. Replace them by what users "
         "ask (`agentgym scenarios from-logs` takes it from logs, and `agentgym "
         "scenarios starter --model-for-tasks` lets a model write them), or try it as "
         "it is:\n"
