@@ -10,7 +10,6 @@ from typing import Any
 from agentgym.core.made_up import NoValueError, made_up
 from agentgym.core.tools import Tool, ToolSpec, result_text
 from agentgym.errors import UsageError
-from agentgym.evaluate.numbers import plural
 from agentgym.scenarios.tool_tasks.splitting import LEAST
 
 _WORDINGS = (
@@ -114,12 +113,13 @@ def starter_of(
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         return UsageError(f"Cannot write {path}: {error.strerror}.")
+    names = ", ".join(tool.spec.name for tool in tools)
     count = sum(not line.startswith("#") for line in text.splitlines())
     return UsageError(
         f"{agent} has no tasks to be trained on, so nothing was trained. Wrote "
-        f"{path}: {count} requests, made of the schemas of its "
-        f"{plural(len(tools), 'tool')}. They can check that the tool a request "
-        "names is called with the values it gives; not whether that is what your users want. Replace them by what users "
+        f"{path}: {count} requests, made of the schemas of {names}. They can check "
+        "that the tool a request names is called with the values it gives; not "
+        "whether that is what your users want. Replace them by what users "
         "ask (`agentgym scenarios from-logs` takes it from logs, and `agentgym "
         "scenarios starter --model-for-tasks` lets a model write them), or try it as "
         "it is:\n"
