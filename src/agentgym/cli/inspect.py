@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from agentgym.core.tools import Tool
 
 _ANY_TASKS = "".join(
-    f'{{"instruction": "Please do what you are made for, with number {n}."}}\n'
-    for n in range(14)
+    f'{{"instruction": "Please help me with request {n}."}}\n' for n in range(14)
 )
 """A tasks file for the trial of an agent whose source shows no tools."""
 _OF_AGENT = ("framework", "model", "context", "inputs", "configurable")
@@ -198,7 +197,7 @@ def _on_tasks(
             tasks = Path(folder) / "its_own_tools.jsonl"
             if known := load_tools(options[0] or f"@{given['agent']}"):
                 tasks.write_text(starter(known), encoding="utf-8")
-            else:  # the trial shows what the agent offers its model
+            else:  # the trial shows its tools
                 tasks.write_text(_ANY_TASKS, encoding="utf-8")
                 options = (*options[:3], NO_CHECK, options[4])
         scenario = with_tools(str(tasks), *options)
