@@ -106,7 +106,7 @@ def settings_table() -> list[str]:
     usual = Use(RANK, is_half=True, on_gpu=True)
     short = replace(usual, longest=2048)
     uses = {
-        "episodes of 8,192 tokens": usual,
+        "rollouts of 8,192 tokens": usual,
         "`max_episode_tokens: 2048`": short,
         "`gradient_checkpointing: false`, 2,048 tokens": replace(
             short, recomputes=False

@@ -255,7 +255,7 @@ def _not_an_agent(reference: str, found: Any) -> UnsupportedError:
             f"{reference.partition(':')[2]}.{inner}"
         )
     return UnsupportedError(
-        f"{reference} has the type {type(found).__name__}, which is not an agent of "
+        f"{reference} gave {kind_of(found)}, which is not an agent of "
         f"{kinds}. Name a compiled graph, an AssistantAgent or team, an Agent, Task or "
         f"Crew, or a function that returns an agent. {_AS_PROGRAM}"
     )
