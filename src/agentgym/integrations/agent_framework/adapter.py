@@ -52,6 +52,8 @@ class AgentFrameworkAdapter(ClientAdapter):
         """Return a tool of the framework with the schema ``spec``; it calls ``run``."""
         from agent_framework import FunctionTool
 
+        from agentgym.integrations.agent_framework.redirect import as_written
+
         async def call(**arguments: Any) -> str:
             return await run(arguments, None)
 
@@ -65,7 +67,7 @@ class AgentFrameworkAdapter(ClientAdapter):
         async def invoke(
             *, arguments: Any = None, tool_call_id: str | None = None, **named: Any
         ) -> Any:
-            text = await run(dict(arguments or {}), tool_call_id)
+            text = await run(as_written(made, arguments), tool_call_id)
             return FunctionTool.parse_result(text)
 
         vars(made)["invoke"] = invoke  # error texts as in other frameworks

@@ -122,7 +122,7 @@ def patch_tools(module: ModuleType) -> None:
         call = CallInPlace(self.name, run, read=_as_read, not_done=not_done)
         with call.running():
             text = await episode.use_tool(
-                self.name, _as_written(self, arguments), call_id=tool_call_id
+                self.name, as_written(self, arguments), call_id=tool_call_id
             )
         result = call.result(text)
         return kind.parse_result(text) if result is text else result
@@ -155,7 +155,7 @@ def _as_read(result: Any) -> Any:
     return "".join(str(getattr(each, "text", None) or "") for each in result)
 
 
-def _as_written(tool: Any, arguments: Any) -> Any:
+def as_written(tool: Any, arguments: Any) -> Any:
     """Return a call's arguments as the model wrote them: a JSON object, or a text.
 
     Agent Framework stores a text that is not a JSON object as ``{"raw": text}``.
