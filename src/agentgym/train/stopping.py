@@ -42,8 +42,8 @@ _ERRORS = 1.0
 """Number of standard errors that are added to the newest gain."""
 _LIKELY, _BEYOND_CHANCE = 1.0, 2.0
 """Numbers of standard errors from which on a gain is likely real, or beyond chance."""
-_IDLE_SHARE = 0.05
-"""A run may end if at most this share of groups had a training signal."""
+_IDLE_SHARE, _IDLE_STEPS = 0.05, 10
+"""A run ends if at most this share of the groups of so many steps had a signal."""
 _STAKES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
 """Shares of the capital that are lost with a failure; the capital is split evenly."""
 
@@ -167,11 +167,11 @@ class Stopping(BaseModel, extra="forbid"):
         """
         if self.in_sight and all(m in self.bets and self.bets[m].is_won for m in goal):
             return "goal"
+        if left and self._is_idle(step):
+            return "no_signal"
         looks = sum(not sample.trained for sample in self.samples) - 1
         if not left or looks < _LEAST_LOOKS:
             return None
-        if self._is_idle(step):
-            return "no_signal"
         metrics = _metrics(goal)
         errors = max(self._improvement(metric, step) for metric in metrics)
         is_late = step >= _FLAT_SHARE * (step + left)
@@ -253,7 +253,9 @@ class Stopping(BaseModel, extra="forbid"):
 
     def _is_idle(self, step: int) -> bool:
         """Return whether the newest quarter of the steps had no training signal."""
-        newest = self.signals[-max(10, step // 4) :]
+        newest = self.signals[-max(_IDLE_STEPS, step // 4) :]
+        if len(newest) < _IDLE_STEPS:
+            return False
         useful = sum(signals for signals, _ in newest)
         return useful <= _IDLE_SHARE * sum(groups for _, groups in newest)
 

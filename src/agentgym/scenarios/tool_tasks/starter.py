@@ -22,6 +22,8 @@ _WORDINGS = (
     "{what}, please, and take {values}.",
     "My request is simple. {what}; {values}. Thanks!",
 )
+_OF_EACH_TOOL = 2 * len(_WORDINGS)
+"""Requests for each tool: of four tools, 16 are held out, which show a large gain."""
 _SENTENCE_END = r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<!cf\.)\s(?![a-z(])"
 _HEAD = """\
 # A starter file, made from the schemas of {count} tools: {names}.
@@ -39,7 +41,7 @@ def starter(tools: Sequence[Tool]) -> str:
     """
     specs = [tool.spec for tool in tools]
     least = 2 * sum(LEAST.values())
-    each = max(len(_WORDINGS), -(-least // len(specs)))
+    each = max(_OF_EACH_TOOL, -(-least // len(specs)))
     names = ", ".join(spec.name for spec in specs)
     body = ""
     for spec in specs:
