@@ -44,7 +44,7 @@ BROKEN = {
     "card/components": (CARD, CARD + COMPONENTS),
     "tools/other": ("tool_specs(House)", "tool_specs(House)[1:]"),
     "tasks/generator": (TASKS, TASKS.replace("[", "(").replace("]", ")")),
-    "episodes/crash": (REFUSAL, "raise KeyError(room)"),
+    "rollouts/crash": (REFUSAL, "raise KeyError(room)"),
     "rewards/outside": (RIGHT, RIGHT.replace("1.0", "1.5")),
     "rewards/nan": (RIGHT, RIGHT.replace("0.2 * tried", 'float("nan")')),
     "rewards/low": (RIGHT, RIGHT.replace("1.0", "0.4")),
