@@ -66,6 +66,15 @@ def test_file_wins_over_environment_and_arguments_over_both(
     assert TrainingConfig.from_yaml(yaml_file, episodes=None).episodes == 300
 
 
+def test_a_mapping_replaces_that_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AGENTGYM_CHAT_TEMPLATE_KWARGS", '{"enable_thinking": true}')
+    assert TrainingConfig().chat_template_kwargs == {"enable_thinking": True}
+    given = TrainingConfig(chat_template_kwargs={"mode": "short"})
+    assert given.chat_template_kwargs == {"mode": "short"}
+
+
 def test_bad_environment_value_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTGYM_EPISODES", "many")
     with pytest.raises(ConfigError, match="episodes = 'many'"):

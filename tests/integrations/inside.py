@@ -185,31 +185,14 @@ def outer_node() -> Any:
     return built.add_edge(START, "ask").add_edge("ask", END).compile()
 
 
-def outer_agent_framework() -> Any:
-    load()
-    return make_agent_framework(ask)
+def _outer(name: str) -> Any:
+    """Return a factory of an agent that asks the other agent in its tool."""
+
+    def made() -> Any:
+        load()
+        return globals()[f"make_{name}"](ask_and_wait if name == "crewai" else ask)
+
+    return made
 
 
-def outer_autogen() -> Any:
-    load()
-    return make_autogen(ask)
-
-
-def outer_crewai() -> Any:
-    load()
-    return make_crewai(ask_and_wait)
-
-
-def outer_langchain() -> Any:
-    load()
-    return make_langchain(ask)
-
-
-def outer_openai_agents() -> Any:
-    load()
-    return make_openai_agents(ask)
-
-
-def outer_pydantic_ai() -> Any:
-    load()
-    return make_pydantic_ai(ask)
+globals().update({f"outer_{name}": _outer(name) for name in FRAMEWORKS})

@@ -67,3 +67,12 @@ def test_a_run_ends_with_its_verdict() -> None:
     out = io.StringIO()
     LinesProgress(out).finished(RESULT.verdict)
     assert out.getvalue().startswith("Training helped: pass^1 ")
+
+
+class Theirs(Shown):
+    """A result of another package."""
+
+
+def test_a_result_of_another_package_prints_as_any_object() -> None:
+    assert repr(Theirs()).startswith("<tests.ui.test_shown.Theirs object at ")
+    assert Theirs()._repr_html_() is None

@@ -97,9 +97,14 @@ def inspect(
     given["configurable"] = configurable or None
     scenario = tasks_or_scenario(scenario, tasks)
     if scenario is None or is_tasks_file(scenario):
-        tasks = None if scenario is None else Path(scenario)
-        options = (tools_from, tools, allow_tool, None, check_command)
-        report = _on_tasks(given, tasks, options)
+        report = _on_tasks(
+            given,
+            scenario,
+            tools_from=tools_from,
+            tools=tools,
+            allow_tool=allow_tool,
+            check_command=check_command,
+        )
     else:
         scenario = with_tools(scenario, tools_from, check_command=check_command)
         given |= {"scenario": scenario, **own_tools(tools, allow_tool)}
@@ -165,7 +170,7 @@ def tools_of(
         return known
     announce_trial(agent, as_json=False)
     settings = {key: (given or {}).get(key) for key in _OF_AGENT} | {"agent": agent}
-    report = _on_tasks(settings, None, (None,) * 5)
+    report = _on_tasks(settings, None)
     if report.problems:
         raise UnsupportedError(" ".join(report.problems))
     return [
@@ -175,16 +180,12 @@ def tools_of(
     ]
 
 
-def _on_tasks(
-    given: dict[str, Any],
-    tasks: Path | None,
-    options: tuple[Any, ...],
-) -> Any:
+def _on_tasks(given: dict[str, Any], tasks: str | None, **options: Any) -> Any:
     """Try an agent on a tasks file, and return a report about the agent.
 
-    If ``tasks`` is None, tasks are generated from the agent's tools. Without tools in
-    its source, each task is any request. ``options`` are
-    the arguments of :func:`with_tools` after the scenario.
+    If ``tasks`` is None, tasks are generated from the agent's tools; if its source
+    shows none, each task is any request. ``options`` are arguments of
+    :func:`with_tools`.
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.rollout.located import located
@@ -194,12 +195,12 @@ def _on_tasks(
 
     with TemporaryDirectory(prefix="agentgym-inspect-") as folder:
         if tasks is None:
-            tasks = Path(folder) / "its_own_tools.jsonl"
-            if known := load_tools(options[0] or f"@{given['agent']}"):
-                tasks.write_text(starter(known), encoding="utf-8")
-            else:  # the trial shows its tools
-                tasks.write_text(_ANY_TASKS, encoding="utf-8")
-                options = (*options[:3], NO_CHECK, options[4])
-        scenario = with_tools(str(tasks), *options)
+            known = load_tools(options.get("tools_from") or f"@{given['agent']}")
+            if not known:
+                options["check"] = NO_CHECK
+            path = Path(folder) / "its_own_tools.jsonl"
+            path.write_text(starter(known) if known else _ANY_TASKS, encoding="utf-8")
+            tasks = str(path)
+        scenario = with_tools(tasks, **options)
         config = TrainingConfig.create(**given, scenario=scenario)
         return probed(located(config))

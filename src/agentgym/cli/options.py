@@ -358,7 +358,7 @@ def tools_reference(tools_from: str | None, agent: str | None) -> str | None:
 
 def with_tools(
     scenario: str,
-    tools_from: str | None,
+    tools_from: str | None = None,
     tools: str | None = None,
     allow_tool: list[str] | None = None,
     check: str | None = None,

@@ -1,4 +1,4 @@
-"""Suggest the intended ``module:name``, and find the line where an import failed."""
+"""Read source files: find the ``module:name`` that was meant, imports, and errors."""
 
 import ast
 import os
@@ -48,6 +48,18 @@ def name_hint(module: str, name: str, folder: str | Path, *, agent: bool) -> str
     hint = f" Did you mean '{module}:{meant[0]}'?" if meant else ""
     is_more = len(best) > len(meant)
     return hint + (f" It has: {', '.join(best[:8])}." if is_more else "")
+
+
+def imported_by(module: ast.AST) -> list[str]:
+    """Return the top-level modules that a module imports, without relative imports."""
+    found: list[str] = []
+    for node in ast.walk(module):
+        match node:
+            case ast.Import(names=names):
+                found += [alias.name.partition(".")[0] for alias in names]
+            case ast.ImportFrom(module=str(name), level=0):
+                found.append(name.partition(".")[0])
+    return found
 
 
 def names_in(path: Path) -> list[str]:

@@ -175,9 +175,13 @@ def module_of(file: Path) -> tuple[str, str]:
     path.
     """
     root = package_root(file)
+    return dotted_name(file, root) or str(file), str(root)
+
+
+def dotted_name(file: Path, root: Path) -> str:
+    """Return the name by which Python imports a file from ``root``, or ""."""
     parts = file.relative_to(root).with_suffix("").parts
-    is_name = all(map(str.isidentifier, parts))
-    return ".".join(parts) if is_name else str(file), str(root)
+    return ".".join(parts) if all(map(str.isidentifier, parts)) else ""
 
 
 def _import(name: str) -> ModuleType:

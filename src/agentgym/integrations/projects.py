@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.core.import_hints import reference_hint
-from agentgym.core.plugins import package_root
+from agentgym.core.plugins import dotted_name, package_root
 from agentgym.errors import ConfigError, NotFoundError, UsageError
 from agentgym.security.env_file import is_left_out
 from agentgym.security.redaction import VARIABLE, looks_secret
@@ -97,9 +97,8 @@ def _by_path(reference: str, project: Path) -> str:
     file = (project / path).resolve()
     if not (path.endswith(".py") and file.is_file() and file.is_relative_to(project)):
         return reference
-    parts = file.relative_to(project).with_suffix("").parts
-    named = all(part.isidentifier() for part in parts)
-    return f"{'.'.join(parts)}:{name}" if named else reference
+    module = dotted_name(file, project)
+    return f"{module}:{name}" if module else reference
 
 
 def prepare_project(reference: str, folder: str = "") -> str:
@@ -188,9 +187,8 @@ def _module_of(file: Path, roots: list[Path], name: str) -> tuple[str, Path]:
     if root == file.parent:
         above = [each for each in roots if file.is_relative_to(each)]
         root = max(above, key=lambda each: len(each.parts), default=root)
-    parts = file.relative_to(root).with_suffix("").parts
-    if all(map(str.isidentifier, parts)):
-        return f"{'.'.join(parts)}:{name}", root
+    if module := dotted_name(file, root):
+        return f"{module}:{name}", root
     return f"{os.path.relpath(file, roots[-1])}:{name}", roots[-1]
 
 

@@ -159,13 +159,13 @@ def _looked_into(
 
 
 def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
+    from agentgym.rollout.workers.worker import own_tools  # imports aiohttp
+
     assert config.agent.reference is not None
     adapter = FRAMEWORKS.get(config.framework)
     specs = {spec.name: spec for spec in usual_tools(scenario, config.seed)}
     loop, roles = _looked_into(config, scenario)
     found = {tool.name: tool for role in roles for tool in role.tools}
-    from agentgym.rollout.workers.worker import own_tools  # imports aiohttp
-
     acting = {tool.spec.name for tool in own_tools(adapter, loop)}
     own = {
         name: _fate(name, config) if name in acting else PASSES_ON

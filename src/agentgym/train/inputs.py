@@ -2,11 +2,13 @@
 
 import ast
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from agentgym.core.agent import is_command
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import digest
+from agentgym.core.import_hints import imported_by
 from agentgym.core.task import TaskSource
 from agentgym.errors import UsageError
 from agentgym.integrations.projects import prepare_project
@@ -98,15 +100,8 @@ def _sources(module: str, folder: Path) -> list[Path]:
         files = [file] if file.is_file() else sorted((folder / top).rglob("*.py"))
         found += files
         for path in files:
-            try:
-                tree = ast.parse(path.read_bytes())
-            except (OSError, ValueError, SyntaxError):
-                continue  # the import by training raises the error
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Import):
-                    waiting += [each.name.partition(".")[0] for each in node.names]
-                elif isinstance(node, ast.ImportFrom) and node.module:
-                    waiting.append(node.module.partition(".")[0])
+            with suppress(OSError, ValueError, SyntaxError):  # the import raises them
+                waiting += imported_by(ast.parse(path.read_bytes()))
     return sorted(found)
 
 

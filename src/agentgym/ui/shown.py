@@ -54,7 +54,7 @@ def html(value: Shown) -> str | None:
 
 @singledispatch
 def _view(value: object) -> RenderableType:
-    raise NotImplementedError(type(value).__name__)
+    return Text(object.__repr__(value))  # a class of another package
 
 
 @singledispatch

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
+from agentgym.core.import_hints import imported_by
 from agentgym.version import DISTRIBUTION
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{2,}")
@@ -140,16 +141,10 @@ class Sources:
             tree = ast.parse(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, SyntaxError):
             return []  # the import by training raises the error
-        imported: list[str] = []
         for node in ast.walk(tree):
-            match node:
-                case ast.Constant(value=str(text)):
-                    self._note(text, folder, path.parent)
-                case ast.Import(names=names):
-                    imported += [alias.name.partition(".")[0] for alias in names]
-                case ast.ImportFrom(module=str(module), level=0):
-                    imported.append(module.partition(".")[0])
-        return imported
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                self._note(node.value, folder, path.parent)
+        return imported_by(tree)
 
     def _note(self, text: str, folder: Path, module_folder: Path) -> None:
         """Add the environment variable or local file that a string in the code names.

@@ -157,8 +157,9 @@ class GraphConversation(Conversation):
             if (context := self._run.context(task)) is not None:
                 self._options["context"] = context
             given = self._run.inputs(task)
-        is_whole = "messages" in given if isinstance(given, Mapping) else given
-        if is_whole or (given is not None and self._run.takes):
+        is_state = isinstance(given, Mapping) and not self._run.takes
+        is_part = is_state and "messages" not in given
+        if given is not None and not is_part:
             return given
         before = [] if self._remembers else self._messages
         messages = [*before, HumanMessage(message)]
