@@ -315,7 +315,7 @@ def test_traces_become_tasks_of_an_agents_own_tools(
     assert "--output agent_tasks.jsonl" in dry.err
     first = agentgym(*train)
     assert first.code == 2
-    assert "nothing was trained. Wrote agent_tasks.jsonl: 24 requests" in first.err
+    assert "nothing was trained. Wrote agent_tasks.jsonl: 32 requests" in first.err
     command = (
         "agentgym train --agent harbour_agent:agent --tasks agent_tasks.jsonl "
         "--warm-start"

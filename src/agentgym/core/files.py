@@ -162,6 +162,12 @@ def new_folder(path: Path) -> Iterator[Path]:
     _remove_left(path, "old")
 
 
+def remove_folder(path: Path) -> None:
+    """Remove a folder if it exists; other processes find all of it or nothing."""
+    with suppress(FileNotFoundError):
+        rmtree(path.replace(_temporary(path, "old")), ignore_errors=True)
+
+
 def _temporary(path: Path, kind: str) -> Path:
     """Return a new temporary path next to ``path``; ``kind`` is its suffix."""
     return path.with_name(f".{path.name}.{os.urandom(4).hex()}.{kind}")

@@ -19,6 +19,7 @@ from agentgym.core.files import (
     folder_problem,
     new_folder,
     parse_json,
+    remove_folder,
     write_atomically,
     write_json,
 )
@@ -317,7 +318,7 @@ class RunFolder:
         kept = [self.best_checkpoint(state), self.first_checkpoint(state)]
         for old in self.checkpoints()[:-newest]:
             if old not in kept:
-                shutil.rmtree(old, ignore_errors=True)
+                remove_folder(old)
 
     def best_checkpoint(self, state: RunState) -> Path | None:
         """Return the checkpoint of the best validation; None if it does not exist."""

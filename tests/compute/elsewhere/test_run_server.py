@@ -114,6 +114,15 @@ def test_a_checkpoint_that_was_written_again_is_offered_again(
     assert there.get(f"outbox/{stage}/state.json", 0, 20) == (None, b"warm start")
 
 
+def test_a_checkpoint_that_is_being_removed_is_not_offered(
+    there: RunServer, tmp_path: Path
+) -> None:
+    half = tmp_path / "run/runs/x/checkpoints/step-000003"
+    half.mkdir(parents=True)
+    (half / "weights.safetensors").write_bytes(b"1")
+    assert there.files("x", {})["checkpoints"] == {}
+
+
 def test_only_changed_blocks_of_the_store_differ(
     there: RunServer, tmp_path: Path
 ) -> None:

@@ -186,7 +186,9 @@ class RunServer:
         staged: dict[str, dict[str, int]] = {}
         there = sorted(path.name for path in folder.glob("checkpoints/step-*"))
         versions = {name: version(folder / "checkpoints" / name) for name in there}
-        wanted = {f"{n}-{v}": n for n, v in versions.items() if have.get(n) != v}
+        wanted = {
+            f"{n}-{v}": n for n, v in versions.items() if v not in ("", have.get(n))
+        }
         for old in outbox.glob("step-*"):
             if old.name not in wanted:
                 shutil.rmtree(old)
