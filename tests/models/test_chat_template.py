@@ -124,3 +124,41 @@ def test_how_a_template_was_used_is_kept_beside_the_weights(folder: Path) -> Non
     (folder / "agentgym_template.json").write_text('{"thinking": "loud"}')
     with pytest.raises(ModelError, match=r"agentgym_template\.json cannot be read"):
         template_of(str(folder), None)
+
+
+LOOP = (
+    "{% for m in messages %}{% if m.role == 'system' %}{% continue %}{% endif %}"
+    "{% generation %}{% set x = m.content %}{{ x }}\n{% endgeneration %}"
+    "{% break %}{% endfor %}{{ x is defined }}{{ bos_token }}{{ documents }}"
+)
+AS_JSON = (
+    "{% for tool in tools %}\n  {{- tool | tojson(indent=2) }}{{ tool | tojson }}\n"
+    "{% endfor %}{{ strftime_now('%Y') }}{{ add_generation_prompt }}"
+)
+RAISES = "{{ raise_exception('Roles must alternate.') }}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [template_text("hermes"), LOOP, AS_JSON, RAISES, "{{ messages.append(1) }}"],
+)
+def test_a_template_is_rendered_as_transformers_does(folder: Path, text: str) -> None:
+    (folder / "chat_template.jinja").write_text(text)
+    spec = {"name": "f", "description": "Grüße <&>", "parameters": {"b": 1, "a": []}}
+    asked = [
+        {"role": "system", "content": "Be <brief>."},
+        {"role": "user", "content": "Grüße"},
+    ]
+    told = []
+    for each in (AutoTokenizer.from_pretrained(folder), FolderTemplate(folder)):
+        try:
+            rendered = each.apply_chat_template(
+                asked,
+                tools=[{"type": "function", "function": spec}],
+                tokenize=False,
+                add_generation_prompt=True,
+            )
+        except Exception as error:  # noqa: BLE001 templates may raise anything
+            rendered = repr(error)
+        told.append(rendered)
+    assert told[0] == told[1]

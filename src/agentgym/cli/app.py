@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Collection
 from contextlib import nullcontext
 from typing import Any, TypeGuard
 
@@ -64,6 +65,7 @@ _EXAMPLES = {
     "doctor": "agentgym doctor runs/coding",
 }
 _WIDEST = 120  # most columns of help texts
+_COMPLETION = "_AGENTGYM_COMPLETE"  # set by the shell, to complete a command line
 
 
 class PanelCommand(TyperCommand):
@@ -91,8 +93,12 @@ class PanelCommand(TyperCommand):
                     formatter.write_dl(records)
 
 
-def build() -> typer.Typer:
-    """Return the application with all commands."""
+def build(words: Collection[str] | None = None) -> typer.Typer:
+    """Return the application with all commands.
+
+    Typer prepares the options of all commands before it reads the command line. If its
+    ``words`` are given, only commands among them have options, which takes less time.
+    """
     app = typer.Typer(
         name="agentgym",
         help="Train existing agents, by reinforcement learning, to call their tools "
@@ -125,13 +131,20 @@ def build() -> typer.Typer:
             cls=PanelCommand,
             epilog=f"Example: {_EXAMPLES[name]}\n\n{EPILOG}",
             short_help=(function.__doc__ or "").partition("\n")[0],
-        )(function)
+        )(function if words is None or name in words else _unused)
     for group in (
         *(scenarios.app, scenarios.task_files, saved.runs, saved.agents),
         *(doctor.engines, gpu.app),
     ):
+        info = group.info
+        if words is not None and info.name not in words:
+            group = typer.Typer(name=info.name, help=info.help)
         app.add_typer(group)
     return app
+
+
+def _unused() -> None:
+    """Stands for a command that the command line does not name."""
 
 
 def run(words: list[str], began: float, *, owns_process: bool = False) -> int:
@@ -168,7 +181,7 @@ def _run(words: list[str], began: float, *, debug: bool) -> int:
     as_json = "--json" in words and not {"--help", "-h"} & set(words)
     try:
         with only_results() if as_json else nullcontext():
-            app = build()
+            app = build(None if _COMPLETION in os.environ else words)
             app(args=words, prog_name="agentgym", standalone_mode=True, obj=began)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(bool(end.code))

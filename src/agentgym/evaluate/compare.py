@@ -1,7 +1,7 @@
 """Compare two measurements, e.g. before and after training, with statistical tests."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import compress
 from math import comb, hypot
@@ -64,8 +64,10 @@ def are_paired(before: Metrics, after: Metrics) -> bool:
     return bool(tasks) and tasks == [task.task_id for task in after.by_task]
 
 
-def compare(before: Metrics, after: Metrics) -> Comparison:
-    """Compare two measurements of the same tasks.
+def compare(
+    before: Metrics, after: Metrics, names: Collection[MetricName] = METRICS
+) -> Comparison:
+    """Compare the metrics ``names`` of two measurements of the same tasks.
 
     A task counts only if both measurements have a scored rollout of it. Only
     ``pass_1_of_all`` counts every task.
@@ -81,27 +83,23 @@ def compare(before: Metrics, after: Metrics) -> Comparison:
     if not (pairs := paired(before, after)):
         raise UsageError("No task was scored on both sides, so nothing is comparable.")
     k = min(before.k, after.k)
+    everything = zip(before.by_task, after.by_task, strict=True)
+    differences: dict[MetricName, Estimate] = {}
+    for name in names:
+        if name == "cost_per_success":
+            sides = [new for _, new in pairs], [old for old, _ in pairs]
+            differences[name] = cost_per_success(*sides)
+            continue
+        counted = list(everything) if name == "pass_1_of_all" else pairs
+        differences[name] = estimate_difference(
+            [old.pair(name, k) for old, _ in counted],
+            [new.pair(name, k) for _, new in counted],
+            share=name in AS_SHARES,
+        )
     return Comparison(
         tasks=len(pairs),
         k=k,
-        differences={
-            name: estimate_difference(
-                [old.pair(name, k) for old, _ in pairs],
-                [new.pair(name, k) for _, new in pairs],
-                share=name in AS_SHARES,
-            )
-            for name in METRICS
-            if name not in ("cost_per_success", "pass_1_of_all")
-        }
-        | {
-            "pass_1_of_all": estimate_difference(
-                [old.pair("pass_1_of_all", k) for old in before.by_task],
-                [new.pair("pass_1_of_all", k) for new in after.by_task],
-            ),
-            "cost_per_success": cost_per_success(
-                [new for _, new in pairs], [old for old, _ in pairs]
-            ),
-        },
+        differences=differences,
         p_value=sign_flip_p(
             [new.success_rate - old.success_rate for old, new in pairs]
         ),

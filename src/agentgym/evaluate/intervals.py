@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import comb, lcm, nan, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat
@@ -190,13 +191,20 @@ def _bootstrapped(sides: "NDArray[Any]") -> Estimate:
     import numpy as np
 
     n = sides.shape[1]
-    # A fixed seed makes the interval reproducible.
-    draws = np.random.default_rng(0).integers(0, n, size=(_RESAMPLES, n))
+    draws = _draws(n)
     sums = np.stack([side[draws].sum(axis=1) for side in sides])
     found = _change(sums[:, np.all(sums[:, :, 1] > 0, axis=0)])
     low, high = map(float, np.quantile(found, _tails(n)))
     value = float(_change(sides.sum(axis=1)))
     return Estimate(value=value, low=low, high=high, n=n)
+
+
+@lru_cache(maxsize=2)
+def _draws(n: int) -> "NDArray[Any]":
+    """Return the bootstrap samples of ``n`` tasks, always the same: (samples, n)."""
+    import numpy as np
+
+    return np.random.default_rng(0).integers(0, n, size=(_RESAMPLES, n))
 
 
 def _adjusted(

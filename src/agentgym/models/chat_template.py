@@ -68,17 +68,12 @@ class FolderTemplate:
 
     def apply_chat_template(self, conversation: Any, tools: Any, **more: Any) -> str:
         """Render messages as a tokenizer of transformers does."""
-        from transformers.utils.chat_template_utils import render_jinja_template
+        from agentgym.models.jinja import compile_template  # jinja2 is slow to import
 
         more.pop("tokenize")
-        rendered: Any = render_jinja_template(
-            [conversation],
-            tools=tools,
-            chat_template=self.chat_template,
-            **self._tokens,
-            **more,
-        )
-        return str(rendered[0][0])
+        given = {"messages": conversation, "tools": tools, "documents": None}
+        template = compile_template(self.chat_template or "")
+        return template.render(**given, **self._tokens, **more)
 
 
 class ChatTemplate:

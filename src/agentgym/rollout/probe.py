@@ -381,7 +381,7 @@ def _judged(
             "tool.invoke in your node). Or let that code answer them, again and again "
             f"in training: --tools live --allow-tool {past[0]}.{reached}"
         )
-    elif wrong := misfits(scenario, late, offered):
+    elif wrong := misfits(scenario, late):
         problems.append(wrong)
     concerns = [*report.concerns]
     if not problems and (never := [n for n in late if n not in offered]):

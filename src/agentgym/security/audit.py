@@ -8,10 +8,8 @@ oldest file is removed.
 
 import fcntl
 import getpass
-import hashlib
 import json
 import os
-import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -110,7 +108,7 @@ class AuditLog:
                 "what": "began",
                 "command": head(" ".join(without_secrets(sys.argv))),
                 "user": _user(),
-                "host": socket.gethostname(),
+                "host": os.uname().nodename,
                 "parent": os.getppid(),
             }
         )
@@ -188,6 +186,8 @@ def log_or_none() -> AuditLog | None:
 def digest(value: Any) -> str:
     """Return a short hash (16 hexadecimal digits) of a text or a JSON value."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    import hashlib  # it loads OpenSSL
+
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
 
 

@@ -1,5 +1,6 @@
 """TrainingResult: the metrics of a run, and its trained agent."""
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -148,7 +149,7 @@ class TrainingResult(Shown, BaseModel, extra="forbid"):
         """Write ``result.json`` into the run folder."""
         write_json(self.artifacts.run / RESULT_FILE, self.model_dump(mode="json"))
 
-    @property
+    @cached_property
     def effect(self) -> Effect | None:
         """Whether training helped, and which metrics changed significantly.
 

@@ -105,7 +105,8 @@ def rows(
     k = min(each.k for each in (before, after, warm) if each is not None)
     before, after = before.at_most(k), after.at_most(k)
     warm = None if warm is None else warm.at_most(k)
-    found = compare(before, after).differences if are_paired(before, after) else {}
+    is_paired = are_paired(before, after)
+    found = compare(before, after, names).differences if is_paired else {}
     lines = [
         _row(m, before, after, found.get(m.name, UNMEASURED), k, warm)
         for m in _MEASURES

@@ -6,7 +6,6 @@ Their schema is the one that the model is offered, in the first request that has
 
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
@@ -20,7 +19,6 @@ from agentgym.scenarios.tool_tasks.lines import arguments_fault
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _EVERY = 1_000_000
 _MOST_SHOWN = 3
-_LIKE = 0.85  # similarity of a misspelt name
 _NONE = object()
 _HAND_OFF = re.compile(r"transfer_(back_)?to_|hand_?off|delegate_", re.IGNORECASE)
 
@@ -112,33 +110,21 @@ def learn_from(specs: Iterable[ToolSpec], trajectory: Trajectory) -> None:
             learn_schemas(missing, call.tools)
 
 
-def misfits(
-    scenario: Scenario, learned: Mapping[str, UnseenSpec], offered: Iterable[str]
-) -> str:
+def misfits(scenario: Scenario, learned: Mapping[str, UnseenSpec]) -> str:
     """Return a sentence on expected calls that the offered tools refuse; "" if none.
 
-    ``learned`` are tools by name, after the trials of the agent; ``offered`` are the
-    names of the tools that the trials saw. A name that is nearly one of them is wrong.
+    ``learned`` are tools by name, after the trials of the agent.
     """
-    known = list(offered)
     wrong = []
     splits = scenario.splits if learned else ()  # only a tasks file has such tools
     for task in (t for s in splits for t in scenario.tasks(s, 0, _EVERY)):
         for need in scenario.needed_calls(task) or ():
             for call in (need, *need.instead):
                 spec = learned.get(call.tool)
-                if spec is None or call.by_outcome:
+                if spec is None or call.by_outcome or not spec.is_known:
                     continue
-                if spec.is_known:
-                    fault = arguments_fault(spec, dict(call.arguments))
-                else:
-                    close = get_close_matches(call.tool, known, 1, _LIKE)
-                    fault = (
-                        f"no tool is named {call.tool!r}; did you mean {close[0]!r}?"
-                        if close
-                        else ""
-                    )
-                wrong += [f"{task.id}: {fault}"] if fault else []
+                if fault := arguments_fault(spec, dict(call.arguments)):
+                    wrong.append(f"{task.id}: {fault}")
     more = f" … and {len(wrong) - _MOST_SHOWN} more." * (len(wrong) > _MOST_SHOWN)
     ended = (each if each.endswith("?") else f"{each}." for each in wrong)
     listed = " ".join(islice(ended, _MOST_SHOWN))
