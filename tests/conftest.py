@@ -46,8 +46,9 @@ def own_modules(request: pytest.FixtureRequest) -> Iterator[None]:
     """Forget modules that a test wrote into its folder: others write ``app`` too."""
     used = "tmp_path" in request.fixturenames
     folder = str(request.getfixturevalue("tmp_path")) if used else None
+    before = set(sys.modules)
     yield
     if folder:
-        for name, module in list(sys.modules.items()):
-            if str(getattr(module, "__file__", None)).startswith(folder):
+        for name in sys.modules.keys() - before:
+            if str(getattr(sys.modules[name], "__file__", None)).startswith(folder):
                 del sys.modules[name]

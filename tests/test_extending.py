@@ -89,6 +89,7 @@ def train(folder: Path, **settings: Any) -> TrainingResult:
     return Trainer(config).train()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["toy", "served"])
 def test_a_toy_adapter_trains_with_a_toy_engine(tmp_path: Path, engine: str) -> None:
     result = train(tmp_path, engine=engine)
@@ -135,6 +136,7 @@ def test_a_broken_contract_says_which_method_and_what_it_must_do(
         train(tmp_path, **settings)
 
 
+@pytest.mark.slow
 def test_a_method_that_returns_something_else_says_what_it_must_return(
     tmp_path: Path,
 ) -> None:

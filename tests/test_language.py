@@ -126,6 +126,7 @@ def test_texts_for_readers_use_plain_words(name: str) -> None:
     assert not found, shown
 
 
+@pytest.mark.slow
 def test_a_public_class_name_stands_once() -> None:
     """Two classes of one name: a search for it, or an import, finds the wrong one."""
     files: dict[str, list[str]] = {}

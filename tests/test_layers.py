@@ -149,12 +149,14 @@ def circles(graph: Graph) -> list[str]:
         left = kept
 
 
+@pytest.mark.slow
 def test_no_import_runs_up_the_map() -> None:
     graph = read_graph(SOURCE)
     assert len(graph) > 100
     assert upward(graph) == []
 
 
+@pytest.mark.slow
 def test_no_name_in_a_text_runs_up_the_map_but_plug_ins() -> None:
     assert names_in_texts(SOURCE) == sorted(PLUG_INS)
 

@@ -35,6 +35,7 @@ def test_list_needs_no_network(
     assert "planted" not in ended.out + ended.err + json.dumps(rows)
 
 
+@pytest.mark.slow
 def test_prices_come_cheapest_first(
     agentgym: Command, runpod: FakeRunPod, lambda_cloud: FakeLambda
 ) -> None:
@@ -61,6 +62,7 @@ def test_prices_without_a_key(agentgym: Command) -> None:
     assert agentgym("gpu", "prices", "--provider", "runpot").code == 2
 
 
+@pytest.mark.slow
 def test_prices_of_the_others_are_shown_where_one_fails(
     agentgym: Command, runpod: FakeRunPod, lambda_cloud: FakeLambda
 ) -> None:
@@ -97,6 +99,7 @@ def test_reap_asks_and_without_an_answer_ends_nothing(
     assert (len(runpod.pods), fate(run)) == (1, "rented")
 
 
+@pytest.mark.slow
 def test_reap_ends_what_is_its_own(agentgym: Command, runpod: FakeRunPod) -> None:
     run = left(runpod, "a", "agentgym-a-1")
     other = runpod.make("agentgym-unknown-2")
@@ -164,6 +167,7 @@ def test_reap_of_one_run(agentgym: Command, runpod: FakeRunPod) -> None:
     assert "No machine was rented" in agentgym("gpu", "reap", "--run", "d").err
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_the_quote(agentgym: Command, runpod: FakeRunPod) -> None:
     words = [*TRAIN, "--gpu", "runpod", "--dry-run"]
     ended = agentgym(*words)
@@ -180,6 +184,7 @@ def test_a_dry_run_shows_the_quote(agentgym: Command, runpod: FakeRunPod) -> Non
     assert not Path("runs").exists()
 
 
+@pytest.mark.slow
 def test_it_fits_a_narrow_terminal(
     agentgym: Command, runpod: FakeRunPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +251,7 @@ def test_reap_says_what_it_cannot_see_yet(
     assert found.fate == "ended"
 
 
+@pytest.mark.slow
 def test_reap_of_one_run_leaves_those_of_others(
     agentgym: Command, runpod: FakeRunPod
 ) -> None:

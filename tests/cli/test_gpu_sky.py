@@ -23,6 +23,7 @@ def test_list_says_whether_it_is_installed(
     assert fake["launches"] == []
 
 
+@pytest.mark.slow
 def test_prices_where_it_is_named_alone(
     agentgym: Command, sky: FakeSky, runpod: FakeRunPod
 ) -> None:

@@ -76,6 +76,7 @@ def test_a_shell_completes_options_and_scenarios(
         assert found in agentgym().out.split()
 
 
+@pytest.mark.slow
 def test_set_reaches_settings_that_have_no_option(agentgym: Command) -> None:
     words = ["train", "coding", "--framework", "native", "--dry-run", "--json"]
     plan = agentgym(*words, "--set", "learning_rate=1e-4", "--set", "group_size=4")

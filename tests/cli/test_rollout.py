@@ -53,6 +53,7 @@ def test_tasks_are_attempted_and_saved(agentgym: Command, tmp_path: Path) -> Non
     assert "2 succeeded" in shown.out
 
 
+@pytest.mark.slow
 def test_a_file_for_other_tools_is_not_shown(agentgym: Command, tmp_path: Path) -> None:
     with StubServer(calculating) as server:
         ended = agentgym(

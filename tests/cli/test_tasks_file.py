@@ -36,6 +36,7 @@ def shop(
     sys.modules.pop("shop_tools", None)
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_the_plan(agentgym: Command, shop: Path) -> None:
     words = ("train", "--tasks", "orders.jsonl", *TOOLS, "--framework", "native")
     ended = agentgym(*words, "--dry-run", "--json")

@@ -140,6 +140,7 @@ def test_caps_hold(runpod: FakeRunPod) -> None:
         gpu(max_hourly=0.1)
 
 
+@pytest.mark.slow
 def test_settings_that_make_a_model_fit_are_named_before_a_machine_to_rent(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ from tests.compute.fakes.runpod import DISK_HOURLY, FakeRunPod
 from tests.compute.leases import check_nothing_left, lease, offers, record
 
 
+@pytest.mark.slow
 def test_a_machine_for_the_time_of_a_block(runpod: FakeRunPod, tmp_path: Path) -> None:
     told: list[str] = []
     with lease(tmp_path, report=told.append) as held:
@@ -111,6 +112,7 @@ def test_an_answer_that_cannot_be_read_orphans_no_machine(
     assert record(tmp_path).fate == "ended"
 
 
+@pytest.mark.slow
 def test_a_launch_that_never_shows_leaves_no_key(
     lambda_cloud: FakeLambda, tmp_path: Path
 ) -> None:
@@ -123,6 +125,7 @@ def test_a_launch_that_never_shows_leaves_no_key(
     assert (lambda_cloud.instances, lambda_cloud.keys) == ({}, {})
 
 
+@pytest.mark.slow
 def test_a_pod_that_never_shows_is_not_taken_for_granted(
     runpod: FakeRunPod, tmp_path: Path
 ) -> None:
@@ -137,6 +140,7 @@ def test_a_pod_that_never_shows_is_not_taken_for_granted(
     assert "agentgym gpu reap" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_next_offer_is_asked_for(runpod: FakeRunPod, tmp_path: Path) -> None:
     runpod.no_capacity = {"NVIDIA L4"}
     with lease(tmp_path, "L4", "RTX 4090") as held:
@@ -158,6 +162,7 @@ def test_offers_run_out(runpod: FakeRunPod, tmp_path: Path) -> None:
     assert record(tmp_path).fate == "never"
 
 
+@pytest.mark.slow
 def test_a_machine_that_never_gets_an_address_is_ended(
     runpod: FakeRunPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +176,7 @@ def test_a_machine_that_never_gets_an_address_is_ended(
     assert record(tmp_path).fate == "ended"
 
 
+@pytest.mark.slow
 def test_a_machine_whose_ssh_server_never_answers_is_ended(
     runpod: FakeRunPod, tmp_path: Path
 ) -> None:
@@ -193,6 +199,7 @@ def test_an_ssh_server_that_starts_late_is_waited_for(
     timer.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", ["ERROR", "EXITED"])
 def test_a_machine_that_breaks_before_it_runs_is_ended(
     runpod: FakeRunPod, tmp_path: Path, status: str
@@ -203,6 +210,7 @@ def test_a_machine_that_breaks_before_it_runs_is_ended(
     check_nothing_left(runpod, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error", [ComputeError("x"), RuntimeError("x"), OutputClosed()]
 )
@@ -216,6 +224,7 @@ def test_an_error_ends_the_machine_and_goes_on(
     assert type(error).__name__ in record(tmp_path).why
 
 
+@pytest.mark.slow
 def test_output_that_nobody_reads_ends_the_machine(
     runpod: FakeRunPod, tmp_path: Path
 ) -> None:

@@ -33,6 +33,7 @@ def test_a_price_that_is_higher_after_the_launch_ends_it(
     assert (record(tmp_path).fate, record(tmp_path).hourly) == ("ended", paid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_disk", [True, False])
 @pytest.mark.parametrize("price", [None, 0.55])
 def test_a_disk_is_paid_whether_the_price_of_a_pod_includes_it_or_not(
@@ -60,6 +61,7 @@ def test_a_limit_interrupts_the_block(
     assert record(tmp_path).limit == limit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS)
 def test_what_a_machine_has_is_home_before_a_signal_ends_it(
     runpod: FakeRunPod, tmp_path: Path, number: signal.Signals

@@ -147,6 +147,7 @@ def test_words_tell_price_total_and_limit() -> None:
     assert quote.record()["total"] == round(quote.total, 2)
 
 
+@pytest.mark.slow
 def test_vllm_is_quoted_where_its_room_can_be_rented() -> None:
     def engines(*kinds: tuple[str, int, float], **settings: object) -> set[str]:
         config = TrainingConfig.create(model=MODEL, gpu="runpod", **settings)

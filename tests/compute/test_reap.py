@@ -82,6 +82,7 @@ def test_a_machine_that_a_list_lacks_is_found_by_its_id(
     assert found.machine.name == "agentgym-r-1"
 
 
+@pytest.mark.slow
 def test_a_provider_that_fails_does_not_hide_another(
     runpod: FakeRunPod, lambda_cloud: FakeLambda, tmp_path: Path
 ) -> None:
@@ -114,6 +115,7 @@ def settled(output: Path) -> list[MachineRecord]:
     return settle({"runpod": provider}, found, output, QUICK)
 
 
+@pytest.mark.slow
 def test_a_machine_that_ended_itself_costs_what_it_can_have_cost(
     runpod: FakeRunPod, tmp_path: Path
 ) -> None:

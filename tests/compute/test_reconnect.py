@@ -109,6 +109,7 @@ def test_failures_do_not_end_a_rented_machine(
     assert runpod.pods == {}
 
 
+@pytest.mark.slow
 def test_patience_ends(machine: Machine) -> None:
     told = []
 

@@ -276,6 +276,7 @@ def test_a_limit_that_cannot_end_the_machine_does_not_say_that_it_did(
     assert "machine ended" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_machine_that_was_never_there_leaves_no_run(
     runpod: FakeRunPod, there: There
 ) -> None:

@@ -48,6 +48,7 @@ def test_a_command_runs_there(machine: Machine) -> None:
     assert found == f"{machine.home}\nfrom home"
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_says_why(machine: Machine) -> None:
     with pytest.raises(ComputeError, match="no such thing"):
         shell_of(machine).run("echo no such thing >&2; exit 3")

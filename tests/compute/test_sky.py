@@ -86,6 +86,7 @@ def test_a_launch_that_hangs_and_makes_nothing(
     assert (len(sky["launches"]), record(tmp_path).fate) == (1, "unclear")
 
 
+@pytest.mark.slow
 def test_a_cluster_that_breaks_before_it_is_used(sky: FakeSky, tmp_path: Path) -> None:
     sky.change(on_launch="breaks")
     with pytest.raises(Exception, match="Failed to set up SkyPilot runtime"):

@@ -155,6 +155,7 @@ def test_silence_ends_training_that_heeds_no_signal(
     assert end == pytest.approx(1800 + 60 + 900, abs=5)  # silence, grace, idleness
 
 
+@pytest.mark.slow
 def test_a_word_from_home_is_heard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

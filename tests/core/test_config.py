@@ -170,6 +170,7 @@ BOMB = "a: &a [x, x]\n" + "".join(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -171,6 +171,7 @@ SHARED = {
 SCHEMAS = _objects(PARTS).map(lambda made: {**made, **SHARED})
 
 
+@pytest.mark.slow
 @settings(
     max_examples=int(os.environ.get("AGENTGYM_TEST_SCHEMAS", "60")),
     deadline=None,

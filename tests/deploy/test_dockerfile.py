@@ -89,6 +89,7 @@ def test_it_does_not_run_as_root() -> None:
         assert context["runAsUser"] == number
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(UV is None, reason="uv is not installed")
 def test_uv_has_the_options_that_it_is_given() -> None:
     commands = [part.strip() for rest in of("RUN") for part in rest.split("&&")]

@@ -62,6 +62,7 @@ def validate(manifest: Manifest, version: str) -> None:
         kubernetes_validate.validate(manifest, version, strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["1.31", kubernetes_validate.latest_version()])
 def test_everything_is_what_kubernetes_takes(
     version: str, monkeypatch: pytest.MonkeyPatch

@@ -34,6 +34,7 @@ def keys_of_the_code() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_example_of_env_has_every_key_that_is_read() -> None:
     lines = (ROOT / ".env.example").read_text().splitlines()
     listed = {line[2:].partition("=")[0] for line in lines if "=" in line}

@@ -108,6 +108,7 @@ def test_what_is_merged_leaves_the_weights_below_as_they_were(make: Make) -> Non
             assert torch.equal(parameter, frozen[name]), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_sampling_has_all_of_the_change_of_the_first_small_update(
     make: Make, precision: str
@@ -274,6 +275,7 @@ def test_a_policy_that_only_answers_has_its_adapter_merged_for_good(
         assert float(states[at - 1, ids[at]]) == pytest.approx(logprob, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_trained_weights_are_never_bfloat16(make: Make) -> None:
     with pytest.raises(UnsupportedError, match="precision = 'bf16' with all weights"):
         LocalEngines().check(make()._config.replaced(precision="bf16", lora_rank=0))

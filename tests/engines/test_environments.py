@@ -117,6 +117,7 @@ def test_wheels_are_looked_for_where_pip_does(
     assert uv.seen[-1].endswith("links=/mine")
 
 
+@pytest.mark.slow
 def test_where_wheels_are_missing_nothing_is_touched(uv: Played) -> None:
     uv.finds()
     with pytest.raises(EngineError) as told:

@@ -96,6 +96,7 @@ def test_programs_have_time_to_start() -> None:
     assert (own.timeout_s, program.timeout_s) == (60, 600)
 
 
+@pytest.mark.slow
 def test_reasoning_has_longer_answers_and_a_short_context_shorter_ones(
     tmp_path: Path,
 ) -> None:

@@ -132,6 +132,7 @@ async def planned(request: web.Request, body: dict[str, Any]) -> web.Response:
     return calls((plan[answers]["tool"], plan[answers]["args"]))
 
 
+@pytest.mark.slow
 def test_a_perfect_agent_beside_the_baselines() -> None:
     with StubServer(planned) as server:
         found = measure(server, "native", baselines=True)

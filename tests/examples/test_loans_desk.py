@@ -13,6 +13,7 @@ from agentgym.train.warm_start.plans import tasks_to_imitate
 FOLDER = Path(__file__).parents[2] / "examples" / "loans_desk"
 
 
+@pytest.mark.slow
 def test_the_tasks_file_is_sound_and_tells_every_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -49,6 +49,7 @@ def rollout(folder: Path, framework: str) -> Trajectory:
     return trajectory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_same_mistakes_are_judged_alike_through_every_framework(
     tmp_path: Path, framework: str

@@ -25,6 +25,7 @@ def respond(request: ChatRequest) -> Reply:
     return Reply(calls=[("read_file", WANTED)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("outer", "inner"),
     [

@@ -63,6 +63,7 @@ def played(folder: Path, config: TrainingConfig) -> Trajectory:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "agent",
     [

@@ -46,6 +46,7 @@ def heat(request: ChatRequest) -> Reply:
     return Reply(calls=[(function["name"], json.dumps({argument: int(degrees)}))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "agent"),
     [
@@ -110,6 +111,7 @@ def test_one_answer_ends_a_task_that_says_so(tmp_path: Path, framework: str) -> 
     ] * 3
 
 
+@pytest.mark.slow
 def test_the_check_takes_tools_that_differ_and_asks_for_no_rare_words() -> None:
     found = {finding.name: finding for finding in check_scenario(SCENARIO, tasks=6)}
     failed = {n: f.why for n, f in found.items() if f.status == "fail"}

@@ -106,6 +106,7 @@ async def slow(_: web.Request, body: dict[str, Any]) -> web.Response:
     return web.json_response(completion())
 
 
+@pytest.mark.slow
 async def test_several_servers_share_rollouts_and_stand_in_for_one_that_is_gone() -> (
     None
 ):

@@ -90,6 +90,7 @@ def test_a_file_is_converted_once_into_the_model_that_it_holds(
     assert load_file(Path(model_source(str(file))) / "model.safetensors").keys()
 
 
+@pytest.mark.slow
 def test_an_adapter_names_the_file_and_not_the_folder_of_the_cache(
     file: Path, tmp_path: Path, own_home: Path
 ) -> None:

@@ -38,6 +38,7 @@ def test_a_test_task_is_found(split: Split) -> None:
     assert found.faults >= 30
 
 
+@pytest.mark.slow
 def test_training_tasks_are_not_found() -> None:
     found = Count()
     for task in CodingScenario().tasks(Split.TRAIN, 5, 190):

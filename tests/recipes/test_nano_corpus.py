@@ -58,6 +58,7 @@ def test_held_out_requests_are_recognised(split: Split, held: Held) -> None:
         assert held.found_in(f"<|user|>{task.instruction}{END}"), task.instruction
 
 
+@pytest.mark.slow
 def test_training_requests_are_not_taken_for_held_out_ones(held: Held) -> None:
     tasks = [
         *CodingScenario().tasks(Split.TRAIN, 5, 120, levels=(1, 2, 3)),

@@ -127,6 +127,7 @@ def test_pruning_drops_only_tokens_that_were_never_trained() -> None:
     assert kept == [["a", "b"], ["ab", "c"]], "an unused step to a used token stays"
 
 
+@pytest.mark.slow
 def test_training_starts_from_an_exported_policy(tmp_path: Path) -> None:
     write_shard(tmp_path / "general-0000.npz", 1)
     stream = batches(tmp_path, {"general": 1.0}, 256, seed=0)

@@ -63,6 +63,7 @@ def test_a_user_who_is_there_is_asked_tool_by_tool() -> None:
         ask(make_plan(located(config)), Progress())
 
 
+@pytest.mark.slow
 def test_shared_names_act_on_the_scenario_and_differences_are_told() -> None:
     report = tried(own_tools="stub", allow_tools=("page_me",))
     assert report.problems == []

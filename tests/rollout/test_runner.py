@@ -246,6 +246,7 @@ def test_a_timeout_ends_the_episode_and_is_no_reward(tmp_path: Path) -> None:
     assert trajectory.reward is None
 
 
+@pytest.mark.slow
 def test_an_agent_that_cannot_be_imported_says_so(tmp_path: Path) -> None:
     with (
         session(tmp_path, agent="no_such_module:make_agent") as opened,

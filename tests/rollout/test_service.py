@@ -55,6 +55,7 @@ def test_an_input_that_is_no_task_fails_at_once(tmp_path: Path) -> None:
         assert (status.error_message or "").startswith("no task: the rollout's input")
 
 
+@pytest.mark.slow
 def test_a_killed_workers_rollout_gets_another_attempt(tmp_path: Path) -> None:
     asked, may_answer = threading.Event(), threading.Event()
 

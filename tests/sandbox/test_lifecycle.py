@@ -63,6 +63,7 @@ def test_everything_dies_with_the_host(rung: str, open_folder: Path) -> None:
     assert not any(open_folder.iterdir())
 
 
+@pytest.mark.slow
 def test_a_killed_zygote_is_replaced(best_rung: str) -> None:
     before = processes.children(os.getpid())
     with (
@@ -86,6 +87,7 @@ def test_a_killed_zygote_is_replaced(best_rung: str) -> None:
             sandbox.run_sync(SLEEPER, PythonScript("a.py"))
 
 
+@pytest.mark.slow
 def test_a_zygote_that_cannot_set_up_is_replaced(rung: str) -> None:
     before = processes.descendants(os.getpid())
     config = SandboxConfig(rung=rung, concurrency=1, cache_entries=0)
@@ -175,6 +177,7 @@ def test_user_ids_of_others_are_left_alone(
     assert int(result.stdout) not in (somebodys, has_account)
 
 
+@pytest.mark.slow
 def test_an_idle_zygote_that_died_costs_nothing(best_rung: str) -> None:
     before = processes.children(os.getpid())
     with open_sandbox(SandboxConfig(rung=best_rung, cache_entries=0)) as sandbox:

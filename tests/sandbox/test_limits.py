@@ -129,6 +129,7 @@ def test_counting_a_tree(tmp_path: Path, tree: list[str], more: bool) -> None:
     assert holds_more(str(tmp_path / "tree"), 4) == more
 
 
+@pytest.mark.slow
 def test_a_tree_of_many_branches_is_too_much(tmp_path: Path) -> None:
     at = tmp_path
     for _ in range(300):
@@ -292,6 +293,7 @@ def test_sleeping_counts(each: Sandbox, attack: Attack) -> None:
     assert (result.stdout, result.timed_out) == ("begun\n", True), result
 
 
+@pytest.mark.slow
 def test_threads_that_wait_while_one_computes_do_not_sleep(
     each: Sandbox, attack: Attack
 ) -> None:

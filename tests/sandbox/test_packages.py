@@ -240,6 +240,7 @@ lambda_ = test_lambda = lambda: None
 }
 
 
+@pytest.mark.slow
 def test_verdicts_are_those_of_pytest(sandbox: Sandbox, tmp_path: Path) -> None:
     """Plain tests, outside with pytest and inside with the built-in runner."""
     for name, text in OUTSIDE.items():

@@ -13,6 +13,7 @@ for n in range(1200): open(f"a/{n}", "w").write("x")
 """
 
 
+@pytest.mark.slow
 async def test_a_file_that_becomes_a_crowded_folder(best_sandbox: Sandbox) -> None:
     workspace = Workspace({"a": "1", "kept": "2"}, sandbox=best_sandbox)
     first = await workspace.run(("python", "-c", _TURN), 20)
@@ -38,6 +39,7 @@ async def test_a_folder_that_becomes_a_link_elsewhere(best_sandbox: Sandbox) -> 
     assert workspace.files == {"c/b": "1"}
 
 
+@pytest.mark.slow
 async def test_a_workspace_that_many_commands_fill(best_sandbox: Sandbox) -> None:
     workspace = Workspace({"kept": "1"}, sandbox=best_sandbox)
     script = "for n in range(600): open(f'{0}-{{n}}', 'w').write('x')"

@@ -48,6 +48,7 @@ def test_passes_every_tripwire() -> None:
     assert [(f.name, f.why) for f in findings if f.status != "pass"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", list(Split))
 def test_every_argument_is_in_the_request_or_an_earlier_result(split: Split) -> None:
     for task in some(SCENARIO.tasks(split, 3, 10 * FAMILIES)):

@@ -76,6 +76,7 @@ def test_settings_keep_the_place_wherever_they_are_read(
     assert get_scenario(again.scenario).name == "mine"
 
 
+@pytest.mark.slow
 def test_found_in_another_process_by_its_place(pack: Path) -> None:
     code = (
         "from agentgym.scenarios.registry import get_scenario;"

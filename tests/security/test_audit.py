@@ -147,6 +147,7 @@ async def test_a_tool_call_is_noted_with_a_digest_of_its_arguments(
     assert "tool" not in scored
 
 
+@pytest.mark.slow
 def test_a_run_notes_what_its_workers_execute(tmp_path: Path) -> None:
     def run_then_answer(request: ChatRequest) -> Reply:
         asked = request.messages[-1]["role"] != "tool"

@@ -140,6 +140,7 @@ def test_a_private_run_writes_no_text_at_all(
     assert all(call.token_counts != (0, 0) for t in made for call in t.model_calls)
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_says_why_without_secrets(
     place: Path,
     dotenv: Path,

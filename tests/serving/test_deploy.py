@@ -11,6 +11,7 @@ from agentgym.errors import UsageError
 from tests.serving.agents import shipped_agent
 
 
+@pytest.mark.slow
 def test_a_deployed_agent_answers_until_it_is_closed(tmp_path: Path) -> None:
     agent = shipped_agent(tmp_path / "made")
     agent.save("mine")

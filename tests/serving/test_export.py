@@ -45,6 +45,7 @@ def logits(model: torch.nn.Module) -> torch.Tensor:
     return found
 
 
+@pytest.mark.slow
 def test_a_model_is_what_it_was(agentgym: Command, tmp_path: Path) -> None:
     agent = shipped_agent(tmp_path / "made")
     out = tmp_path / "out"
@@ -65,6 +66,7 @@ def test_a_model_is_what_it_was(agentgym: Command, tmp_path: Path) -> None:
         assert usual & 0o044 == 0o044 & ~os.umask(os.umask(0o022))
 
 
+@pytest.mark.slow
 def test_an_adapter_stays_one_or_is_merged(
     adapter: TrainedAgent, tmp_path: Path
 ) -> None:

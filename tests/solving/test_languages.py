@@ -60,6 +60,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 def test_the_review_reads_what_the_toolchain_says(language: str) -> None:
     path, text, said = BROKEN[language]
     problem = PROBLEMS[language][0]

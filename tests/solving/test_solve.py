@@ -176,7 +176,6 @@ class TestNoServer:
             return f"http://127.0.0.1:{held.getsockname()[1]}/v1#m"
 
     @pytest.mark.slow
-    @pytest.mark.slow
     def test_it_is_told_at_once(self, address: str) -> None:
         """The client tries again for a second or two, and no role tries after it."""
         seen: list[Any] = []
@@ -191,7 +190,6 @@ class TestNoServer:
         )
         assert [e.role for e in seen if e.kind == "asked"] == ["supervisor"]
 
-    @pytest.mark.slow
     @pytest.mark.slow
     def test_a_fallback_answers_for_it(self, address: str) -> None:
         models = {**good(), "generator": address}
@@ -215,6 +213,7 @@ class TestNoServer:
         assert solved(models=good(generator=cast.actor(play))).passed
 
 
+@pytest.mark.slow
 def test_a_model_that_never_stops_comes_to_an_end() -> None:
     solution = solved(models=good(generator=cast.endless()), max_rounds=2)
     assert solution.outcome == "failed"

@@ -210,6 +210,7 @@ def test_a_report_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     assert f"`agentgym runs show {seen.run} --html FILE` writes it" in said
 
 
+@pytest.mark.slow
 def test_training_ends_once_the_goal_is_shown_to_hold(tmp_path: Path) -> None:
     """45 successes in a row show 90 %: three validations of 16 new tasks."""
     result = train(tmp_path, solved=999, tasks=16)
@@ -236,6 +237,7 @@ def test_the_goal_of_the_user_replaces_that_of_the_scenario(tmp_path: Path) -> N
     assert result.criteria == {"pass_1": 0.6}
 
 
+@pytest.mark.slow
 def test_a_goal_that_is_not_reached_ends_nothing(tmp_path: Path) -> None:
     result = train(tmp_path, solved=3)
 
@@ -262,6 +264,7 @@ def test_an_interrupted_run_leaves_its_best_weights_as_a_version(
     assert result.saved.name == "kept@2"
 
 
+@pytest.mark.slow
 def test_no_finished_step_is_lost(tmp_path: Path) -> None:
     """Ctrl-C in the third step's rollouts."""
     seldom = {"eval_every": 4}

@@ -101,6 +101,7 @@ def repeat_of(value: float) -> Callable[[int], float]:
     return lambda step: next(repeat(value))
 
 
+@pytest.mark.slow
 def test_a_policy_just_below_the_goal_rarely_reaches_it() -> None:
     """By Ville's inequality, at most one run in twenty does."""
     ends = [ended(repeat_of(0.94), seed=seed)[0] for seed in range(60)]

@@ -54,6 +54,7 @@ def tell(
     to.learn([group])
 
 
+@pytest.mark.slow
 def test_without_choice_the_scenarios_tasks_come_as_they_are() -> None:
     uniform = stream(adaptive=False)
     tell(uniform, "lint", 1.0, 1.0)

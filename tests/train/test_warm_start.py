@@ -220,6 +220,7 @@ def trainer(
     return Trainer(TrainingConfig.create(**{**given, **settings}), progress=progress)
 
 
+@pytest.mark.slow
 def test_the_known_calls_are_imitated_as_the_agent_is_asked_for_them(
     tmp_path: Path, engines: list[Learner]
 ) -> None:
@@ -464,6 +465,7 @@ def test_a_weak_baseline_that_cannot_be_helped_so_is_not_told_of_it(
     assert not any("--warm-start" in text for text in watching.told)
 
 
+@pytest.mark.slow
 def test_a_user_who_is_asked_decides(tmp_path: Path) -> None:
     result = trainer(tmp_path, warm_start=False, progress=Watching(wants=True)).train()
 

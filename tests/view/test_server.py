@@ -62,6 +62,7 @@ def read_all(ask: Ask, run: str = "demo") -> None:
     assert ask(f"runs/{run}/confusion", phase="after").status_code == 200
 
 
+@pytest.mark.slow
 def test_data_need_the_token_and_the_page_this_machines_name(server: Any) -> None:
     def status(path: str, **headers: str) -> int:
         return httpx.get(f"{server.base}{path}", headers=headers).status_code
@@ -105,6 +106,7 @@ def test_vendored_files_are_as_published_and_the_page_is_small() -> None:
     assert sum(p.stat().st_size for p in STATIC.rglob("*.*")) < MOST_BYTES
 
 
+@pytest.mark.slow
 def test_every_file_that_the_page_names_is_served(server: Any) -> None:
     left, seen = ["/"], set[str]()
     while left:
@@ -118,6 +120,7 @@ def test_every_file_that_the_page_names_is_served(server: Any) -> None:
     assert httpx.get(f"{server.base}/static/../server.py").status_code == 404
 
 
+@pytest.mark.slow
 def test_rollouts_are_filtered_sorted_and_paged(ask: Ask) -> None:
     def ids(**query: Any) -> list[str]:
         answer = ask("runs/demo/rollouts", **query).json()
@@ -437,6 +440,7 @@ def test_a_change_of_the_run_is_sent_as_an_event(server: Any, run: RunFolder) ->
         assert next(found)[0] == {**nothing, "steps": True}
 
 
+@pytest.mark.slow
 def test_no_change_is_lost_between_a_page_and_its_events(
     server: Any, ask: Ask, run: RunFolder, tmp_path: Path
 ) -> None:

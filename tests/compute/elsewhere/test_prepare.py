@@ -86,6 +86,7 @@ def test_a_machine_that_cannot_install_vllm_trains_without_it() -> None:
         prepared(shell, told, engine="vllm")
 
 
+@pytest.mark.slow
 def test_without_vllm_nothing_is_installed() -> None:
     shell = Shell(gpus=1, gpu_mb=24_564)
     prepared(shell, [], engine="local")

@@ -36,6 +36,7 @@ def test_offers_are_instances_of_one_gpu_by_region(lambda_cloud: FakeLambda) -> 
     assert not offers[2].is_available
 
 
+@pytest.mark.slow
 def test_an_instance_comes_up_and_goes_with_its_key(lambda_cloud: FakeLambda) -> None:
     provider = LambdaCloud()
     machine = provider.launch(offer(), NAME, KEY)
@@ -105,6 +106,7 @@ class Clock:
         self.now += seconds
 
 
+@pytest.mark.slow
 def test_requests_and_launches_keep_the_distance_that_lambda_wants(
     lambda_cloud: FakeLambda, monkeypatch: pytest.MonkeyPatch
 ) -> None:

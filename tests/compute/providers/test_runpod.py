@@ -34,6 +34,7 @@ def test_offers_are_nvidias_gpus_of_its_own_data_centres(runpod: FakeRunPod) -> 
     assert not offers["H100 SXM"].is_available
 
 
+@pytest.mark.slow
 def test_a_pod_comes_up_and_goes(runpod: FakeRunPod) -> None:
     provider = RunPod()
     machine = provider.launch(offer(), NAME, KEY)
@@ -128,6 +129,7 @@ def test_a_launch_that_was_never_sent_is_not_unclear(
         RunPod().launch(chosen, NAME, KEY)
 
 
+@pytest.mark.slow
 def test_a_launch_refused_for_its_rate_is_asked_for_again(runpod: FakeRunPod) -> None:
     chosen = offer()
     runpod.busy = 2
@@ -139,6 +141,7 @@ def test_a_launch_refused_for_its_rate_is_asked_for_again(runpod: FakeRunPod) ->
     assert len(runpod.pods) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["busy", "broken"])
 def test_what_may_be_repeated_is(runpod: FakeRunPod, fault: str) -> None:
     setattr(runpod, fault, 3)

@@ -148,6 +148,7 @@ def test_a_penalty_keeps_the_policy_near_the_untrained_one(
     assert engine.update(credit(engine, play(engine), ALL).batch).reference_kl is None
 
 
+@pytest.mark.slow
 def test_a_few_tokens_that_are_far_off_show_in_the_ratios_and_not_in_the_mean(
     make: Make,
 ) -> None:
@@ -211,6 +212,7 @@ def test_entropy_and_kl_are_recorded_by_call(make: Make) -> None:
     assert any("kl" in call for call in trained)
 
 
+@pytest.mark.slow
 def test_sequences_that_other_weights_have_sampled_are_masked_and_counted(
     make: Make,
 ) -> None:
@@ -373,6 +375,7 @@ def test_a_damaged_checkpoint_is_named_and_changes_nothing(
     assert all(torch.equal(before[n], p) for n, p in weights(engine).items())
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_model_is_refused(make: Make, tmp_path: Path) -> None:
     make(lora_rank=2).save_checkpoint(tmp_path)
 
@@ -410,6 +413,7 @@ def test_an_exported_policy_answers_as_the_trained_one(
         assert plain.config.model_type == "llama"
 
 
+@pytest.mark.slow
 def test_an_adapter_finds_its_base_from_any_folder(
     make: Make, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

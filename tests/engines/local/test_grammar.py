@@ -313,6 +313,7 @@ def test_constrained_calls_are_valid_and_text_stays_free(
     require_learned_as_sampled(loaded, constrained, answered)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["xml", "mistral", "pythonic"])
 def test_calls_of_other_forms_are_valid_and_learned_as_they_were_sampled(
     loaded: LoadedModel, form: str

@@ -127,6 +127,7 @@ def test_plans_that_are_measured_change_nothing(engine: LocalEngine) -> None:
     assert measured[0] == pytest.approx(imitation.learn(batch, 0.0), rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 4])
 def test_updates_after_it_are_the_same_however_it_was_asked_for(
     model_folder: Path, tmp_path: Path, rank: int

@@ -105,6 +105,7 @@ def test_gradients_with_shared_prefixes_equal_plain_ones(
         assert difference < 1e-5 * max(1.0, scale), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 4])
 @pytest.mark.parametrize("cores", [1, 3])
 def test_the_distance_from_the_untrained_policy_is_penalised(

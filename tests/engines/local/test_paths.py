@@ -85,6 +85,7 @@ def test_both_paths_sample_the_same(policies: list[LocalPolicy]) -> None:
     assert decoder.between_responses(lambda: len(decoder._store._entries)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 4])
 @pytest.mark.parametrize(("cores", "recompute"), [(1, False), (3, True)])
 def test_both_paths_have_the_same_losses_and_gradients(

@@ -12,6 +12,7 @@ from agentgym.train.trainer import Trainer
 from tests.engines.conftest import make_model, make_tokenizer
 
 
+@pytest.mark.slow
 def test_a_model_whose_attempts_all_earn_the_same_is_not_trained(
     tmp_path: Path,
 ) -> None:

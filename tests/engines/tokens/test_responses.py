@@ -210,6 +210,7 @@ def visible(text: str) -> str:
     return shown if shown.strip() else ""
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_a_stream_shows_whole_characters_and_no_call(data: st.DataObject) -> None:
     words = [" ", "<", "<tool", "_call>", "<tool_call>", "a", "é", "日", "\U0001f600"]

@@ -194,6 +194,7 @@ def test_a_server_whose_verl_fails_in_a_step_ends_the_update(make: Make) -> None
         make("dies").update(BATCH)
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_show_tools_is_refused(make: Make, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 

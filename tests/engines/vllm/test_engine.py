@@ -256,6 +256,7 @@ def test_a_busy_server_is_asked_again(
         assert kinds(played) == ["start", "sleep", "wake_up", "load", "reset"]
 
 
+@pytest.mark.slow
 def test_the_error_that_ended_a_start_is_shown(played: Played, tmp_path: Path) -> None:
     played.script(**{"does not start": MEMORY + AFTERWARDS})
     with pytest.raises(EngineError) as told:

@@ -25,6 +25,7 @@ def refused(**changes: Any) -> str:
     return str(error.value)
 
 
+@pytest.mark.slow
 def test_the_plan_says_who_is_on_which_gpu(played: Played) -> None:
     config = TrainingConfig.create(engine="vllm")
     found = check_engine(config)

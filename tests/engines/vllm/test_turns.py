@@ -58,6 +58,7 @@ def seven(tmp_path: Path) -> str:
     return model(tmp_path / "seven", SEVEN)
 
 
+@pytest.mark.slow
 def test_vllm_is_taken_where_it_is_installed_and_fits(
     own_home: Path, tells: Tells, half: str
 ) -> None:
@@ -70,6 +71,7 @@ def test_vllm_is_taken_where_it_is_installed_and_fits(
     assert check_engine(config).device == "one GPU, by turns with vLLM"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [None, CPU_VERSION])
 def test_where_it_is_not_installed_the_plan_says_how(
     own_home: Path,
@@ -170,6 +172,7 @@ def test_a_share_that_leaves_vllm_no_room_is_refused(
     assert check_engine(config.replaced(memory_share=least)).memory
 
 
+@pytest.mark.slow
 def test_where_no_share_is_enough_the_reason_is_said(
     own_home: Path, tells: Tells, seven: str
 ) -> None:

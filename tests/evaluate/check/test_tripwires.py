@@ -106,6 +106,7 @@ def test_a_broken_pack_fails_its_own_tripwire(pack: Path, fault: str) -> None:
     assert failed(findings) == [name], findings
 
 
+@pytest.mark.slow
 def test_misspelt_names_are_told_with_the_nearest(
     pack: Path, agentgym: Command
 ) -> None:

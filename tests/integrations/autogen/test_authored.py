@@ -209,6 +209,7 @@ def test_what_goes_wrong_drops_the_episode_and_says_why(
     assert capfd.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_a_tool_that_ends_the_process_ends_the_episode(tmp_path: Path) -> None:
     again = Reply(calls=[("quit_all", {})])
     found = run(tmp_path, "quitting", again, Reply("Done."))

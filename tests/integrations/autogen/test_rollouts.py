@@ -53,6 +53,7 @@ def test_a_factorys_agent_is_run_and_scored(tmp_path: Path, agent: str) -> None:
     assert found.model_calls[0].messages[0]["content"] == "You note."
 
 
+@pytest.mark.slow
 def test_who_of_a_team_speaks_is_recorded(tmp_path: Path) -> None:
     found = run(tmp_path, "make_pair", Reply("List them."), LIST, Reply("DONE"))
     assert found.reward is not None, found.reason
@@ -60,6 +61,7 @@ def test_who_of_a_team_speaks_is_recorded(tmp_path: Path) -> None:
     assert [c.outcome for c in found.get_tool_calls()] == [ToolOutcome.OK]
 
 
+@pytest.mark.slow
 def test_who_chooses_the_speaker_is_one_more_role(tmp_path: Path) -> None:
     script = [Reply("planner"), Reply("List."), LIST, Reply("DONE")]
     found = run(tmp_path, "make_selected", *script)
@@ -68,6 +70,7 @@ def test_who_chooses_the_speaker_is_one_more_role(tmp_path: Path) -> None:
     assert speakers(found) == [manager, "planner", "worker", "worker"]
 
 
+@pytest.mark.slow
 def test_a_hand_off_is_no_mistake(tmp_path: Path) -> None:
     over = Reply(calls=[("transfer_to_worker", {})])
     found = run(tmp_path, "make_swarm", over, LIST, Reply("DONE"))
@@ -80,6 +83,7 @@ def test_a_hand_off_is_no_mistake(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["make_endless_pair", None])
 def test_a_team_that_never_ends_is_cut_and_scored(
     tmp_path: Path, agent: str | None
@@ -100,6 +104,7 @@ def test_calls_that_are_no_json_object_are_malformed(tmp_path: Path) -> None:
     assert outcomes == [ToolOutcome.MALFORMED] * 3
 
 
+@pytest.mark.slow
 def test_the_model_is_told_of_the_tools_as_they_are(tmp_path: Path) -> None:
     there, here = tmp_path / "there", tmp_path / "here"
     there.mkdir()

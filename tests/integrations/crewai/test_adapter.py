@@ -101,6 +101,7 @@ def test_copies_keep_whose_task_is_whose(authored: Any) -> None:
     assert pair.tasks[1].context[0] is pair.tasks[0]
 
 
+@pytest.mark.slow
 async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
     tools = {tool.spec.name: tool for tool in ADAPTER.own_tools(authored.pair)}
     assert [*tools] == ["note", "shout_out", "later", "once"]

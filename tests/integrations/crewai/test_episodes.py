@@ -41,6 +41,7 @@ def notes_of(trajectory: Trajectory) -> list[str]:
     return list(trajectory.reward_parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "agent", [None, "make_agent", "make_paid_agent", "make_task", "make_ready_crew"]
 )
@@ -82,6 +83,7 @@ def test_a_manager_hands_work_to_an_agent(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_calls_of_one_message_run_in_their_order(tmp_path: Path) -> None:
     def respond(request: ChatRequest) -> Reply:
         if request.messages[-1]["role"] == "tool":
@@ -103,6 +105,7 @@ def test_a_call_is_made_again_and_not_remembered(tmp_path: Path) -> None:
     assert notes_of(run(tmp_path, respond)) == ["0 x", "1 x", "2 x"]
 
 
+@pytest.mark.slow
 def test_malformed_arguments_are_fed_back_and_counted(tmp_path: Path) -> None:
     def respond(request: ChatRequest) -> Reply:
         said = sum(m["role"] == "assistant" for m in request.messages)
@@ -114,6 +117,7 @@ def test_malformed_arguments_are_fed_back_and_counted(tmp_path: Path) -> None:
     assert call.outcome.value == "malformed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", [None, "make_task"])
 def test_nothing_happens_after_a_cut_although_crewai_tries_again(
     tmp_path: Path, agent: str | None
@@ -132,6 +136,7 @@ def test_nothing_happens_after_a_cut_although_crewai_tries_again(
     assert outcomes == ["raised"] * (STUCK_AFTER + 1)  # the last did not run
 
 
+@pytest.mark.slow
 def test_going_round_without_a_failure_is_stuck_and_scored(tmp_path: Path) -> None:
     def respond(request: ChatRequest) -> Reply:
         return Reply(calls=[("note", {"wrong": "x"})])
@@ -149,6 +154,7 @@ def test_an_empty_answer_is_an_answer(tmp_path: Path) -> None:
     assert trajectory.reward is not None
 
 
+@pytest.mark.slow
 def test_a_tool_that_crashes_drops_the_episode(tmp_path: Path) -> None:
     def respond(request: ChatRequest) -> Reply:
         return Reply(calls=[("jam", {})])

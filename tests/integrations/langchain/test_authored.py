@@ -85,6 +85,7 @@ def test_it_trains_as_it_is(tried: Callable[..., AgentReport], name: str) -> Non
     assert live.BOOKS == {"B1": "shelf"}
 
 
+@pytest.mark.slow
 def test_no_proxy_stands_between_an_agents_client_and_the_gateway(
     tried: Callable[..., AgentReport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +123,7 @@ def test_agents_below_and_beside_are_reached(
     assert {"lender"} < {role.name for role in report.roles}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "said", "told"),
     [
@@ -143,6 +145,7 @@ def test_what_is_not_in_the_form_asked_for_is_the_policys_failure(
     assert len(made.model_calls) == 1
 
 
+@pytest.mark.slow
 def test_another_error_after_a_json_object_is_not_the_policys_failure(
     tmp_path: Path,
 ) -> None:
@@ -155,6 +158,7 @@ def test_another_error_after_a_json_object_is_not_the_policys_failure(
     assert "the desk's database is gone" in str(made.reason)
 
 
+@pytest.mark.slow
 def test_a_crash_of_the_agents_code_after_an_answer_is_the_models_failure(
     tried: Callable[..., AgentReport], tmp_path: Path
 ) -> None:
@@ -174,6 +178,7 @@ def test_a_crash_of_the_agents_code_after_an_answer_is_the_models_failure(
     assert made.reward is not None
 
 
+@pytest.mark.slow
 def test_each_episode_has_threads_however_many_run_at_once(tmp_path: Path) -> None:
     said = ScriptedPolicy(lambda _: Reply("Hm."))
     with session(tmp_path, said, scenario="coding", agent=f"{HERE}:meeting") as opened:
@@ -201,6 +206,7 @@ def test_a_node_that_asks_for_any_json_object_is_trained(
     assert [call.content for call in made.model_calls][1:] == ["Hm."]
 
 
+@pytest.mark.slow
 def test_an_answer_in_a_form_is_told(tried: Callable[..., AgentReport]) -> None:
     assert tried("routed").own == {"Route": "is its answer"}
 
@@ -214,6 +220,7 @@ REFUSED = {
 """What the documentation says is refused, by the agent, and what is said of it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "told"), REFUSED.values())
 def test_what_cannot_be_trained_is_named_in_a_trial(
     tried: Callable[..., AgentReport], name: str, told: str
@@ -301,6 +308,7 @@ def test_a_module_that_runs_its_agent_is_refused(
         located(config)
 
 
+@pytest.mark.slow
 def test_a_module_may_run_a_loop_as_it_is_imported(
     tried: Callable[..., AgentReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def tasks_file(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_run_and_its_tasks_give_a_graph_its_keys(tmp_path: Path) -> None:
     seen: list[str] = []
 

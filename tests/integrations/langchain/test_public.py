@@ -168,6 +168,7 @@ def test_each_episode_has_a_store_as_on_a_server(tmp_path: Path) -> None:
     assert public.noting.store is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["by_messages", "by_words"])
 def test_functions_are_agents_with_their_own_inputs_and_results(
     tmp_path: Path, agent: str
@@ -178,6 +179,7 @@ def test_functions_are_agents_with_their_own_inputs_and_results(
     assert "a hinge" in seen[0].messages[-1]["content"]
 
 
+@pytest.mark.slow
 def test_an_agent_that_decides_by_a_form_gets_tasks_of_it(
     agentgym: Command, tmp_path: Path
 ) -> None:
@@ -190,6 +192,7 @@ def test_an_agent_that_decides_by_a_form_gets_tasks_of_it(
     assert json.loads(lines[-1])["expect"][0]["tool"] == "Verdict"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ['{"fits": "perhaps"}', "[]"])
 def test_a_form_that_does_not_fit_is_the_policys_failure(
     tmp_path: Path, answer: str
@@ -271,6 +274,7 @@ def test_a_tokenizer_that_cannot_be_read_is_left_to_whatever_loads_it(
     assert (probed(config).problems, probed(config).too_long) == ([], "")
 
 
+@pytest.mark.slow
 def test_prompts_that_the_model_cannot_read_are_named_before_training(
     tmp_path: Path,
 ) -> None:

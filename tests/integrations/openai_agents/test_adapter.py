@@ -49,6 +49,7 @@ def test_agents_prompts_tools_and_hand_offs_are_found(authored: Any) -> None:
     assert [role.name for role in ADAPTER.roles(authored.boss)] == ["boss", "clerk"]
 
 
+@pytest.mark.slow
 async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
     [_, shout] = ADAPTER.own_tools(authored.boss)
     assert await shout(word="hey") == "HEY"

@@ -37,6 +37,7 @@ def test_prompt_tools_outputs_and_model_are_found(authored: Any) -> None:
     assert (role.system_prompt, role.model) == ("You look.", None)
 
 
+@pytest.mark.slow
 async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
     [_, shout] = ADAPTER.own_tools(authored.clerk)
     assert await shout(word="hey") == "HEY"

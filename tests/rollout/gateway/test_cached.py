@@ -111,6 +111,7 @@ def test_the_temperature_of_the_settings_is_sent_where_the_agent_asks_for_none(
     assert (cache.found, cache.others) == (1, 1)
 
 
+@pytest.mark.slow
 def test_errors_and_broken_streams_are_not_kept(tmp_path: Path) -> None:
     with (
         StubServer(failing(400)) as server,
@@ -128,6 +129,7 @@ def test_errors_and_broken_streams_are_not_kept(tmp_path: Path) -> None:
         assert len(server.bodies) == 2
 
 
+@pytest.mark.slow
 def test_other_weights_are_asked_anew(tmp_path: Path) -> None:
     def card(root: str, created: int) -> tuple[int, str]:
         found = {"id": "m", "root": root, "created": created}
@@ -143,6 +145,7 @@ def test_other_weights_are_asked_anew(tmp_path: Path) -> None:
     assert asked == [1, 0, 1]
 
 
+@pytest.mark.slow
 def test_the_same_request_at_the_same_time_is_made_once(tmp_path: Path) -> None:
     async def slow(request: web.Request, body: dict[str, Any]) -> web.Response:
         await asyncio.sleep(0.3)

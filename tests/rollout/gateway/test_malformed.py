@@ -319,6 +319,7 @@ def test_300_slow_connections_are_closed_while_others_are_served() -> None:
     assert ends.count(b"") == 180
 
 
+@pytest.mark.slow
 def test_bytes_that_trickle_in_do_not_put_off_the_end() -> None:
     with (
         serving(header_timeout_s=0.5) as gateway,

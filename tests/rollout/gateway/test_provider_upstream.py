@@ -141,6 +141,7 @@ def test_requests_that_are_never_understood_end_it() -> None:
     assert len(server.bodies) == 3
 
 
+@pytest.mark.slow
 def test_one_odd_request_among_good_ones_does_not() -> None:
     odd = always(400, {"error": {"message": "content filter"}})
     script = in_turn(always(200, GOOD), odd)
@@ -183,6 +184,7 @@ def test_a_broken_server_is_given_up() -> None:
     assert len(server.bodies) == 3
 
 
+@pytest.mark.slow
 def test_a_hang_is_a_timeout() -> None:
     async def hang(request: web.Request, body: dict[str, Any]) -> web.Response:
         await asyncio.sleep(30)

@@ -235,6 +235,7 @@ def test_a_server_that_asks_for_a_wait_is_spared_and_not_taken_out(
     assert "gets no calls" not in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [400, 404, 409, 422])
 def test_a_refused_request_is_not_held_against_a_server(code: int) -> None:
     async def picky(request: web.Request, body: dict[str, Any]) -> web.Response:

@@ -100,6 +100,7 @@ async def test_what_a_model_answers_ends_its_own_rollout_alone(
     assert found.reward is None
 
 
+@pytest.mark.slow
 async def test_waiting_for_a_busy_model_is_not_hanging() -> None:
     async def busy(messages: list[dict[str, Any]], **_: Any) -> str:
         await asyncio.sleep(0.5)

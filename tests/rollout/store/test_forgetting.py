@@ -212,6 +212,7 @@ def test_rows_that_sqlite_refuses_take_no_others_with_them(tmp_path: Path) -> No
         assert [e.data["number"] for e in store.events("a")] == list(range(100))
 
 
+@pytest.mark.slow
 def test_reports_of_a_store_that_fails_are_not_lost_in_memory(tmp_path: Path) -> None:
     """What SQLite does not have yet stays in memory."""
     store = Store(tmp_path / "rollouts.db", disk_wait_s=0.1)

@@ -478,6 +478,7 @@ def fill_up(store: Store) -> None:
     create(store, *ids, metadata={"filler": "x" * 4000})
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_reported_by_everything_once_it_is_not_waited_for_any_more(
     tmp_path: Path,
 ) -> None:
@@ -585,6 +586,7 @@ async def waits_for_end(store: Store, rollout_id: str) -> None:
     await store.signals.wait_async(ended, lambda: store.has_ended(rollout_id), 60)
 
 
+@pytest.mark.slow
 def test_space_that_comes_back_is_used(tmp_path: Path) -> None:
     store = Store(tmp_path / "rollouts.db", disk_wait_s=60)
     fill_up(store)
@@ -604,6 +606,7 @@ def test_space_that_comes_back_is_used(tmp_path: Path) -> None:
         assert len(store.list_rollouts(list(RolloutState))) == 20
 
 
+@pytest.mark.slow
 def test_a_locked_file_is_waited_for_and_given_up(tmp_path: Path) -> None:
     path = tmp_path / "rollouts.db"
     store = Store(path)

@@ -97,6 +97,7 @@ def playing(folder: Path, store: Store | None = None) -> Iterator[Workers]:
             yield workers
 
 
+@pytest.mark.slow
 def test_a_claim_that_outlives_its_worker_is_handed_nothing(tmp_path: Path) -> None:
     with playing(tmp_path) as workers:
         workers.die("dead")

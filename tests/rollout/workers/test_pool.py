@@ -69,6 +69,7 @@ def test_a_worker_that_cannot_be_started_ends_the_run_with_the_reason(
         opened.run(requests(1), lambda _: None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_server")
 def test_a_worker_that_ends_before_it_reads_its_settings_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

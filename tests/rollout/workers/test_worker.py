@@ -100,6 +100,7 @@ def test_numbers_that_not_everyone_can_read_are_malformed_and_scored(
     assert written == arguments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [r'"hall \ud83d"', "[" * 300 + "]" * 300])
 def test_half_a_surrogate_pair_and_deep_nesting_are_malformed_and_scored(
     pack: Path, tmp_path: Path, room: str

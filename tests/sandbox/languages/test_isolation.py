@@ -12,6 +12,7 @@ from tests.sandbox.languages.attacks import ESCAPE, EXHAUST, REACHES
 from tests.sandbox.languages.conftest import Run, fit_for
 
 
+@pytest.mark.slow
 def test_nothing_outside_is_reached(
     language: str, run: Run, open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,7 @@ def test_right_calls_in_their_turns_succeed(scenario: Scenario, category: str) -
     ]
 
 
+@pytest.mark.slow
 def test_wrong_calls_fail_and_say_which_part_was_right(scenario: Scenario) -> None:
     task = task_of(scenario, "multi_turn_base")
     opened, closed = right_calls(task)

@@ -332,6 +332,7 @@ async def test_a_repair_that_only_suits_the_visible_tests_fails(
         assert passes(sandbox, files), "the cheat should pass visible tests"
 
 
+@pytest.mark.slow
 async def test_rewards_stay_in_range_whatever_is_called(play: Play) -> None:
     rng = random.Random(9)
     scenario = CodingScenario()

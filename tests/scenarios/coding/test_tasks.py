@@ -104,6 +104,7 @@ def test_projects_are_small_and_well_formed(scenario: CodingScenario) -> None:
             assert args["path"] in task.goal["expected"]
 
 
+@pytest.mark.slow
 def test_a_request_fits_in_a_line(scenario: CodingScenario) -> None:
     for task in some(every_task(scenario)):
         assert "{" not in task.instruction
@@ -126,6 +127,7 @@ def test_generated_sources_are_clean_unless_meant_not_to_be(
             assert checks.formatted(text) == text
 
 
+@pytest.mark.slow
 def test_formatting_tasks_have_something_to_format(scenario: CodingScenario) -> None:
     tasks = scenario.tasks(Split.TRAIN, 2, 19 * 20)
     for task in some(tasks):

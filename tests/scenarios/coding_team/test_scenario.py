@@ -67,6 +67,7 @@ def test_the_last_draft_alone_is_right(sandbox: Sandbox, split: Split) -> None:
             assert not any(repaired(sandbox, draft, hidden) for draft in wrong)
 
 
+@pytest.mark.slow
 def test_a_plan_succeeds_and_each_part_of_it_pays(
     scenario: CodingTeamScenario,
 ) -> None:

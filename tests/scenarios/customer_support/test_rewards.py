@@ -52,6 +52,7 @@ def everything(task: Task) -> Calls:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", list(Split))
 async def test_the_oracle_always_succeeds(split: Split) -> None:
     tasks = CustomerSupportScenario().tasks(

@@ -75,6 +75,7 @@ def test_plans_have_one_to_five_calls() -> None:
     assert lengths == {1, 2, 3, 4, 5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", list(Split))
 async def test_every_argument_of_a_plan_can_be_known(split: Split) -> None:
     """Customer or tools have shown each value before the call that uses it."""

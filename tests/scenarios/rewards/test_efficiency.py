@@ -60,6 +60,7 @@ def test_other_values_earn_nothing_however_fast(
     assert share(sandbox, text) == 0.0
 
 
+@pytest.mark.slow
 def test_a_program_that_claims_to_be_fast_is_measured_from_outside(
     sandbox: LazySandbox,
 ) -> None:

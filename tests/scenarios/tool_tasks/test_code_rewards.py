@@ -89,6 +89,7 @@ def play(scenario: Scenario, *written: tuple[str, str]) -> Reward:
     return scenario.calculate_reward(task, scenario.create_environment(task), made)
 
 
+@pytest.mark.slow
 def test_the_code_of_calls_is_paid_by_parts(tasks: Path) -> None:
     scenario = Scenario.from_tools("code_tools:TOOLS", tasks=tasks)
     right = play(scenario, ("add.py", "def add(a, b):\n    return b + a\n"))

@@ -306,6 +306,7 @@ def test_tools_that_cannot_be_imported_are_refused(shop: Path) -> None:
             Scenario.from_tools(reference, tasks=shop)
 
 
+@pytest.mark.slow
 def test_a_check_function_scores_instead(shop: Path) -> None:
     line = {"instruction": "Look, somehow.", "forbid": ["refund"]}
     scenario = with_line(shop, line, check="shop_tools:check", answers="stub")
@@ -338,6 +339,7 @@ def test_the_reference_finds_the_same_scenario_from_anywhere(
     assert again.tasks(Split.TEST, 0, 9) == made.tasks(Split.TEST, 0, 9)
 
 
+@pytest.mark.slow
 def test_functions_are_found_again_if_they_can_be_imported(shop: Path) -> None:
     from_text = Scenario.from_tools(TOOLS, tasks=shop)
     tools = sys.modules["shop_tools"].TOOLS
