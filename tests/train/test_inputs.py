@@ -63,6 +63,14 @@ def test_a_tasks_file_that_changed_is_refused_and_a_comment_is_not_a_change(
         resume(run)
 
 
+def test_a_tasks_file_that_is_gone_can_be_put_back(run: RunFolder) -> None:
+    Path("orders.jsonl").unlink()
+    with pytest.raises(UsageError) as refused:
+        resume(run)
+    assert "orders.jsonl" in str(refused.value)
+    assert "Put it back to resume" in refused.value.__notes__[0]
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [("prices.py", "The agent changed"), ("checks.py", "The check changed")],

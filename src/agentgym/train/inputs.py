@@ -58,7 +58,11 @@ def require_same_tasks(
     Raises:
         UsageError: The tasks file changed, or cannot be read.
     """
-    now = input_digests(config)
+    try:
+        now = input_digests(config)
+    except UsageError as error:
+        error.add_note("Put it back to resume, or begin a new run: leave out --resume.")
+        raise
     changed = [name for name in before if now.get(name, before[name]) != before[name]]
     if "tasks" in changed:
         path = TaskSource.parse(config.scenario).path
