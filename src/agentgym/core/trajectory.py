@@ -281,8 +281,8 @@ class Trajectory(_Record):
         answer: The agent's last message; None if unknown or empty.
         changed_files: New content of each changed text file in the agent's workspace,
             by path; None for a deleted file.
-        end_state: The environment's state at the end, as JSON values; empty if the
-            environment does not report its state.
+        end_state: The state of the agent and of the environment at the end, as JSON
+            values; empty if neither reports its state.
         unused_calls: Number of model requests that are not in ``steps``, by role and
             kind of reason: the model did not answer, or the attempt was abandoned.
     """

@@ -119,6 +119,7 @@ class Episode:
             environment's tool is used.
         stub: Returns a tool with made-up answers for an agent's tool that was not seen
             before; None to let the agent's code run it.
+        end_state: The agent's own state at the end, as JSON values.
     """
 
     task: Task
@@ -140,6 +141,7 @@ class Episode:
     task_tools: list[ToolSpec] = field(default_factory=list)
     extra: Sequence[Tool] = ()
     stub: Callable[[str], Tool | None] = lambda name: None
+    end_state: dict[str, Any] = field(default_factory=dict)
     _inner: list[tuple[int, str, float]] = field(default_factory=list)
     _inner_sum: float = 0.0
     _turns_of: Counter[str] = field(default_factory=Counter)
@@ -414,7 +416,7 @@ class Episode:
             duration_s=time.perf_counter() - self._started,
             answer=answer or None,
             changed_files={} if where is None else where.changed_files(),
-            end_state={} if where is None else where.end_state(),
+            end_state=self.end_state | ({} if where is None else where.end_state()),
         )
 
     def enter(self, environment: Environment) -> None:

@@ -251,11 +251,22 @@ def answers_done(task: Any, calls: list[Any], state: dict[str, Any]) -> bool:
     return len(calls) == 1 and "Done." in state["answer"]
 
 
+class Sorted(MessagesState):
+    """Messages, and what the agent decided."""
+
+    verdict: Verdict
+
+
 def sort(state: MessagesState) -> dict[str, Any]:
     """Decide by a form; there are no tools."""
     asked = model.with_structured_output(Verdict, method="function_calling")
     said: Any = asked.invoke(state["messages"])
-    return {"messages": [("assistant", said.fits)]}
+    return {"messages": [("assistant", said.fits)], "verdict": said}
 
 
-sorting = StateGraph(MessagesState).add_node(sort).set_entry_point("sort").compile()
+def fits(task: Any, calls: list[Any], state: dict[str, Any]) -> bool:
+    """Check what the agent decided, in its state alone."""
+    return state["agent"].get("verdict", {}).get("fits") == "yes"
+
+
+sorting = StateGraph(Sorted).add_node(sort).set_entry_point("sort").compile()

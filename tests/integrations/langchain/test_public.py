@@ -193,6 +193,19 @@ def test_an_agent_that_decides_by_a_form_gets_tasks_of_it(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("answer", ["yes", "no"])
+def test_a_check_gets_the_state_that_an_agent_without_tools_ends_in(
+    tmp_path: Path, answer: str
+) -> None:
+    config = settings(tmp_path, "sorting", [], check="fits")
+    assert probed(config).problems == []
+    reply = called({"tool": "Verdict", "args": {"fits": answer}})
+    made, _ = played(config, tmp_path, [reply])
+    assert made.success is (answer == "yes")
+    assert made.end_state == {"verdict": {"fits": answer}}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ['{"fits": "perhaps"}', "[]"])
 def test_a_form_that_does_not_fit_is_the_policys_failure(
     tmp_path: Path, answer: str

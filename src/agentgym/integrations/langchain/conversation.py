@@ -4,6 +4,8 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from agentgym.core.background import call_in_thread
 from agentgym.core.task import Task
 from agentgym.errors import UnsupportedError, UsageError
@@ -132,11 +134,14 @@ class GraphConversation(Conversation):
         return self._answer(state)
 
     def _answer(self, state: Any) -> str:
-        """Return a result as text, and keep its messages for later turns."""
+        """Return a result as text; keep its messages, and its state for a check."""
         from langchain_core.messages import BaseMessage
 
         if isinstance(state, str):
             return state
+        if isinstance(state, Mapping):
+            rest = {key: value for key, value in state.items() if key != "messages"}
+            current_episode().end_state = to_jsonable_python(rest, fallback=str)
         said = state.get("messages", ()) if isinstance(state, Mapping) else state
         said = said if isinstance(said, list | tuple) else [said]
         self._messages = [m for m in said if isinstance(m, BaseMessage)] or None

@@ -259,7 +259,11 @@ class ToolScenario(Scenario):
         made = trajectory.get_tool_calls()
         calls = [call for call in made if not is_own(call, specs)]
         assert isinstance(environment, ToolEnvironment)
-        state = {"missed": environment.missed, "answer": trajectory.answer}
+        state = {
+            "missed": environment.missed,
+            "answer": trajectory.answer,
+            "agent": trajectory.end_state,
+        }
         return score_checked(self._check, line, task, calls, state)
 
     def judge_changes(self, task: Task, changes: Mapping[str, str]) -> Reward | None:
