@@ -1,5 +1,6 @@
 """A user's agent is imported, made by its factory, and told by its class."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +35,14 @@ class Client:
             raise ValueError("Pass api_key or set DESKS_OWN_API_KEY.")
 
 agent = [Client()], os.environ["OTHER_TOKEN"]
+"""
+SETTINGS = """
+import os
+
+if os.environ.get("AZURE_OPENAI_API_KEY"):
+    os.environ["AZURE_OPENAI_ENDPOINT"]
+
+agent = [os.environ.get("AZURE_OPENAI_API_KEY")]
 """
 Write = Callable[[str], int]
 
@@ -86,3 +95,14 @@ def test_a_key_that_is_refused_all_the_same_is_an_error(write: Write) -> None:
     write("raise ValueError('The DESKS_OWN_API_KEY is not valid.')")
     with pytest.raises(UsageError, match="DESKS_OWN_API_KEY is not valid"):
         load_agent("keyed_of_a_test:agent")
+
+
+def test_a_placeholder_that_selects_another_provider_is_left_out(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    write(SETTINGS)
+    assert load_agent("keyed_of_a_test:agent") == [None]
+    assert os.environ["AZURE_OPENAI_API_KEY"]  # for models that episodes make

@@ -104,26 +104,50 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
 
 
 def _with_keys[T](function: Callable[[], T], name: str) -> T:
-    """Call a function; if it fails for lack of an API key, set the key and try again.
+    """Call a function; if it fails over an API key, change that key and try again.
 
-    The key is a placeholder. ``name`` is that of the user's module or factory, for the
-    log.
+    A key that it asks for gets a placeholder. A placeholder is left out if it selects a
+    provider whose other settings are missing. ``name`` is that of the user's module or
+    factory, for the log.
     """
-    while True:
-        try:
-            return function()
-        except AgentGymError:
-            raise
-        except Exception as error:
-            unset = [key for key in _KEY.findall(str(error)) if not os.environ.get(key)]
-            if not unset:
+    left_out: set[str] = set()
+    try:
+        while True:
+            try:
+                return function()
+            except AgentGymError:
                 raise
-            os.environ[unset[0]] = NO_KEY
-            logger.warning(
-                "%s needs %s, which is not set: it gets a placeholder, with which no "
-                "provider answers. Training answers the calls of models by itself.",
-                *(name, unset[0]),
-            )
+            except Exception as error:
+                if not _change_key(str(error), left_out, name):
+                    raise
+    finally:
+        for key in left_out:  # an episode may need it
+            os.environ.setdefault(key, NO_KEY)
+
+
+def _change_key(error: str, left_out: set[str], name: str) -> bool:
+    """Set or remove the key that an error is about; return whether there is one."""
+    unset = [key for key in _KEY.findall(error) if not os.environ.get(key)]
+    if unset:
+        os.environ[unset[0]] = NO_KEY
+        logger.warning(
+            "%s needs %s, which is not set: it gets a placeholder, with which no "
+            "provider answers. Training answers the calls of models by itself.",
+            *(name, unset[0]),
+        )
+        return True
+    key = next((key for key in _KEYS if _is_about(key, error)), None)
+    if key is None or key in left_out:
+        return False
+    left_out.add(key)
+    del os.environ[key]
+    return True
+
+
+def _is_about(key: str, error: str) -> bool:
+    """Return whether an error names the provider of a key that has a placeholder."""
+    provider = key.removesuffix("API_KEY")
+    return os.environ.get(key) == NO_KEY and bool(re.search(rf"\b{provider}", error))
 
 
 def load_trained(trained: Trained, agent: Any, export: str) -> Any:
