@@ -210,10 +210,12 @@ class ProgramError(RolloutError):
 
     Attributes:
         kind: Category by which failed rollouts are counted, e.g. ``program: exit``.
+        is_crash: Whether the program's own code failed, not e.g. a connection.
     """
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: str, message: str, *, is_crash: bool = False) -> None:
         self.kind = kind
+        self.is_crash = is_crash
         super().__init__(message)
 
 

@@ -34,11 +34,11 @@ def _requirement(extras: str) -> str:
     if "dir_info" in direct:
         flag = "-e " if direct["dir_info"].get("editable") else ""
         folder = unquote(urlsplit(url).path)
-        return flag + _quoted(f"{folder}[{extras}]")
+        return flag + quoted(f"{folder}[{extras}]")
     if "vcs_info" in direct:
         vcs = direct["vcs_info"]
         url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
-    return _quoted(f"{DISTRIBUTION}[{extras}] @ {url}")
+    return quoted(f"{DISTRIBUTION}[{extras}] @ {url}")
 
 
 def _origin() -> tuple[str, dict[str, dict[str, str]]]:
@@ -61,6 +61,6 @@ def _origin() -> tuple[str, dict[str, dict[str, str]]]:
     return direct.get("url", ""), direct
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Quote a text for a shell, with double quotes if possible."""
     return shlex.quote(text) if set(text) & set('"$`\\!') else f'"{text}"'

@@ -21,7 +21,7 @@ from typing import Any
 
 from agentgym.core.files import parse_json
 from agentgym.errors import ProgramError
-from agentgym.programs.process import ProgramRun, new_folder
+from agentgym.programs.process import ProgramRun, is_own_fault, new_folder
 
 SAID_ERROR = "program: error"
 """``ProgramError.kind`` of an error that the program itself has reported."""
@@ -121,7 +121,8 @@ class ProgramPool:
             if not goes_on:
                 taken.close()
         if "error" in said:
-            raise ProgramError(SAID_ERROR, said["error"])
+            own = is_own_fault(said["error"])
+            raise ProgramError(SAID_ERROR, said["error"], is_crash=own)
         return said["answer"]
 
     def close(self) -> None:

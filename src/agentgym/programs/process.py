@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import secrets
 import select
 import signal
@@ -24,6 +25,8 @@ MARK = "AGENTGYM_EPISODE"
 for each program, so that all processes can be found and killed."""
 MOST_OUTPUT = 1 << 20
 """Maximum size, in bytes, of a program's answer, which it writes to standard output."""
+TOO_MUCH_OUTPUT = "program: output"
+"""``ProgramError.kind`` of a program that wrote too much."""
 MEMORY_MB = 4096
 """Default limit on the memory of a program and its children, in megabytes."""
 
@@ -43,6 +46,22 @@ languages reserve much more address space than they use, and would fail.
 """
 
 
+_NOT_ITS_CODE = re.compile(
+    r"connect|timed? ?out|timeout|network|socket|resolve|unreachable|econn|enotfound"
+    r"|eai_again|memory|no space left|rate.?limit|quota|credential|unauthorized"
+    r"|forbidden|modulenotfound|importerror|cannot find (?:module|package)",
+    re.IGNORECASE,
+)
+"""Words of errors that a program's surroundings cause, e.g. a server or the machine."""
+_IS_ERROR = re.compile(r"[\w.]*(?:Error|Exception|panic)\b")
+_ENDED_INPUT = re.compile(r"EOFError\b|Aborted[.!]?$")
+
+
+def is_own_fault(error: str) -> bool:
+    """Return whether the text of an error names no cause outside of a program."""
+    return _NOT_ITS_CODE.search(error) is None
+
+
 @dataclass(frozen=True)
 class ProgramEnd:
     """How a program ended.
@@ -58,10 +77,29 @@ class ProgramEnd:
     errors: str
 
     @property
-    def why(self) -> str:
-        """Phrase with the exit code or signal, and the last line of standard error."""
+    def last_error(self) -> str:
+        """The last error on standard error, else its last line; empty without one."""
         lines = self.errors.strip().splitlines()
-        last = f": {lines[-1]:.300}" if lines else ""
+        errors = [line for line in lines if _IS_ERROR.match(line)]
+        return (errors or lines or [""])[-1]
+
+    @property
+    def is_crash(self) -> bool:
+        """Whether the program's own code failed, not e.g. a connection."""
+        return self.exit_code > 0 and is_own_fault(self.last_error)
+
+    @property
+    def wanted_input(self) -> bool:
+        """Whether it failed because its standard input had no further line.
+
+        Python's ``input`` raises EOFError then; click's prompts print "Aborted!".
+        """
+        return self.exit_code == 1 and _ENDED_INPUT.match(self.last_error) is not None
+
+    @property
+    def why(self) -> str:
+        """Phrase with the exit code or signal, and the last error."""
+        last = f": {self.last_error:.300}" if self.last_error else ""
         if self.exit_code < 0:
             return f"it was killed by signal {-self.exit_code}{last}"
         return f"it ended with exit code {self.exit_code}{last}"
@@ -250,7 +288,9 @@ class ProgramRun:
         answered, newline, more = bytes(self._output).partition(b"\n")
         self._output.clear()
         if not newline:
-            raise ProgramError("program: exit", f"{self._name}: {self._ended().why}")
+            end = self._ended()
+            why = f"{self._name}: {end.why}"
+            raise ProgramError("program: exit", why, is_crash=end.is_crash)
         parsed = parse(answered)
         if more:
             raise self._out_of_turn(more)
@@ -317,7 +357,7 @@ class ProgramRun:
                 del errors[:-_SHOWN_ERRORS]
             if len(output) > MOST_OUTPUT or self._errors_seen > _MOST_ERRORS:
                 raise ProgramError(
-                    "program: output",
+                    TOO_MUCH_OUTPUT,
                     f"{self._name} wrote more than is read: {MOST_OUTPUT >> 20} MB of "
                     f"standard output, {_MOST_ERRORS >> 20} MB of standard error",
                 )

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from agentgym.core.agent import COMMAND
 from agentgym.errors import ProgramError, UsageError
+from agentgym.install import quoted
 
 TASK, TASK_FILE, PROJECT = "{task}", "{task_file}", "{project}"
 _TASKS = re.compile(r"\{tasks:(\d+)\}")
@@ -107,6 +108,15 @@ class ProgramCommand:
         """Whether the program gets the request on standard input, not as arguments."""
         text = " ".join(self.words)
         return TASK not in text and TASK_FILE not in text
+
+    @property
+    def ending_a_chat(self) -> str:
+        """Advice for a program that asks for message after message, with a command."""
+        words = "sh", "-c", f"(cat; echo; echo exit) | {self}"
+        return (
+            "If it waits for the next message of a chat, end the chat with the word "
+            f"that it ends at: --command {quoted(shlex.join(words))}"
+        )
 
     def arguments(self, instruction: str, file: Path) -> list[str]:
         """Return the program and its arguments for one task.

@@ -342,6 +342,7 @@ def _judged(
         for trial in trials
         for call in trial.get_tool_calls()
         if call.name in specs and call.result == f"Error: {NOT_RUN}"
+        if not adapter.runs_tools
     )
     answering = [name for name in not_run if name in allowed]
     past = [name for name in not_run if name not in allowed]
@@ -411,7 +412,7 @@ def _judged(
             "answer is the model's failure. Ask with a schema, as "
             "with_structured_output does by default, and every answer fits."
         )
-    elif replaced := calls_replaced(trials):
+    elif not problems and (replaced := calls_replaced(trials)):
         concerns.append(
             f"Calls of {', '.join(replaced)} that the agent's own code replaces by "
             "others are not counted as calls; those that replace them are."

@@ -114,6 +114,10 @@ def attempt(request: str) -> str:
         return ""
     if "exits" in request:
         raise ValueError("no such shelf")
+    if "loses its connection" in request:
+        raise ConnectionError("the shop's server hung up")
+    if "chats" in request:
+        input("Anything else? ")
     if "floods" in request:
         while True:
             sys.stdout.write("x" * 65536)

@@ -14,7 +14,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, TaskSource
 from agentgym.core.tools import ToolOutcome
-from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.core.trajectory import AGENT_CRASHED, RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.integrations.agent_import import agent_tools
 from agentgym.rollout.located import located
@@ -93,20 +93,26 @@ def test_misdeeds_are_named_and_no_reward_is_made_of_them(
     named = {
         "asks no model": "program: no model call",
         "prints nothing": "program: no answer",
-        "exits": "program: exit",
+        "loses its connection": "program: exit",
         "floods": "program: output",
         "never ends": "timeout",
         "holds much": "program: memory",
     }
-    fine = ["is well-behaved", "leaves children"]
-    tasks = write_tasks(tmp_path, [*named, *fine])
+    fine = ["is well-behaved", "leaves children", "chats"]
+    tasks = write_tasks(tmp_path, [*named, "exits", *fine])
     settings = {"rollout_timeout_s": 20, "program_memory_mb": 150}
-    made = rolled_out(tmp_path, str(tasks), len(named) + len(fine), **settings)
+    made = rolled_out(tmp_path, str(tasks), len(named) + len(fine) + 1, **settings)
     for request, kind in named.items():
         dropped = made[request]
         assert dropped.status is RolloutStatus.DROPPED, request
         assert (dropped.reason and dropped.reason.kind, dropped.reward) == (kind, None)
-    assert "ValueError: no such shelf" in str(made["exits"].reason)
+    crashed = made["exits"]  # after an answer of the model, which is to blame
+    assert (crashed.status, crashed.reward) == (RolloutStatus.FAILED, 0.0)
+    assert crashed.reason
+    assert crashed.reason.kind == AGENT_CRASHED
+    assert "ValueError: no such shelf" in crashed.reason.detail
+    chat = f"--command \"sh -c '(cat; echo; echo exit) | {COMMAND}'\""
+    assert chat in str(made["floods"].reason)
     assert "OPENAI_BASE_URL" in str(made["asks no model"].reason)
     for request in fine:
         solved = made[request]
@@ -222,7 +228,7 @@ def test_a_program_that_takes_several_tasks_is_started_once(
     monkeypatch.setenv(MARK, mark)
     named = {
         "asks no model": "program: no model call",
-        "exits": "program: error",
+        "loses its connection": "program: error",
         "ends the process": "program: exit",
         "never ends": "timeout",
     }
@@ -233,15 +239,17 @@ def test_a_program_that_takes_several_tasks_is_started_once(
         "pid = sys.stdin.read()\n"
         f"with open({str(tmp_path / 'pids')!r}, 'a') as file: print(pid, file=file)\n"
     )
-    tasks = write_tasks(tmp_path, [*named, *fine], expect=[])
+    tasks = write_tasks(tmp_path, [*named, "exits", *fine], expect=[])
     settings = {"rollout_timeout_s": 20, "concurrency": 2}
     command = COMMAND + " --tasks {tasks:50}"
     source = TaskSource(str(tasks), check_command=f"{sys.executable} -S {check}")
-    made = rolled_out(tmp_path, str(source), 13, command, **settings)
+    made = rolled_out(tmp_path, str(source), 14, command, **settings)
     for request, kind in named.items():
         reason = made[request].reason
         assert (reason and reason.kind, made[request].reward) == (kind, None), request
-    assert "ValueError: no such shelf" in str(made["exits"].reason)
+    reason = made["exits"].reason
+    assert (reason and reason.kind, made["exits"].reward) == (AGENT_CRASHED, 0.0)
+    assert "ValueError: no such shelf" in str(reason)
     assert [made[request].reward for request in fine] == [1.0] * len(fine)
     pids = [pid for pid in (tmp_path / "pids").read_text().split() if pid.isdigit()]
     assert len(pids) == len(fine)

@@ -112,10 +112,44 @@ async def test_the_models_own_words_are_put_back_into_the_prompt() -> None:
 async def test_calls_that_a_program_ends_with_are_made() -> None:
     session = session_of([("stock", '{"title": "Dune"}'), ("burn", "{}")])
     await asked(session)
-    session.end()
+    session.end(came_to_end=True)
     assert [call.outcome for call in session.episode.tool_calls] == [
         ToolOutcome.OK,
         ToolOutcome.UNKNOWN_TOOL,
+    ]
+
+
+async def test_results_that_follow_in_words_are_those_of_the_calls_named_before() -> (
+    None
+):
+    calls = [("stock", '{"title": "Dune"}'), ("stock", '{"title": "Emma"}')]
+    session = session_of(calls, [("stock", '{"title": "Ulysses"}')], [])
+    await asked(session)
+    said = {"role": "assistant", "content": "I call call-1-0 and call-1-1."}
+    seen = {"role": "user", "content": [{"type": "text", "text": "Seen: 3, 0"}]}
+    await asked(session, said, seen)
+    again = {"role": "assistant", "content": [{"text": "I call call-2-0."}]}
+    failure = {"role": "user", "content": "Error: no such book"}
+    await asked(session, said, seen, again, failure)
+    assert [(c.id, c.outcome, c.result) for c in session.episode.tool_calls] == [
+        ("call-1-0", ToolOutcome.OK, "Seen: 3, 0"),
+        ("call-1-1", ToolOutcome.OK, "Seen: 3, 0"),
+        ("call-2-0", ToolOutcome.RAISED, "Error: no such book"),
+    ]
+
+
+async def test_calls_without_a_result_are_made_unless_others_got_theirs() -> None:
+    dune, emma = ("stock", '{"title": "Dune"}'), ("stock", '{"title": "Emma"}')
+    order = ("order", '{"title": "Dune", "copies": 1}')
+    session = session_of([order], [dune, emma], [dune], [order])
+    for _ in range(2):  # control passes to another agent, which is shown no result
+        await asked(session)
+    for _ in range(2):  # of two calls, only the first is run
+        await asked(session, result("call-2-0", "3 copies"))
+    session.end(came_to_end=False)  # a crash at the last call
+    assert [(c.id, c.outcome) for c in session.episode.tool_calls] == [
+        ("call-2-0", ToolOutcome.OK),
+        ("call-1-0", ToolOutcome.OK),
     ]
 
 

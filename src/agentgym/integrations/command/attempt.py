@@ -14,7 +14,12 @@ from agentgym.integrations.command.endpoint import ModelEndpoint
 from agentgym.integrations.command.session import Ask, ProgramSession
 from agentgym.integrations.episode import Episode, EpisodeCut
 from agentgym.programs.pool import SAID_ERROR, ProgramPool
-from agentgym.programs.process import MEMORY_MB, ProgramRun, new_folder
+from agentgym.programs.process import (
+    MEMORY_MB,
+    TOO_MUCH_OUTPUT,
+    ProgramRun,
+    new_folder,
+)
 from agentgym.programs.program import ProgramCommand, base_variables, write_task
 
 _GRACE_S = 5.0
@@ -75,11 +80,18 @@ class ProgramAttempts:
                 "AGENTGYM_TASK_ID": task.id,
                 "AGENTGYM_MODE": episode.mode,
             }
-            if self._pool is None:
-                answer = await self._in_new(episode, folder, file, variables, session)
-            else:
-                line = {**fields, "folder": str(folder), "variables": variables}
-                answer = await self._in_pooled(self._pool, line, session)
+            came_to_end = False
+            try:
+                if self._pool is None:
+                    answer = await self._in_new(
+                        episode, folder, file, variables, session
+                    )
+                else:
+                    line = {**fields, "folder": str(folder), "variables": variables}
+                    answer = await self._in_pooled(self._pool, line, session)
+                came_to_end = answer is not None
+            finally:
+                session.end(came_to_end=came_to_end)
         if answer is None:
             assert episode.cut is not None
             raise EpisodeCut(episode.cut.kind, episode.cut.detail)
@@ -116,14 +128,23 @@ class ProgramAttempts:
         variables = {**base_variables(), **variables}
         run = ProgramRun(words, folder, variables, memory_mb=self._memory_mb)
         work = partial(run.wait, given, self._timeout_s)
-        ended = await _to_its_end(work, run, session)
+        try:
+            ended = await _to_its_end(work, run, session)
+        except ProgramError as error:
+            if error.kind == TOO_MUCH_OUTPUT and session.has_answer:
+                hint = self._program.ending_a_chat
+                raise ProgramError(error.kind, f"{error}. {hint}") from None
+            raise
         if ended is None:
             return None
         if ended.exit_code == 0:
             return ended.output.strip()
         if session.failure is not None:
             raise session.failure
-        raise ProgramError("program: exit", f"{self._program.words[0]}: {ended.why}")
+        if ended.wanted_input and session.has_answer:
+            return ended.output.strip()
+        why = f"{self._program.words[0]}: {ended.why}"
+        raise ProgramError("program: exit", why, is_crash=ended.is_crash)
 
     async def _in_pooled(
         self, pool: ProgramPool, line: dict[str, Any], session: ProgramSession
@@ -151,7 +172,6 @@ class ProgramAttempts:
                 f"{name} ended without asking the model: it must ask the address in "
                 "OPENAI_BASE_URL or ANTHROPIC_BASE_URL, not another one",
             )
-        session.end()
         if not answer and session.last_text.strip() and episode.needs_answer:
             how = "printed nothing on standard output"
             if self._pool is not None:

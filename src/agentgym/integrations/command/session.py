@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import takewhile
 from typing import Any
 
 from agentgym.core.files import parse_json, whole_text
@@ -28,6 +29,7 @@ _ERROR = re.compile(
     re.IGNORECASE,
 )
 _ENDED = "(the program ended with this call)"
+_NO_RESULT = "(the program showed the model no result of this call)"
 
 
 def failed(result: str) -> bool:
@@ -68,7 +70,8 @@ class ProgramSession:
         self._ask = ask
         self._waiting: dict[str, tuple[RequestedCall, Mapping[str, Any] | None]] = {}
         self._written: dict[str, tuple[RequestedCall, Any]] = {}
-        self._last: list[str] = []
+        self._asked: list[list[str]] = []  # the ids of each answer's calls
+        self._goes_on = False  # whether a request followed the last answer
 
     async def answer(self, body: dict[str, Any], role: str) -> dict[str, Any]:
         """Record the tool results in a chat request, and return the model's completion.
@@ -76,6 +79,7 @@ class ProgramSession:
         Raises:
             ApiError: The episode is over, or the model failed.
         """
+        self._goes_on = True
         try:
             self._record_results(body)
             self._restore(body)
@@ -101,7 +105,8 @@ class ProgramSession:
         self.failure = None
         self.last_text = reply.content
         offered = offered_functions(body.get("tools") or ())
-        self._last = [call.id for call in reply.tool_calls]
+        self._asked.append([call.id for call in reply.tool_calls])
+        self._goes_on = False
         said = reply.message.get("content")
         for call in reply.tool_calls:
             self._waiting[call.id] = call, offered.get(call.name)
@@ -116,20 +121,56 @@ class ProgramSession:
             message = f'This is not a reward, as in {{"reward": 0.5}}: {error}'
             raise ApiError(422, message, "invalid_reward") from None
 
-    def end(self) -> None:
-        """Record the last answer's tool calls for which the program sent no results."""
-        for name in self._last:
-            if name in self._waiting:
-                self._record(name, _ENDED, is_error=False)
+    @property
+    def has_answer(self) -> bool:
+        """Whether the model's last answer has no tool calls."""
+        return bool(self._asked) and not self._asked[-1]
+
+    def end(self, *, came_to_end: bool) -> None:
+        """Record answers' tool calls of which the program sent no result at all.
+
+        The program passes control with them, or writes results in words of its own. If
+        it sent a result of another call of the same answer or the same tool, it left
+        these out.
+
+        Args:
+            came_to_end: Whether the program ended by itself, without an error. Else the
+                last answer's calls did not run.
+        """
+        answered = {call.name for call in self.episode.tool_calls}
+        last = [] if self._goes_on else self._asked[-1:]
+        for names in self._asked:
+            is_last = names in last
+            waiting = [self._waiting[n][0] for n in names if n in self._waiting]
+            tools = [call.name for call in waiting]
+            has_run = came_to_end if is_last else answered.isdisjoint(tools)
+            if has_run and len(waiting) == len(names):
+                for name in names:
+                    text = _ENDED if is_last else _NO_RESULT
+                    self.episode.steps.append(self._made(name, text, is_error=False))
 
     def _record_results(self, body: dict[str, Any]) -> None:
-        """Record the tool calls whose results a request contains."""
-        for message in _objects(body.get("messages")):
+        """Record the tool calls whose results a request contains.
+
+        A result is in a message of its own. Without one, a message of the assistant
+        names the calls' ids, and the text after it is their result.
+        """
+        messages = _objects(body.get("messages"))
+        for message in messages:
             said_error = message.pop(IS_ERROR, False) is True
             name = message.get("tool_call_id")
             if isinstance(name, str) and name in self._waiting:
                 text = result_text(_plain(message.get("content")))
-                self._record(name, text, is_error=said_error or failed(text))
+                is_error = said_error or failed(text)
+                self.episode.record_tool(self._made(name, text, is_error=is_error))
+        for place, message in enumerate(messages):
+            written = str(message.get("content") or "")
+            if self._waiting and message.get("role") == "assistant":
+                after = takewhile(_is_user, messages[place + 1 :])
+                text = "\n".join(str(_plain(each.get("content"))) for each in after)
+                for name in [name for name in self._waiting if name in written]:
+                    made = self._made(name, text, is_error=failed(text))
+                    self.episode.record_tool(made)
 
     def _restore(self, body: dict[str, Any]) -> None:
         """Restore the model's exact text in earlier messages that a request repeats.
@@ -151,21 +192,20 @@ class ProgramSession:
                 if (message.get("content") or "") == (said or ""):
                     message["content"] = said
 
-    def _record(self, name: str, result: str, *, is_error: bool) -> None:
+    def _made(self, name: str, result: str, *, is_error: bool) -> ToolCall:
+        """Return a call with its result; it is no longer one without."""
         call, function = self._waiting.pop(name)
         outcome = ToolOutcome.UNKNOWN_TOOL
         if function is not None:
             outcome, _ = check_offered(function, call.arguments)
         if outcome is ToolOutcome.OK and is_error:
             outcome = ToolOutcome.RAISED
-        self.episode.record_tool(
-            ToolCall(
-                id=call.id,
-                name=call.name,
-                arguments=parse_arguments(call.arguments),
-                outcome=outcome,
-                result=whole_text(result),
-            )
+        return ToolCall(
+            id=call.id,
+            name=call.name,
+            arguments=parse_arguments(call.arguments),
+            outcome=outcome,
+            result=whole_text(result),
         )
 
 
@@ -173,6 +213,10 @@ def _objects(found: Any) -> list[dict[str, Any]]:
     """Return the dicts in a list, without other items, which the gateway refuses."""
     items = found if isinstance(found, list) else []
     return [each for each in items if isinstance(each, dict)]
+
+
+def _is_user(message: Mapping[str, Any]) -> bool:
+    return message.get("role") == "user"
 
 
 def _plain(content: Any) -> Any:

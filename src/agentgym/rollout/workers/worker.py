@@ -37,6 +37,7 @@ from agentgym.core.trajectory import (
 )
 from agentgym.errors import (
     AgentGymError,
+    ProgramError,
     RolloutError,
     ToolExitError,
     UnsupportedError,
@@ -312,6 +313,8 @@ def _is_from_outside(error: BaseException | None) -> bool:
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         library = type(error).__module__.partition(".")[0]
+        if isinstance(error, ProgramError):
+            return not error.is_crash
         is_outside = isinstance(error, _OUTSIDE) and not isinstance(error, _OF_FILES)
         if is_outside or library in _CONNECTING:
             return True
