@@ -31,7 +31,15 @@ TRAINED = {
 TRAINED |= {"name", "output", "spot", "max_hourly", "max_cost"}
 JUDGE = {"judge", "judge_rubric", "judge_max_cost"}
 JUDGE |= {"judge_price_in", "judge_price_out"}
-YOURS = {"yes", "warm_start", "train_roles", "context", "inputs", "configurable"}
+YOURS = {
+    "yes",
+    "warm_start",
+    "train_roles",
+    "context",
+    "inputs",
+    "on_interrupt",
+    "configurable",
+}
 YOURS |= {"prompts", "role_adapters"}
 ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeout_s"}
 
@@ -51,13 +59,21 @@ ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeo
             | TEMPLATE
             | JUDGE
             | {"concurrency", "eval_temperature", "cache_requests"}
-            | {"context", "inputs", "configurable", "prompts"},
+            | {"context", "inputs", "on_interrupt", "configurable", "prompts"},
         ),
         (
             improve,
             TrainingConfig,
             (POLICY - {"scenario"})
-            | {"agent", "context", "inputs", "configurable", "episodes", "output"}
+            | {
+                "agent",
+                "context",
+                "inputs",
+                "on_interrupt",
+                "configurable",
+                "episodes",
+                "output",
+            }
             | {"scenario", "max_cost", "yes", "goal"},
         ),
         (

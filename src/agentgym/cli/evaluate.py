@@ -25,6 +25,7 @@ from agentgym.cli.options import (
     JudgePriceIn,
     JudgePriceOut,
     JudgeRubric,
+    OnInterrupt,
     Prompts,
     Thinking,
     ToolAnswers,
@@ -69,6 +70,7 @@ def evaluate(
     program: Command = None,
     context: Context = None,
     inputs: Inputs = None,
+    on_interrupt: OnInterrupt = None,
     configurable: Configurable = None,
     prompts: Prompts = None,
     model: str | None = option(

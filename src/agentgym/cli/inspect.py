@@ -16,6 +16,7 @@ from agentgym.cli.options import (
     Configurable,
     Context,
     Inputs,
+    OnInterrupt,
     ToolAnswers,
     ToolsFrom,
     option,
@@ -41,7 +42,7 @@ _ANY_TASKS = "".join(
     f'{{"instruction": "Please help me with request {n}."}}\n' for n in range(14)
 )
 """A tasks file for the trial of an agent whose source shows no tools."""
-_OF_AGENT = ("framework", "model", "context", "inputs", "configurable")
+_OF_AGENT = ("framework", "model", "context", "inputs", "on_interrupt", "configurable")
 """Settings on which the trial of an agent depends."""
 
 
@@ -68,6 +69,7 @@ def inspect(
     ),
     context: Context = None,
     inputs: Inputs = None,
+    on_interrupt: OnInterrupt = None,
     configurable: Configurable = None,
     tools_from: ToolsFrom = None,
     tools: ToolAnswers = None,
@@ -94,6 +96,7 @@ def inspect(
     announce_trial(agent, as_json)
     given: dict[str, Any] = {"agent": agent, "framework": framework, "model": model}
     given |= {"context": context, "inputs": inputs, "yes": None}
+    given["on_interrupt"] = on_interrupt
     given["configurable"] = configurable or None
     scenario = tasks_or_scenario(scenario, tasks)
     if scenario is None or is_tasks_file(scenario):

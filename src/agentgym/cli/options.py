@@ -120,6 +120,14 @@ Inputs = Annotated[
         panel=AGENT,
     ),
 ]
+OnInterrupt = Annotated[
+    str | None,
+    opt(
+        "A function of an interrupt()'s value: the answer with which a graph resumes.",
+        metavar=REFERENCE,
+        panel=AGENT,
+    ),
+]
 ToolFormat = Annotated[
     str | None,
     opt(

@@ -32,6 +32,7 @@ from agentgym.cli.options import (
     JudgePriceIn,
     JudgePriceOut,
     JudgeRubric,
+    OnInterrupt,
     Prompts,
     Thinking,
     ToolAnswers,
@@ -90,6 +91,7 @@ def train(
     framework: Framework = None,
     context: Context = None,
     inputs: Inputs = None,
+    on_interrupt: OnInterrupt = None,
     configurable: Configurable = None,
     prompts: Prompts = None,
     train_roles: str | None = option(

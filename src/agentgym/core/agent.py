@@ -167,6 +167,8 @@ class AgentSource(BaseModel):
             input.
         configurable: Keys of a LangGraph agent's ``config["configurable"]`` in every
             episode, e.g. ``{"user_id": "7"}``. A task's value for the same key wins.
+        on_interrupt: ``module:name`` of a function that gets the value of a LangGraph
+            ``interrupt()`` and returns the answer with which the graph resumes.
         own_tools: How to answer calls of tools that the agent has and the scenario does
             not have. ``stub`` answers with made-up values of the right types. If None,
             an agent with such tools is refused unless ``allow_tools`` names them.
@@ -180,6 +182,7 @@ class AgentSource(BaseModel):
     reference: str | None = None
     context: str | None = None
     inputs: str | None = None
+    on_interrupt: str | None = None
     configurable: Annotated[dict[str, Any], BeforeValidator(_read_keys)] = Field(
         default_factory=dict
     )

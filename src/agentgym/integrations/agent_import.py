@@ -16,7 +16,6 @@ from agentgym.core.background import in_background, no_running_loop
 from agentgym.core.import_hints import raised_at
 from agentgym.core.openai import NO_KEY
 from agentgym.core.plugins import load_object
-from agentgym.core.task import Task
 from agentgym.core.tools import Tool
 from agentgym.errors import AgentGymError, UnsupportedError, UsageError, message_of
 from agentgym.integrations.base import FrameworkAdapter
@@ -470,18 +469,18 @@ def _adapter_of(found: Any) -> FrameworkAdapter | None:
     return next((each for each in adapters if is_of(each, found)), None)
 
 
-def values_for(reference: str | None, option: str) -> Callable[[Task], Any]:
+def values_for(reference: str | None, option: str) -> Callable[[Any], Any]:
     """Import the function that the user gave with an option, e.g. ``--inputs``.
 
-    The function takes a task. Without a reference, return a function that always
+    Without a reference, return a function that always
     returns None.
     """
     if reference is None:
-        return lambda task: None
+        return lambda given: None
     found = load_agent(reference, option=option)
     if not inspect.isroutine(found):
         raise UsageError(
-            f"{option} {reference} is a {type(found).__name__}, no function of a task."
+            f"{option} {reference} is a {type(found).__name__}, not a function."
         )
-    function: Callable[[Task], Any] = found
+    function: Callable[[Any], Any] = found
     return function

@@ -41,11 +41,16 @@ class Blueprint:
 
 
 def refuse_configurable(blueprint: Blueprint, framework: str) -> None:
-    """Raise if ``--configurable`` keys are set, because only LangGraph has them.
+    """Raise if ``--configurable`` or ``--on-interrupt`` is set, which LangGraph has.
 
     Raises:
-        UsageError: Such keys are set; the message names ``framework``.
+        UsageError: One of them is set; the message names ``framework``.
     """
+    if blueprint.agent.on_interrupt is not None:
+        raise UsageError(
+            f"--on-interrupt {blueprint.agent.on_interrupt}: {framework} has no "
+            "interrupt(), LangGraph has. Leave the option out."
+        )
     if blueprint.agent.configurable:
         keys = ", ".join(blueprint.agent.configurable)
         raise UsageError(

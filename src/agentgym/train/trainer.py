@@ -490,6 +490,7 @@ def _surroundings(trained: TrainedAgent) -> dict[str, Any]:
     return {
         "context": given.get("agent.context"),
         "inputs": given.get("agent.inputs"),
+        "on_interrupt": given.get("agent.on_interrupt"),
         "configurable": given.get("agent.configurable"),
         "prompts": given.get("prompts") or None,
         "own_tools": "stub" if has_own else None,

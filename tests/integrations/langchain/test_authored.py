@@ -354,3 +354,27 @@ def test_pydantics_pages_are_not_named() -> None:
     with pytest.raises(AgentGymError) as refused:
         agent_tools(f"{HERE}:unspeakable")
     assert "errors.pydantic.dev" not in str(refused.value)
+
+
+INBOX = "tests.integrations.langchain.inbox_agents"
+
+
+@pytest.mark.slow
+def test_an_interrupt_that_wants_more_than_yes_is_answered_by_the_users_function(
+    tried: Callable[..., AgentReport],
+) -> None:
+    [problem] = tried(f"{INBOX}:by_decision").problems
+    assert "was answered 'yes'" in problem
+    assert "--on-interrupt module:function" in problem
+    report = tried(f"{INBOX}:by_decision", on_interrupt=f"{INBOX}:approve")
+    assert report.problems == []
+    assert set(report.bound) == {"find_book", "lend_book"}
+
+
+@pytest.mark.slow
+def test_a_request_of_the_agent_inbox_gets_a_reply_that_it_allows(
+    tried: Callable[..., AgentReport],
+) -> None:
+    report = tried(f"{INBOX}:by_inbox")
+    assert report.problems == []
+    assert not [each for each in report.concerns if "crashed" in each]

@@ -143,7 +143,12 @@ def make_upload(config: TrainingConfig) -> Upload:
             "sent to another machine. Log in there and run the same command with "
             "--gpu auto."
         )
-    for reference in (agent.reference, agent.context, agent.inputs):
+    for reference in (
+        agent.reference,
+        agent.context,
+        agent.inputs,
+        agent.on_interrupt,
+    ):
         if reference is not None:
             sources.add_module(reference.partition(":")[0], here)
     scenario = _add_scenario(config.scenario, sources)

@@ -18,6 +18,7 @@ FLAT_KEYS = {
     "agent": "agent.reference",
     "context": "agent.context",
     "inputs": "agent.inputs",
+    "on_interrupt": "agent.on_interrupt",
     "configurable": "agent.configurable",
     "own_tools": "agent.own_tools",
     "allow_tools": "agent.allow_tools",

@@ -11,7 +11,7 @@ from agentgym.core.task import Task
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.agent_import import values_for
 from agentgym.integrations.base import Blueprint, Conversation
-from agentgym.integrations.episode import EpisodeCut, current_episode
+from agentgym.integrations.episode import YES, EpisodeCut, current_episode
 from agentgym.integrations.gateway_models import GatewayModels
 from agentgym.integrations.langchain.graphs import (
     can_wait,
@@ -38,6 +38,11 @@ class GraphRun:
         self.is_synchronous = is_synchronous(graph)
         self.takes = input_of_function(graph)
         self.inputs = values_for(blueprint.agent.inputs, "--inputs")
+        self.on_interrupt = (
+            None
+            if (reference := blueprint.agent.on_interrupt) is None
+            else values_for(reference, "--on-interrupt")
+        )
         self.context = values_for(blueprint.agent.context, "--context")
         if blueprint.agent.context is None and graph.context_schema is not None:
             self.context = _default_context(graph.context_schema, blueprint)
@@ -123,15 +128,32 @@ class GraphConversation(Conversation):
             try:
                 state = await self._invoke(self._input(message))
                 for _ in range(self._run.steps):
-                    given = await resumption(self._graph, self._config, state)
+                    answer = self._run.on_interrupt
+                    given = await resumption(self._graph, self._config, state, answer)
                     if not given:
                         break
-                    state = await self._invoke(*given)
+                    state = await self._resumed(*given)
                 else:
                     raise EpisodeCut("max_turns", "it does not stop waiting")
             except GraphRecursionError:
                 raise EpisodeCut("max_turns") from None
         return self._answer(state)
+
+    async def _resumed(self, given: Any) -> Any:
+        """Resume the graph; name the answer ``yes`` if its code fails on it."""
+        episode = current_episode()
+        before, answers = episode.answered, getattr(given, "resume", None) or {}
+        try:
+            return await self._invoke(given)
+        except (TypeError, AttributeError, LookupError, ValueError) as error:
+            if YES not in answers.values() or episode.answered > before:
+                raise
+            raise UnsupportedError(
+                f"It waited for a person (interrupt), was answered {YES!r}, and its "
+                f"own code failed: {type(error).__name__}: {error}. Answer as a person "
+                "would, with --on-interrupt module:function, a function of the "
+                "interrupt's value that returns the answer."
+            ) from error
 
     def _answer(self, state: Any) -> str:
         """Return a result as text; keep its messages, and its state for a check."""

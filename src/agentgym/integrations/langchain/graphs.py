@@ -135,7 +135,8 @@ def concerns(graph: Any) -> list[str]:
         notes.append(
             "Where it waits for a person it goes on at once: breakpoints are passed, "
             "calls that wait for approval are approved, and questions are answered by "
-            f"the scenario's user, else with {YES!r}."
+            f"the scenario's user, else with {YES!r}. --on-interrupt module:function "
+            "answers in your way."
         )
     return notes
 

@@ -51,6 +51,7 @@ _SETTINGS = (
     "max_attempts",
     "max_tokens",
     "model",
+    "on_interrupt",
     "own_tools",
     "precision",
     "program_memory_mb",
