@@ -325,6 +325,8 @@ def test_traces_become_tasks_of_an_agents_own_tools(
     again = agentgym(*train)
     assert again.code == 2
     assert "agent_tasks.jsonl is here, still as it was made" in again.err
+    given = agentgym(*train, "--model", "nano").err
+    assert "train --agent harbour_agent:agent --model nano --tasks agent_tas" in given
     Path("agent_tasks.jsonl").write_text("mine\n")
     assert "agent_tasks.jsonl is here. To train" in agentgym(*train).err
     assert Path("agent_tasks.jsonl").read_text() == "mine\n"

@@ -77,3 +77,20 @@ def test_an_import_error_has_its_file_and_line(
     with pytest.raises(UsageError, match=f"{name}.py, ") as raised:
         load_agent(f"{name}:agent")
     assert error in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "hint"),
+    [
+        ("surely_absent", "often by: pip install surely_absent"),
+        ("hintspace.absent", "often by: pip install hintspace-absent"),
+        ("hintdesk.absent", "The installed hintdesk is another version"),
+    ],
+)
+def test_a_missing_package_is_named(desk: Path, module: str, hint: str) -> None:
+    (desk / "hintspace").mkdir()
+    (desk / "hintuser.py").write_text(f"import hintdesk\nimport {module}\n")
+    sys.modules.pop("hintdesk", None)
+    with pytest.raises(UsageError) as refused:
+        load_agent("hintuser:agent")
+    assert hint in str(refused.value)

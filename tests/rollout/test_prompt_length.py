@@ -54,7 +54,11 @@ def test_the_limit_of_a_tokenizer_counts(tmp_path: Path) -> None:
     settings = json.loads(file.read_text())
     call = ModelCall(messages=[{"role": "user", "content": "word " * 90}])
     config = TrainingConfig.create(scenario="coding", model=str(folder))
-    assert compare_with_context(config, [call]) == ("", "")
+    assert compare_with_context(config, [[call]]) == ("", "")
     file.write_text(json.dumps({**settings, "model_max_length": 64}))
-    why, _ = compare_with_context(config, [call])
+    later = ModelCall(messages=[{"role": "user", "content": "word"}])
+    why, _ = compare_with_context(config, [[call, later]])
     assert f"more than the 64 that {folder} reads" in why
+    why, note = compare_with_context(config, [[later, call]])
+    assert why == ""
+    assert f"more than the 64 that {folder} reads" in note

@@ -1,5 +1,6 @@
 """``agentgym inspect``: describe an agent, and check whether it can be trained."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +45,16 @@ _ANY_TASKS = "".join(
 """A tasks file for the trial of an agent whose source shows no tools."""
 _OF_AGENT = ("framework", "model", "context", "inputs", "on_interrupt", "configurable")
 """Settings on which the trial of an agent depends."""
+
+
+def options_of(given: Mapping[str, Any]) -> str:
+    """Return the options on which the trial of an agent depends, as they were given."""
+    words = []
+    for name in _OF_AGENT:
+        value = given.get(name)
+        values = value if isinstance(value, list) else [value] if value else []
+        words += [w for v in values for w in (f"--{name.replace('_', '-')}", str(v))]
+    return shlex.join(words)
 
 
 def inspect(

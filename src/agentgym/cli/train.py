@@ -237,11 +237,12 @@ def train(
     given |= overrides_of(words)
     named = "scenario" in given or variable_of("scenario") in os.environ
     if agent is not None and not named and (tasks, config, resume) == (None,) * 3:
-        from agentgym.cli.inspect import tools_of
+        from agentgym.cli.inspect import options_of, tools_of
         from agentgym.scenarios.tool_tasks.starter import starter_of
 
         found = tools_of(agent, tools_from, given)
-        raise starter_of(agent, tools_from, found, write=not dry_run)
+        options = options_of(given)
+        raise starter_of(agent, tools_from, found, options, write=not dry_run)
     if (source := tasks_or_scenario(scenario, tasks)) is not None:
         given["scenario"] = source
     if data is not None or categories is not None:

@@ -149,8 +149,7 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
         if not where and module_name.partition(".")[0] == missing.partition(".")[0]:
             hint = module_hint(module_name, here)
         elif isinstance(error, ModuleNotFoundError):
-            root = missing.partition(".")[0]
-            hint = f" Install it in this environment, e.g. with: pip install {root}"
+            hint = _install_hint(missing)
         raise UsageError(
             f"Cannot import {module_name!r}: {where}{error}.{hint}"
         ) from error
@@ -158,6 +157,19 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
         hint = name_hint(module_name, name, here, agent=option == "--agent")
         raise UsageError(f"Module {module_name!r} has no {name!r}.{hint}")
     return vars(module)[name]
+
+
+def _install_hint(missing: str) -> str:
+    root = missing.partition(".")[0]
+    if root != missing and getattr(sys.modules.get(root), "__file__", None):
+        return (
+            f" The installed {root} is another version than the code was written for."
+        )
+    package = missing.replace(".", "-")
+    return (
+        " Install the package that has it in this environment, often by: pip install "
+        f"{package}"
+    )
 
 
 def package_root(file: Path) -> Path:

@@ -90,7 +90,7 @@ class AgentReport:
     """Reasons why the agent cannot be trained; empty if it can."""
     undecided: list[str] = field(default_factory=list)
     """Names of tools in ``own`` for which the user chose no way to answer calls."""
-    too_long: str = ""  # why even the shortest prompt exceeds the model's context
+    too_long: str = ""  # why even the first prompt exceeds the model's context
     model_calls: int | None = None  # in the trials; None without a trial
     offered: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Tools and forms that the model was offered in the trials, as OpenAI functions."""
@@ -304,7 +304,7 @@ def _try(
     report = _judged(report, made, scenario, tools, allowed, tried, late)
     if report.problems:
         return report
-    prompts = [call for trial in made for call in trial.model_calls]
+    prompts = [trial.model_calls for trial in made]
     too_long, note = compare_with_context(config, prompts)
     concerns = [*report.concerns, *([note] if note else [])]
     return replace(report, concerns=concerns, too_long=too_long)

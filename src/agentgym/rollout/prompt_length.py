@@ -22,25 +22,26 @@ _LEAST_ANSWER = 16
 
 
 def compare_with_context(
-    config: TrainingConfig, calls: Sequence[ModelCall]
+    config: TrainingConfig, episodes: Sequence[Sequence[ModelCall]]
 ) -> tuple[str, str]:
-    """Compare the prompts of model calls with the context length of the run's model.
+    """Compare the prompts of episodes with the context length of the run's model.
 
-    Returns two texts: an error if even the shortest prompt is too long for the model,
-    and a warning if only longer prompts are. Both are empty if all prompts fit, or if
+    Returns two texts: an error if all first prompts are too long for the model, and a
+    warning if only other prompts are. Both are empty if all prompts fit, or if
     the model's files are not on this machine or cannot be read.
     """
     try:
-        lengths, context = _lengths(config, calls)
+        lengths, context = _lengths(config, [c for calls in episodes for c in calls])
+        first, _ = _lengths(config, [calls[0] for calls in episodes if calls])
     except (AgentGymError, OSError, ValueError):  # loading the model will report it
         return "", ""
     if not lengths or max(lengths) + _LEAST_ANSWER <= context:
         return "", ""
     than = f"than the {context:,} that {config.model} reads"
     remedy = "Choose a model that reads more: --model FOLDER_OR_ID"
-    if min(lengths) + _LEAST_ANSWER > context:
+    if min(first) + _LEAST_ANSWER > context:
         why = (
-            f"Its shortest prompt has {min(lengths):,} tokens, more {than}, answer "
+            f"Its first prompt has {min(first):,} tokens, more {than}, answer "
             f"included. {remedy}, or shorten its system prompt and its tools."
         )
         return why, ""

@@ -299,5 +299,5 @@ def test_prompts_that_the_model_cannot_read_are_named_before_training(
     report = probed(config)
     assert report.problems == []
     assert "more than the 1,024 that nano reads" in report.too_long
-    with pytest.raises(UnsupportedError, match=r"shortest prompt .*--model"):
+    with pytest.raises(UnsupportedError, match=r"first prompt .*--model"):
         require_trainable(config, report)

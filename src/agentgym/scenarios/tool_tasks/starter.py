@@ -81,7 +81,12 @@ def _plain(spec: ToolSpec) -> str:
 
 
 def starter_of(
-    agent: str, tools_from: str | None, tools: Sequence[Tool], *, write: bool
+    agent: str,
+    tools_from: str | None,
+    tools: Sequence[Tool],
+    options: str = "",
+    *,
+    write: bool,
 ) -> UsageError:
     """Return the error for an agent without tasks; its message says how to get tasks.
 
@@ -89,12 +94,14 @@ def starter_of(
         agent: The agent, as ``module:name``.
         tools_from: ``module:name`` of the tools; None means the agent's own tools.
         tools: These tools.
+        options: More options of the command that trains the agent.
         write: Whether to write a first tasks file, if it does not exist.
     """
     path = Path(f"{agent.rpartition(':')[2] or 'agent'}_tasks.jsonl")
     quoted = shlex.quote(agent)
     tasks = shlex.quote(str(path))
-    go_on = f"agentgym train --agent {quoted} --tasks {tasks} --warm-start"
+    more = f" {options}" if options else ""
+    go_on = f"agentgym train --agent {quoted}{more} --tasks {tasks} --warm-start"
     whose = f"--agent {quoted}"
     if tools_from is not None:
         whose = f"--tools-from {shlex.quote(tools_from)}"
