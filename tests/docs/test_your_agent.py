@@ -59,7 +59,7 @@ WORKS = {
         "an agent as a tool, `as_tool`": "boss",
         "`output_type`": "typed",
         "dynamic instructions, a run context": "knowing",
-        "guardrails that ask a model": "guarded",
+        "guardrails that ask a model, left out": "guarded",
         "tools that need approval": "approved",
         "hosted tools, left out": "searching",
         "a factory without parameters": "make_own",

@@ -4,7 +4,14 @@ import pytest
 
 from agentgym.core.prices import Prices
 from agentgym.core.tools import ToolOutcome
-from agentgym.core.trajectory import ModelCall, RolloutStatus, ToolCall, Trajectory
+from agentgym.core.trajectory import (
+    OWN,
+    ModelCall,
+    RequestedCall,
+    RolloutStatus,
+    ToolCall,
+    Trajectory,
+)
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.criteria import compare_goals
 from agentgym.evaluate.metrics import METRICS, Metrics, TaskResult
@@ -51,6 +58,15 @@ def test_nothing_scored_is_refused() -> None:
 def test_k_is_lowered_to_the_fewest_attempts() -> None:
     made = [attempt("a", True)] * 4 + [attempt("b", True)] * 2
     assert Metrics.of(made, k=4).k == 2
+
+
+def test_an_answer_in_a_form_is_not_a_tool_call() -> None:
+    asked = RequestedCall(id="1", name="verdict", arguments="{}")
+    tool = {"type": "function", "function": {"name": "verdict"}}
+    call = ModelCall(tools=[tool], tool_calls=[asked], wants_call=True)
+    answer = ToolCall(id="1", name="verdict", arguments={}, result=OWN)
+    made = attempt("a", True).model_copy(update={"steps": [call, answer]})
+    assert Metrics.of([made]).tool_reliability.n == 0
 
 
 def test_reliability_is_over_calls_not_rollouts() -> None:

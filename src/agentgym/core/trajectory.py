@@ -54,6 +54,8 @@ GOAL_NOT_REACHED = Reason(kind="goal not reached")
 AGENT_CRASHED = "agent crashed"
 """Kind of the reason when an agent's own code crashed after an answer of its model."""
 NO_REASON = Reason(kind="no reason given")
+OWN = "(a tool of the agent's own)"
+"""The result of a call that neither the episode nor the agent's own code recorded."""
 MOST_REWARD = 1e9
 """Largest absolute reward, since advantages compute squares of rewards."""
 
@@ -394,6 +396,24 @@ class Trajectory(_Record):
         if not is_known or not any(made.tools for made in self.model_calls):
             return calls, []
         return by_model, [call for call in calls if call.id not in asked]
+
+    def form_answers(self) -> set[str | None]:
+        """Return the ids of calls that are answers in a form, not tool calls.
+
+        They are calls of a tool that stands for the form of the answer, and calls of an
+        agent's own tool that was the only one which the model was allowed to call.
+        """
+        own = {call.id for call in self.get_tool_calls() if call.result == OWN}
+        found: set[str | None] = set()
+        for made in self.model_calls:
+            form = made.grammar.form if made.grammar is not None else ""
+            forced = made.wants_call and len(made.tools) == 1
+            found |= {
+                call.id
+                for call in made.tool_calls
+                if call.name == form or (forced and call.id in own)
+            }
+        return found
 
     def get_total_reward(self) -> float | None:
         """Return the trajectory's reward; None if the trajectory was not scored."""

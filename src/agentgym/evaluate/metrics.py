@@ -141,7 +141,8 @@ class Metrics(Shown, BaseModel, frozen=True, extra="forbid"):
             unbiased estimator 1 - C(n - c, k) / C(n, k) of HumanEval
             (arXiv:2107.03374).
         tool_reliability: Share of tool calls that name an offered tool, have valid
-            arguments, run without error and break no rule.
+            arguments, run without error and break no rule. Answers in a form are
+            not tool calls.
         reward: Mean reward per rollout.
         model_calls: Mean number of model calls per rollout.
         tokens: Mean number of sampled tokens per rollout.
@@ -286,7 +287,8 @@ def _counts(
     trajectory: Trajectory, prices: Prices | None, replaced: Prices
 ) -> dict[MetricName, Pair]:
     """Return a rollout's numerator and denominator of each metric that is known."""
-    calls, _ = trajectory.calls_by_maker()
+    answers = trajectory.form_answers()
+    calls = [c for c in trajectory.calls_by_maker()[0] if c.id not in answers]
     stats = trajectory.stats()
     means: dict[MetricName, float | None] = {
         "right_tool": trajectory.right_tool,
@@ -306,11 +308,10 @@ def _counts(
         if prices is not None:
             means["cost"] = prices.cost(read, sampled, cached)
     reliable = sum(call.outcome is ToolOutcome.OK for call in calls)
-    answers = trajectory.model_calls
-    cut = sum(answer.finish_reason == "length" for answer in answers)
+    cut = sum(made.finish_reason == "length" for made in trajectory.model_calls)
     return {
         "tool_reliability": (reliable, len(calls)),
-        "answers_cut": (cut, len(answers)),
+        "answers_cut": (cut, len(trajectory.model_calls)),
         **{name: (mean, 1.0) for name, mean in means.items() if mean is not None},
     }
 

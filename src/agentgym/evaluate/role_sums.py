@@ -22,7 +22,8 @@ class RoleSums(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         attempts: Number of scored attempts in which the role made a model call.
         cut: Number of attempts that ended because this role made too many model calls.
-        tool_calls: Number of tool calls that the role requested.
+        tool_calls: Number of tool calls that the role requested, without answers in a
+            form.
         reliable: Number of these calls that ran without error.
         needed: Number of needed calls that count for the role: those whose tool the
             role called, and those that no role made although this role was offered the
@@ -83,8 +84,9 @@ def _counts(trajectory: Trajectory, needs: Needs | None) -> dict[str, Counter[st
         if counted and call.token_counts is not None:
             mine.update(prompt_tokens=call.token_counts[0], tokens=call.token_counts[1])
     asked = list(asked_by(trajectory))
+    answers = trajectory.form_answers()
     for made, by in asked:
-        if by is not None:
+        if by is not None and made.id not in answers:
             ok = made.outcome is ToolOutcome.OK
             found[by.agent].update(tool_calls=1, reliable=int(ok))
     if found and trajectory.reason is not None and trajectory.reason.kind == MAX_TURNS:

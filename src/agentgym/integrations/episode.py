@@ -106,6 +106,8 @@ class Episode:
         turns: Number of the agent's model requests, including refused requests.
         answered: Number of requests that the model has answered.
         cut: Why the episode was ended early; None if it was not.
+        stopped: Whether the agent was stopped, e.g. by a guardrail. Then its last calls
+            do not count as made if they did not run.
         overflowed: Whether the last request exceeded the model's context. The agent may
             continue with a shorter request. If the agent fails instead, the episode
             counts as cut short.
@@ -135,6 +137,7 @@ class Episode:
     turns: int = 0
     answered: int = 0
     cut: Reason | None = None
+    stopped: bool = False
     overflowed: bool = False
     crash: Exception | None = None
     tools: dict[str, Tool] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.base import Blueprint
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.redirect import holding, refuse_while_importing
+from agentgym.integrations.redirect import holding, refuse_calls
 
 if TYPE_CHECKING:
     import httpx
@@ -37,7 +37,7 @@ def patch_clients(module: ModuleType) -> None:
     def _build_request(
         self: Any, options: Any, *, retries_taken: int = 0
     ) -> "httpx.Request":
-        refuse_while_importing()
+        refuse_calls()
         build_models()
         request = build(self, options, retries_taken=retries_taken)
         if (blueprint := _GATEWAY.get()) is not None:

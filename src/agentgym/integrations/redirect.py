@@ -84,7 +84,9 @@ def holding[T](variable: ContextVar[T], value: T) -> Iterator[None]:
 
 
 GUARD = "Put the code that runs the agent under `if __name__ == '__main__':`."
-_IMPORTING: ContextVar[str | None] = ContextVar("agentgym_importing", default=None)
+_REFUSING: ContextVar[BaseException | None] = ContextVar(
+    "agentgym_refusing", default=None
+)
 _MODELS: ContextVar[Callable[[str], Any]] = ContextVar(
     "agentgym_models", default=lambda framework: None
 )
@@ -92,16 +94,23 @@ _MODELS: ContextVar[Callable[[str], Any]] = ContextVar(
 
 def importing(module: str) -> AbstractContextManager[None]:
     """Refuse model calls within the block, which imports a user's module."""
-    return holding(_IMPORTING, module)
-
-
-def refuse_while_importing() -> None:
-    """Raise UsageError if an agent calls a model while its module is being imported."""
-    if (module := _IMPORTING.get()) is not None:
-        raise UsageError(
+    return refusing_calls(
+        UsageError(
             f"{module} runs the agent as it is imported, and every worker imports it. "
             f"{GUARD}"
         )
+    )
+
+
+def refusing_calls(error: BaseException) -> AbstractContextManager[None]:
+    """Raise ``error`` at model calls within the block."""
+    return holding(_REFUSING, error)
+
+
+def refuse_calls() -> None:
+    """Raise the error of :func:`refusing_calls`, if there is one."""
+    if (error := _REFUSING.get()) is not None:
+        raise error
 
 
 def answering(models: Callable[[str], Any]) -> AbstractContextManager[None]:
@@ -125,11 +134,11 @@ def model_for(framework: str, *, is_call: bool = True) -> Any:
 
     Args:
         framework: The framework's name.
-        is_call: Whether a model is called now, which raises UsageError while the
-            agent's module is being imported.
+        is_call: Whether a model is called now, which is an error within
+            :func:`refusing_calls`.
     """
     if is_call:
-        refuse_while_importing()
+        refuse_calls()
     return _MODELS.get()(framework)
 
 

@@ -26,7 +26,13 @@ def report_step(
     """
     rollouts = credited.rollouts
     scored = [t for t in rollouts if t.reward is not None]
-    calls = [call for t in scored for call in t.get_tool_calls()]
+    calls = [
+        call
+        for t in scored
+        for answers in [t.form_answers()]
+        for call in t.get_tool_calls()
+        if call.id not in answers
+    ]
     answers = [call for t in rollouts for call in t.model_calls]
     tokens = sum(len(answer.response_ids) for answer in answers)
     return StepReport(

@@ -11,10 +11,12 @@ from agents import (
     ModelSettings,
     RunContextWrapper,
     Runner,
+    ToolGuardrailFunctionOutput,
     function_tool,
     handoff,
     input_guardrail,
     output_guardrail,
+    tool_input_guardrail,
 )
 from openai import AsyncOpenAI
 from pydantic import BaseModel
@@ -141,6 +143,20 @@ guarded = Agent(
     input_guardrails=[no_homework],
     output_guardrails=[no_secret],
 )
+
+
+@tool_input_guardrail
+def barring(data: Any) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.raise_exception()
+
+
+@function_tool(name_override="list_files", tool_input_guardrails=[barring])
+def list_barred() -> str:
+    """List the files, which a guardrail never lets pass."""
+    return REAL
+
+
+barred = Agent(name="barred", tools=[list_barred])
 deaf = Agent(name="deaf", tools=[list_files], input_guardrails=[never])
 nothing = {"agent": clerk}
 

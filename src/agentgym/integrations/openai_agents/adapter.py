@@ -14,6 +14,7 @@ from agentgym.core.tools import ToolSpec
 from agentgym.errors import UnsupportedError
 from agentgym.install import install_command
 from agentgym.integrations.base import Blueprint, Conversation
+from agentgym.integrations.episode import current_episode
 from agentgym.integrations.on_client.adapter import (
     ClientAdapter,
     ClientConversation,
@@ -42,6 +43,8 @@ class _RunConversation(ClientConversation):
         from agents.exceptions import (
             InputGuardrailTripwireTriggered,
             OutputGuardrailTripwireTriggered,
+            ToolInputGuardrailTripwireTriggered,
+            ToolOutputGuardrailTripwireTriggered,
         )
 
         if self._said:
@@ -62,7 +65,10 @@ class _RunConversation(ClientConversation):
             except (
                 InputGuardrailTripwireTriggered,
                 OutputGuardrailTripwireTriggered,
+                ToolInputGuardrailTripwireTriggered,
+                ToolOutputGuardrailTripwireTriggered,
             ) as tripped:
+                current_episode().stopped = True
                 return str(tripped)
         self._said, self._agent = result.to_input_list(), result.last_agent
         return text_of(result.final_output)

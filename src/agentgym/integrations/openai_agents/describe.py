@@ -56,16 +56,32 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def concerns(agent: Any) -> list[str]:
-    """Return a warning for each tool that OpenAI's servers run.
+    """Return notes on tools that OpenAI's servers run, and on guardrails.
 
-    Such tools are left out in training.
+    Training leaves out such tools, and guardrails that ask a model.
     """
-    return [
+    found = [
         left_out(type(tool).__name__, each.name)
         for each in members(agent)
         for tool in each.tools
         if not isinstance(tool, FunctionTool)
     ]
+    if guardrails := dict.fromkeys(_guardrails(agent)):
+        found.append(
+            f"Of its guardrails ({', '.join(guardrails)}) those that ask a model are "
+            "left out of training: there they pass, unasked. In the trained agent they "
+            "ask their own model."
+        )
+    return found
+
+
+def _guardrails(agent: Any) -> Iterable[str]:
+    for each in members(agent):
+        tools = [tool for tool in each.tools if isinstance(tool, FunctionTool)]
+        held = [each.input_guardrails, each.output_guardrails]
+        held += [tool.tool_input_guardrails or [] for tool in tools]
+        held += [tool.tool_output_guardrails or [] for tool in tools]
+        yield from (guardrail.get_name() for some in held for guardrail in some)
 
 
 def _prompt(agent: Any) -> str | None:

@@ -8,24 +8,39 @@ public: a test fails when a new version of the SDK changes them.
 
 import copy
 import dataclasses
-import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from agents.guardrail import InputGuardrail, OutputGuardrail
+from agents.guardrail import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from agents.model_settings import ModelSettings
 from agents.models import get_default_model_settings
 from agents.models.interface import Model
 from agents.tool import FunctionTool, invoke_function_tool
 from agents.tool_context import ToolContext
+from agents.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    ToolOutputGuardrail,
+)
 
+from agentgym.integrations.episode import episode_or_none
 from agentgym.integrations.on_client.in_place import CallInPlace, episode_of_call
 from agentgym.integrations.on_client.servers import current_servers
-from agentgym.integrations.redirect import answering, model_for
+from agentgym.integrations.redirect import answering, model_for, refusing_calls
 from agentgym.integrations.transport import speaking_as
 
 _NAME = "openai_agents"
+_PASSED = {
+    InputGuardrail: GuardrailFunctionOutput(None, tripwire_triggered=False),
+    OutputGuardrail: GuardrailFunctionOutput(None, tripwire_triggered=False),
+    ToolInputGuardrail: ToolGuardrailFunctionOutput.allow(),
+    ToolOutputGuardrail: ToolGuardrailFunctionOutput.allow(),
+}
+
+
+class _AsksModel(BaseException):
+    """Ends a guardrail at its model call, past ``except Exception`` in its code."""
 
 
 class ModelOfRole(Model):
@@ -106,8 +121,9 @@ def patch_runs(module: Any) -> None:
     module.get_model, module.get_model_settings = model_of, settings_of
     module.get_handoffs = handoffs_of
     kind.get_all_tools = tools_of
-    for guardrail in (InputGuardrail, OutputGuardrail):
-        guardrail.run = _routed_check(guardrail.run)  # type: ignore[method-assign]
+    for guardrail, passed in _PASSED.items():
+        patched: Any = guardrail
+        patched.run = _without_model(patched.run, passed)
 
 
 def _within(agent: Any) -> AbstractContextManager[None]:
@@ -124,12 +140,22 @@ def _to_copy(invoke: Callable[..., Any], model: Model) -> Callable[..., Any]:
     return invoked
 
 
-def _routed_check(check: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(check)
+def _without_model(check: Callable[..., Any], passed: Any) -> Callable[..., Any]:
+    """Return ``check`` with which a guardrail passes in episodes if it asks a model.
+
+    The task's reward would train the model to let everything pass, and a model that
+    cannot judge yet would end all rollouts.
+    """
 
     async def run(self: Any, *args: Any, **named: Any) -> Any:
-        with _within(signature.bind(self, *args, **named).arguments["agent"]):
+        if episode_or_none() is None:
             return await check(self, *args, **named)
+        try:
+            with refusing_calls(_AsksModel()):
+                return await check(self, *args, **named)
+        except _AsksModel:
+            always = dataclasses.replace(self, guardrail_function=lambda *_: passed)
+            return await check(always, *args, **named)
 
     return run
 

@@ -12,11 +12,10 @@ from agentgym.core.tools import (
     result_text,
     same_arguments,
 )
-from agentgym.core.trajectory import ModelCall, RequestedCall, Step, ToolCall
+from agentgym.core.trajectory import OWN, ModelCall, RequestedCall, Step, ToolCall
 from agentgym.integrations.offered import check_offered, offered_functions
 
 NOT_RUN = "(the agent ended before this call ran)"
-OWN = "(a tool of the agent's own)"
 ENDED = "(the agent ended at this call)"
 
 

@@ -302,7 +302,7 @@ class _GatewayEnding(ScenarioEnding):
             made,
             episode.tool_calls,
             _specs(episode),
-            came_to_end=episode.cut is None,
+            came_to_end=episode.cut is None and not episode.stopped,
             answered_by_agent=self._answered_by_agent,
         )
 
