@@ -73,7 +73,7 @@ def test_healthy_run(agentgym: Command) -> None:
 
 def test_sick_run_names_the_likeliest_cause(agentgym: Command) -> None:
     masked = Counter(span_not_found=90)
-    make_run(Ledger(calls=100, trained=10, masked=masked))
+    make_run(made_up.ledger(calls=100, trained=10, masked=masked))
     ended = agentgym("doctor", "first")
     assert ended.code == 1
     assert "Likeliest cause: most model calls were masked" in ended.out

@@ -5,7 +5,6 @@ from pydantic import ValidationError
 
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import (
-    TRAJECTORY_VERSION,
     ModelCall,
     RequestedCall,
     RolloutStatus,
@@ -54,21 +53,12 @@ def test_a_missing_reward_stays_missing() -> None:
     assert make(reward=0.25).get_total_reward() == 0.25
 
 
-def test_unknown_fields_and_newer_versions_are_refused() -> None:
+def test_unknown_fields_and_other_versions_are_refused() -> None:
     data = make().to_dict()
     with pytest.raises(ValidationError, match="surprise"):
         Trajectory.from_dict({**data, "surprise": 1})
     with pytest.raises(ValidationError, match="version"):
-        Trajectory.from_dict({**data, "version": TRAJECTORY_VERSION + 1})
-
-
-def test_first_version_is_still_read() -> None:
-    new = {"answer", "changed_files"}
-    data = {k: v for k, v in make().to_dict().items() if k not in new}
-    for step in data["steps"]:
-        step.pop("prompt_tokens", None)
-        step.pop("response_tokens", None)
-    assert Trajectory.from_dict({**data, "version": 1}).reward == 0.5
+        Trajectory.from_dict({**data, "version": 2})
 
 
 def test_stats_count_ids_before_counts_and_say_what_is_uncounted() -> None:
@@ -80,12 +70,3 @@ def test_stats_count_ids_before_counts_and_say_what_is_uncounted() -> None:
     assert (stats.steps, stats.tool_calls, stats.tool_errors) == (3, 2, 1)
     assert (stats.prompt_tokens, stats.response_tokens) == (9, 6)
     assert (stats.tokens, stats.uncounted_calls, stats.reward) == (15, 1, 0.5)
-
-
-def test_unused_calls_of_before_there_were_roles_are_of_the_one_agent() -> None:
-    unused = {"no answer: engine_error": 2}
-    data = {"rollout_id": "r", "scenario": "s", "task_id": "t", "version": 4}
-    old = Trajectory.from_dict({**data, "unused_calls": unused})
-    assert old.unused_calls == {"agent": unused}
-    assert Trajectory.from_dict(old.to_dict()) == old
-    assert Trajectory.from_dict(data).unused_calls == {}

@@ -94,7 +94,7 @@ def test_agent_that_never_called_the_policy() -> None:
 
 
 def test_ledger_with_a_gap() -> None:
-    ledger = Ledger(calls=100, trained=90)
+    ledger = made_up.ledger(calls=100, trained=90)
     finding = only(healthy(ledger=ledger))
     assert "100 model calls were made and 90 accounted for" in finding.evidence
 
@@ -105,7 +105,7 @@ def test_dropped_rollouts_with_their_reason(dropped: int, severity: str) -> None
     finding = only(
         healthy(
             steps=[{**line, "dropped": dropped} for line in healthy().steps],
-            ledger=Ledger(calls=810, trained=500, dropped=lost),
+            ledger=made_up.ledger(calls=810, trained=500, dropped=lost),
         )
     )
     assert finding.severity == severity
@@ -120,7 +120,7 @@ def test_a_few_dropped_rollouts_are_no_finding() -> None:
 
 def test_dropped_before_any_call() -> None:
     lines = [{**line, "dropped": 64} for line in healthy().steps]
-    ledger = Ledger(calls=9, trained=9)
+    ledger = made_up.ledger(calls=9, trained=9)
     failures = Counter({"crash: KeyError": 3, "timeout": 2})
     finding = only(healthy(steps=lines, ledger=ledger, failures=failures))
     assert "most often: crash: KeyError" in finding.evidence
@@ -129,7 +129,7 @@ def test_dropped_before_any_call() -> None:
 
 def test_masked_calls_with_their_reason() -> None:
     masked = Counter(span_not_found=85, length=5)
-    finding = only(healthy(ledger=Ledger(calls=100, trained=10, masked=masked)))
+    finding = only(healthy(ledger=made_up.ledger(calls=100, trained=10, masked=masked)))
     assert finding.severity == "critical"
     assert "90 of 100 model calls (90%)" in finding.evidence
     assert "span_not_found (85)" in finding.evidence
@@ -137,7 +137,7 @@ def test_masked_calls_with_their_reason() -> None:
 
 def test_groups_without_variance_are_not_blamed_on_masks() -> None:
     masked = Counter({NO_VARIANCE: 90})
-    evidence = healthy(ledger=Ledger(calls=100, trained=10, masked=masked))
+    evidence = healthy(ledger=made_up.ledger(calls=100, trained=10, masked=masked))
     assert diagnose(evidence) == []
 
 
@@ -323,20 +323,23 @@ def test_unreadable_database_gives_no_reasons(tmp_path: Path) -> None:
 def test_calls_of_roles_that_are_not_trained_are_no_fault() -> None:
     masked = Counter({ROLE_NOT_TRAINED: 900})
     assert (
-        diagnose(healthy(ledger=Ledger(calls=1000, trained=100, masked=masked))) == []
+        diagnose(healthy(ledger=made_up.ledger(calls=1000, trained=100, masked=masked)))
+        == []
     )
     masked["spans not found in the token ids"] = 50
-    finding = only(healthy(ledger=Ledger(calls=1000, trained=50, masked=masked)))
+    finding = only(
+        healthy(ledger=made_up.ledger(calls=1000, trained=50, masked=masked))
+    )
     assert "50 of 100 model calls (50%)" in finding.evidence
 
 
 def test_calls_far_from_their_sampling_are_a_finding_of_their_own() -> None:
-    ledger = Ledger(calls=1000, trained=970, masked=Counter({FAR_OFF: 30}))
+    ledger = made_up.ledger(calls=1000, trained=970, masked=Counter({FAR_OFF: 30}))
     finding = only(healthy(ledger=ledger))
     assert finding.severity == "warning"
     assert finding.title == "sampling and learning disagree"
     assert finding.evidence.startswith("30 of 1,000 model calls (3.0%) were masked")
-    few = Ledger(calls=1000, trained=991, masked=Counter({FAR_OFF: 9}))
+    few = made_up.ledger(calls=1000, trained=991, masked=Counter({FAR_OFF: 9}))
     assert titles(healthy(ledger=few)) == []
 
 

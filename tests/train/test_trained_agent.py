@@ -111,19 +111,12 @@ def test_saved_versions_have_their_checksums(agent: TrainedAgent) -> None:
     assert saved.verified_model() == saved.model_path
 
 
-def test_an_agent_without_checksums_says_so_and_gets_them(agent: TrainedAgent) -> None:
-    """Older versions wrote none."""
+def test_an_agent_without_checksums_is_not_loaded(agent: TrainedAgent) -> None:
     card = json.loads((agent.path / AGENT_FILE).read_text())
     del card["checksums"]
     (agent.path / AGENT_FILE).write_text(json.dumps(card))
-    old = TrainedAgent.load(agent.path)
-    assert old.verified_model() == agent.model_path
-    assert "made was saved without checksums" in (old.unchecked or "")
-
-    saved = TrainedAgent.load(old.save("again"))
-    assert saved.unchecked is None
-    assert saved.checksums == agent.checksums
-    assert TrainedAgent.load(agent.path).unchecked
+    with pytest.raises(CorruptModelError, match="has no checksums"):
+        TrainedAgent.load(agent.path).verified_model()
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "a.pt", "a.PKL", "sub/a.pth"])

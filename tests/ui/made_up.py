@@ -2,9 +2,11 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.ledger import Ledger
+from agentgym.core.ledger import Ledger, RoleLedger
+from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.evaluate.calls import CallClass, ConfusionMatrix
 from agentgym.evaluate.intervals import Estimate
@@ -83,14 +85,11 @@ def step(number: int, **changes: float) -> StepReport:
     return StepReport(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def ledger() -> Ledger:
-    """Return a ledger that adds up."""
-    return Ledger(
-        calls=10_000,
-        trained=9000,
-        masked=Counter(zero_variance=800),
-        dropped=Counter(timeout=200),
-    )
+def ledger(**counts: Any) -> Ledger:
+    """Return the counts of a single agent; without any, a ledger that adds up."""
+    waste = {"masked": Counter(zero_variance=800), "dropped": Counter(timeout=200)}
+    found = RoleLedger(**(counts or {"calls": 10_000, "trained": 9000, **waste}))
+    return Ledger(**found.model_dump(), roles={DEFAULT_AGENT: found})
 
 
 def result(run: Path = Path("runs/demo")) -> TrainingResult:

@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console, RenderableType
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.ledger import Ledger
 from agentgym.evaluate import numbers
 from agentgym.evaluate.compare import measure_effect
 from agentgym.evaluate.intervals import Estimate
@@ -133,7 +132,7 @@ def test_ledger_shows_reasons_and_whether_it_adds_up() -> None:
     assert "10,000 model calls: 9,000 trained, 800 masked, 200 dropped" in text
     assert "masked, zero_variance: 800; dropped, timeout: 200" in text
     assert "add up" not in text
-    gap = Ledger(calls=11, trained=10)
+    gap = made_up.ledger(calls=11, trained=10)
     assert "does not add up" in shown(ledger_view(gap))
 
 

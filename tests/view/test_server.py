@@ -312,14 +312,10 @@ def test_a_store_left_by_a_kill_is_read_with_its_journal(
         assert state_of(killed.path) == before
 
 
-@pytest.mark.parametrize(
-    ("version", "said"), [(1, "version of agentgym that made it"), (99, "a newer")]
-)
-def test_a_store_of_another_version_says_what_to_do(
-    ask: Ask, run: RunFolder, version: int, said: str
-) -> None:
+def test_a_store_of_another_version_says_what_to_do(ask: Ask, run: RunFolder) -> None:
+    said = "version of agentgym that made it"
     with sqlite3.connect(run.path / "rollouts.db") as file:
-        file.execute(f"PRAGMA user_version={version}")
+        file.execute("PRAGMA user_version=99")
     answer = ask("runs/demo/rollouts")
     assert answer.status_code == 409
     assert said in answer.json()["error"]["message"]

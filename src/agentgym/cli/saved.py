@@ -118,8 +118,6 @@ def export(
     from agentgym.train.trained_agent import TrainedAgent
 
     agent = TrainedAgent.load(name)
-    if agent.unchecked:
-        typer.echo(f"Warning: {agent.unchecked}", err=True)
     folder = agent.export(output, form)
     progress_console().print(f"{agent.name} is in {folder}", soft_wrap=True)
 
@@ -266,8 +264,6 @@ def serve(
     from agentgym.train.trained_agent import TrainedAgent
 
     agent = TrainedAgent.load(name, constrain=constrain or "auto")
-    if agent.unchecked:
-        typer.echo(f"Warning: {agent.unchecked}", err=True)
     console = progress_console()
     console.print(f"Loading {agent.name}.")
     options = {"host": host, "port": port, "api_key": api_key}

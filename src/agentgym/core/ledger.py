@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field
 
-from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT
+from agentgym.core.openai import CONTEXT_LENGTH
 from agentgym.core.trajectory import Trajectory
 
 
@@ -124,14 +124,6 @@ class Ledger(RoleLedger):
     judging: Judging | None = None
     tokens: str = ""
     roles: dict[str, RoleLedger] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _read_single(self) -> Self:
-        """Fill the ``roles`` of an old record, which has one agent, from the totals."""
-        if self.calls and not self.roles:
-            alone = self.model_dump(exclude={"roles", "tokens", "judging"})
-            self.roles = {DEFAULT_AGENT: RoleLedger(**alone)}
-        return self
 
     def add(self, buckets: Iterable[Bucket], *, roles: Sequence[str]) -> None:
         """Add some model calls to the counts.

@@ -14,7 +14,6 @@ from agentgym.core.tools import ToolOutcome
 from agentgym.errors import message_of
 from agentgym.security.redaction import redacted
 
-TRAJECTORY_VERSION = 8
 _TOKENS = ("prompt_ids", "response_ids", "logprobs")
 
 
@@ -261,11 +260,7 @@ class Trajectory(_Record):
     """The record of one rollout.
 
     Attributes:
-        version: Version of this format; a newer version is an error. Later versions
-            added optional fields: 2 token counts, ``answer`` and ``changed_files``; 3
-            ``unused_calls``; 4 :class:`Reason` instead of a text; 5 the role that made
-            unused calls; 6 rewards of single model calls; 7 grammars of model calls; 8
-            ``end_state``.
+        version: Version of this format; other versions are errors.
         rollout_id: Id of the rollout.
         attempt: Number of earlier attempts at this rollout that were abandoned.
         group: Id that rollouts of the same task in the same step share.
@@ -289,7 +284,7 @@ class Trajectory(_Record):
             kind of reason: the model did not answer, or the attempt was abandoned.
     """
 
-    version: int = Field(default=TRAJECTORY_VERSION, ge=1, le=TRAJECTORY_VERSION)
+    version: Literal[1] = 1
     rollout_id: str
     attempt: int = 0
     scenario: str
@@ -310,17 +305,6 @@ class Trajectory(_Record):
     changed_files: dict[str, str | None] = Field(default_factory=dict)
     end_state: dict[str, Any] = Field(default_factory=dict)
     unused_calls: dict[str, dict[str, int]] = Field(default_factory=dict)
-
-    @field_validator("unused_calls", mode="before")
-    @classmethod
-    def _read_unnamed(cls, value: Any) -> Any:
-        is_flat = isinstance(value, dict) and set(map(type, value.values())) == {int}
-        return {DEFAULT_AGENT: value} if is_flat else value
-
-    @field_validator("reason", mode="before")
-    @classmethod
-    def _read_text(cls, value: Any) -> Any:
-        return ({"kind": value} if value else None) if isinstance(value, str) else value
 
     def scored(self, reward: Reward) -> Self:
         """Return a copy with the score ``reward``, and the status that it implies.
@@ -445,6 +429,6 @@ class Trajectory(_Record):
 
         Raises:
             pydantic.ValidationError: A field is unknown or of a wrong type, or the
-                version is newer than this package supports.
+                version is not the one that this package supports.
         """
         return cls.model_validate(data)

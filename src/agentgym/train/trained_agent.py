@@ -78,8 +78,7 @@ class TrainedAgent(Shown, BaseModel):
         provenance: How the agent was trained.
         baseline: Held-out metrics before training.
         metrics: Held-out metrics after training.
-        checksums: SHA-256 of each file in ``model/``, checked before weights are used;
-            empty if the agent was saved without checksums.
+        checksums: SHA-256 of each file in ``model/``, checked before weights are used.
         constrain: Whether tool calls must follow the tools' schemas when this process
             runs the weights; ``auto`` does the same as training.
     """
@@ -204,7 +203,7 @@ class TrainedAgent(Shown, BaseModel):
     def save(self, name: str) -> Path:
         """Add the agent to ``AGENTGYM_HOME`` as the default version of ``name``.
 
-        Existing versions stay. Missing checksums are added.
+        Existing versions stay.
 
         Returns:
             The folder of the new version.
@@ -214,8 +213,6 @@ class TrainedAgent(Shown, BaseModel):
         """
         with Versions(name).locked() as versions:
             version = versions.add(self.path)
-            if not self.checksums:
-                self.model_copy(update={"path": version.path}).write_card()
             versions.set_default(version)
         return version.path
 
@@ -236,21 +233,8 @@ class TrainedAgent(Shown, BaseModel):
             versions.set_default(version, pinned=True)
         return None if before is None else str(before)
 
-    @property
-    def unchecked(self) -> str | None:
-        """Why the weights cannot be checked for damage; None if they can."""
-        if self.checksums:
-            return None
-        return (
-            f"{self.name} was saved without checksums, as older versions of AgentGym "
-            "did: damage to its weights would not be noticed. It gets them when it is "
-            "saved again, in Python: TrainedAgent.load(...).save(NAME)."
-        )
-
     def verified_model(self) -> Path:
         """Verify the model's files by their checksums, and return their folder.
-
-        An agent that was saved without checksums is not checked.
 
         Raises:
             CorruptModelError: A file is missing, truncated or altered; the message has

@@ -137,8 +137,6 @@ def agent_view(agent: TrainedAgent) -> RenderableType:
     )
     if made.run:
         facts.add_row("run", made.run)
-    if agent.unchecked:
-        facts.add_row("warning", agent.unchecked)
     title = Text(agent.name, "bold cyan")
     if (version := agent.version) is not None:
         standing = f"not the default; make it so with: agentgym agents use {version}"

@@ -9,7 +9,6 @@ import pytest
 
 from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutNotFoundError, StoreError
-from agentgym.rollout.store.database import SCHEMA_VERSION
 from agentgym.rollout.store.events import RecordedEvent
 from agentgym.rollout.store.memory import LiveRollout
 from agentgym.rollout.store.rollout import (
@@ -22,34 +21,6 @@ from agentgym.rollout.store.store import Store
 from tests.rollout.recording import record, recorded_by
 
 REWARD = NewEvent(event_type="reward", data={"value": 0.5})
-OLD_SCHEMA = """
-CREATE TABLE rollouts (
-    rollout_id TEXT PRIMARY KEY,
-    terminal_order INTEGER,
-    rollout TEXT NOT NULL,
-    is_train INTEGER AS (json_extract(rollout, '$.is_train')),
-    step INTEGER AS (json_extract(rollout, '$.metadata.step')),
-    status TEXT AS (json_extract(rollout, '$.status')),
-    state TEXT AS (json_extract(rollout, '$.status.state'))
-);
-CREATE INDEX rollouts_by_state ON rollouts (state);
-CREATE INDEX rollouts_by_end ON rollouts (terminal_order)
-    WHERE terminal_order IS NOT NULL;
-CREATE TABLE events (
-    event_type TEXT NOT NULL,
-    rollout_id TEXT NOT NULL,
-    attempt_id TEXT NOT NULL,
-    timestamp REAL NOT NULL,
-    data BLOB NOT NULL
-);
-CREATE INDEX events_by_attempt ON events (rollout_id, attempt_id);
-CREATE TABLE models (
-    model TEXT NOT NULL,
-    endpoint TEXT NOT NULL,
-    server TEXT NOT NULL,
-    PRIMARY KEY (model, endpoint)
-);
-"""
 
 
 def run(store: Store, *ids: str) -> None:
@@ -173,31 +144,6 @@ def test_the_id_of_what_a_client_deleted_is_free_and_the_old_one_is_kept(
         )
     assert old.startswith("a~")
     assert count == 2
-
-
-def test_a_file_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
-    path = tmp_path / "rollouts.db"
-    with Store(path) as store:
-        run(store, "a")
-        before = store.get("a"), store.events("a")
-    old = tmp_path / "old.db"
-    with closing(sqlite3.connect(old)) as file:
-        file.executescript(OLD_SCHEMA)
-        file.execute("PRAGMA user_version = 2")
-        file.execute("ATTACH ? AS new", (str(path),))
-        columns = "rollout_id, terminal_order, rollout"
-        file.execute(
-            f"INSERT INTO main.rollouts ({columns}) SELECT {columns} FROM new.rollouts"
-        )
-        file.execute("INSERT INTO main.events SELECT * FROM new.events")
-        file.commit()
-    with Store(old) as store:
-        assert (store.get("a"), store.events("a")) == before
-        store.hide("a")
-    with closing(sqlite3.connect(old)) as file:
-        assert file.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
-    with Store(old) as store, pytest.raises(RolloutNotFoundError):
-        store.check_shown("a")
 
 
 def test_rows_that_sqlite_refuses_take_no_others_with_them(tmp_path: Path) -> None:

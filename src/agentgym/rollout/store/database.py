@@ -20,7 +20,7 @@ from agentgym.security.redaction import get_logger
 
 logger = get_logger(__name__)
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 1
 
 _SCHEMA = """
 CREATE TABLE rollouts (
@@ -51,8 +51,6 @@ CREATE TABLE models (
     PRIMARY KEY (model, endpoint)
 );
 """
-_MIGRATIONS = {2: "ALTER TABLE rollouts ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;"}
-"""The SQL that upgrades a file to the current version, by the file's version."""
 _MAX_PENDING = 20_000
 _ROWS = "VALUES ?"
 _ROW_COUNTS = (64, 16, 4, 1)  # rows per statement; each statement is prepared once
@@ -395,10 +393,9 @@ class Database:
             if version == 0 and tables:
                 message = f"{self.path} is an SQLite file but not a rollout store."
                 raise RolloutError(message)
-            change = _SCHEMA if version == 0 else _MIGRATIONS.get(version)
-            if change is not None:
+            if version == 0:
                 connection.executescript(
-                    f"BEGIN IMMEDIATE;{change}"
+                    f"BEGIN IMMEDIATE;{_SCHEMA}"
                     f"PRAGMA user_version={SCHEMA_VERSION};COMMIT;"
                 )
             elif version != SCHEMA_VERSION:

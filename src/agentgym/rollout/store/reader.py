@@ -11,7 +11,6 @@ from agentgym.rollout.store.events import RecordedEvent, by_attempt, decompresse
 from agentgym.rollout.store.exact import unmarked
 from agentgym.rollout.store.rollout import Rollout
 
-_OLDEST = 2
 _MAGIC = b"SQLite format 3\0"
 _VERSION = slice(60, 64)
 """Place of the version in a file's header (https://www.sqlite.org/fileformat.html)."""
@@ -107,15 +106,12 @@ class StoreReader:
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
         ((version,),) = connection.execute("PRAGMA user_version")
-        if _OLDEST <= version <= SCHEMA_VERSION:
-            return
-        advice = "Install a newer agentgym to look at it."
-        if version < _OLDEST:
-            advice = "Look at it with the version of agentgym that made it."
-        raise StoreError(
-            f"{self.path} has the format {version}, and this agentgym reads the "
-            f"formats {_OLDEST} to {SCHEMA_VERSION}. {advice}"
-        )
+        if version != SCHEMA_VERSION:
+            raise StoreError(
+                f"{self.path} has the format {version}, and this agentgym reads the "
+                f"format {SCHEMA_VERSION}. Look at it with the version of agentgym "
+                "that made it."
+            )
 
     def _explained(self, error: sqlite3.Error) -> str:
         return (
