@@ -33,13 +33,6 @@ def test_the_buckets_of_all_roles_add_up() -> None:
     assert not ledger.adds_up
 
 
-def test_a_ledger_of_before_there_were_roles_is_that_of_one_agent() -> None:
-    ledger = Ledger.model_validate({"calls": 3, "trained": 2, "masked": {"x": 1}})
-    ledger.add([TRAINED], roles=["agent"])
-    assert ledger.adds_up
-    assert {role: part.trained for role, part in ledger.roles.items()} == {"agent": 3}
-
-
 def test_prompts_that_are_too_long_are_told_with_a_remedy() -> None:
     ledger = Ledger()
     assert ledger.why_untrained() == ""
