@@ -36,7 +36,50 @@ def delegating() -> Any:
     return create_agent(ChatOpenAI(model="gpt-4o", api_key="none"), tools, name="desk")
 
 
-def in_nodes() -> Any:
+def really(order: str, amount: int = 5) -> str:
+    """Refund an order."""
+    return f"{amount} for {order}"
+
+
+def by_hand() -> Any:
+    """Return a graph whose node binds a plain function, and calls it itself."""
+    from langchain_openai import ChatOpenAI
+    from langgraph.graph import START, MessagesState, StateGraph
+    from langgraph.prebuilt import tools_condition
+
+    def refund_order(order: str, amount: int = 5) -> str:
+        """Refund an order."""
+        return really(order, amount)
+
+    def ask(state: MessagesState) -> Any:
+        model = ChatOpenAI(model="gpt-4o", api_key="none").bind_tools([refund_order])
+        return {"messages": [model.invoke(state["messages"])]}
+
+    def tools(state: MessagesState) -> Any:
+        calls = state["messages"][-1].tool_calls  # type: ignore[union-attr]
+        said = [(refund_order(**call["args"]), call["id"]) for call in calls]
+        return {
+            "messages": [
+                {"role": "tool", "content": text, "tool_call_id": id}
+                for text, id in said
+            ]
+        }
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("ask", ask)
+    graph.add_node("tools", tools)
+    graph.add_edge(START, "ask")
+    graph.add_conditional_edges("ask", tools_condition)
+    graph.add_edge("tools", "ask")
+    return graph.compile()
+
+
+def really_in_nodes() -> Any:
+    """Return a graph whose second node builds an agent with a tool that works."""
+    return in_nodes(really)
+
+
+def in_nodes(refund: Any = _refund) -> Any:
     """Return a graph whose second node builds its agent when it runs."""
     from langchain.agents import create_agent
     from langchain_core.tools import tool
@@ -49,7 +92,7 @@ def in_nodes() -> Any:
 
     def act(state: MessagesState) -> Any:
         model = ChatOpenAI(model="gpt-4o", api_key="none")
-        agent = create_agent(model, [tool("refund_order")(_refund)], name="refunds")
+        agent = create_agent(model, [tool("refund_order")(refund)], name="refunds")
         return agent.invoke({"messages": state["messages"]})
 
     graph = StateGraph(MessagesState)

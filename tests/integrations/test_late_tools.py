@@ -2,13 +2,14 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
-from agentgym.core.task import Split
+from agentgym.core.task import Split, TaskSource
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.evaluate.evaluation import judge
@@ -81,6 +82,23 @@ def test_what_a_later_request_offers_can_be_expected(
     made = played(tmp_path / "run", settings(tmp_path, agent))
     assert made.success
     assert made.score.right_arguments == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["by_hand", "really_in_nodes"])
+def test_a_tool_that_only_requests_show_can_really_run(
+    name: str, tmp_path: Path
+) -> None:
+    config = settings(tmp_path, f"{HERE}:{name}")
+    if name == "by_hand":
+        [problem] = probed(config).problems
+        assert "--tools live --allow-tool refund_order" in problem
+    source = TaskSource.parse(config.scenario)
+    live = replace(source, answers="live", allow=("refund_order",))
+    config = config.replaced(scenario=str(live))
+    assert probed(config).problems == []
+    [call] = played(tmp_path / "run", config).get_tool_calls()
+    assert call.result == "5 for A1"
 
 
 @pytest.mark.slow

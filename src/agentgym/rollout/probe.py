@@ -396,9 +396,9 @@ def _judged(
         )
     if unknown:
         concerns.append(
-            f"Its model is also offered {', '.join(unknown)}, which neither "
-            f"{scenario.name} nor the inspected agent has. The agent's own code "
-            "answers such calls, and really runs."
+            f"Its model is also offered {', '.join(unknown)}, whose calls the agent's "
+            "own code answers, and really runs. Tasks that expect such calls want "
+            f"--tools live --allow-tool {unknown[0]}."
         )
     if answering:
         concerns.append(

@@ -235,7 +235,7 @@ def test_calls_that_a_node_answers_itself_are_followed_once_allowed(
     assert report.bound == ["write_diary"]
     told = " ".join(report.concerns)
     assert "Calls of write_diary are answered by the agent's own code" in told
-    assert "also offered Report, which neither" in told
+    assert "also offered Report, whose calls the agent" in told
     replies = [called(LINE), called(REPORT), Reply("Done.")]
     made, seen = played(config, tmp_path, replies)
     line, reported = made.get_tool_calls()

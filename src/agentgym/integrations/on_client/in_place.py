@@ -5,21 +5,16 @@ of the agent's run, it cannot run outside of that run. So a live tool is run whe
 framework calls it, and the episode records the call.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from agentgym.core.in_place import PENDING, RunInPlace, pending_run
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import RolloutError, ToolExitError
 from agentgym.integrations.episode import Episode, episode_or_none
 from agentgym.integrations.redirect import holding
-
-RunInPlace = Callable[[dict[str, Any]], Awaitable[Any]]
-
-_PENDING: ContextVar[tuple[str, RunInPlace] | None] = ContextVar(
-    "agentgym_run_in_place", default=None
-)
 
 
 class CallInPlace:
@@ -59,14 +54,14 @@ class CallInPlace:
     def running(self) -> Iterator[None]:
         """Make the live tool run this call within the block."""
         try:
-            with holding(_PENDING, (self._name, self._called)):
+            with holding(PENDING, (self._name, self._called)):
                 yield
         except _NotDone as end:
             raise end.error from None
 
     async def _called(self, arguments: dict[str, Any]) -> Any:
         try:
-            result = await self._run(arguments)
+            result = await _as_it_is(self._name, self._run, arguments)
         except self._not_done as error:
             raise _NotDone(error) from None
         except self._handled as error:
@@ -139,6 +134,14 @@ def ending_episode(name: str) -> Iterator[None]:
         raise
 
 
+async def _as_it_is(name: str, run: RunInPlace, arguments: dict[str, Any]) -> Any:
+    try:
+        with tool_as_it_is(name):
+            return await run(arguments)
+    except SystemExit as end:
+        raise ToolExitError(f"{name} called sys.exit({end.code!r})") from None
+
+
 def live_tool(spec: ToolSpec, run: RunInPlace, returned: Any = None) -> Tool:
     """Return an AgentGym tool with the schema ``spec`` that calls ``run``.
 
@@ -148,14 +151,9 @@ def live_tool(spec: ToolSpec, run: RunInPlace, returned: Any = None) -> Tool:
     """
 
     async def call(**arguments: Any) -> Any:
-        pending = _PENDING.get()
-        chosen = run if pending is None or pending[0] != spec.name else pending[1]
-        try:
-            with tool_as_it_is(spec.name):
-                return await chosen(arguments)
-        except SystemExit as end:
-            code = end.code
-            raise ToolExitError(f"{spec.name} called sys.exit({code!r})") from None
+        if (here := pending_run(spec.name)) is not None:
+            return await here(arguments)
+        return await _as_it_is(spec.name, run, arguments)
 
     if returned is not None:
         call.__annotations__["return"] = returned

@@ -39,7 +39,6 @@ from agentgym.scenarios.tool_tasks.task_file import (
 )
 from agentgym.scenarios.tool_tasks.unseen import (
     AgentTools,
-    UnseenSpec,
     learn_from,
     unseen,
 )
@@ -439,11 +438,6 @@ def _check_allowed(
     for name in allow:
         if name not in specs:
             raise NotFoundError("tool", name, specs)
-        if isinstance(specs[name], UnseenSpec):
-            raise UsageError(
-                f"{name} cannot be allowed: the agent's source does not show it, and "
-                "training could not run it. Leave its calls to recorded answers."
-            )
     if allow and answers != "live":
         raise UsageError(
             f"Tools are allowed ({', '.join(allow)}) but would not be called: answers "

@@ -8,6 +8,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from agentgym.core.in_place import pending_run
 from agentgym.core.plugins import load_object
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, ToolSpec, as_tools
@@ -54,10 +55,12 @@ def is_agent(reference: str) -> bool:
 def unseen_tool(spec: ToolSpec) -> Tool:
     """Return the tool of an agent that only its requests show."""
 
-    def run(**arguments: Any) -> Any:
-        raise ToolError(f"{spec.name} can only run where the agent calls it")
+    async def run(**arguments: Any) -> Any:
+        if (here := pending_run(spec.name)) is None:
+            raise ToolError(f"{spec.name} can only run where the agent calls it")
+        return await here(arguments)
 
-    return Tool(spec, run)
+    return Tool(spec, run, as_written=True)
 
 
 def load_all_tools(references: Sequence[str], folder: str) -> list[Tool]:
