@@ -38,6 +38,7 @@ YOURS = {
     "context",
     "inputs",
     "on_interrupt",
+    "allow_host",
     "configurable",
 }
 YOURS |= {"prompts", "role_adapters"}

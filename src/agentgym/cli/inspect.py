@@ -10,6 +10,7 @@ import typer
 
 from agentgym.cli.options import (
     REFERENCE,
+    AllowHost,
     AllowTool,
     AsJson,
     CheckCommand,
@@ -43,7 +44,10 @@ _ANY_TASKS = "".join(
     f'{{"instruction": "Please help me with request {n}."}}\n' for n in range(14)
 )
 """A tasks file for the trial of an agent whose source shows no tools."""
-_OF_AGENT = ("framework", "model", "context", "inputs", "on_interrupt", "configurable")
+_OF_AGENT = (
+    *("framework", "model", "context", "inputs", "on_interrupt", "configurable"),
+    "allow_host",
+)
 """Settings on which the trial of an agent depends."""
 
 
@@ -81,6 +85,7 @@ def inspect(
     context: Context = None,
     inputs: Inputs = None,
     on_interrupt: OnInterrupt = None,
+    allow_host: AllowHost = None,
     configurable: Configurable = None,
     tools_from: ToolsFrom = None,
     tools: ToolAnswers = None,
@@ -108,7 +113,7 @@ def inspect(
     given: dict[str, Any] = {"agent": agent, "framework": framework, "model": model}
     given |= {"context": context, "inputs": inputs, "yes": None}
     given["on_interrupt"] = on_interrupt
-    given["configurable"] = configurable or None
+    given |= {"configurable": configurable or None, "allow_host": allow_host or None}
     scenario = tasks_or_scenario(scenario, tasks)
     if scenario is None or is_tasks_file(scenario):
         report = _on_tasks(

@@ -242,6 +242,15 @@ AllowTool = Annotated[
         panel=TASKS,
     ),
 ]
+AllowHost = Annotated[
+    list[str] | None,
+    opt(
+        "A machine that your agent's own code may reach in the trial before training. "
+        "Can be given again.",
+        metavar="NAME",
+        panel=AGENT,
+    ),
+]
 CheckFunction = Annotated[
     str | None,
     opt(

@@ -14,6 +14,7 @@ from agentgym.cli.options import (
     TASKS,
     TRAINING,
     Agent,
+    AllowHost,
     AllowTool,
     AsJson,
     Categories,
@@ -92,6 +93,7 @@ def train(
     context: Context = None,
     inputs: Inputs = None,
     on_interrupt: OnInterrupt = None,
+    allow_host: AllowHost = None,
     configurable: Configurable = None,
     prompts: Prompts = None,
     train_roles: str | None = option(

@@ -173,6 +173,8 @@ class AgentSource(BaseModel):
             not have. ``stub`` answers with made-up values of the right types. If None,
             an agent with such tools is refused unless ``allow_tools`` names them.
         allow_tools: Names of the agent's own tools that really run.
+        allow_host: Other machines that the agent's own code may reach in the trial
+            before training, e.g. a database. Training does not block any.
         program_memory_mb: Memory limit in MB of one episode's program, together with
             its child processes.
     """
@@ -188,4 +190,5 @@ class AgentSource(BaseModel):
     )
     own_tools: Literal["stub"] | None = None
     allow_tools: Annotated[tuple[str, ...], BeforeValidator(_read_names)] = ()
+    allow_host: Annotated[tuple[str, ...], BeforeValidator(_read_names)] = ()
     program_memory_mb: int = Field(default=4096, ge=16, le=2**24)

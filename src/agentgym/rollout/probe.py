@@ -347,7 +347,14 @@ def _judged(
     answering = [name for name in not_run if name in allowed]
     past = [name for name in not_run if name not in allowed]
     unknown = [n for n in offered if n not in specs and n not in own]
-    reached = f" It tried to reach {', '.join(hosts)}." if hosts else ""
+    listed = ", ".join(hosts)
+    option = f"--allow-host {hosts[0]}" if hosts else ""
+    reached = (
+        f" It tried to reach {listed}, which a trial blocks. If the agent's own code "
+        f"needs that, as a database or a file to download, let it through: {option}."
+        if hosts
+        else ""
+    )
     unfit = not is_lost(made) and is_unfit(trials[-1])
     problems = []
     if made.reason is not None and made.reason.kind == "interrupt":
@@ -424,7 +431,8 @@ def _judged(
         )
     if hosts and not problems:
         concerns.append(
-            f"In the trial it tried to reach {', '.join(hosts)}; this was blocked."
+            f"In the trial it tried to reach {listed}; this was blocked. In training "
+            f"it is not. {option} lets it through in the trial, too."
         )
     bound = [name for name in offered if name in specs]
     if adapter.runs_tools:

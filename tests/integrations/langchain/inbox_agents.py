@@ -1,5 +1,7 @@
-"""Agents whose nodes wait for a person, and read more of the answer than its text."""
+"""Agents that wait for a person, or reach other machines by their own code."""
 
+import socket
+from contextlib import suppress
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -46,3 +48,12 @@ def approve(question: Any) -> dict[str, Any]:
 
 by_decision = build(ask, tools=_by_decision)
 by_inbox = build(ask, tools=_by_inbox)
+
+
+def _download(state: MessagesState) -> dict[str, Any]:
+    with suppress(socket.gaierror):  # where it is allowed, it is looked up
+        socket.getaddrinfo("files.invalid", 443)
+    return ask(state)
+
+
+downloading = build(_download)

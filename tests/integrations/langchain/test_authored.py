@@ -378,3 +378,14 @@ def test_a_request_of_the_agent_inbox_gets_a_reply_that_it_allows(
     report = tried(f"{INBOX}:by_inbox")
     assert report.problems == []
     assert not [each for each in report.concerns if "crashed" in each]
+
+
+@pytest.mark.slow
+def test_a_machine_that_the_agents_own_code_reaches_is_named_and_can_be_allowed(
+    tried: Callable[..., AgentReport],
+) -> None:
+    [problem] = tried(f"{INBOX}:downloading").problems
+    assert "It tried to reach files.invalid, which a trial blocks." in problem
+    assert "--allow-host files.invalid" in problem
+    for name in ("files.invalid", "invalid"):
+        assert tried(f"{INBOX}:downloading", allow_host=[name]).problems == []

@@ -22,6 +22,7 @@ FLAT_KEYS = {
     "configurable": "agent.configurable",
     "own_tools": "agent.own_tools",
     "allow_tools": "agent.allow_tools",
+    "allow_host": "agent.allow_host",
     "program_memory_mb": "agent.program_memory_mb",
     "judge": "judge.model",
     "judge_rubric": "judge.rubric",

@@ -1,7 +1,9 @@
 """Block a worker's connections to other machines, and list the refused ones."""
 
+import socket
 import sys
 import traceback
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,24 @@ _CLIENTS = ("openai", "langchain_core")
 _ANY = ("", "None", "0.0.0.0", "::")  # this machine, too
 
 
-def keep_offline(hosts: Path) -> None:
+def keep_offline(hosts: Path, allowed: Collection[str] = ()) -> None:
     """Refuse all later connections of this process to other machines.
 
-    For each refused connection, a line with the machine's name is added to the file
+    Those whose name is in ``allowed``, or ends in a dot and such a name, are made. For
+    each refused connection, a line with the machine's name is added to the file
     ``hosts``. The line ends with ``outside`` if a model client, e.g. OpenAI's,
     connected in a thread that does not belong to an episode.
     """
+    find, addresses = socket.getaddrinfo, set(allowed)
+
+    def is_allowed(name: str) -> bool:
+        return name in addresses or any(name.endswith(f".{each}") for each in allowed)
+
+    def found(host: Any, *args: Any, **named: Any) -> Any:
+        answer = find(host, *args, **named)
+        if is_allowed(_text(host)):
+            addresses.update(str(each[4][0]) for each in answer)
+        return answer
 
     def listen(event: str, values: tuple[Any, ...]) -> None:
         if event == "socket.getaddrinfo":
@@ -28,8 +41,8 @@ def keep_offline(hosts: Path) -> None:
             host = values[1][0]
         else:
             return
-        name = host.decode(errors="replace") if isinstance(host, bytes) else str(host)
-        if name not in _ANY and not is_own(name):
+        name = _text(host)
+        if name not in _ANY and not is_own(name) and not is_allowed(name):
             mark = f" {OUTSIDE}" if _is_outside() else ""
             with hosts.open("a", encoding="utf-8") as file:
                 file.write(f"{name}{mark}\n")
@@ -37,7 +50,13 @@ def keep_offline(hosts: Path) -> None:
                 f"{name} may not be reached in a trial: nothing has started yet"
             )
 
+    if allowed:
+        socket.getaddrinfo = found
     sys.addaudithook(listen)
+
+
+def _text(host: Any) -> str:
+    return host.decode(errors="replace") if isinstance(host, bytes) else str(host)
 
 
 def _is_outside() -> bool:

@@ -417,7 +417,7 @@ def make_worker(spec: WorkerSpec) -> Worker:
     if spec.audit is not None:
         audit_into(spec.audit, private=spec.private)
     if spec.hosts is not None:
-        keep_offline(spec.hosts)
+        keep_offline(spec.hosts, spec.agent.allow_host)
     adapter = FRAMEWORKS.get(spec.framework)
     agent = require_type(
         adapter.create_environment(blueprint),

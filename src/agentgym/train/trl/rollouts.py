@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from agentgym.engines.local.policy import LocalPolicy
 
 _SETTINGS = (
+    "allow_host",
     "allow_tools",
     "chat_template",
     "chat_template_kwargs",
