@@ -17,6 +17,7 @@ from agentgym.errors import UsageError
 from agentgym.train.trained_agent import Provenance
 from agentgym.train.trainer import Trainer
 from tests.cli.conftest import Command
+from tests.integrations.command import bookshop
 from tests.rollout.stub_server import Handler, StubServer, completion
 from tests.scenarios.tool_tasks.logs import harbour
 from tests.scenarios.tool_tasks.shop import CUSTOMERS, SOURCE, lines, write
@@ -332,6 +333,18 @@ def test_traces_become_tasks_of_an_agents_own_tools(
     assert Path("agent_tasks.jsonl").read_text() == "mine\n"
     assert not Path("runs").exists()
     sys.modules.pop("harbour_agent", None)
+
+
+@pytest.mark.slow
+def test_a_programs_first_tasks_are_of_all_tools_that_its_trial_saw(
+    agentgym: Command,
+) -> None:
+    command = f"{sys.executable} -S {bookshop.__file__}"
+    first = agentgym("train", "--command", command)
+    assert first.code == 2
+    assert "Wrote bookshop_tasks.jsonl: 32 requests" in first.err
+    go_on = f'--command "{command}" --tasks bookshop_tasks.jsonl --warm-start'
+    assert f"    agentgym train {go_on}\n" in first.err
 
 
 def written_by(*answers: str) -> Handler:

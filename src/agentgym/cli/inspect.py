@@ -175,17 +175,20 @@ def tools_of(
 ) -> "list[Tool]":
     """Return an agent's tools: those that its source shows, else those of a trial.
 
-    A trial also shows the forms of answers, and tools that its code offers later.
+    A trial also shows the forms of answers, and tools that its code or a program offers
+    later.
     ``given`` are the settings that the user gave, such as ``framework``.
 
     Raises:
         UnsupportedError: The trial shows no tools; the message says why.
     """
+    from agentgym.core.agent import is_command
     from agentgym.rollout.probe import PASSES_ON
     from agentgym.scenarios.schemas import spec_of_openai
     from agentgym.scenarios.tool_tasks.user_code import load_tools, unseen_tool
 
-    if known := load_tools(tools_from or f"@{agent}"):
+    source = tools_from or ("" if is_command(agent) else f"@{agent}")
+    if source and (known := load_tools(source)):
         return known
     announce_trial(agent, as_json=False)
     settings = {key: (given or {}).get(key) for key in _OF_AGENT} | {"agent": agent}

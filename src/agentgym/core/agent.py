@@ -1,7 +1,8 @@
 """AgentSource: the settings that name a user's agent. AgentSpec: a saved agent."""
 
 import json
-from pathlib import Path
+import re
+from pathlib import Path, PurePath
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -26,6 +27,14 @@ COMMAND = "command:"
 def is_command(reference: str) -> bool:
     """Return whether a value of the setting ``agent`` is a program (``command:…``)."""
     return reference.startswith(COMMAND)
+
+
+def program_name(reference: str) -> str:
+    """Return a name for a program: the name of the first file in its command."""
+    words = reference.removeprefix(COMMAND).split()
+    named = [word for word in words if PurePath(word).suffix] or words[:1]
+    stem = PurePath(named[0]).stem if named else ""
+    return re.sub(r"[^a-zA-Z0-9]+", "_", stem).strip("_").lower()
 
 
 class AgentSpec(BaseModel):

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from agentgym.core.agent import COMMAND, AgentSource, is_command
+from agentgym.core.agent import AgentSource, is_command, program_name
 from agentgym.core.components import TrainTokens
 from agentgym.core.files import check_name
 from agentgym.core.formats.settings import Constrain, TemplateSettings, Thinking
@@ -82,14 +82,6 @@ def _read_time(value: Any) -> Any:
 
 Algorithm = Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++", "ppo"]
 """How rewards become advantages; see :mod:`agentgym.engines.credit`."""
-
-
-def _program_name(reference: str) -> str:
-    """Return a name for a program: the name of the first file in its command."""
-    words = reference.removeprefix(COMMAND).split()
-    named = [word for word in words if PurePath(word).suffix] or words[:1]
-    stem = PurePath(named[0]).stem if named else ""
-    return re.sub(r"[^a-zA-Z0-9]+", "_", stem).strip("_").lower()
 
 
 def _read_goal(value: Any) -> Any:
@@ -397,7 +389,7 @@ class TrainingConfig(Settings):
         if self.agent.reference is None:
             return self.scenario_name
         if is_command(self.agent.reference):
-            name = _program_name(self.agent.reference)
+            name = program_name(self.agent.reference)
             is_telling = name and not _SAYS_NOTHING.fullmatch(name)
             return name if is_telling else self.scenario_name
         module, _, attribute = self.agent.reference.partition(":")

@@ -98,7 +98,9 @@ def main() -> None:
     if "--tasks" in sys.argv:
         take_tasks()
     else:
-        sys.stdout.write(attempt(sys.stdin.read()))
+        request, end, _ = sys.stdin.read().partition("\n")
+        assert end, "a line without an end, of which Node's readline makes nothing"
+        sys.stdout.write(attempt(request))
 
 
 def attempt(request: str) -> str:

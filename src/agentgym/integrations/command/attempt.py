@@ -124,7 +124,8 @@ class ProgramAttempts:
     ) -> str | None:
         instruction = episode.task.instruction
         words = self._program.arguments(instruction, file)
-        given = instruction.encode() if self._program.reads_input else b""
+        # Node's readline gives a program no line that does not end.
+        given = f"{instruction}\n".encode() if self._program.reads_input else b""
         variables = {**base_variables(), **variables}
         run = ProgramRun(words, folder, variables, memory_mb=self._memory_mb)
         work = partial(run.wait, given, self._timeout_s)

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentgym.core.agent import COMMAND, is_command, program_name
 from agentgym.core.made_up import NoValueError, made_up
 from agentgym.core.tools import Tool, ToolSpec, result_text
 from agentgym.errors import UsageError
+from agentgym.install import quoted
 from agentgym.scenarios.tool_tasks.splitting import LEAST
 
 _WORDINGS = (
@@ -91,21 +93,25 @@ def starter_of(
     """Return the error for an agent without tasks; its message says how to get tasks.
 
     Args:
-        agent: The agent, as ``module:name``.
+        agent: The agent: ``module:name``, or ``command:`` and a program's command.
         tools_from: ``module:name`` of the tools; None means the agent's own tools.
         tools: These tools.
         options: More options of the command that trains the agent.
         write: Whether to write a first tasks file, if it does not exist.
     """
-    path = Path(f"{agent.rpartition(':')[2] or 'agent'}_tasks.jsonl")
-    quoted = shlex.quote(agent)
+    stem = agent.rpartition(":")[2]
+    whose = of_agent = f"--agent {shlex.quote(agent)}"
+    if is_command(agent):
+        stem = program_name(agent)
+        of_agent = f"--command {quoted(agent.removeprefix(COMMAND))}"
+    path = Path(f"{stem or 'agent'}_tasks.jsonl")
     tasks = shlex.quote(str(path))
     more = f" {options}" if options else ""
-    go_on = f"agentgym train --agent {quoted}{more} --tasks {tasks} --warm-start"
-    whose = f"--agent {quoted}"
+    go_on = f"agentgym train {of_agent}{more} --tasks {tasks} --warm-start"
     if tools_from is not None:
         whose = f"--tools-from {shlex.quote(tools_from)}"
         go_on += f" {whose}"
+    agent = agent.removeprefix(COMMAND)
     text = starter(tools)
     if path.exists():
         same = path.read_bytes() == text.encode()
