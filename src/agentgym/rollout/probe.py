@@ -125,9 +125,9 @@ def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
         )
 
 
-def role_names(config: TrainingConfig, scenario: Scenario) -> list[str]:
-    """Return the role names of the user's agent; empty if they cannot be listed."""
-    return [role.name for role in _looked_into(config, scenario)[1]]
+def roles_of(config: TrainingConfig, scenario: Scenario) -> list[AgentRole]:
+    """Return the roles of the user's agent; empty if they cannot be listed."""
+    return _looked_into(config, scenario)[1]
 
 
 def _looked_into(

@@ -18,13 +18,13 @@ from agentgym.errors import ScenarioError, TrainingFailedError
 from agentgym.evaluate.progress import Progress
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.folder import is_small
-from agentgym.rollout.probe import role_names
+from agentgym.rollout.probe import roles_of
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, worker_count
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import needs_of
 from agentgym.train.batch import merged
-from agentgym.train.warm_start.plans import ANSWER, PlanPolicy, tasks_to_imitate
+from agentgym.train.warm_start.plans import ANSWER, FORM, PlanPolicy, tasks_to_imitate
 from agentgym.train.warm_start.record import WarmStart
 from agentgym.train.warm_start.routes import Routes
 
@@ -170,7 +170,9 @@ class Lesson:
         tasks = (task for task, _ in self._planned)
         own = frozenset(needs_of(self.scenario, tasks).specs)
         addressee = FRAMEWORKS.get(self.config.framework).addressee
-        return Routes(own, addressee, role_names(self.config, self.scenario))
+        roles = roles_of(self.config, self.scenario)
+        answers = frozenset(name for role in roles for name in role.answers)
+        return Routes(own, addressee, [role.name for role in roles], answers)
 
     def _try_hand_offs(self, session: RolloutSession, routes: Routes) -> None:
         """Run rollouts in which a team tries its hand-offs; ``routes`` records them."""
@@ -266,16 +268,17 @@ class Lesson:
         These are all tokens outside of the answer's reasoning. Models that are not
         small make an exception for a final answer, since the plan has no text for it.
         They imitate only its first token, which decides against a call, and also its
-        end if the text is ``ANSWER``. A model that imitated calls alone would never
-        stop calling tools.
+        end if the text is ``ANSWER``; of an answer in a form all but its values. A
+        model that imitated calls alone would never stop calling tools.
         """
         every = range(len(call.response_ids))
         components = self.engine.label(call)
-        ends = call.content == ANSWER or call.content in self._endings
-        if not self._is_small and not call.tool_calls and ends:
+        written = call.content == ANSWER or any(c.id == FORM for c in call.tool_calls)
+        ends = written or (not call.tool_calls and call.content in self._endings)
+        if not self._is_small and ends:
             own = components or ()
             decisions = [at for at, part in enumerate(own) if part == TOOL]
-            return decisions if call.content == ANSWER else decisions[:1]
+            return decisions if written else decisions[:1]
         if components is None:
             return every
         return [at for at in every if Component.REASONING not in components[at]]

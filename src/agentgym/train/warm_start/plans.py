@@ -3,24 +3,29 @@
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.made_up import NoValueError
 from agentgym.core.needs import NeededCall
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.base import Imitation
 from agentgym.engines.registry import imitates
-from agentgym.errors import ScenarioError
+from agentgym.errors import ContextLengthError, ScenarioError
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import make_tasks
+from agentgym.scenarios.tool_tasks.stubs import example_arguments
 from agentgym.train.warm_start.routes import Move, Routes, TeamMember
 
 ANSWER = "Done."
 """The final answer after all calls, unless the trained policy writes its own."""
 
+FORM = "call_answer"
+"""Id of the call that is a final answer in a form."""
 _OWN_TOKENS = 8
 """Most tokens of the policy's own final answer: only its first token is imitated."""
 _SEED = 500_000
@@ -182,12 +187,16 @@ class PlanPolicy(Policy):
         return self._call(request, done, move_on.tool, given)
 
     async def _end(self, request: ChatRequest) -> ChatResult:
-        """Answer with text: the first words that the trained policy would write.
+        """Answer in the form that is asked for, with made-up values; else with text.
 
-        The policy gets no tools, so that it writes text instead of a call. The text is
-        ``ANSWER`` if the policy's answer does not begin with a letter, but e.g. with a
-        special token of the chat template.
+        The text is the first words that the trained policy would write. The policy gets
+        no tools, so that it writes text instead of a call. The text is ``ANSWER`` if
+        the policy's answer does not begin with a letter, but e.g. with a special token
+        of the chat template.
         """
+        if (form := self._form(request)) is not None:
+            with suppress(ContextLengthError):  # too long: not imitated
+                return self.imitation.write(request, "", [form])
         text = ANSWER
         asks_text = request.tools and not (request.wants_call or request.form)
         if self.own is not None and asks_text:
@@ -197,6 +206,20 @@ class PlanPolicy(Policy):
                 text = words
                 self.endings.add(text)
         return self.imitation.write(request, text, ())
+
+    def _form(self, request: ChatRequest) -> RequestedCall | None:
+        """Return the answer in a form that is offered with tools; None if none is.
+
+        A form that is offered alone may be a step of the agent, e.g. its next speaker.
+        """
+        answers = self.routes.answers if self.routes is not None else frozenset()
+        functions = [each["function"] for each in request.tools]
+        for function in functions if request.wants_call and functions[1:] else ():
+            if (name := function["name"]) == request.form or name in answers:
+                with suppress(NoValueError):
+                    made = example_arguments(function.get("parameters") or {})
+                    return RequestedCall(id=FORM, name=name, arguments=json.dumps(made))
+        return None
 
     def _next_tool(self, done: _Progress, plan: Sequence[NeededCall]) -> str | None:
         while done.made < len(plan):

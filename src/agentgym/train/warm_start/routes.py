@@ -41,6 +41,7 @@ class Routes:
         addressee: Name of the tool argument that names the agent to hand over to; empty
             if the framework has none.
         roles: Names of the agents.
+        answers: Names of tools whose calls are an agent's answers in a form.
         ways: For each agent, its possible hand-offs. The value of a hand-off is the
             agent that it reached, or None if it was not tried yet.
     """
@@ -48,6 +49,7 @@ class Routes:
     own: frozenset[str]
     addressee: str
     roles: Sequence[str]
+    answers: frozenset[str] = frozenset()
     ways: dict[TeamMember, dict[Move, TeamMember | None]] = field(default_factory=dict)
 
     def place_of(self, request: ChatRequest) -> TeamMember:
