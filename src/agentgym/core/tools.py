@@ -208,7 +208,7 @@ def as_tools(found: Any, what: str) -> list[Tool]:
 
     Raises:
         ScenarioError: ``found`` is empty, has other values or two tools of the same
-            name, or a function has no docstring or no type annotations.
+            name, or a function has arguments that cannot be given by name.
     """
     many = isinstance(found, list | tuple) and not _is_pair(found)
     tools = [_as_tool(each, what) for each in (found if many else [found])]
@@ -234,20 +234,23 @@ def _as_tool(value: Any, what: str) -> Tool:
     if not inspect.isroutine(value):
         raise ScenarioError(
             f"{what} holds {value!r}, a {type(value).__name__}: give functions with "
-            "types and a docstring, or pairs (ToolSpec, callable)."
+            "types and a docstring, schemas or classes of arguments, or pairs "
+            "(ToolSpec, callable)."
         )
-    marked = getattr(value, _MARK, None)
-    return Tool(marked if isinstance(marked, ToolSpec) else spec_of(value), value)
+    if isinstance(marked := getattr(value, _MARK, None), ToolSpec):
+        return Tool(marked, value)
+    return Tool(spec_of(value, is_strict=False), value)
 
 
-def spec_of(function: Callable[..., Any]) -> ToolSpec:
+def spec_of(function: Callable[..., Any], *, is_strict: bool = True) -> ToolSpec:
     """Derive a :class:`ToolSpec` from a function's signature and docstring.
 
-    Raise ScenarioError if the docstring or an annotation is missing or unusable.
+    Raise ScenarioError if an annotation is unusable, and, with ``is_strict``, if the
+    docstring or an annotation is missing.
     """
     name = function.__name__
-    doc = inspect.getdoc(function)
-    if not doc:
+    doc = inspect.getdoc(function) or ""
+    if not doc and is_strict:
         raise ScenarioError(f"Tool {name!r} has no docstring; write one sentence.")
     described = _described_arguments(doc)
     try:
@@ -267,12 +270,12 @@ def spec_of(function: Callable[..., Any]) -> ToolSpec:
                 f"Argument '{parameter}' of tool {name!r} cannot be given by name; "
                 "write out every argument."
             )
-        if parameter.name not in hints:
+        if parameter.name not in hints and is_strict:
             raise ScenarioError(
                 f"Argument {parameter.name!r} of tool {name!r} has no type annotation; "
                 f"write for instance {parameter.name}: str."
             )
-        hint = hints[parameter.name]
+        hint = hints.get(parameter.name, Any)
         if _is_filled_in(hint):
             continue
         if parameter.name in described:

@@ -52,10 +52,6 @@ TWICE = [refund, refund]
 ODD = [track_order, 7]
 
 
-def untyped(x):
-    """Do it."""
-
-
 def check(task, calls, state):
     assert set(state) == {"missed", "answer", "agent"}
     return any(call.name == "track_order" for call in calls)

@@ -287,7 +287,6 @@ def test_wrong_arguments_are_refused(shop: Path, options: Any, told: str) -> Non
         ("EMPTY", "is empty"),
         ("TWICE", "two tools named 'refund'"),
         ("ODD", "holds 7, a int"),
-        ("untyped", "has no type annotation"),
     ],
 )
 def test_things_that_are_no_tools_are_refused(shop: Path, name: str, told: str) -> None:

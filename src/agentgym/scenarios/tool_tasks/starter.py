@@ -77,8 +77,9 @@ def _lines(spec: ToolSpec, count: int) -> Iterator[dict[str, Any]]:
 
 
 def _plain(spec: ToolSpec) -> str:
-    """Return the first sentence of a tool's description, to be used in a request."""
-    first = re.split(_SENTENCE_END, spec.description)[0].strip(" .!?")
+    """Return the first sentence of a tool's description, else its name in words."""
+    described = spec.description or spec.name.replace("_", " ")
+    first = re.split(_SENTENCE_END, described)[0].strip(" .!?")
     return first[:1].lower() + first[1:]
 
 

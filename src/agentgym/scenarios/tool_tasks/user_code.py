@@ -6,14 +6,23 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, is_typeddict
+
+from pydantic import BaseModel, TypeAdapter
 
 from agentgym.core.in_place import pending_run
 from agentgym.core.plugins import load_object
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, ToolSpec, as_tools
 from agentgym.core.trajectory import ToolCall
-from agentgym.errors import AgentGymError, NoToolsError, ToolError, UsageError
+from agentgym.errors import (
+    AgentGymError,
+    NoToolsError,
+    ScenarioError,
+    ToolError,
+    UsageError,
+)
+from agentgym.scenarios.schemas import spec_of_openai
 from agentgym.scenarios.tool_tasks.reward import Check
 
 TOOLS_FROM = "--tools-from"
@@ -25,8 +34,10 @@ NO_CHECK = "none"
 def load_tools(reference: str, folder: str = "") -> list[Tool]:
     """Import the tools at ``module:name``, which is one tool or a list of tools.
 
-    A tool is a function or a framework's tool. ``@module:name`` is an agent, and its
-    tools are returned.
+    A tool is a function or a framework's tool, or its schema as OpenAI's, Anthropic's
+    or MCP's clients take it, or a class of its arguments: a pydantic model or a
+    TypedDict. Only the agent itself can run those. A mapping has tools by name.
+    ``@module:name`` is an agent, and its tools are returned.
 
     Args:
         reference: The ``module:name`` or ``@module:name``.
@@ -44,7 +55,40 @@ def load_tools(reference: str, folder: str = "") -> list[Tool]:
         if is_agent(reference):
             return []
         raise
-    return as_tools(found, reference)
+    if isinstance(found, Mapping) and _schema_in(found) is None:
+        found = list(found.values())
+    if isinstance(found, list | tuple):
+        declared = [_declared(each, reference) for each in found]
+        return as_tools(type(found)(declared), reference)
+    return as_tools(_declared(found, reference), reference)
+
+
+def _schema_in(tool: Mapping[str, Any]) -> Any:
+    """Return the part of a client's form of a tool with its schema; None without."""
+    forms = "parameters", "input_schema", "inputSchema", "function"
+    return next((tool[name] for name in forms if name in tool), None)
+
+
+def _declared(value: Any, what: str) -> Any:
+    """Return the tool that a schema or a class declares; other values unchanged."""
+    if isinstance(value, Mapping):
+        function = value.get("function", value)
+        schema = _schema_in(function) if isinstance(function, Mapping) else None
+        found = {**function, "parameters": schema} if schema is not None else function
+    elif is_typeddict(value) or (
+        isinstance(value, type) and issubclass(value, BaseModel)
+    ):
+        schema = TypeAdapter(value).json_schema()
+        doc = inspect.cleandoc(value.__doc__ or "")
+        found = {"name": value.__name__, "description": doc, "parameters": schema}
+    else:
+        return value
+    try:
+        return unseen_tool(spec_of_openai(found))
+    except ValueError as error:
+        raise ScenarioError(
+            f"{what} holds a tool that cannot be read: {error}."
+        ) from None
 
 
 def is_agent(reference: str) -> bool:
