@@ -40,7 +40,6 @@ from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import StepReport
 from agentgym.security.private import make_private_folder, private
 from agentgym.security.redaction import Redactor
-from agentgym.train.inputs import input_digests
 from agentgym.train.measure.forgetting import Forgetting
 from agentgym.train.measure.watch import Watch
 from agentgym.train.stopping import End, Stopping
@@ -166,6 +165,8 @@ class RunFolder:
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
         """Create the folder of a new run; raise the errors of :meth:`check_new`."""
+        from agentgym.train.inputs import input_digests  # it reads tasks files
+
         run = cls.check_new(config)
         existed = run.path.exists()
         try:
