@@ -107,3 +107,13 @@ def test_one_role_is_no_team(role: str) -> None:
     check_roles(None, [whole])
     with pytest.raises(UsageError, match=f"'clerk', and no agent .* have: {role}."):
         check_roles([role, "clerk"], [whole])
+
+
+def test_a_role_that_alone_spoke_before_is_measured_beside_the_others() -> None:
+    alone = Metrics.of([episode("t0", asks("boss", "add"))], k=1, needs=NEEDS)
+    steps = [asks("boss"), asks("clerk", "add"), ran("add", a=1)]
+    team = Metrics.of([episode("t0", *steps)], k=1, needs=NEEDS)
+    before = role_metrics(alone, team)
+    assert list(before) == ["boss", "clerk"]
+    assert (before["boss"].rollouts, before["clerk"].rollouts) == (1, 0)
+    assert before["boss"].model_calls.value == 1.0

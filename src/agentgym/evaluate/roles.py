@@ -71,13 +71,15 @@ class RoleMetrics(BaseModel, frozen=True, extra="forbid"):
         )
 
 
-def role_metrics(metrics: Metrics) -> dict[str, RoleMetrics]:
+def role_metrics(metrics: Metrics, *others: Metrics) -> dict[str, RoleMetrics]:
     """Return the metrics of each role of a team, in the order of their first calls.
 
-    Empty if only one role made calls.
+    Empty if only one role made calls, also in ``others``: other measurements of the
+    team, in which more of its roles may have made some.
     """
     tasks = [task for task in metrics.by_task if task.attempts]
-    roles = dict.fromkeys(role for task in tasks for role in task.roles)
+    every = (task for each in (metrics, *others) for task in each.by_task)
+    roles = dict.fromkeys(role for task in every for role in task.roles)
     return {role: RoleMetrics.of(role, tasks) for role in roles if len(roles) > 1}
 
 

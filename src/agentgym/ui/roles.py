@@ -54,9 +54,10 @@ def metrics_lines(
     If only one measurement is given, the texts have only its values. Return [] for an
     agent without roles.
     """
-    sides = [role_metrics(found) for found in (before, after) if found is not None]
+    measured = [found for found in (before, after) if found is not None]
+    sides = [role_metrics(found, *measured) for found in measured]
     return [
-        (role, *_changes([side.get(role) for side in sides]))
+        (role, *_changes([side[role] for side in sides]))
         for role in dict.fromkeys(role for side in sides for role in side)
     ]
 
@@ -117,11 +118,9 @@ def _ledger_line(role: str, part: RoleLedger) -> tuple[str, ...]:
     return role, *(f"{count:,}" for count in counts)
 
 
-def _changes(sides: Sequence[RoleMetrics | None]) -> Iterator[str]:
+def _changes(sides: Sequence[RoleMetrics]) -> Iterator[str]:
     for name, is_share in _SHOWN:
-        *before, after = (
-            "-" if found is None else _value(found[name], is_share) for found in sides
-        )
+        *before, after = (_value(found[name], is_share) for found in sides)
         if after.endswith(_PERCENT):
             before = [value.removesuffix(_PERCENT) for value in before]
         yield _TO.join([*before, after])
