@@ -79,10 +79,13 @@ def no_tools(found: Any, looked_into: Sequence[str]) -> NoToolsError:
         found: The agent or team.
         looked_into: Names of the agents that have no tools.
     """
+    where = " that its source shows"
+    if looked_into:
+        where = f": neither has {' nor '.join(looked_into)}"
     return NoToolsError(
-        f"The {type(found).__name__} has no tools: neither has "
-        f"{' nor '.join(looked_into)}. Training is about tool calls: give an agent its "
-        "tools, or name functions with --tools-from module:TOOLS (a list)."
+        f"The {type(found).__name__} has no tools{where}. Training is about tool "
+        "calls: give an agent its tools, or name functions with --tools-from "
+        "module:TOOLS (a list)."
     )
 
 

@@ -1,5 +1,6 @@
 """Inspect a user's agent, and run trials in which it calls each of its tools."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -369,7 +370,7 @@ def _judged(
         problems.append(f"{_threads(report)}{reached}")
     elif made.status is RolloutStatus.DROPPED:
         problems.append(
-            f"In a trial it did not finish: {made.reason}.{_hint(made)}{reached}"
+            f"In a trial it did not finish: {_why(made)}.{_hint(made)}{reached}"
         )
     elif not offered and not scenario.judges_work:
         problems.append(
@@ -458,6 +459,12 @@ def _never_offered(names: list[str], offered: Collection[str]) -> str:
         "count, by the schema that is offered then. Else write the right name in the "
         f"tasks file; the trials saw {', '.join(offered) or 'no tool'}."
     )
+
+
+def _why(made: Trajectory) -> str:
+    """Return why a trial did not finish; an error of AgentGym is only its message."""
+    text = str(made.reason).removesuffix(".")
+    return re.sub(r"^crash: (Usage|Unsupported)Error: ", "", text)
 
 
 def _hint(made: Trajectory) -> str:

@@ -18,7 +18,7 @@ from tests.integrations.crewai.test_episodes import note_once, notes_of
 from tests.rollout.sessions import session
 
 AUTHORED = "tests.integrations.crewai.authored"
-FLOW = "tests.integrations.crewai.flows:flow"
+FLOWS = "tests.integrations.crewai.flows"
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("installed")]
 
@@ -164,6 +164,28 @@ def test_a_crew_whose_tasks_take_inputs_is_given_them(tmp_path: Path) -> None:
     assert f"Please: {alone.task_id}" in alone.model_calls[0].messages[-1]["content"]
 
 
+@pytest.mark.parametrize("name", ["flow", "Stream"])
+def test_every_rollout_has_a_flow_of_its_own(tmp_path: Path, name: str) -> None:
+    made = run_all(tmp_path, f"{FLOWS}:{name}", note_once, count=2)
+    for found in made:
+        assert found.reason is None, found.reason
+        assert notes_of(found) == ["0 this"]
+        assert [call.agent for call in found.model_calls] == ["Scribe"] * 2 + ["Closer"]
+
+
+def test_a_flow_with_a_state_gets_inputs(tmp_path: Path) -> None:
+    given = f"{FLOWS}:topic"
+    found = run(tmp_path / "a", f"{FLOWS}:Loop", note_once, inputs=given)
+    assert notes_of(found) == ["0 this", "1 this"], found.reason
+    asked = found.model_calls[0].messages[-1]["content"]
+    assert f"Do this: topic of {found.task_id}" in asked
+    lost = run(tmp_path / "b", f"{FLOWS}:Loop", note_once)
+    assert "It has topic, noted: give --inputs module:function" in str(lost.reason)
+    flow, model = load_agent(f"{FLOWS}:flow"), CrewAIAdapter().stand_in()
+    with pytest.raises(AgentGymError, match="agentgym serve"):
+        CrewAIAdapter().with_model(flow, model)
+
+
 def test_a_client_of_openais_own_is_led_too(tmp_path: Path) -> None:
     found = run(tmp_path, "asker", lambda _: Reply("Fine."))
     [call] = found.model_calls
@@ -174,8 +196,8 @@ def test_a_client_of_openais_own_is_led_too(tmp_path: Path) -> None:
 def test_names_and_refusals_are_short() -> None:
     [role] = CrewAIAdapter().roles(load_agent(f"{AUTHORED}:lined"))
     assert role.name == "Liner"
-    with pytest.raises(AgentGymError, match=f"^{FLOW} is a Flow, which is"):
-        agent_tools(FLOW)
+    with pytest.raises(AgentGymError, match="The Stream has no tools that its source"):
+        agent_tools(f"{FLOWS}:flow")
 
 
 def test_a_plan_is_an_answer_and_its_steps_are_not_observed() -> None:
@@ -237,8 +259,7 @@ def test_a_tool_that_ends_the_process_ends_the_episode(tmp_path: Path) -> None:
         ("topical", {}, r"They say \{reader\}, \{topic\}: give --inputs module:"),
         ("scribe", {"context": f"{AUTHORED}:topic"}, "no runtime context"),
         ("Burnt", {}, "Burnt failed to make the agent: ValidationError"),
-        (FLOW, {}, f"{FLOW} is a Flow, which is not trained: name a crew"),
-        ("MODEL", {}, "gave a str, not an Agent, Task or Crew"),
+        ("MODEL", {}, "gave a str, not an Agent, Task, Crew"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(

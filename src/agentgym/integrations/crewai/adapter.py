@@ -31,6 +31,7 @@ from agentgym.integrations.base import (
 from agentgym.integrations.crewai.quiet import QUIET, environment, silence
 from agentgym.integrations.episode import EpisodeCut, current_episode
 from agentgym.integrations.gateway_models import GatewayModels
+from agentgym.integrations.on_client.adapter import text_of
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
 
@@ -73,7 +74,7 @@ class CrewAIAgent(AgentLoop):
         return form
 
     def _take(self, origin: str, tools: list[Any]) -> Any:
-        from crewai import Agent
+        from crewai import Agent, Flow
 
         from agentgym.integrations.crewai.copies import in_training
         from agentgym.integrations.crewai.crews import require_inputs, runner
@@ -83,6 +84,10 @@ class CrewAIAgent(AgentLoop):
         if self.agent is None:
             self.agent = agent
         form = runner(agent, origin)
+        if isinstance(form, Flow):
+            self.way = "every rollout has a new flow, all of whose llms are replaced"
+            again = type(form) if found is agent else found
+            return lambda: make(again, origin, llm=self._llm, tools=tools)
         if not isinstance(form, Agent):
             require_inputs(form, origin, self._blueprint.agent.inputs is not None)
         self.way = (
@@ -94,11 +99,13 @@ class CrewAIAgent(AgentLoop):
 
     def converse(self) -> Conversation:
         """Return a conversation with a new copy of the agent or crew."""
-        from crewai import Crew
+        from crewai import Agent, Crew
 
         from agentgym.integrations.crewai.copies import copied
 
         form = self._forms.of_episode()
+        if not isinstance(form, Agent | Crew):
+            return _FlowConversation(form(), self._models, self._inputs)
         talk = _CrewConversation if isinstance(form, Crew) else _AgentConversation
         return talk(copied(form), self._models, self._inputs)
 
@@ -177,20 +184,39 @@ class _CrewConversation(_CrewAIConversation):
     """Runs a crew on its tasks, once: a crew cannot continue a conversation."""
 
     async def turn(self, message: str) -> str:
+        output = await self._kick_off(self._inputs_of(message))
+        return "" if output is None else str(output.raw)
+
+    def _inputs_of(self, message: str) -> Any:
         if self._has_answered:
             raise UnsupportedError(
-                "A Crew or Task of CrewAI answers once, and the scenario's user says "
-                "more. Let the factory return an Agent, which can go on."
+                "A Crew, Task or Flow of CrewAI answers once, and the scenario's user "
+                "says more. Let the factory return an Agent, which can go on."
             )
         given = self._given(current_episode().task)
         if given is not None and not isinstance(given, Mapping):
             raise self._refused(given, "a dict, as kickoff(inputs=...) takes it")
-        output = await self._kick_off({"task": message, **(given or {})})
-        return "" if output is None else str(output.raw)
+        return self._placed(message, dict(given or {}))
+
+    def _placed(self, message: str, given: dict[str, Any]) -> Any:
+        return {"task": message, **given}
+
+
+class _FlowConversation(_CrewConversation):
+    """Runs a new flow, once; its answer is the result of its last method."""
+
+    async def turn(self, message: str) -> str:
+        output = await self._kick_off(self._inputs_of(message))
+        return "" if output is None else text_of(getattr(output, "raw", output))
+
+    def _placed(self, message: str, given: dict[str, Any]) -> Any:
+        from agentgym.integrations.crewai.crews import flow_inputs
+
+        return flow_inputs(self._runs, message, given)
 
 
 class CrewAIAdapter(FrameworkAdapter):
-    """Adapter for ``Agent``, ``Task`` and ``Crew`` of CrewAI >= 1.15."""
+    """Adapter for ``Agent``, ``Task``, ``Crew`` and ``Flow`` of CrewAI >= 1.15."""
 
     name = "crewai"
     preload = ("agentgym.integrations.crewai.preload",)
@@ -202,7 +228,7 @@ class CrewAIAdapter(FrameworkAdapter):
         require(["crewai"], "crewai", "The CrewAI adapter")
 
     def require_agent(self, agent: Any, origin: str) -> None:
-        """Check that an object is an Agent, or a Task or Crew that has an agent."""
+        """Check that an object is an Agent, a Flow, or a Task or Crew with an agent."""
         self.check()
         from agentgym.integrations.crewai.crews import members
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from crewai import Agent, BaseLLM, Crew, Task
+from crewai import Agent, BaseLLM, Crew, Flow, Task
 from crewai.tools import BaseTool
 
 from agentgym.errors import UnsupportedError
@@ -20,6 +20,12 @@ _KEPT = ("mcps", "apps")
 
 def with_model(found: Any, model: Any) -> Any:
     """Return a copy of an Agent, Task or Crew whose LLMs are all ``model``."""
+    if isinstance(found, Flow):
+        raise UnsupportedError(
+            f"{type(found).__name__} is a Flow, whose code makes its models. Serve the "
+            "trained one with `agentgym serve`, and let the flow's LLMs ask it: "
+            "LLM(model='openai/NAME', base_url='http://127.0.0.1:8080/v1')."
+        )
     agents = members(found, f"The {type(found).__name__}")
     if not isinstance(model, BaseLLM):
         raise UnsupportedError(f"A {type(model).__name__} is not an LLM of CrewAI's.")

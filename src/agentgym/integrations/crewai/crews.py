@@ -38,13 +38,32 @@ def default_agent(
     )
 
 
-def runner(found: Any, origin: str) -> Agent | Crew:
-    """Return the object to run: the Agent or Crew itself, or a new Crew for a Task."""
+def runner(found: Any, origin: str) -> "Agent | Crew | Flow[Any]":
+    """Return the object to run: the object itself, or a new Crew for a Task."""
     agents = members(found, origin)
     if isinstance(found, Task):
         return Crew(agents=[*agents], tasks=[found])
-    runs: Agent | Crew = found
+    runs: Agent | Crew | Flow[Any] = found
     return runs
+
+
+def flow_inputs(flow: "Flow[Any]", message: str, given: dict[str, Any]) -> Any:
+    """Return the inputs of a flow: the user's message as ``task``, if it has a place.
+
+    Raises:
+        UsageError: The state has no field ``task``, and nothing else is given.
+    """
+    fields = getattr(type(flow.state), "model_fields", None)
+    if fields is None or PLACE in fields:
+        return {PLACE: message, **given}
+    if given:
+        return given
+    names = ", ".join(name for name in fields if name != "id")
+    raise UsageError(
+        f"The state of {type(flow).__name__} has no place for the user's words. It has "
+        f"{names}: give --inputs module:function, a function of the task that returns "
+        f"a dict of them, or give the state a field {PLACE!r}."
+    )
 
 
 def require_inputs(crew: Crew, origin: str, has_inputs: bool) -> None:
@@ -85,18 +104,17 @@ def tasks_of(found: Any) -> list[Task]:
 def members(found: Any, origin: str) -> list[Agent]:
     """Return the agents of an Agent, a Task or a Crew, each once.
 
-    Raise UnsupportedError if ``found`` is none of these, or has no CrewAI agent.
+    Those of a Flow, which its code makes, are unknown. Raise UnsupportedError if
+    ``found`` is none of these, or has no CrewAI agent.
     """
     if isinstance(found, Agent):
         return [found]
     if isinstance(found, Flow):
-        raise UnsupportedError(
-            f"{origin} is a Flow, which is not trained: name a crew, a task or an "
-            "agent in it, or a function that returns one."
-        )
+        return []
     if not isinstance(found, Task | Crew):
         raise UnsupportedError(
-            f"{origin} gave {kind_of(found)}, not an Agent, Task or Crew of CrewAI."
+            f"{origin} gave {kind_of(found)}, not an Agent, Task, Crew or Flow of "
+            "CrewAI."
         )
     workers = [task.agent for task in tasks_of(found)]
     named = (
@@ -188,6 +206,11 @@ def _given(found: Any) -> Iterator[BaseTool]:
 def concerns(found: Any) -> list[str]:
     """Return notes for the user on how an agent or crew behaves in training."""
     notes = []
+    if isinstance(found, Flow):
+        notes.append(
+            "Each rollout has a new flow. Its own code really runs: files that it "
+            "writes are written, and memory of its crews is not turned off."
+        )
     agents = members(found, f"The {type(found).__name__}")
     crews = [found] if isinstance(found, Crew) else []
     holders: list[Agent | Crew] = [*agents, *crews]
