@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split
 from agentgym.core.trajectory import RolloutStatus, Trajectory
@@ -12,6 +13,8 @@ from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import AgentGymError, RolloutError
 from agentgym.integrations.agent_import import agent_tools, load_agent
 from agentgym.integrations.crewai.adapter import CrewAIAdapter
+from agentgym.rollout.located import located
+from agentgym.rollout.probe import probed
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
 from tests.integrations.crewai.test_episodes import note_once, notes_of
@@ -171,6 +174,14 @@ def test_every_rollout_has_a_flow_of_its_own(tmp_path: Path, name: str) -> None:
         assert found.reason is None, found.reason
         assert notes_of(found) == ["0 this"]
         assert [call.agent for call in found.model_calls] == ["Scribe"] * 2 + ["Closer"]
+
+
+def test_no_provider_is_asked_for_the_length_of_a_flows_prompts() -> None:
+    config = TrainingConfig.create(scenario="desk", agent=f"{FLOWS}:flow")
+    report = probed(located(config.replaced(framework="crewai")))
+    assert report.problems == []
+    assert report.bound == ["note"]
+    assert not [each for each in report.concerns if "tried to reach" in each]
 
 
 def test_a_flow_with_a_state_gets_inputs(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from agentgym.integrations.on_client.in_place import (
     ending_episode,
     episode_of_call,
 )
-from agentgym.integrations.redirect import patch_methods, replace_calls
+from agentgym.integrations.redirect import model_for, patch_methods, replace_calls
 
 _PASSING_ON = "crewai.tools.agent_tools"
 
@@ -29,6 +29,21 @@ _PASSING_ON = "crewai.tools.agent_tools"
 def patch_models(module: ModuleType) -> None:
     """Patch all LLMs, so that one LLM can replace the others."""
     replace_calls(module.BaseLLM, ("call", "acall"), "crewai")
+    patch_methods(module.BaseLLM, ("get_input_tokens_count",), _counting)
+
+
+def _counting(count: Callable[..., int]) -> Callable[..., int]:
+    """Return a method that counts no tokens for a model that is replaced.
+
+    CrewAI asks the provider for the number before each call, and shortens the prompt.
+    """
+
+    @wraps(count)
+    def routed(self: Any, *args: Any, **named: Any) -> int:
+        is_replaced = model_for("crewai", is_call=False) is not None
+        return 0 if is_replaced else count(self, *args, **named)
+
+    return routed
 
 
 def patch_tools(module: ModuleType) -> None:
