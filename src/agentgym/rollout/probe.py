@@ -270,6 +270,7 @@ def _try(
         roles=[role.name for role in report.roles],
         known=acting | tools,
         passing={name for name, fate in report.own.items() if fate == PASSES_ON},
+        right={c.tool: c.arguments for c in scenario.needed_calls(task) or ()},
     )
 
     def answer(request: ChatRequest) -> Reply:
@@ -286,7 +287,7 @@ def _try(
         hosts = folder / "hosts"
         with RolloutSession(trial, policy, folder, 1, hosts=hosts) as session:
             for n in range(_MOST_TRIALS):
-                calls.begin()
+                calls.begin(has_crashed=bool(made) and has_crashed(made[-1]))
                 asked = RolloutRequest(f"trial-{n}", task, True, f"trial-{n}", step=0)
                 try:
                     made += session.run([asked], lambda _: None)
@@ -296,6 +297,8 @@ def _try(
                     continue  # other values may do
                 is_complete = not calls.left and wanted <= offered_tools(made).keys()
                 if is_complete or is_lost(made[-1]) or is_unfit(made[-1]):
+                    break
+                if not calls.has_called:  # another attempt would be the same
                     break
         tried = hosts.read_text(encoding="utf-8").split() if hosts.is_file() else []
     answers = dict.fromkeys(sorted(calls.answers), _ANSWER)
@@ -402,7 +405,7 @@ def _judged(
             f"{crashed[-1].reason and crashed[-1].reason.detail}. In training such a "
             "crash is the model's failure. If it has another cause, mend that first."
         )
-    if unknown:
+    if unknown and not adapter.runs_tools:
         concerns.append(
             f"Its model is also offered {', '.join(unknown)}, whose calls the agent's "
             "own code answers, and really runs. Tasks that expect such calls want "

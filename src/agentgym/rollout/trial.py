@@ -38,9 +38,12 @@ class TrialCalls:
         roles: Names of the agents.
         known: Names of tools that exist.
         passing: Names of tools that pass control to another agent.
+        right: Arguments of the calls that the task needs, by tool; the others are made
+            up.
 
     Attributes:
         answers: Names of the tools that stand for answers with a JSON schema.
+        has_called: Whether the last attempt had a call, or an answer that names one.
     """
 
     def __init__(
@@ -51,12 +54,14 @@ class TrialCalls:
         roles: list[str],
         known: set[str],
         passing: set[str],
+        right: Mapping[str, Mapping[str, Any]],
     ) -> None:
         self._most_calls = most_turns - 1
         self._addressee = addressee
         self._roles = roles
         self._known = known
         self._passing = passing
+        self._right = right
         self._attempts = 0
         self._forms = 0
         self._named: Counter[str] = Counter()
@@ -66,15 +71,23 @@ class TrialCalls:
         self._turns: Counter[str] = Counter()
         self._lock = threading.Lock()
         self.answers: set[str] = set()
+        self.has_called = False
 
     @property
     def left(self) -> int:
         """Number of offered calls that were not made in any attempt yet."""
         return len(self._offered - self._made)
 
-    def begin(self) -> None:
-        """Prepare for the next attempt, in which hand-offs are repeated."""
+    def begin(self, *, has_crashed: bool = False) -> None:
+        """Prepare for the next attempt, in which hand-offs are repeated.
+
+        After a crash all calls are repeated, with other values.
+        """
         with self._lock:
+            if has_crashed:
+                self._made -= self._made_now
+                self._right = {}
+            self.has_called = False
             self._made_now.clear()
             self._turns.clear()
             self._forms = self._attempts  # begin with other values in each attempt
@@ -87,11 +100,14 @@ class TrialCalls:
         with self._lock:
             if request.wants_call and len(names) == 1 and names[0] not in self._known:
                 self.answers.add(names[0])
+                self.has_called = True
                 return Reply(calls=[(names[0], self._in_a_form(functions[0]))])
             if request.form:
                 self.answers.add(request.form)  # offered together with other tools
             if not names:
-                return Reply(self._name_of(request) or "Done.")
+                name = self._name_of(request)
+                self.has_called |= bool(name)
+                return Reply(name or "Done.")
             calls = {
                 (function["name"], to): function
                 for function in functions
@@ -105,6 +121,7 @@ class TrialCalls:
                 return Reply("Done.")
             self._made.add(call)
             self._made_now.add(call)
+            self.has_called = True
             return Reply(calls=[(call[0], self._arguments(calls[call], call[1]))])
 
     def _next_of(self, calls: list[_Call], *, forced: bool) -> Iterator[_Call]:
@@ -157,6 +174,7 @@ class TrialCalls:
             made = example_arguments(function.get("parameters") or {}, key)
         except NoValueError:  # the call is then refused, in a way that the trial shows
             made = {}
+        made |= self._right.get(function["name"], {})
         return made | {self._addressee: to} if to else made
 
 

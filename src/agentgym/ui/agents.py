@@ -74,7 +74,7 @@ def _verdict(report: AgentReport) -> RenderableType:
         return Group(*(Text(problem, "bold red") for problem in report.problems))
     calls = "once" if report.model_calls == 1 else f"{report.model_calls} times"
     its = {tool["function"]["name"] for role in report.roles for tool in role.tools}
-    left = ", ".join(name for name in report.missing if name in its)
+    left = ", ".join(name for name in report.missing if name in its or not its)
     reached = f"each of its tools was reached{f', but for {left}' if left else ''}"
     other = " with another model" if report.too_long else ""
     return Text(

@@ -18,7 +18,7 @@ from agentgym.core.trajectory import AGENT_CRASHED, RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.integrations.agent_import import agent_tools
 from agentgym.rollout.located import located
-from agentgym.rollout.probe import probed
+from agentgym.rollout.probe import AgentReport, probed
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.rollout.solo.batch import run_rollouts
@@ -181,6 +181,49 @@ def test_a_look_into_a_program_finds_its_tools(tmp_path: Path) -> None:
     assert report.problems == []
     assert report.own == {"stock": "really runs", "order": "really runs"}
     assert any("really run" in concern for concern in report.concerns)
+
+
+HAND_OFF = """
+import pathlib, sys
+with open({log!r}, "a") as log:
+    log.write("started ")
+sys.path.insert(0, {folder!r})
+import bookshop
+agents = {{"Stock": bookshop.TOOLS}}
+passing = bookshop.described("transfer", "Pass it on.", agent_name=bookshop.TEXT)
+messages = [{{"role": "user", "content": sys.stdin.read()}}]
+said = bookshop.ask(messages, tools=[passing])
+[call] = said["tool_calls"]
+named = bookshop.json.loads(call["function"]["arguments"])
+bookshop.TOOLS = agents[named["agent_name"]]
+print(bookshop.serve(messages[0]["content"]))
+"""
+
+
+def test_a_trial_passes_control_as_the_tasks_do_and_a_crash_is_a_warning(
+    tmp_path: Path,
+) -> None:
+    log, program = tmp_path / "starts", tmp_path / "hand_off.py"
+    program.write_text(HAND_OFF.format(log=str(log), folder=str(PROGRAM.parent)))
+
+    def looked_at(*expect: Any) -> AgentReport:
+        log.write_text("")
+        tasks = write_tasks(tmp_path, [], expect=expect)
+        agent = f"command:{sys.executable} -S {program}"
+        config = TrainingConfig.create(scenario=str(tasks), agent=agent)
+        report = probed(located(config))
+        assert report.problems == []
+        return report
+
+    right = {"tool": "transfer", "args": {"agent_name": "Stock"}}
+    stock = {"tool": "stock", "args": {"title": "Dune"}}
+    report = looked_at(right, stock)
+    assert [*report.offered] == ["transfer", "stock", "order"]
+    assert not any("crashed" in concern for concern in report.concerns)
+    assert len(log.read_text().split()) <= 4
+    wrong = {"tool": "transfer", "args": {"agent_name": "Nobody"}}
+    concerns = looked_at(wrong).concerns
+    assert any("Its own code crashed" in each for each in concerns)
 
 
 async def test_rollouts_without_training_run_the_same_program() -> None:
