@@ -272,10 +272,11 @@ def _not_an_agent(reference: str, found: Any) -> UnsupportedError:
     parts = getattr(found, "__dict__", {})
     inner = next((name for name in parts if _adapter_of(parts[name])), None)
     if inner is not None:
+        called = "()" if type(found).__name__ == reference.partition(":")[2] else ""
         return UnsupportedError(
             f"{reference} has the type {type(found).__name__}; its {inner} is an agent."
             f" Give it a name in the module, and name that: agent = "
-            f"{reference.partition(':')[2]}.{inner}"
+            f"{reference.partition(':')[2]}{called}.{inner}"
         )
     return UnsupportedError(
         f"{reference} gave {kind_of(found)}, which is not an agent of "

@@ -268,6 +268,7 @@ def test_a_call_that_a_node_replaces_is_followed(
         ("make_nothing", "failed to make the agent: OSError: no database"),
         ("unspeakable", "'lend_to' cannot be described to a model"),
         ("holder", "its graph is an agent. .*: agent = holder.graph"),
+        ("Holder", r"its graph is an agent. .*: agent = Holder\(\).graph"),
         ("nothing", "has no 'nothing'"),
         ("make_none", f"^{HERE}:make_none gave None, which is not an agent"),
         ("bound", f"^{HERE}:bound gave a .*Binding, not a compiled graph"),

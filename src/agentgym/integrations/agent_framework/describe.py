@@ -9,7 +9,7 @@ from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, message_of
 from agentgym.integrations.agent_framework.copies import parts_of
-from agentgym.integrations.agent_framework.redirect import passes_on
+from agentgym.integrations.agent_framework.redirect import agents_of, passes_on
 from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.adapter import left_out
 from agentgym.integrations.on_client.in_place import live_tool
@@ -19,10 +19,14 @@ AGENTS, TOOLS, MODEL = (Agent, Workflow), FunctionTool, BaseChatClient
 
 
 def members(found: Any) -> list[Any]:
-    """Return a workflow's agents; for an agent, return a list with only this agent."""
+    """Return an agent, or a workflow's agents, and the agents that their tools run."""
     agents = [found] if isinstance(found, Agent) else parts_of(found, Agent)
     if not agents:
         raise UnsupportedError(f"{found!r} has no agent.")
+    for agent in agents:  # grows
+        tools = agent.default_options.get("tools") or ()
+        for tool in (each for each in tools if isinstance(each, FunctionTool)):
+            agents += [a for a in agents_of(tool) if all(a is not x for x in agents)]
     return agents
 
 

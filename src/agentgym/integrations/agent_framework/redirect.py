@@ -7,13 +7,17 @@ patching these classes: a test fails when a new version changes them.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.integrations.on_client.clients import PlainOpenAI
-from agentgym.integrations.on_client.in_place import CallInPlace, episode_of_call
+from agentgym.integrations.on_client.in_place import (
+    CallInPlace,
+    episode_of_call,
+    named_in,
+)
 from agentgym.integrations.on_client.servers import current_servers
 from agentgym.integrations.redirect import model_for
 
@@ -61,7 +65,23 @@ def for_any_model(options: Mapping[str, Any]) -> dict[str, Any]:
 def passes_on(tool: Any) -> bool:
     """Return whether a tool runs another agent, or hands over to another agent."""
     module = getattr(tool.func, "__module__", None) or ""
-    return module.startswith("agent_framework") and module != _MCP
+    if module.startswith("agent_framework"):
+        return module != _MCP
+    return any(agents_of(tool))
+
+
+def agents_of(tool: Any) -> Iterator[Any]:
+    """Yield the agents with tools that a tool's function runs.
+
+    An agent without tools is asked like a model: the function is then a tool.
+    """
+    from agent_framework import Agent
+
+    for found in named_in(tool.func):
+        if isinstance(found, Agent) and (
+            found.default_options.get("tools") or found.mcp_tools
+        ):
+            yield found
 
 
 def patch_agents(module: ModuleType) -> None:

@@ -5,6 +5,7 @@ of the agent's run, it cannot run outside of that run. So a live tool is run whe
 framework calls it, and the episode records the call.
 """
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -15,6 +16,8 @@ from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import RolloutError, ToolExitError
 from agentgym.integrations.episode import Episode, episode_or_none
 from agentgym.integrations.redirect import holding
+
+_DEEPEST = 2  # functions that call functions
 
 
 class CallInPlace:
@@ -111,6 +114,18 @@ def episode_of_call(
     if episode is None or (name not in episode.tools and passes_control()):
         return None
     return episode if episode.has(name) else None
+
+
+def named_in(function: Any, depth: int = 0) -> Iterator[Any]:
+    """Yield the objects that a function's code names, and those of its functions."""
+    try:
+        names = inspect.getclosurevars(inspect.unwrap(function))
+    except (TypeError, ValueError):  # not a Python function, or an empty cell
+        return
+    for value in [*names.nonlocals.values(), *names.globals.values()]:
+        yield value
+        if inspect.isfunction(value) and depth < _DEEPEST:
+            yield from named_in(value, depth + 1)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from agentgym.errors import UnsupportedError, message_of
 from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.adapter import left_out
 from agentgym.integrations.on_client.in_place import live_tool
+from agentgym.integrations.openai_agents.redirect import agents_of, passes_on
 from agentgym.scenarios.schemas import distinct, model_of_schema
 
 AGENTS, TOOLS, MODEL = Agent, FunctionTool, Model
@@ -30,7 +31,9 @@ def members(agent: Any) -> list[Any]:
             continue
         found[id(each)] = each
         waiting += [_target(one) for one in each.handoffs]
-        waiting += [getattr(tool, "_agent_instance", None) for tool in each.tools]
+        for tool in each.tools:
+            waiting.append(getattr(tool, "_agent_instance", None))
+            waiting += agents_of(tool) if isinstance(tool, FunctionTool) else ()
     return list(found.values())
 
 
@@ -52,7 +55,7 @@ def own_tools(found: Any) -> list[Tool]:
     if isinstance(found, FunctionTool):
         return [_own_tool(found)]
     tools = (tool for each in members(found) for tool in _functions(each))
-    return distinct(_own_tool(tool) for tool in tools if not tool._is_agent_tool)
+    return distinct(_own_tool(tool) for tool in tools if not passes_on(tool))
 
 
 def concerns(agent: Any) -> list[str]:

@@ -8,10 +8,11 @@ public: a test fails when a new version of the SDK changes them.
 
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from agents.agent import Agent
 from agents.guardrail import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from agents.model_settings import ModelSettings
 from agents.models import get_default_model_settings
@@ -25,7 +26,11 @@ from agents.tool_guardrails import (
 )
 
 from agentgym.integrations.episode import episode_or_none
-from agentgym.integrations.on_client.in_place import CallInPlace, episode_of_call
+from agentgym.integrations.on_client.in_place import (
+    CallInPlace,
+    episode_of_call,
+    named_in,
+)
 from agentgym.integrations.on_client.servers import current_servers
 from agentgym.integrations.redirect import answering, model_for, refusing_calls
 from agentgym.integrations.transport import speaking_as
@@ -126,6 +131,23 @@ def patch_runs(module: Any) -> None:
         patched.run = _without_model(patched.run, passed)
 
 
+def passes_on(tool: FunctionTool) -> bool:
+    """Return whether a tool runs another agent."""
+    return tool._is_agent_tool or any(agents_of(tool))
+
+
+def agents_of(tool: FunctionTool) -> Iterator[Any]:
+    """Yield the agents with tools that a tool's function runs.
+
+    An agent without tools is asked like a model: the function is then a tool.
+    """
+    for found in named_in(getattr(tool.on_invoke_tool, "_invoke_tool_impl", None)):
+        if isinstance(found, Agent) and (
+            found.tools or found.mcp_servers or found.handoffs
+        ):
+            yield found
+
+
 def _within(agent: Any) -> AbstractContextManager[None]:
     """Let agents that ``agent`` runs within the block use its model, if it says so."""
     if isinstance(model := agent.model, ModelOfRole):
@@ -172,7 +194,7 @@ def _routed(tool: FunctionTool, agent: Any) -> FunctionTool:
                 )
 
         name = tool.name
-        if (episode := episode_of_call(name, lambda: tool._is_agent_tool)) is None:
+        if (episode := episode_of_call(name, lambda: passes_on(tool))) is None:
             return await run(None)
         call = CallInPlace(name, run)
         with call.running():

@@ -28,6 +28,7 @@ from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, message_of
 from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.in_place import live_tool
+from agentgym.integrations.pydantic_ai.redirect import agents_of, functions_of
 from agentgym.scenarios.schemas import distinct, model_of_schema
 
 _FAILING = (Exception, asyncio.CancelledError)
@@ -38,8 +39,12 @@ AGENTS, TOOLS, MODEL = Agent, (OwnTool, AbstractToolset), Model
 
 
 def members(agent: Any) -> list[Any]:
-    """Return a list with only this agent; agents that its tools run are not found."""
-    return [agent]
+    """Return an agent, and the agents that the functions of its tools run."""
+    found = [agent]
+    for each in found:  # grows
+        for function in functions_of(each).values():
+            found += [a for a in agents_of(function) if all(a is not x for x in found)]
+    return found
 
 
 def concerns(agent: Any) -> list[str]:
@@ -48,20 +53,22 @@ def concerns(agent: Any) -> list[str]:
 
 
 def roles(agent: Any) -> list[AgentRole]:
-    """Return a description of this agent; agents that its tools run are not found."""
+    """Return a description of an agent, and of the agents that its tools run."""
+    return [_role(each) for each in members(agent)]
+
+
+def _role(agent: Any) -> AgentRole:
     written = [*agent._system_prompts, *agent._instructions]
     outputs = agent._output_toolset
     tools = [tool.spec for toolset in agent.toolsets for tool in _tools_of(toolset)]
     answers = [] if outputs is None else _tools_of(outputs)
-    return [
-        AgentRole(
-            name=agent.name or DEFAULT_AGENT,
-            system_prompt="\n".join(x for x in written if isinstance(x, str)) or None,
-            tools=tools,
-            model=agent.model,
-            answers=tuple(tool.spec.name for tool in answers),
-        )
-    ]
+    return AgentRole(
+        name=agent.name or DEFAULT_AGENT,
+        system_prompt="\n".join(x for x in written if isinstance(x, str)) or None,
+        tools=tools,
+        model=agent.model,
+        answers=tuple(tool.spec.name for tool in answers),
+    )
 
 
 def own_tools(found: Any) -> list[Tool]:
@@ -70,7 +77,13 @@ def own_tools(found: Any) -> list[Tool]:
         return _tools_of(FunctionToolset([found]))
     if isinstance(found, AbstractToolset):
         return _tools_of(found)
-    return distinct(t for toolset in found.toolsets for t in _tools_of(toolset))
+    return distinct(
+        tool
+        for agent in members(found)
+        for toolset in agent.toolsets
+        for tool in _tools_of(toolset)
+        if not any(agents_of(functions_of(agent).get(tool.spec.name)))
+    )
 
 
 def servers_of(agent: Any) -> list[Any]:

@@ -5,7 +5,7 @@ episode's tool is run. The patched methods are not public: a test fails when a n
 version of pydantic-ai changes them.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from types import ModuleType
 from typing import Any
@@ -24,7 +24,11 @@ from pydantic_core import to_jsonable_python
 
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.integrations.episode import Episode
-from agentgym.integrations.on_client.in_place import CallInPlace, episode_of_call
+from agentgym.integrations.on_client.in_place import (
+    CallInPlace,
+    episode_of_call,
+    named_in,
+)
 from agentgym.integrations.redirect import answering, model_for
 from agentgym.integrations.transport import speaking_as
 
@@ -138,4 +142,24 @@ def _as_read(result: Any) -> Any:
 def _episode_of(tool: Any, name: str) -> Episode | None:
     if tool is None or tool.tool_def.kind in _OF_FRAMEWORK:
         return None
-    return episode_of_call(name)
+    schema = getattr(getattr(tool, "call_func", None), "__self__", None)
+    function = getattr(schema, "function", None)
+    return episode_of_call(name, lambda: any(agents_of(function)))
+
+
+def agents_of(function: Any) -> Iterator[Any]:
+    """Yield the agents with tools that a tool's function runs.
+
+    An agent without tools is asked like a model: the function is then a tool.
+    """
+    from pydantic_ai import Agent
+
+    for found in named_in(function):
+        if isinstance(found, Agent) and functions_of(found):
+            yield found
+
+
+def functions_of(agent: Any) -> dict[str, Any]:
+    """Return the functions of an agent's tools, without those of MCP servers."""
+    held = (getattr(toolset, "tools", {}) for toolset in agent.toolsets)
+    return {name: tool.function for tools in held for name, tool in tools.items()}

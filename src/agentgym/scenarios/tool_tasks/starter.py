@@ -78,7 +78,9 @@ def _lines(spec: ToolSpec, count: int) -> Iterator[dict[str, Any]]:
 
 def _plain(spec: ToolSpec) -> str:
     """Return the first sentence of a tool's description, else its name in words."""
-    described = spec.description or spec.name.replace("_", " ")
+    described = spec.description.strip() or spec.name.replace("_", " ")
+    if within := re.search("<summary>(.*?)</summary>", described, re.S):  # pydantic-ai
+        described = within[1]
     first = re.split(_SENTENCE_END, described)[0].strip(" .!?")
     return first[:1].lower() + first[1:]
 
