@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import urllib.request
-from typing import Any
+from typing import Any, Literal
 
 
 def _refund(order: str, amount: int = 5, **more: Any) -> str:
@@ -100,6 +100,31 @@ def in_nodes(refund: Any = _refund) -> Any:
     graph.add_node("act", act)
     graph.add_edge(START, "ask")
     graph.add_edge("ask", "act")
+    return graph.compile()
+
+
+def routing() -> Any:
+    """Return a graph that chooses by a form which of three agents runs."""
+    from langchain.agents import create_agent
+    from langchain_core.tools import tool
+    from langchain_openai import ChatOpenAI
+    from langgraph.graph import START, MessagesState, StateGraph
+    from pydantic import BaseModel
+
+    class Route(BaseModel):
+        to: Literal["find", "rest", "refund"]
+
+    named = {"find": "find_order", "rest": "rest_order", "refund": "refund_order"}
+
+    def act(state: MessagesState) -> Any:
+        model = ChatOpenAI(model="gpt-4o", api_key="none")
+        route: Any = model.with_structured_output(Route).invoke(state["messages"])
+        agent = create_agent(model, [tool(named[route.to])(_find)])
+        return agent.invoke({"messages": state["messages"]})
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("act", act)
+    graph.add_edge(START, "act")
     return graph.compile()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.cli.inspect import tools_of
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, TaskSource
@@ -106,6 +107,12 @@ def test_calls_are_checked_by_the_schema_that_the_trial_saw(tmp_path: Path) -> N
     [problem] = looked_into(tmp_path, IN_NODES, args={"amount": "much"}).problems
     assert "not arguments of 'refund_order'" in problem
     assert "it takes order, amount" in problem
+
+
+@pytest.mark.slow
+def test_every_branch_of_an_answer_is_tried() -> None:
+    found = {tool.spec.name for tool in tools_of(f"{HERE}:routing")}
+    assert {"find_order", "rest_order", "refund_order"} <= found
 
 
 @pytest.mark.slow

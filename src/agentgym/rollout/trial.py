@@ -64,6 +64,7 @@ class TrialCalls:
         self._right = right
         self._attempts = 0
         self._forms = 0
+        self._most_choices = 0
         self._named: Counter[str] = Counter()
         self._offered: set[_Call] = set()
         self._made: set[_Call] = set()
@@ -75,8 +76,9 @@ class TrialCalls:
 
     @property
     def left(self) -> int:
-        """Number of offered calls that were not made in any attempt yet."""
-        return len(self._offered - self._made)
+        """Number of offered calls, or choices of an answer, that are not tried yet."""
+        choices = max(0, self._most_choices - self._attempts)
+        return len(self._offered - self._made) + choices
 
     def begin(self, *, has_crashed: bool = False) -> None:
         """Prepare for the next attempt, in which hand-offs are repeated.
@@ -157,6 +159,8 @@ class TrialCalls:
             for name, schema in named.items()
             if (choices := schema.get("enum"))
         }
+        longest = max((len(named[name]["enum"]) for name in chosen), default=0)
+        self._most_choices = max(self._most_choices, longest)
         made = _with_booleans(self._arguments(function, ""), bool(self._forms % 2))
         self._forms += 1
         return {**made, **chosen}
