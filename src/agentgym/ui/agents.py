@@ -65,6 +65,9 @@ def _signature(function: dict[str, Any]) -> Text:
 def _kind(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
+    if choices := schema.get("anyOf"):
+        kinds = dict.fromkeys(_kind(each) for each in choices if isinstance(each, dict))
+        return " | ".join(kind for kind in kinds if kind != "null") or "null"
     types = schema.get("type", "any")
     return types if isinstance(types, str) else " | ".join(types)
 
