@@ -4,6 +4,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,12 +53,12 @@ def rightly(request: ChatRequest) -> Reply:
     return Reply(calls=[("ask_refunds", {"job": "Refund A1."})])
 
 
-def played(folder: Path, config: TrainingConfig) -> Trajectory:
+def played(folder: Path, config: TrainingConfig, respond: Any = rightly) -> Trajectory:
     scenario = get_scenario(config.scenario)
     [task] = scenario.tasks(Split.TRAIN, 0, 1)
     folder.mkdir()
     config = config.replaced(workers=1, max_attempts=1)
-    with RolloutSession(config, ScriptedPolicy(rightly), folder, 1) as session:
+    with RolloutSession(config, ScriptedPolicy(respond), folder, 1) as session:
         asked = RolloutRequest("r", task, train=True, group="g", step=1)
         [made] = session.run([asked], lambda _: None)
     [attempt], _ = judge(scenario, [task], [made])
@@ -107,6 +108,21 @@ def test_calls_are_checked_by_the_schema_that_the_trial_saw(tmp_path: Path) -> N
     [problem] = looked_into(tmp_path, IN_NODES, args={"amount": "much"}).problems
     assert "not arguments of 'refund_order'" in problem
     assert "it takes order, amount" in problem
+
+
+def by_the_form(request: ChatRequest) -> Reply:
+    """Answer in the form that is asked for, and do nothing else."""
+    offered = [tool["function"]["name"] for tool in request.tools]
+    return Reply(calls=[("Route", {"to": "rest"})] if offered == ["Route"] else [])
+
+
+@pytest.mark.slow
+def test_an_answer_in_a_form_that_is_not_the_last_one_counts(tmp_path: Path) -> None:
+    expected = {"tool": "Route", "args": {"to": "rest"}}
+    config = settings(tmp_path, f"{HERE}:routing", **expected)
+    assert probed(config).problems == []
+    made = played(tmp_path / "run", config, by_the_form)
+    assert made.success
 
 
 @pytest.mark.slow

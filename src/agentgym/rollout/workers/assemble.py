@@ -17,6 +17,7 @@ from agentgym.integrations.offered import check_offered, offered_functions
 
 NOT_RUN = "(the agent ended before this call ran)"
 ENDED = "(the agent ended at this call)"
+FORM = "(an answer in this form)"
 
 
 def assemble_steps(
@@ -37,6 +38,8 @@ def assemble_steps(
       own tool, e.g. a hand-off to another agent, has only the first check too, with the
       schema that the request offered.
     - A call that the agent's own code replaced by another call is left out.
+    - A call in a form, of the only tool of a request that requires a call, counts as
+      made where nothing runs it or answers it: the agent's code reads it and goes on.
     - A call that ends the agent, e.g. of a tool ``Done``, counts as made although
       nothing ran. It is the only call of the last answer, and its tool never ran.
 
@@ -64,7 +67,14 @@ def assemble_steps(
         if _did_not_run(made):
             ended = {"outcome": ToolOutcome.OK, "result": ENDED}
             outcomes[last[0]] = made.model_copy(update=ended)
-    answers = _answers(model_calls) if answered_by_agent else {}
+    in_forms = (_form(*pair) for pair in zip(model_calls, judged, strict=True))
+    unread = (c for c in in_forms if c is not None and c.call.name not in ran)
+    forms = [call for call in unread if _did_not_run(outcomes[call])]
+    answers = _answers(model_calls) if answered_by_agent or forms else {}
+    for call in forms:
+        if call.call.id not in answers:
+            seen = {"outcome": ToolOutcome.OK, "result": FORM}
+            outcomes[call] = outcomes[call].model_copy(update=seen)
     for call, made in outcomes.items():
         name, answer = call.call.name, answers.get(call.call.id)
         if answer is None or not _did_not_run(made):
@@ -154,6 +164,12 @@ class _Requested:
             outcome=outcome,
             result=f"Error: {reason}" if reason else OWN,
         )
+
+
+def _form(asked: ModelCall, calls: "list[_Requested]") -> "_Requested | None":
+    """Return the call of an answer whose request required a call of its only tool."""
+    is_form = asked.wants_call and len(asked.tools) == len(calls) == 1
+    return calls[0] if is_form else None
 
 
 def _did_not_run(call: ToolCall) -> bool:
