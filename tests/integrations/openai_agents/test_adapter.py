@@ -124,6 +124,7 @@ async def test_its_own_agent_comes_back_with_the_trained_model_throughout(
     assert len(asked) == 3
     assert {key: id(value) for key, value in vars(authored.desk).items()} == inside
     guarded = trained.to_openai_agents(agent=authored.guarded)
+    monkeypatch.setattr(authored.judge, "model", agent.model)  # its guardrail's own
     assert (await runner.run(guarded, "?")).final_output == authored.REAL
     with pytest.raises(UsageError, match=r"desk has its own tools: leave tools=\[\]"):
         trained.to_openai_agents(tools=[])
