@@ -116,7 +116,7 @@ def test_an_agent_without_checksums_is_not_loaded(agent: TrainedAgent) -> None:
     del card["checksums"]
     (agent.path / AGENT_FILE).write_text(json.dumps(card))
     with pytest.raises(CorruptModelError, match="has no checksums"):
-        TrainedAgent.load(agent.path).verified_model()
+        TrainedAgent.load(agent.path)
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "a.pt", "a.PKL", "sub/a.pth"])

@@ -13,7 +13,12 @@ from agentgym.core.formats.settings import Constrain, TemplateSettings
 from agentgym.core.policy import Policy
 from agentgym.core.shown import Shown
 from agentgym.core.task import TaskSource
-from agentgym.errors import AgentGymError, UnsupportedError, UsageError
+from agentgym.errors import (
+    AgentGymError,
+    CorruptModelError,
+    UnsupportedError,
+    UsageError,
+)
 from agentgym.evaluate.metrics import Metrics
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models import hub
@@ -191,6 +196,11 @@ class TrainedAgent(Shown, BaseModel):
             raise AgentGymError(
                 f"The agent in {path} cannot be read ({error}). Train or save it again."
             ) from None
+        if not agent.checksums:
+            raise CorruptModelError(
+                f"agent.json in {path} has no checksums of its model's files, so that "
+                "damage would not be noticed. Train or save the agent again."
+            )
         refuse_links(path, {f"{MODEL_FOLDER}/{name}" for name in agent.checksums})
         refuse_pickles(path / MODEL_FOLDER)
         return agent

@@ -44,8 +44,8 @@ async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
     [leave] = ADAPTER.own_tools(authored.quit_all)
     with pytest.raises(RuntimeError, match=r"quit_all called sys.exit\(3\)"):
         await leave()
-    with pytest.raises(UnsupportedError, match="has no tools"):
-        ADAPTER.own_tools(authored.boss)
+    of_clerk = [x.spec.name for x in ADAPTER.own_tools(authored.boss)]
+    assert of_clerk == ["list_files", "shout"]
 
 
 def test_an_mcp_server_that_does_not_start_is_named(authored: Any) -> None:

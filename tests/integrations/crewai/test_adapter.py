@@ -142,7 +142,7 @@ def test_an_mcp_server_that_does_not_start_is_named() -> None:
 
 
 def test_what_is_no_agent_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="not an Agent, Task or Crew"):
+    with pytest.raises(UnsupportedError, match="not an Agent, Task, Crew or Flow"):
         ADAPTER.roles(object())
     lonely = Task(description="?", expected_output="?")
     with pytest.raises(UnsupportedError, match=r"Task without an agent.*Task\(agent="):
