@@ -69,7 +69,7 @@ def test_the_graph_and_the_server_answer_with_the_adapter_of_each_role(
     result = train(tmp_path, GRAPH, **{**adapted, "max_tokens": 96})
     assert {"planner", "worker"} <= set(result.ledger.roles)
 
-    trained = TrainedAgent.load("run")
+    trained = TrainedAgent.load("run@1")
     assert trained.roles == ROLES
     folders = json.loads((trained.model_path / "roles.json").read_text())
     assert folders == {"planner": "r1_planner", "worker": "r2_worker"}

@@ -91,7 +91,7 @@ class AgentReport:
     """Reasons why the agent cannot be trained; empty if it can."""
     undecided: list[str] = field(default_factory=list)
     """Names of tools in ``own`` for which the user chose no way to answer calls."""
-    too_long: str = ""  # why even the first prompt exceeds the model's context
+    too_long: str = ""  # why all prompts exceed the model's context
     model_calls: int | None = None  # in the trials; None without a trial
     offered: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Tools and forms that the model was offered in the trials, as OpenAI functions."""

@@ -26,9 +26,9 @@ def compare_with_context(
 ) -> tuple[str, str]:
     """Compare the prompts of episodes with the context length of the run's model.
 
-    Returns two texts: an error if all first prompts are too long for the model, and a
-    warning if only other prompts are. Both are empty if all prompts fit, or if
-    the model's files are not on this machine or cannot be read.
+    Returns two texts: an error if all prompts are too long for the model, and a warning
+    if only some are. Both are empty if all prompts fit, or if the model's files are not
+    on this machine or cannot be read.
     """
     try:
         lengths, context = _lengths(config, [c for calls in episodes for c in calls])
@@ -39,12 +39,12 @@ def compare_with_context(
         return "", ""
     than = f"than the {context:,} that {config.model} reads"
     remedy = "Choose a model that reads more: --model FOLDER_OR_ID"
+    told = f"Its first prompt has {min(first):,} tokens, more {than}, answer included"
+    if min(lengths) + _LEAST_ANSWER > context:
+        return f"{told}. {remedy}, or shorten its system prompt and its tools.", ""
     if min(first) + _LEAST_ANSWER > context:
-        why = (
-            f"Its first prompt has {min(first):,} tokens, more {than}, answer "
-            f"included. {remedy}, or shorten its system prompt and its tools."
-        )
-        return why, ""
+        goes_on = "a rollout ends there, unless the agent goes on with a shorter one"
+        return "", f"{told}: {goes_on}. {remedy}."
     note = (
         f"In the trial its longest prompt had {max(lengths):,} tokens, more {than}, "
         f"answer included: such rollouts are cut there. {remedy}."

@@ -196,7 +196,7 @@ class TrainedAgent(Shown, BaseModel):
             raise AgentGymError(
                 f"The agent in {path} cannot be read ({error}). Train or save it again."
             ) from None
-        if not agent.checksums:
+        if "checksums" not in card:
             raise CorruptModelError(
                 f"agent.json in {path} has no checksums of its model's files, so that "
                 "damage would not be noticed. Train or save the agent again."
@@ -213,7 +213,7 @@ class TrainedAgent(Shown, BaseModel):
     def save(self, name: str) -> Path:
         """Add the agent to ``AGENTGYM_HOME`` as the default version of ``name``.
 
-        Existing versions stay.
+        Existing versions stay. Missing checksums are added.
 
         Returns:
             The folder of the new version.
@@ -223,6 +223,8 @@ class TrainedAgent(Shown, BaseModel):
         """
         with Versions(name).locked() as versions:
             version = versions.add(self.path)
+            if not self.checksums:
+                self.model_copy(update={"path": version.path}).write_card()
             versions.set_default(version)
         return version.path
 

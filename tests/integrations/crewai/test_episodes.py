@@ -171,7 +171,7 @@ def test_a_tool_that_crashes_drops_the_episode(tmp_path: Path) -> None:
     ("agent", "told"),
     [
         ("make_deaf_crew", r"no words. Write \{task\} in a description"),
-        ("make_nothing", r"gave a str, not an Agent, Task or Crew"),
+        ("make_nothing", r"gave a str, not an Agent, Task, Crew or Flow"),
     ],
 )
 def test_a_factory_that_cannot_be_trained_is_told_why(
