@@ -57,8 +57,10 @@ def test_the_limit_of_a_tokenizer_counts(tmp_path: Path) -> None:
     assert compare_with_context(config, [[call]]) == ("", "")
     file.write_text(json.dumps({**settings, "model_max_length": 64}))
     later = ModelCall(messages=[{"role": "user", "content": "word"}])
-    why, _ = compare_with_context(config, [[call, later]])
+    why, _ = compare_with_context(config, [[call, call]])
     assert f"more than the 64 that {folder} reads" in why
+    why, note = compare_with_context(config, [[call, later]])
+    assert (why, "a rollout ends there, unless" in note) == ("", True)
     why, note = compare_with_context(config, [[later, call]])
     assert why == ""
     assert f"more than the 64 that {folder} reads" in note
