@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from jinja2.sandbox import SandboxedEnvironment
 from jsonschema import Draft202012Validator
 
 from agentgym.core.json_schema import properties
 from agentgym.core.made_up import NoValueError, made_up
 from agentgym.core.tools import same_arguments
 from agentgym.models import nano
+from agentgym.models.jinja import compile_template
 from agentgym.scenarios.schemas import spec_of_openai
 
 _TEMPLATE = Path(nano.__file__).with_name("chat_template.jinja")
-PROMPT = SandboxedEnvironment().from_string(_TEMPLATE.read_text())
+PROMPT = compile_template(_TEMPLATE.read_text())
 
 NAMES = st.sampled_from(["a", "title", "from", "x/y", "~z", "model_config", "$ref"])
 JSON_VALUES = st.one_of(

@@ -225,7 +225,7 @@ def test_a_reward_for_the_answers_text_is_learned(
         "framework": "native",
         "gpu": "none",
         "train_tokens": "all",
-        "episodes": 256,
+        "episodes": 320,
         "eval_every": 100,
         "test_tasks": 16,
         "learning_rate": 1e-3,
@@ -235,7 +235,7 @@ def test_a_reward_for_the_answers_text_is_learned(
     }
     result = Trainer(TrainingConfig.create(**settings)).train()
     assert result.ledger.tokens == "all"
-    assert result.metrics.pass_1.low > result.baseline.pass_1.value + 0.1
+    assert result.metrics.pass_1.value > result.baseline.pass_1.value + 0.3
     assert "Learned from: all that the model writes" in render_report(result)
     shown = agentgym("runs", "show", str(result.artifacts.run)).out
     assert "learns from  all that the model writes" in shown

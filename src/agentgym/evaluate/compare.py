@@ -83,23 +83,20 @@ def compare(
     if not (pairs := paired(before, after)):
         raise UsageError("No task was scored on both sides, so nothing is comparable.")
     k = min(before.k, after.k)
-    everything = zip(before.by_task, after.by_task, strict=True)
-    differences: dict[MetricName, Estimate] = {}
-    for name in names:
+
+    def difference(name: MetricName) -> Estimate:
+        olds, news = zip(*pairs, strict=True)
         if name == "cost_per_success":
-            sides = [new for _, new in pairs], [old for old, _ in pairs]
-            differences[name] = cost_per_success(*sides)
-            continue
-        counted = list(everything) if name == "pass_1_of_all" else pairs
-        differences[name] = estimate_difference(
-            [old.pair(name, k) for old, _ in counted],
-            [new.pair(name, k) for _, new in counted],
-            share=name in AS_SHARES,
-        )
+            return cost_per_success(news, olds)
+        if name == "pass_1_of_all":
+            olds, news = tuple(before.by_task), tuple(after.by_task)
+        sides = ([task.pair(name, k) for task in side] for side in (olds, news))
+        return estimate_difference(*sides, share=name in AS_SHARES)
+
     return Comparison(
         tasks=len(pairs),
         k=k,
-        differences=differences,
+        differences={name: difference(name) for name in names},
         p_value=sign_flip_p(
             [new.success_rate - old.success_rate for old, new in pairs]
         ),

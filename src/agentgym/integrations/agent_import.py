@@ -473,8 +473,7 @@ def _adapter_of(found: Any) -> FrameworkAdapter | None:
 def values_for(reference: str | None, option: str) -> Callable[[Any], Any]:
     """Import the function that the user gave with an option, e.g. ``--inputs``.
 
-    Without a reference, return a function that always
-    returns None.
+    Without a reference, return a function that always returns None.
     """
     if reference is None:
         return lambda given: None

@@ -40,16 +40,16 @@ class Blueprint:
     agent: AgentSource = field(default_factory=AgentSource)
 
 
-def refuse_configurable(blueprint: Blueprint, framework: str) -> None:
-    """Raise if ``--configurable`` or ``--on-interrupt`` is set, which LangGraph has.
+def refuse_graph_options(blueprint: Blueprint, framework: str) -> None:
+    """Refuse ``--configurable`` and ``--on-interrupt``, which only LangGraph takes.
 
     Raises:
         UsageError: One of them is set; the message names ``framework``.
     """
     if blueprint.agent.on_interrupt is not None:
         raise UsageError(
-            f"--on-interrupt {blueprint.agent.on_interrupt}: {framework} has no "
-            "interrupt(), LangGraph has. Leave the option out."
+            f"--on-interrupt {blueprint.agent.on_interrupt} is for the interrupt() of "
+            f"LangGraph, which {framework} does not have. Leave the option out."
         )
     if blueprint.agent.configurable:
         keys = ", ".join(blueprint.agent.configurable)

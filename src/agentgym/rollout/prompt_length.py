@@ -37,19 +37,20 @@ def compare_with_context(
         return "", ""
     if not lengths or max(lengths) + _LEAST_ANSWER <= context:
         return "", ""
-    than = f"than the {context:,} that {config.model} reads"
-    remedy = "Choose a model that reads more: --model FOLDER_OR_ID"
-    told = f"Its first prompt has {min(first):,} tokens, more {than}, answer included"
-    if min(lengths) + _LEAST_ANSWER > context:
-        return f"{told}. {remedy}, or shorten its system prompt and its tools.", ""
-    if min(first) + _LEAST_ANSWER > context:
-        goes_on = "a rollout ends there, unless the agent goes on with a shorter one"
-        return "", f"{told}: {goes_on}. {remedy}."
-    note = (
-        f"In the trial its longest prompt had {max(lengths):,} tokens, more {than}, "
-        f"answer included: such rollouts are cut there. {remedy}."
+    begins_too_long = min(first) + _LEAST_ANSWER > context
+    place, tokens = "longest", max(lengths)
+    end = "such rollouts are cut there"
+    if begins_too_long:
+        place, tokens = "first", min(first)
+        end = "a rollout ends there, unless the agent sends a shorter prompt next"
+    found = (
+        f"In the trial its {place} prompt had {tokens:,} tokens, with the answer more "
+        f"than the {context:,} that {config.model} reads"
     )
-    return "", note
+    remedy = "Choose a model that reads more: --model FOLDER_OR_ID"
+    if min(lengths) + _LEAST_ANSWER > context:
+        return f"{found}. {remedy}, or shorten its system prompt and its tools.", ""
+    return "", f"{found}: {end}. {remedy}."
 
 
 def prompt_notes(config: TrainingConfig, scenario: Scenario) -> list[str]:

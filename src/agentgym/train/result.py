@@ -1,6 +1,5 @@
 """TrainingResult: the metrics of a run, and its trained agent."""
 
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -149,7 +148,7 @@ class TrainingResult(Shown, BaseModel, extra="forbid"):
         """Write ``result.json`` into the run folder."""
         write_json(self.artifacts.run / RESULT_FILE, self.model_dump(mode="json"))
 
-    @cached_property
+    @property
     def effect(self) -> Effect | None:
         """Whether training helped, and which metrics changed significantly.
 

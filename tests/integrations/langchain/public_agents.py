@@ -252,16 +252,21 @@ def answers_done(task: Any, calls: list[Any], state: dict[str, Any]) -> bool:
 
 
 class Sorted(MessagesState):
-    """Messages, and what the agent decided."""
+    """Messages, what the agent decided, and values that JSON does not have."""
 
     verdict: Verdict
+    scan: bytes
+    loop: dict[str, Any]
 
 
 def sort(state: MessagesState) -> dict[str, Any]:
     """Decide by a form; there are no tools."""
     asked = model.with_structured_output(Verdict, method="function_calling")
     said: Any = asked.invoke(state["messages"])
-    return {"messages": [("assistant", said.fits)], "verdict": said}
+    loop: dict[str, Any] = {}
+    loop["again"] = loop
+    odd = {"scan": b"\xff", "loop": loop}
+    return {"messages": [("assistant", said.fits)], "verdict": said, **odd}
 
 
 def fits(task: Any, calls: list[Any], state: dict[str, Any]) -> bool:

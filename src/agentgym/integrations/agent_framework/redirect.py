@@ -15,8 +15,8 @@ from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.integrations.on_client.clients import PlainOpenAI
 from agentgym.integrations.on_client.in_place import (
     CallInPlace,
+    agents_in,
     episode_of_call,
-    named_in,
 )
 from agentgym.integrations.on_client.servers import current_servers
 from agentgym.integrations.redirect import model_for
@@ -71,17 +71,13 @@ def passes_on(tool: Any) -> bool:
 
 
 def agents_of(tool: Any) -> Iterator[Any]:
-    """Yield the agents with tools that a tool's function runs.
-
-    An agent without tools is asked like a model: the function is then a tool.
-    """
+    """Yield the agents with tools that a tool's function runs."""
     from agent_framework import Agent
 
-    for found in named_in(tool.func):
-        if isinstance(found, Agent) and (
-            found.default_options.get("tools") or found.mcp_tools
-        ):
-            yield found
+    def has_tools(agent: Any) -> Any:
+        return agent.default_options.get("tools") or agent.mcp_tools
+
+    return agents_in(tool.func, Agent, has_tools)
 
 
 def patch_agents(module: ModuleType) -> None:

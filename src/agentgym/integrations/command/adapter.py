@@ -16,7 +16,7 @@ from agentgym.integrations.base import (
     Blueprint,
     Conversation,
     FrameworkAdapter,
-    refuse_configurable,
+    refuse_graph_options,
 )
 from agentgym.integrations.command.attempt import ProgramAttempts
 from agentgym.integrations.command.discovery import offered_tools
@@ -115,7 +115,7 @@ class CommandAdapter(FrameworkAdapter):
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Return an agent loop that runs the program in the settings."""
-        refuse_configurable(blueprint, "a program")
+        refuse_graph_options(blueprint, "a program")
         self.check_reference(blueprint.agent.reference)
         assert blueprint.agent.reference is not None
         program = ProgramCommand.parse(blueprint.agent.reference).located()

@@ -138,9 +138,8 @@ class ProgramSession:
                 last answer's calls did not run.
         """
         answered = {call.name for call in self.episode.tool_calls}
-        last = [] if self._goes_on else self._asked[-1:]
-        for names in self._asked:
-            is_last = names in last
+        for place, names in enumerate(self._asked, 1):
+            is_last = place == len(self._asked) and not self._goes_on
             waiting = [self._waiting[n][0] for n in names if n in self._waiting]
             tools = [call.name for call in waiting]
             has_run = came_to_end if is_last else answered.isdisjoint(tools)
@@ -193,7 +192,7 @@ class ProgramSession:
                     message["content"] = said
 
     def _made(self, name: str, result: str, *, is_error: bool) -> ToolCall:
-        """Return a call with its result; it is no longer one without."""
+        """Take a call from those without a result, and return it with its result."""
         call, function = self._waiting.pop(name)
         outcome = ToolOutcome.UNKNOWN_TOOL
         if function is not None:

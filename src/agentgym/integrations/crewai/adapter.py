@@ -25,8 +25,8 @@ from agentgym.integrations.base import (
     Blueprint,
     Conversation,
     FrameworkAdapter,
-    refuse_configurable,
     refuse_context,
+    refuse_graph_options,
 )
 from agentgym.integrations.crewai.quiet import QUIET, environment, silence
 from agentgym.integrations.episode import EpisodeCut, current_episode
@@ -41,7 +41,7 @@ class CrewAIAgent(AgentLoop):
 
     def __init__(self, blueprint: Blueprint) -> None:
         refuse_context(blueprint, "CrewAI")
-        refuse_configurable(blueprint, "CrewAI")
+        refuse_graph_options(blueprint, "CrewAI")
         self._blueprint = blueprint
         self._inputs = values_for(blueprint.agent.inputs, "--inputs")
         with ExitStack() as stack:

@@ -38,11 +38,8 @@ class GraphRun:
         self.is_synchronous = is_synchronous(graph)
         self.takes = input_of_function(graph)
         self.inputs = values_for(blueprint.agent.inputs, "--inputs")
-        self.on_interrupt = (
-            None
-            if (reference := blueprint.agent.on_interrupt) is None
-            else values_for(reference, "--on-interrupt")
-        )
+        given = blueprint.agent.on_interrupt
+        self.on_interrupt = values_for(given, "--on-interrupt") if given else None
         self.context = values_for(blueprint.agent.context, "--context")
         if blueprint.agent.context is None and graph.context_schema is not None:
             self.context = _default_context(graph.context_schema, blueprint)
@@ -162,8 +159,11 @@ class GraphConversation(Conversation):
         if isinstance(state, str):
             return state
         if isinstance(state, Mapping):
-            rest = {key: value for key, value in state.items() if key != "messages"}
-            current_episode().end_state = to_jsonable_python(rest, fallback=str)
+            current_episode().end_state = {
+                str(key): _as_json(value)
+                for key, value in state.items()
+                if key != "messages"
+            }
         said = state.get("messages", ()) if isinstance(state, Mapping) else state
         said = said if isinstance(said, list | tuple) else [said]
         self._messages = [m for m in said if isinstance(m, BaseMessage)] or None
@@ -217,3 +217,11 @@ class GraphConversation(Conversation):
         if self._run.is_synchronous:
             return await call_in_thread(self._graph.invoke, asked, **given)
         return await self._graph.ainvoke(asked, **given)
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value of a state as JSON values; as text if it cannot be: a cycle."""
+    try:
+        return to_jsonable_python(value, bytes_mode="base64", fallback=str)
+    except ValueError:
+        return str(value)

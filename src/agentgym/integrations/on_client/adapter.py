@@ -32,8 +32,8 @@ from agentgym.integrations.base import (
     Conversation,
     FrameworkAdapter,
     no_tools,
-    refuse_configurable,
     refuse_context,
+    refuse_graph_options,
 )
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.export import agent_and_tools
@@ -67,7 +67,7 @@ class ClientLoop(AgentLoop):
         source = blueprint.agent
         if not adapter.context_argument:
             refuse_context(blueprint, adapter.title)
-        refuse_configurable(blueprint, adapter.title)
+        refuse_graph_options(blueprint, adapter.title)
         self.blueprint = blueprint
         self._adapter = adapter
         self._inputs = values_for(source.inputs, "--inputs")

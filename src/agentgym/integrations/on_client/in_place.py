@@ -116,7 +116,19 @@ def episode_of_call(
     return episode if episode.has(name) else None
 
 
-def named_in(function: Any, depth: int = 0) -> Iterator[Any]:
+def agents_in[T](
+    function: Any, kind: type[T], has_tools: Callable[[T], Any]
+) -> Iterator[T]:
+    """Yield the agents with tools that a tool's function names, and so may run.
+
+    An agent without tools is asked like a model: the function is then a tool.
+    """
+    for found in _named_in(function):
+        if isinstance(found, kind) and has_tools(found):
+            yield found
+
+
+def _named_in(function: Any, depth: int = 0) -> Iterator[Any]:
     """Yield the objects that a function's code names, and those of its functions."""
     try:
         names = inspect.getclosurevars(inspect.unwrap(function))
@@ -125,7 +137,7 @@ def named_in(function: Any, depth: int = 0) -> Iterator[Any]:
     for value in [*names.nonlocals.values(), *names.globals.values()]:
         yield value
         if inspect.isfunction(value) and depth < _DEEPEST:
-            yield from named_in(value, depth + 1)
+            yield from _named_in(value, depth + 1)
 
 
 @contextmanager

@@ -28,8 +28,8 @@ from agents.tool_guardrails import (
 from agentgym.integrations.episode import episode_or_none
 from agentgym.integrations.on_client.in_place import (
     CallInPlace,
+    agents_in,
     episode_of_call,
-    named_in,
 )
 from agentgym.integrations.on_client.servers import current_servers
 from agentgym.integrations.redirect import answering, model_for, refusing_calls
@@ -137,15 +137,13 @@ def passes_on(tool: FunctionTool) -> bool:
 
 
 def agents_of(tool: FunctionTool) -> Iterator[Any]:
-    """Yield the agents with tools that a tool's function runs.
-
-    An agent without tools is asked like a model: the function is then a tool.
-    """
-    for found in named_in(getattr(tool.on_invoke_tool, "_invoke_tool_impl", None)):
-        if isinstance(found, Agent) and (
-            found.tools or found.mcp_servers or found.handoffs
-        ):
-            yield found
+    """Yield the agents with tools that a tool's function runs."""
+    function = getattr(tool.on_invoke_tool, "_invoke_tool_impl", None)
+    return agents_in(
+        function,
+        Agent,
+        lambda agent: agent.tools or agent.mcp_servers or agent.handoffs,
+    )
 
 
 def _within(agent: Any) -> AbstractContextManager[None]:

@@ -26,8 +26,8 @@ from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.on_client.in_place import (
     CallInPlace,
+    agents_in,
     episode_of_call,
-    named_in,
 )
 from agentgym.integrations.redirect import answering, model_for
 from agentgym.integrations.transport import speaking_as
@@ -148,15 +148,10 @@ def _episode_of(tool: Any, name: str) -> Episode | None:
 
 
 def agents_of(function: Any) -> Iterator[Any]:
-    """Yield the agents with tools that a tool's function runs.
-
-    An agent without tools is asked like a model: the function is then a tool.
-    """
+    """Yield the agents with tools that a tool's function runs."""
     from pydantic_ai import Agent
 
-    for found in named_in(function):
-        if isinstance(found, Agent) and functions_of(found):
-            yield found
+    return agents_in(function, Agent, functions_of)
 
 
 def functions_of(agent: Any) -> dict[str, Any]:
