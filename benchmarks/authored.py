@@ -79,7 +79,7 @@ def measured(of: str, endpoint: str, count: int) -> float:
     os.environ["OPENAI_API_KEY"] = "none"
     os.environ["OPENAI_BASE_URL"] = endpoint
     if kind.startswith("crewai"):
-        from agentgym.integrations.crewai.quiet import QUIET
+        from agentgym.plugins.crewai.quiet import QUIET
 
         os.environ.update(QUIET)
     module = importlib.import_module(f"authored_{kind.partition('-')[0]}")

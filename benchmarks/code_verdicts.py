@@ -25,10 +25,10 @@ from typing import Any
 from machine import machine
 
 from agentgym import Split, Trajectory
+from agentgym.plugins.packs.coding import functions
+from agentgym.plugins.packs.coding.invented import names_for
+from agentgym.plugins.packs.coding.projects import build
 from agentgym.sandbox import LazySandbox, SandboxResult
-from agentgym.scenarios.coding import functions
-from agentgym.scenarios.coding.invented import names_for
-from agentgym.scenarios.coding.projects import build
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import tasks_to_measure
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentgym.plugins.collect.batch import run_rollouts
 from agentgym.programs.process import watcher
-from agentgym.rollout.solo.batch import run_rollouts
 
 SHELL = """#!/bin/sh
 curl -sf "$OPENAI_BASE_URL/chat/completions" -H "Content-Type: application/json" \\

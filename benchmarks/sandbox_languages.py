@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from agentgym.sandbox import RunTests, Sandbox, SandboxConfig, open_sandbox
-from agentgym.sandbox.languages.toolchain import missing
+from agentgym.sandbox.languages import missing
 
 SOURCES = {
     "javascript": {

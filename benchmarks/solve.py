@@ -165,7 +165,7 @@ def cpu() -> tuple[float, float]:
 
 async def ours(code: str) -> tuple[float, float, float]:
     """Solve once; return CPU of the process and its children, and first output."""
-    from agentgym.solving.session import TeamSession
+    from agentgym.plugins.team.solving.session import TeamSession
 
     first: list[float] = []
     shown: list[float] = []
@@ -187,7 +187,7 @@ async def theirs() -> float:
     """Run the same graph with tools that do nothing; return CPU of the process."""
     from langgraph.checkpoint.memory import InMemorySaver
 
-    from agentgym.scenarios.coding_team.team.graph import build_team
+    from agentgym.plugins.team.coding_team.team.graph import build_team
 
     before = cpu()
     graph = build_team(cast(CODE), canned(), checkpointer=InMemorySaver())

@@ -23,7 +23,7 @@ def main() -> None:
 
     from agentgym import Trainer
     from agentgym.core.files import agents_folder
-    from tests.engines.verl.running import ENVIRONMENT, ON_THE_CPU, config
+    from tests.plugins.verl.running import ENVIRONMENT, ON_THE_CPU, config
 
     os.environ |= ON_THE_CPU
     os.environ["AGENTGYM_HOME"] = str(given.output.resolve() / "home")

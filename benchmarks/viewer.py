@@ -59,7 +59,7 @@ SERVE = """
 import sys
 from pathlib import Path
 from agentgym.train.run_folder import RunFolder
-from agentgym.view.server import ViewServer
+from agentgym.plugins.view.server import ViewServer
 run = RunFolder(Path(sys.argv[1]))
 sys.stdin.readline()
 with ViewServer(lambda: [run]) as server:
@@ -388,7 +388,7 @@ def watched_training(folder: Path, rounds: int, episodes: int) -> None:
 
 def asset_bytes() -> int:
     """Return the bytes of the page's files."""
-    import agentgym.view.server as server
+    import agentgym.plugins.view.server as server
 
     static = Path(server.__file__).parent / "static"
     return sum(path.stat().st_size for path in static.rglob("*.*"))

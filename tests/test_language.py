@@ -38,7 +38,7 @@ PATTERNS = {
     ),
 }
 DOCSTRING = {"the name of the field, not Of the": r"\A\s*Of (the|a|an)\b"}
-DATA = ("scenarios",)
+DATA = ("scenarios", "packs", "bench", "team", "logs")
 """Folders whose strings are mostly tasks for a model: only raised errors count."""
 PROMPTS = ("agents.py", "crews.py")
 """Files with texts that a model reads: a change would change how it answers."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
-from agentgym.solving.models import chat_models
-from agentgym.solving.session import TeamSession
+from agentgym.plugins.team.solving.models import chat_models
+from agentgym.plugins.team.solving.session import TeamSession
 
 
 @dataclass

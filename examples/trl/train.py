@@ -8,7 +8,7 @@ import tempfile
 
 from trl import GRPOConfig, GRPOTrainer
 
-from agentgym.train.trl import AgentRollouts
+from agentgym.plugins.trl import AgentRollouts
 
 if __name__ == "__main__":
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 20

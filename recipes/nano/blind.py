@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from agentgym.core.task import Split
-from agentgym.scenarios.coding.functions import TEMPLATES
-from agentgym.scenarios.coding.names import NAMES
-from agentgym.scenarios.coding.wording import REFERENCES
-from agentgym.scenarios.wording.grammar import GREETINGS, MANNERS
+from agentgym.plugins.packs.coding.functions import TEMPLATES
+from agentgym.plugins.packs.coding.names import NAMES
+from agentgym.plugins.packs.coding.wording import REFERENCES
+from agentgym.plugins.packs.wording.grammar import GREETINGS, MANNERS
 from recipes.nano.corpus import MAKERS
 from recipes.nano.held_out import (
     Phrases,

@@ -16,12 +16,12 @@ from random import Random
 from agentgym.core.task import Split
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.errors import AgentGymError
+from agentgym.plugins.packs.coding.environment import CodingEnvironment
+from agentgym.plugins.packs.coding.families import FAMILIES, Draft, Family, Step
+from agentgym.plugins.packs.coding.families.base import Scene
+from agentgym.plugins.packs.coding.names import NAMES, Names
+from agentgym.plugins.packs.coding.scenario import ROLE, SYSTEM_PROMPT
 from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
-from agentgym.scenarios.coding.environment import CodingEnvironment
-from agentgym.scenarios.coding.families import FAMILIES, Draft, Family, Step
-from agentgym.scenarios.coding.families.base import Scene
-from agentgym.scenarios.coding.names import NAMES, Names
-from agentgym.scenarios.coding.scenario import ROLE, SYSTEM_PROMPT
 from recipes.nano import pools
 from recipes.nano.conversation import Argument, Conversation, ToolLine
 from recipes.nano.values import PSEUDO, spliced, woven

@@ -15,17 +15,17 @@ from typing import Any
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, tool_specs
 from agentgym.errors import ToolError
-from agentgym.scenarios.customer_support.demonstrations import demonstrate
-from agentgym.scenarios.customer_support.environment import SupportEnvironment
-from agentgym.scenarios.customer_support.families import (
+from agentgym.plugins.packs.customer_support.demonstrations import demonstrate
+from agentgym.plugins.packs.customer_support.environment import SupportEnvironment
+from agentgym.plugins.packs.customer_support.families import (
     FAMILIES,
     SupportDraft,
     SupportFamily,
     SupportScene,
     SupportStep,
 )
-from agentgym.scenarios.customer_support.names import NAMES, SupportNames
-from agentgym.scenarios.customer_support.scenario import ROLE, SYSTEM_PROMPT
+from agentgym.plugins.packs.customer_support.names import NAMES, SupportNames
+from agentgym.plugins.packs.customer_support.scenario import ROLE, SYSTEM_PROMPT
 from recipes.nano import pools
 from recipes.nano.conversation import Argument, Conversation, ToolLine
 from recipes.nano.support_words import POLICIES

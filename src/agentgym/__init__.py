@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from agentgym.core.trajectory import Reward as Reward
     from agentgym.core.trajectory import Trajectory as Trajectory
     from agentgym.integrations.inner_reward import reward as reward
-    from agentgym.scenarios.base import Environment as Environment
-    from agentgym.scenarios.base import Scenario as Scenario
-    from agentgym.scenarios.tool_tasks.logs.reviews import (
+    from agentgym.plugins.logs.reviews import (
         record_review as record_review,
     )
-    from agentgym.solving.solution import Solution as Solution
-    from agentgym.solving.solve import solve as solve
+    from agentgym.plugins.team.solving.solution import Solution as Solution
+    from agentgym.plugins.team.solving.solve import solve as solve
+    from agentgym.scenarios.base import Environment as Environment
+    from agentgym.scenarios.base import Scenario as Scenario
     from agentgym.train.result import TrainingResult as TrainingResult
     from agentgym.train.trained_agent import TrainedAgent as TrainedAgent
     from agentgym.train.trainer import Trainer as Trainer

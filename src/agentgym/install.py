@@ -16,9 +16,6 @@ def install_command(*extras: str) -> str:
     If the package was installed from a checkout, a wheel or a repository, the command
     names this source. It does not name the package alone, because other projects on
     PyPI have similar names.
-
-    Args:
-        extras: Names of extras from ``pyproject.toml``.
     """
     installer = "pip install"
     if find_spec("pip") is None:  # uv makes environments without pip

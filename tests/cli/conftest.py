@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.cli.main import main
-from tests.compute.fakes.fixtures import lambda_cloud, no_provider, runpod, sky
+from tests.plugins.cloud.fakes.fixtures import lambda_cloud, no_provider, runpod, sky
 
 __all__ = ["agentgym", "lambda_cloud", "no_provider", "runpod", "sky"]
 

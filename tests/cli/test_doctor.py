@@ -10,9 +10,9 @@ import pytest
 
 from agentgym import TrainingConfig
 from agentgym.core.ledger import Ledger
-from agentgym.doctor import machine
-from agentgym.doctor.machine import Check
 from agentgym.install import install_command
+from agentgym.plugins.doctor import machine
+from agentgym.plugins.doctor.machine import Check
 from agentgym.sandbox.guest.settings import RUNGS
 from agentgym.train.run_folder import RunFolder, RunState
 from tests.cli.conftest import Command

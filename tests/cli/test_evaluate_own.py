@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from agentgym.rollout.solo.trajectory_file import read_jsonl
+from agentgym.rollout.trajectory_file import read_jsonl
 from tests.cli.conftest import Command
 from tests.integrations.langchain.test_configurable import AGENT, tasks_file
 from tests.rollout.stub_server import StubServer, completion

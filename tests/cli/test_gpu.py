@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.compute.record import MachineRecord, now
 from agentgym.core.config import TrainingConfig
+from agentgym.plugins.cloud.record import MachineRecord, now
 from agentgym.train.run_folder import RunFolder
 from tests.cli.conftest import Command
-from tests.compute.fakes.lambda_cloud import FakeLambda
-from tests.compute.fakes.runpod import FakeRunPod
+from tests.plugins.cloud.fakes.lambda_cloud import FakeLambda
+from tests.plugins.cloud.fakes.runpod import FakeRunPod
 
 TRAIN = ["train", "coding", "--framework", "native", "--model", "Qwen/Qwen3-4B"]
 

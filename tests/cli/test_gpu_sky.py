@@ -6,8 +6,8 @@ import pytest
 
 from agentgym.install import install_command
 from tests.cli.conftest import Command
-from tests.compute.fakes.runpod import FakeRunPod
-from tests.compute.fakes.sky import SPOT, FakeSky
+from tests.plugins.cloud.fakes.runpod import FakeRunPod
+from tests.plugins.cloud.fakes.sky import SPOT, FakeSky
 
 TRAIN = ["train", "coding", "--framework", "native", "--model", "Qwen/Qwen3-4B"]
 

@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from agentgym.compute.registry import PROVIDERS
 from agentgym.core.machines import RENTED
 from agentgym.engines.device import check_device
 from agentgym.errors import GPUNotAvailableError
+from agentgym.plugins.cloud.registry import PROVIDERS
 from tests.cli.conftest import Command
 
 MORE = ("engine", "gpu")

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from agentgym.cli.evaluate import evaluate
-from agentgym.cli.ladder.improve import improve
-from agentgym.cli.rollout import rollout
 from agentgym.cli.train import train
 from agentgym.core.config import TrainingConfig
 from agentgym.core.settings import Settings
-from agentgym.rollout.solo.config import RolloutConfig
+from agentgym.plugins.collect.commands import rollout
+from agentgym.plugins.collect.config import RolloutConfig
+from agentgym.plugins.improve.commands import improve
 
 POLICY = {"scenario", "framework", "model", "gpu", "seed", "unsafe_local_exec"}
 TEMPLATE = {"tool_format", "chat_template", "thinking", "constrain"}

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.install import install_command
-from agentgym.rollout.solo.trajectory_file import read_jsonl, write_jsonl
+from agentgym.rollout.trajectory_file import read_jsonl, write_jsonl
 from agentgym.scenarios.new_pack import write_pack
 from tests.cli.conftest import Command
 from tests.rollout.scripted_llm import calling

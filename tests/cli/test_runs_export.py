@@ -8,7 +8,7 @@ import pytest
 from agentgym.rollout import read_jsonl
 from agentgym.rollout.store.store import Store
 from tests.cli.conftest import Command
-from tests.view.made_run import fill, make_run
+from tests.plugins.view.made_run import fill, make_run
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from agentgym.errors import UsageError
 from agentgym.train.trained_agent import Provenance
 from agentgym.train.trainer import Trainer
 from tests.cli.conftest import Command
-from tests.integrations.command import bookshop
+from tests.plugins.logs import harbour
+from tests.plugins.programs import bookshop
 from tests.rollout.stub_server import Handler, StubServer, completion
-from tests.scenarios.tool_tasks.logs import harbour
 from tests.scenarios.tool_tasks.shop import CUSTOMERS, SOURCE, lines, write
 from tests.ui import made_up
 
@@ -72,8 +72,8 @@ def test_a_dry_run_shows_the_plan(agentgym: Command, shop: Path) -> None:
         ("rollout orders.jsonl --tools calculator --model nano", "'calculator'"),
         ("train --tasks orders.jsonl --tools-from shop_tools:NO", "has no 'NO'"),
         ("scenarios show orders.jsonl", "whose tools does it call"),
-        ("scenarios record orders.jsonl {tools}", "Recording really calls tools"),
-        ("scenarios record orders.jsonl {tools} --allow-tool x", "No tool is named"),
+        ("tasks record orders.jsonl {tools}", "Recording really calls tools"),
+        ("tasks record orders.jsonl {tools} --allow-tool x", "No tool is named"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
@@ -167,16 +167,16 @@ def test_live_tools_are_named_in_a_warning(agentgym: Command, shop: Path) -> Non
 
 @pytest.mark.slow
 def test_a_starter_file_passes_the_check(agentgym: Command, shop: Path) -> None:
-    made = agentgym("scenarios", "starter", *TOOLS)
+    made = agentgym("tasks", "starter", *TOOLS)
     assert made.code == 0
     assert made.out.startswith("# A starter file, made from the schemas of 4 tools")
     assert "What it cannot" in made.out
-    assert made == agentgym("scenarios", "starter", *TOOLS)
+    assert made == agentgym("tasks", "starter", *TOOLS)
     Path("first.jsonl").write_text(made.out)
     checked = agentgym("scenarios", "check", "first.jsonl", *TOOLS, "--tasks", "8")
     assert checked.code == 0, checked.out
     assert agentgym("scenarios", "show", "first.jsonl", *TOOLS).code == 0
-    again = agentgym("scenarios", "starter", *TOOLS, "--output", "first.jsonl")
+    again = agentgym("tasks", "starter", *TOOLS, "--output", "first.jsonl")
     assert again.code == 2
     assert "first.jsonl exists" in again.err
 
@@ -185,7 +185,7 @@ def test_a_starter_file_passes_the_check(agentgym: Command, shop: Path) -> None:
 def test_answers_are_recorded_once_with_consent(
     agentgym: Command, shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("scenarios", "record", "orders.jsonl", *TOOLS)
+    words = ("tasks", "record", "orders.jsonl", *TOOLS)
     allowed = ("--allow-tool", "list_orders")
     monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115
     refused = agentgym(*words, *allowed)
@@ -241,7 +241,7 @@ def test_logs_become_tasks(agentgym: Command, tmp_path: Path) -> None:
         )
         + log(say("user", "Hello"), say("assistant", "Hello!"))
     )
-    ended = agentgym("scenarios", "from-logs", "log.jsonl", "--output", "t.jsonl")
+    ended = agentgym("tasks", "from-logs", "log.jsonl", "--output", "t.jsonl")
     assert ended.code == 0, ended.err
     assert "Left out 1: no tool was called" in ended.err
     *comments, line = Path("t.jsonl").read_text().splitlines()
@@ -271,10 +271,10 @@ def test_reviewers_decisions_become_tasks(agentgym: Command) -> None:
 def test_logs_that_cannot_be_read_are_refused(agentgym: Command) -> None:
     for text, told in (("{", "line 1 is not JSON"), ('{"a": 1}', "has resourceSpans")):
         Path("log.jsonl").write_text(text)
-        ended = agentgym("scenarios", "from-logs", "log.jsonl")
+        ended = agentgym("tasks", "from-logs", "log.jsonl")
         assert ended.code == 2
         assert told in ended.err
-    assert agentgym("scenarios", "from-logs", "none.jsonl").code == 2
+    assert agentgym("tasks", "from-logs", "none.jsonl").code == 2
 
 
 @pytest.mark.slow
@@ -292,15 +292,15 @@ def test_traces_become_tasks_of_an_agents_own_tools(
     )
     Path("log.json").write_text(json.dumps(harbour.langsmith(), indent=2))
     own = ("--agent", "harbour_agent:agent")
-    ended = agentgym("scenarios", "from-logs", "log.json", *own, "--output", "t.jsonl")
+    ended = agentgym("tasks", "from-logs", "log.json", *own, "--output", "t.jsonl")
     assert ended.code == 0, ended.err
     assert "1 tasks from LangSmith; 2 calls with their tool's answer" in ended.err
     assert json.loads(Path("t.jsonl").read_text().splitlines()[-1]) == harbour.LINE
-    made = agentgym("scenarios", "starter", *own, "--output", "s.jsonl")
+    made = agentgym("tasks", "starter", *own, "--output", "s.jsonl")
     assert made.code == 0, made.err
     assert agentgym("scenarios", "check", "s.jsonl", *own, "--tasks", "8").code == 0
     assert "hold_boat" in agentgym("scenarios", "show", "s.jsonl", *own).out
-    recorded = ("scenarios", "record", "t.jsonl", *own)
+    recorded = ("tasks", "record", "t.jsonl", *own)
     assert "has an answer" in agentgym(*recorded, "--allow-tool", "hold_boat").out
     for words in (
         ("starter",),
@@ -415,7 +415,7 @@ def test_a_model_writes_tasks(agentgym: Command, shop: Path) -> None:
             "--output",
             "w.jsonl",
         )
-        made = agentgym("scenarios", "starter", *TOOLS, *words)
+        made = agentgym("tasks", "starter", *TOOLS, *words)
     assert made.code == 0, made.err
     assert len(server.bodies) == 7
     assert "Asking writer at http" in made.err
@@ -456,7 +456,7 @@ def test_a_model_that_writes_no_tasks_is_refused(
         ("openai:m", "a key"),
     ):
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)  # an import sets one
-        ended = agentgym("scenarios", "starter", *TOOLS, "--model-for-tasks", model)
+        ended = agentgym("tasks", "starter", *TOOLS, "--model-for-tasks", model)
         assert (ended.code, told in ended.err) == (2, True)
 
 

@@ -42,13 +42,13 @@ SUBJECTS = [
 
 PUBLIC = [
     "agentgym",
-    "agentgym.improve",
+    "agentgym.plugins.improve",
     "agentgym.integrations",
     "agentgym.rollout",
     "agentgym.sandbox",
     "agentgym.scenarios",
     "agentgym.scenarios.rewards",
-    "agentgym.train.trl",
+    "agentgym.plugins.trl",
 ]
 """Packages whose ``__all__`` is public."""
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.integrations import test_on_client as on_client
-from tests.integrations.agent_framework import test_authored as agent_framework
-from tests.integrations.autogen import test_authored as autogen
-from tests.integrations.crewai import test_authored as crewai
 from tests.integrations.langchain import test_authored as langgraph
-from tests.integrations.openai_agents import test_authored as openai_agents
-from tests.integrations.pydantic_ai import test_authored as pydantic_ai
+from tests.plugins.agent_framework import test_authored as agent_framework
+from tests.plugins.autogen import test_authored as autogen
+from tests.plugins.crewai import test_authored as crewai
+from tests.plugins.openai_agents import test_authored as openai_agents
+from tests.plugins.pydantic_ai import test_authored as pydantic_ai
 
 PAGE = Path(__file__).parents[2] / "docs" / "your_agent.md"
 HEADS = {

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agentgym.evaluate.check import check_scenario
-from tests.scenarios.coding_team import cast
-from tests.scenarios.coding_team.test_graph import ASKED, RIGHT, RISKY, TESTS, good
+from tests.plugins.team.coding_team import cast
+from tests.plugins.team.coding_team.test_graph import ASKED, RIGHT, RISKY, TESTS, good
 
 FOLDER = Path(__file__).parents[2] / "examples" / "coding_team"
 
@@ -33,8 +33,8 @@ async def test_an_own_role_comes_after_the_team() -> None:
     from own_role import make_agent  # type: ignore[import-not-found]
 
     from agentgym.integrations.langchain.export import bound_tool
+    from agentgym.plugins.team.coding_team.environment import TeamEnvironment
     from agentgym.sandbox import LazySandbox
-    from agentgym.scenarios.coding_team.environment import TeamEnvironment
 
     roles = good()
 
@@ -70,8 +70,8 @@ def test_the_roles_are_recorded_by_name_with_the_own_one(tmp_path: Path) -> None
     from agentgym.rollout.located import located
     from agentgym.rollout.runner import RolloutRequest
     from agentgym.scenarios.registry import get_scenario
+    from tests.plugins.team.coding_team.test_training import respond
     from tests.rollout.sessions import session
-    from tests.scenarios.coding_team.test_training import respond
 
     def play(request: Any) -> Reply:
         offered = {tool["function"]["name"] for tool in request.tools}

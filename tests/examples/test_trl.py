@@ -16,7 +16,7 @@ def test_two_steps_train_on_what_the_model_wrote(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trl = pytest.importorskip("trl")
-    from tests.train.trl.watched import Watched
+    from tests.plugins.trl.watched import Watched
 
     assert trl.GRPOTrainer  # imported by its first use
     monkeypatch.setattr(trl, "GRPOTrainer", Watched)

@@ -27,7 +27,7 @@ slow = pytest.mark.slow  # starts workers that import the framework
 
 def at(framework: str, name: str) -> str:
     """Return the reference of an agent, or of a function, of the author's."""
-    return f"tests.integrations.{framework}.authored:{name}"
+    return f"tests.plugins.{framework}.authored:{name}"
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,8 @@ class Team(NamedTuple):
 
     @property
     def agent(self) -> str:
-        return f"tests.integrations.{self.framework}.teams:{self.factory}"
+        place = "integrations" if self.framework == "langchain" else "plugins"
+        return f"tests.{place}.{self.framework}.teams:{self.factory}"
 
 
 def adds(request: ChatRequest) -> Reply:

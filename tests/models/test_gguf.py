@@ -13,7 +13,6 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from agentgym.cli.options import named_model
-from agentgym.compute.elsewhere.upload import make_upload
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.registry import check_engine
 from agentgym.engines.settings import base_source
@@ -21,6 +20,7 @@ from agentgym.errors import MissingExtraError, ModelError
 from agentgym.models.checksums import checksums
 from agentgym.models.folder import held_rank, model_source, name_base
 from agentgym.models.reference import located_model
+from agentgym.plugins.cloud.elsewhere.upload import make_upload
 from tests.models.gguf_files import write_gguf
 
 _CONVERTING = """

@@ -33,7 +33,7 @@ QUICK = [
 OTHERS = [
     {"framework": "crewai"},
     {"framework": "autogen"},
-    {"framework": "autogen", "agent": "tests.integrations.autogen.teams:make_agent"},
+    {"framework": "autogen", "agent": "tests.plugins.autogen.teams:make_agent"},
     {"framework": "langchain", "agent": SYNC},
     {"framework": "agent_framework"},
     {"framework": "openai_agents"},

@@ -15,9 +15,9 @@ from agentgym.core.trajectory import (
     Trajectory,
 )
 from agentgym.errors import UsageError
+from agentgym.plugins.logs import from_logs
 from agentgym.rollout import TrajectoryWriter, read_jsonl
 from agentgym.rollout.interchange import TrajectoryFormat, records
-from agentgym.scenarios.tool_tasks.logs import from_logs
 
 SYSTEM: dict[str, Any] = {"role": "system", "content": "Be brief."}
 ASKED: dict[str, Any] = {"role": "user", "content": "Read a."}

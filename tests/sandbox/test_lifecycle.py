@@ -16,7 +16,7 @@ import pytest
 
 import agentgym
 from agentgym.errors import SandboxError, SandboxUnavailableError
-from agentgym.rollout.solo.toolbox import Toolbox
+from agentgym.plugins.collect.toolbox import Toolbox
 from agentgym.sandbox import (
     Argv,
     PythonScript,

@@ -14,7 +14,6 @@ import httpx
 import pytest
 
 from agentgym.cli.main import main
-from agentgym.compute.record import MachineRecord
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Task
 from agentgym.core.tools import tool
@@ -22,6 +21,7 @@ from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.run import Ending, run_episode
 from agentgym.integrations.transport import speaking_as
+from agentgym.plugins.cloud.record import MachineRecord
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.store.store import Store
 from agentgym.sandbox import (

@@ -17,8 +17,8 @@ from agentgym.engines.scripted import Reply, ScriptedEngine
 from agentgym.rollout.record import stored_trajectories
 from agentgym.rollout.service import GatewayService
 from agentgym.rollout.session import gateway_settings
-from agentgym.rollout.solo.trajectory_file import read_jsonl
 from agentgym.rollout.store.reader import StoreReader
+from agentgym.rollout.trajectory_file import read_jsonl
 from agentgym.security import audit
 from agentgym.security.redaction import Redactor
 from agentgym.train import loop

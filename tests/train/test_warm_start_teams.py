@@ -16,7 +16,7 @@ from agentgym.train.warm_start.lesson import Lesson
 
 LIVE = "tests.integrations.langchain.live_agents"
 TUTORIAL = "tests.integrations.langchain.tutorial_agents"
-AUTOGEN = "tests.integrations.autogen.authored"
+AUTOGEN = "tests.plugins.autogen.authored"
 FIND = {"tool": "find_book", "args": {"title": "BOOK"}}
 LEND = {"tool": "lend_book", "args": {"book": "BOOK", "member": "Ann"}}
 LIST = {"tool": "list_files", "args": {}}

@@ -12,7 +12,7 @@ from verl.trainer.ppo.core_algos import get_policy_loss_fn
 from verl.workers.config import FSDPActorConfig
 
 from agentgym.core.trajectory import Trajectory
-from agentgym.train.dataproto import to_dataproto
+from agentgym.plugins.verl.dataproto import to_dataproto
 
 
 def main(file: str) -> None:

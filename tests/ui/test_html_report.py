@@ -6,13 +6,13 @@ from pathlib import Path
 
 from agentgym.cli.main import main
 from agentgym.evaluate.metrics import Metrics, TaskResult
+from agentgym.plugins.view.report import run_html, write_reports
 from agentgym.rollout.store.store import Store
 from agentgym.ui.reports.html import html_page, run_pictures
 from agentgym.ui.reports.markdown import render_report
-from agentgym.ui.reports.run import run_html, write_reports
 from agentgym.ui.reports.worse import fallen_families, lost_calls, worse_parts
+from tests.plugins.view.made_run import fill, make_run
 from tests.ui import made_up
-from tests.view.made_run import fill, make_run
 
 STEPS = [asdict(made_up.step(number)) for number in range(1, 31)]
 

@@ -7,11 +7,11 @@ import pytest
 from agentgym.core.ledger import ROLE_NOT_TRAINED, TRAINED, Bucket, Ledger
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, RequestedCall, ToolCall, Trajectory
-from agentgym.doctor.evidence import Evidence
 from agentgym.evaluate.metrics import Metrics
+from agentgym.plugins.doctor.evidence import Evidence
+from agentgym.plugins.doctor.screens import findings_view
 from agentgym.train.result import TrainingResult
 from agentgym.ui.evaluation import evaluation_view
-from agentgym.ui.health import findings_view
 from agentgym.ui.reports.markdown import render_evaluation, render_report
 from agentgym.ui.tables import plan_view, result_view
 from tests.ui import made_up

@@ -3,8 +3,8 @@
 from typing import ClassVar
 
 from agentgym import Environment, Reward, Task, Trajectory
-from agentgym.scenarios.coding_team.environment import TeamEnvironment
-from agentgym.scenarios.coding_team.scenario import CodingTeamScenario
+from agentgym.plugins.team.coding_team.environment import TeamEnvironment
+from agentgym.plugins.team.coding_team.scenario import CodingTeamScenario
 
 NEEDLESS = -0.1
 

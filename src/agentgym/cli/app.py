@@ -1,30 +1,21 @@
 """Build the typer application, and turn errors into messages and exit codes."""
 
 import errno
+import inspect
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Collection
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from copy import copy
+from pkgutil import resolve_name
 from typing import Any, TypeGuard
 
 import typer
 from typer.core import TyperCommand
 
-from agentgym.cli import (
-    doctor,
-    evaluate,
-    gateway,
-    gpu,
-    inspect,
-    rollout,
-    saved,
-    scenarios,
-    train,
-)
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
-from agentgym.cli.ladder import improve
 from agentgym.cli.options import EPILOG, flag, option
 from agentgym.cli.output import (
     discard_output,
@@ -33,8 +24,9 @@ from agentgym.cli.output import (
     split_log_level,
     visible,
 )
-from agentgym.cli.team import solve
+from agentgym.core.registry import points
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed, UsageError
+from agentgym.plugins import REGISTERED
 from agentgym.security.audit import AuditLog, audited, default_log
 from agentgym.security.redaction import redacted, redacted_output
 from agentgym.version import __version__
@@ -48,22 +40,26 @@ _USUAL_NAMES = {
     *("tasks", "tasks_file", "count", "samples", "tool_names", "warm_start"),
     *("resume", "dry_run", "compare", "fail_under", "save"),
 }
-_EXAMPLES = {
-    "train": "agentgym train --agent app.agents:graph --tasks tasks.jsonl",
-    "improve": "agentgym improve --agent app:graph --tasks tasks.jsonl --goal "
-    "pass_1=0.9",
-    "eval": "agentgym eval --agent coding",
-    "rollout": "agentgym rollout coding --model nano --count 20",
-    "solve": 'agentgym solve coding --problem "Reverse a string" --model '
-    "openai:gpt-4.1-mini",
-    "view": "agentgym view runs/coding",
-    "inspect": "agentgym inspect app.agents:graph",
-    "serve": "agentgym serve coding --port 8000",
-    "gateway": "agentgym gateway coding --framework langchain --model-name MODEL",
-    "job": "agentgym job coding --framework langchain",
-    "export": "agentgym export coding --output model",
-    "doctor": "agentgym doctor runs/coding",
+_CORE = {
+    "train": "agentgym.cli.train:train",
+    "eval": "agentgym.cli.evaluate:evaluate",
+    "inspect": "agentgym.cli.inspect:inspect",
+    "serve": "agentgym.cli.saved:serve",
+    "gateway": "agentgym.cli.gateway:gateway",
+    "job": "agentgym.cli.gateway:job",
+    "export": "agentgym.cli.saved:export",
+    "scenarios": "agentgym.cli.scenarios:app",
+    "tasks": "agentgym.cli.tasks:app",
+    "runs": "agentgym.cli.saved:runs",
+    "agents": "agentgym.cli.saved:agents",
+    "engine": "agentgym.cli.engines:app",
 }
+_GROUP = "agentgym.commands"
+_COMMANDS = {**_CORE, **REGISTERED[_GROUP]}
+"""Functions, and typer applications for groups of commands, by the command's name.
+
+A function whose name has two words, ``tasks from-logs``, is added to that group."""
+_EXAMPLE = "Example: "
 _WIDEST = 120  # most columns of help texts
 _COMPLETION = "_AGENTGYM_COMPLETE"  # set by the shell, to complete a command line
 
@@ -93,11 +89,11 @@ class PanelCommand(TyperCommand):
                     formatter.write_dl(records)
 
 
-def build(words: Collection[str] | None = None) -> typer.Typer:
+def build(words: Sequence[str] | None = None) -> typer.Typer:
     """Return the application with all commands.
 
-    Typer prepares the options of all commands before it reads the command line. If its
-    ``words`` are given, only commands among them have options, which takes less time.
+    With the ``words`` of a command line, only the command that they begin with is
+    imported and added, which takes less time.
     """
     app = typer.Typer(
         name="agentgym",
@@ -112,39 +108,55 @@ def build(words: Collection[str] | None = None) -> typer.Typer:
         },
     )
     app.callback()(_options)
-    for name, function in (
-        ("train", train.train),
-        ("improve", improve.improve),
-        ("eval", evaluate.evaluate),
-        ("rollout", rollout.rollout),
-        ("solve", solve.solve),
-        ("view", saved.view),
-        ("inspect", inspect.inspect),
-        ("serve", saved.serve),
-        ("gateway", gateway.gateway),
-        ("job", gateway.job),
-        ("export", saved.export),
-        ("doctor", doctor.doctor),
-    ):
-        app.command(
-            name,
-            cls=PanelCommand,
-            epilog=f"Example: {_EXAMPLES[name]}\n\n{EPILOG}",
-            short_help=(function.__doc__ or "").partition("\n")[0],
-        )(function if words is None or name in words else _unused)
-    for group in (
-        *(scenarios.app, scenarios.task_files, saved.runs, saved.agents),
-        *(doctor.engines, gpu.app),
-    ):
-        info = group.info
-        if words is not None and info.name not in words:
-            group = typer.Typer(name=info.name, help=info.help)
-        app.add_typer(group)
+    groups: dict[str, typer.Typer] = {}
+    for name, found in _commands(words):
+        group, _, member = name.rpartition(" ")
+        if isinstance(found, typer.Typer):
+            groups[name] = copy(found)  # to which commands are added
+            groups[name].registered_commands = [*found.registered_commands]
+            app.add_typer(groups[name], name=name)
+        elif group:
+            groups[group].command(member)(found)
+        else:
+            text, _, example = inspect.cleandoc(found.__doc__ or "").partition(_EXAMPLE)
+            epilog = f"{_EXAMPLE}{' '.join(example.split())}\n\n" if example else ""
+            app.command(
+                name,
+                cls=PanelCommand,
+                help=text,
+                epilog=epilog + EPILOG,
+                short_help=text.partition("\n")[0],
+            )(found)
     return app
 
 
-def _unused() -> None:
-    """Stands for a command that the command line does not name."""
+def _commands(words: Sequence[str] | None) -> Iterator[tuple[str, Any]]:
+    """Yield the command that ``words`` begin with; all, with other packages', if none.
+
+    A command of another package that cannot be loaded says so when it is called.
+    """
+    named = next((word for word in words or () if not word.startswith("-")), "")
+    for name, target in _COMMANDS.items():
+        if named not in _COMMANDS or name.partition(" ")[0] == named:
+            yield name, resolve_name(target)
+    if named in _COMMANDS:
+        return
+    for point in points(_GROUP):
+        if point.name not in _COMMANDS:
+            try:
+                yield point.name, point.load()
+            except Exception as error:  # noqa: BLE001 - another package's code
+                yield point.name, _broken(point.name, point.value, error)
+
+
+def _broken(name: str, target: str, error: Exception) -> Callable[[], None]:
+    said = f"The command {name!r} cannot be loaded from {target}: {error}."
+
+    def refuse() -> None:
+        raise UsageError(said)
+
+    refuse.__doc__ = said
+    return refuse
 
 
 def run(words: list[str], began: float, *, owns_process: bool = False) -> int:

@@ -141,7 +141,10 @@ def evaluate(
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Measure an agent on held-out tasks, or compare two; no training."""
+    """Measure an agent on held-out tasks, or compare two; no training.
+
+    Example: agentgym eval --agent coding
+    """
     from agentgym.core.config import TrainingConfig
     from agentgym.core.task import EVERY_SPLIT, Split
     from agentgym.evaluate.criteria import Gate

@@ -96,6 +96,8 @@ def gateway(
 
     With a scenario, worker processes of this command run the agents. Without one,
     Agent Lightning's controller starts `agentgym job` for each rollout.
+
+    Example: agentgym gateway coding --framework langchain --model-name MODEL
     """
     from agentgym.models.reference import KEY_OF_ADDRESS, base_url
     from agentgym.rollout.gateway.address import check_address
@@ -194,6 +196,8 @@ def job(
     Agent Lightning's controller starts this command for each rollout, and names the
     rollout in AGL_OPENAI_BASE_URL and AGL_KEY. Exits with 1 if the rollout has no
     reward.
+
+    Example: agentgym job coding --framework langchain
     """
     from agentgym.rollout.workers.job import Assignment, run_job
 

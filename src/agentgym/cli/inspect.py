@@ -97,6 +97,8 @@ def inspect(
     Shows its roles, prompts, tools and model, how the model is replaced, and which
     parts do not work and why. Nothing is trained, no tool really runs, and no provider
     gets a request. Exits with 1 if the agent cannot be trained without a change.
+
+    Example: agentgym inspect app.agents:graph
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.rollout.located import located

@@ -61,8 +61,8 @@ def _bill(machine: Row | None) -> str:
 
 
 def _run_row(path: "Path") -> Row:
-    from agentgym.doctor.status import machine_of, run_status
     from agentgym.scenarios.packs import shown_name
+    from agentgym.train.status import machine_of, run_status
 
     data, result = _read(path), _read(path.with_name("result.json"))
     if not isinstance(data.get("config"), dict):

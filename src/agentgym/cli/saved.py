@@ -1,7 +1,5 @@
-"""``agentgym runs``, ``view``, ``agents``, ``export``, ``serve``: use results."""
+"""``agentgym runs``, ``agents``, ``export``, ``serve``: use results."""
 
-import sys
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -26,14 +24,12 @@ from agentgym.cli.output import (
     progress_console,
     require_place,
 )
-from agentgym.doctor.status import machine_of, run_status
+from agentgym.core.registry import registered
 from agentgym.errors import Interrupted, NotFoundError, UsageError
+from agentgym.train.status import bill, machine_of, run_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from agentgym.train.run_folder import RunFolder
-    from agentgym.view.server import ViewServer
+    pass
 
 _KEY = "AGENTGYM_API_KEY"
 
@@ -114,6 +110,8 @@ def export(
 
     An agent that was trained with LoRA is an adapter, which needs its base model.
     --format merged writes one model that contains both.
+
+    Example: agentgym export coding --output model
     """
     from agentgym.train.trained_agent import TrainedAgent
 
@@ -146,8 +144,8 @@ def export_run(
     """Write a run's ended rollouts to a file for other tools, one rollout a line."""
     from agentgym.rollout.record import stored_trajectories
     from agentgym.rollout.session import DATABASE_FILE
-    from agentgym.rollout.solo.trajectory_file import TrajectoryWriter
     from agentgym.rollout.store.reader import StoreReader
+    from agentgym.rollout.trajectory_file import TrajectoryWriter
     from agentgym.train.run_folder import RunFolder
 
     folder = RunFolder.open(run, output)
@@ -176,7 +174,6 @@ def show_run(
     as_json: AsJson = False,
 ) -> None:
     """Show a run: its settings, its steps, and its result once there is one."""
-    from agentgym.compute.record import bill
     from agentgym.train.result import TrainingResult
     from agentgym.train.run_folder import RunFolder
 
@@ -185,10 +182,10 @@ def show_run(
     record["status"] = run_status(folder.path, record)
     if html is not None:
         from agentgym.evaluate.result import write_text
-        from agentgym.ui.reports.run import run_html
 
         require_place(html)
-        write_text(html, run_html(folder, record["status"]))
+        page = registered("agentgym.reports", "html")(folder, record["status"])
+        write_text(html, page)
         progress_console(as_json).print(f"The report is {html}", soft_wrap=True)
     if as_json:
         machine = machine_of(folder.path)
@@ -258,6 +255,8 @@ def serve(
 
     Streaming and tool calls work as with OpenAI. After Ctrl-C, answers that have begun
     are finished; a second Ctrl-C cuts them off.
+
+    Example: agentgym serve coding --port 8000
     """
     from agentgym.serving.server import AgentServer
     from agentgym.train.process import InterruptFlag
@@ -280,82 +279,3 @@ def serve(
         stop.wait()
         console.print("\nEnding: answers under way are finished first.")
     raise Interrupted(f"{agent.name} is no longer served.")
-
-
-def view(
-    runs: list[str] | None = typer.Argument(
-        None,
-        metavar="[RUN]...",
-        help="Folders or names of runs; without any, all of the folder of runs.",
-        show_default=False,
-    ),
-    port: Annotated[
-        int | None, opt("Port to listen on; 0 takes a free one. By default 8642.")
-    ] = None,
-    no_open: bool = flag("Print the address; open no browser.", "--no-open"),
-    output: Runs = Path("runs"),
-) -> None:
-    """Look at runs and their rollouts in a browser, until Ctrl-C.
-
-    Works while a run trains, and changes no run. Only a browser on this machine can
-    open the page, with the printed address, which contains a token. Links to its pages
-    work again after the next start.
-    """
-    import webbrowser
-
-    from agentgym.train.process import InterruptFlag
-
-    sys.dont_write_bytecode = True  # a scenario's import must not write
-    find = _finder(runs or [], output)
-    console = progress_console()
-    with (
-        failures_shown(),
-        _view_server(find, port) as server,
-        InterruptFlag() as end,
-    ):
-        server.start()
-        console.print(f"Open {server.url}", soft_wrap=True, markup=False)
-        if not find():
-            console.print(
-                f"{output} has no runs yet. Start one in another terminal, e.g. "
-                "agentgym train coding --framework langchain: the page lists it as it "
-                "begins. "
-                "Runs of another folder are shown by --output FOLDER.",
-                markup=False,
-            )
-        if not no_open and not webbrowser.open(server.url):
-            console.print("No browser was found on this machine: open the address.")
-        console.print("Ctrl-C ends it.")
-        end.wait()
-    raise Interrupted(
-        "The viewer has ended; its links work again after the next start."
-    )
-
-
-def _view_server(
-    find: "Callable[[], Sequence[RunFolder]]", port: int | None
-) -> "ViewServer":
-    """Return a server on ``port``; by default the usual one, or a free one."""
-    from agentgym.view.server import PORT, ViewServer, kept_token
-
-    token = kept_token()
-    if port is None:
-        with suppress(UsageError):  # another viewer is open
-            return ViewServer(find, port=PORT, token=token)
-    return ViewServer(find, port=port or 0, token=token)
-
-
-def _finder(names: list[str], output: Path) -> "Callable[[], Sequence[RunFolder]]":
-    """Return a function that lists the runs with ``names``; all runs without names."""
-    from agentgym.train.run_folder import RunFolder, list_runs
-
-    if not names:
-        return lambda: list_runs(output)
-    found = [RunFolder.open(name, output) for name in dict.fromkeys(names)]
-    found = [RunFolder(run.path.resolve()) for run in found]
-    if len({run.path.name for run in found}) < len(found):
-        raise UsageError(
-            "Two of these runs have one folder name, and the page names runs by it: "
-            "open them one at a time."
-        )
-    return lambda: [run for run in found if (run.path / "run.json").exists()]

@@ -224,6 +224,8 @@ def train(
 
     Shows the plan, live progress, and the results on held-out tasks before and after
     training. Ctrl-C ends the run cleanly; --resume continues it.
+
+    Example: agentgym train --agent app.agents:graph --tasks tasks.jsonl
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import variable_of
@@ -360,20 +362,19 @@ def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
 
 def _show_elsewhere(settings: "TrainingConfig", as_json: bool) -> None:
     """Print the plan of a run on another machine; for a rented one, also the cost."""
-    from agentgym.compute.rented import is_rented, quotes_for
+    from agentgym.train.places import place_of
     from agentgym.train.trainer import Trainer
-    from agentgym.ui.machines import quote_view
     from agentgym.ui.tables import elsewhere_view
 
     console = progress_console(as_json)
     found = Trainer(settings).plan_elsewhere()
-    quotes = quotes_for(found.config) if is_rented(settings.gpu) else []
+    prices = place_of(settings.gpu).prices(found.config)
     if as_json:
-        print_json({"plan": found, "quotes": [quote.record() for quote in quotes]})
+        print_json({"plan": found, "quotes": prices.records if prices else []})
         return
     console.print(elsewhere_view(found))
-    if quotes:
-        console.print(quote_view(quotes))
+    if prices:
+        console.print(prices.view)
     console.print("Nothing was sent or rented: this was a dry run.", style="dim")
 
 

@@ -57,11 +57,7 @@ _GRACE_S = 60.0
 
 
 def check_name(name: str) -> str:
-    """Check that ``name`` is a valid file name on every file system, and return it.
-
-    Raises:
-        ValueError: The name is not valid. The message does not contain the name.
-    """
+    """Check that ``name`` is a valid file name on every file system, and return it."""
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ValueError(
             "a name has letters, digits, '_', '-' and '.', and begins with none of "
@@ -108,12 +104,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse a JSON text.
-
-    Raises:
-        json.JSONDecodeError: The text is not JSON, or is nested too deeply for Python.
-        UnicodeDecodeError: The bytes are not UTF-8.
-    """
+    """Parse a JSON text."""
     try:
         return json.loads(text)
     except RecursionError:

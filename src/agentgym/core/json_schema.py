@@ -120,12 +120,7 @@ class JsonSchema:
         self.root = root
 
     def check(self) -> None:
-        """Check the schema itself.
-
-        Raises:
-            jsonschema.SchemaError: It is not a JSON schema.
-            referencing.Unresolvable: A ``$ref`` names nothing in the schema.
-        """
+        """Check the schema itself."""
         from jsonschema import FormatChecker
         from referencing.exceptions import Unresolvable
 

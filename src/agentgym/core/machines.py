@@ -20,11 +20,7 @@ _SAID = "a machine over SSH is written ssh:user@host or ssh:user@host:port"
 
 
 def check_gpu(value: str) -> str:
-    """Check a value of the ``gpu`` setting and return it.
-
-    Raises:
-        ValueError: The value is unknown; the message lists the known values.
-    """
+    """Check a value of the ``gpu`` setting and return it."""
     if value in HERE:
         return value
     name, colon, rest = value.partition(":")

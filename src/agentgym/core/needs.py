@@ -84,10 +84,6 @@ def align(
     one that matches earlier calls wins. Calls of tools that the agent has and the
     scenario (``specs``) does not have are never matched. In an episode that
     ``succeeded``, arguments without a single right value may have any value.
-
-    Returns:
-        For each call of the episode, the index of the needed call that it matches; None
-        if it matches none.
     """
     judged = [call for call in made if not is_own(call, specs)]
     rows, columns = len(judged), len(needed)

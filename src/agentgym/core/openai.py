@@ -82,11 +82,7 @@ def unsupported_option(
 
 
 def joined_text(parts: list[Any]) -> str:
-    """Join the parts of a message's content, strings or text parts, into one text.
-
-    Raises:
-        ValueError: A part is not text; the error names the part's type.
-    """
+    """Join the parts of a message's content, strings or text parts, into one text."""
     return "".join(map(_text, parts))
 
 
@@ -95,9 +91,6 @@ def chosen_tools(tools: list[dict[str, Any]], choice: Any) -> list[dict[str, Any
 
     The choice is ``none``, ``auto``, ``required``, a tool's name, or OpenAI's or
     Anthropic's object with a name. If it names a tool, only this tool is returned.
-
-    Raises:
-        ValueError: The choice is invalid, or names a tool that is not in ``tools``.
     """
     named = _chosen(choice)
     if named == "none":

@@ -106,15 +106,7 @@ class Settings(BaseModel):
 
 
 def read_assignments(words: Sequence[str], settings: Iterable[str]) -> dict[str, Any]:
-    """Parse ``KEY=VALUE`` texts whose values are YAML: ``learning_rate=1e-4``.
-
-    Args:
-        words: The texts. If a key occurs twice, the last value wins.
-        settings: The allowed keys.
-
-    Raises:
-        ConfigError: A text has no ``=``, its key is unknown, or its value is malformed.
-    """
+    """Parse ``KEY=VALUE`` texts whose values are YAML: ``learning_rate=1e-4``."""
     from agentgym.core.yaml_text import read_yaml
 
     known, values = sorted(settings), {}
@@ -157,12 +149,7 @@ def initial_environment() -> dict[str, str]:
 
 
 def explain_invalid(error: ValidationError, known: list[str]) -> str:
-    """Return one message about all invalid settings.
-
-    Args:
-        error: Pydantic's error.
-        known: Names of all settings, to suggest the nearest name.
-    """
+    """Return one message about all invalid settings."""
     lines = []
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])

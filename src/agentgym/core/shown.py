@@ -14,6 +14,10 @@ class Shown:
 
     __str__ = __repr__
 
+    def shown_as(self) -> object:
+        """Return the result that is shown instead of this one; by default itself."""
+        return self
+
     def _repr_html_(self) -> str | None:
         """Return the table for a notebook; None if the text is enough."""
         found: str | None = resolve_name(_HTML)(self)

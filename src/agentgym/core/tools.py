@@ -205,10 +205,6 @@ def as_tools(found: Any, what: str) -> list[Tool]:
 
     ``found`` is a typed function, a :class:`Tool`, a pair (:class:`ToolSpec`,
     callable), or a list of these; ``what`` describes its source in error messages.
-
-    Raises:
-        ScenarioError: ``found`` is empty, has other values or two tools of the same
-            name, or a function has arguments that cannot be given by name.
     """
     many = isinstance(found, list | tuple) and not _is_pair(found)
     tools = [_as_tool(each, what) for each in (found if many else [found])]

@@ -34,10 +34,6 @@ def read_yaml(text: str) -> Any:
 
     A few lines of nested aliases (``b: [*a, *a]``) can expand to more values than
     memory holds. Such a text is refused before any value is built.
-
-    Raises:
-        ValueError: The text is not YAML, is too long or nested too deeply, or its
-            aliases expand to too many values or contain themselves.
     """
     if len(text) > _MOST_CHARACTERS:
         raise ValueError(
@@ -54,16 +50,7 @@ def read_yaml(text: str) -> Any:
 
 
 def _count(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return the number of values in a node, itself included, with aliases expanded.
-
-    Args:
-        node: The node.
-        known: Counts by node id, so that each node is visited once. A count is 0 while
-            its node is being counted.
-
-    Raises:
-        ValueError: There are too many values, or an alias contains itself.
-    """
+    """Return the number of values in a node, itself included, with aliases expanded."""
     counted = known.get(id(node))
     if counted == 0:
         raise ValueError("an alias in it refers to a value that contains it")

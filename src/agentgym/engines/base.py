@@ -405,10 +405,13 @@ class EngineFactory(ABC):
             ``warm_start`` is refused.
         environment: The environment that ``agentgym engine install`` creates; None if
             the engine needs none.
+        supports: Those settings that only some engines support, such as ``precision``,
+            which this one supports: the others are refused. None refuses none.
     """
 
     imitates: ClassVar[bool] = False
     environment: ClassVar[EngineEnvironment | None] = None
+    supports: ClassVar[frozenset[str] | None] = None
 
     @abstractmethod
     def check(self, config: TrainingConfig) -> EngineSummary:

@@ -35,12 +35,7 @@ def write_manifest(
 
 
 def read_manifest(folder: Path, *keys: str, engine: str = "") -> dict[str, Any]:
-    """Return a checkpoint's manifest, after checking that it is complete.
-
-    Raises:
-        CheckpointError: The manifest cannot be read, lacks one of ``keys``, or is not
-            of the engine ``engine``.
-    """
+    """Return a checkpoint's manifest, after checking that it is complete."""
     path = folder / MANIFEST
     try:
         manifest = parse_json(path.read_text(encoding="utf-8"))

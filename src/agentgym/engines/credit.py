@@ -14,7 +14,7 @@ Baselines come from the rewards themselves, so no value model is needed, except 
 - ``reinforce++``: ``(r - mean of the batch) / its standard deviation``
   (:func:`reinforce_plus_plus`).
 - ``ppo``: the rewards themselves (:func:`returns`); the engine turns them into
-  advantages with its value model (:func:`agentgym.engines.verl.updates.gae`).
+  advantages with its value model (:func:`agentgym.plugins.verl.updates.gae`).
 """
 
 import math

@@ -23,13 +23,7 @@ _BFLOAT16 = 8.0
 
 
 def check_device(gpu: str, *, deterministic: bool = False) -> str:
-    """Return ``cpu`` or ``cuda`` for the setting ``gpu``.
-
-    Raises:
-        UnsupportedError: The setting names a remote GPU; or it is ``local`` in
-            deterministic mode, which needs the CPU.
-        GPUNotAvailableError: The setting is ``local``, and there is no NVIDIA GPU.
-    """
+    """Return ``cpu`` or ``cuda`` for the setting ``gpu``."""
     if gpu not in ("auto", "local", "none"):
         raise UnsupportedError(
             f"gpu = {gpu!r} would be a machine elsewhere, and here the engine runs "

@@ -100,10 +100,6 @@ class EngineEnvironment:
 
         This is the environment's interpreter. If the environment does not exist, it is
         the running interpreter.
-
-        Raises:
-            UsageError: That interpreter does not have the package, or has a release
-                that is not supported.
         """
         python = self.python
         if not python.exists():
@@ -136,11 +132,6 @@ class EngineEnvironment:
         Nothing is changed before uv has found every package. An environment that cannot
         be completed is removed. With ``for_cpu``, install the build for machines
         without a GPU.
-
-        Raises:
-            UsageError: uv is missing, the disk is too full, or the engine has no build
-                for CPUs.
-            EngineError: uv failed; the message says why.
         """
         build = self.cpu_build if for_cpu else self.build
         if build is None:
@@ -190,9 +181,6 @@ def _resolved(uv: str, build: Build, options: list[str]) -> tuple[str, list[str]
 
     Return the version, and uv's options to install the packages: ``options``, and
     PyTorch's index if the wheels are only in this index.
-
-    Raises:
-        EngineError: Some packages cannot be found; the message says which, and the fix.
     """
     tries = [(version, options) for version in build.pythons]
     if build.backend:

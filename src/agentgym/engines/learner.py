@@ -109,9 +109,6 @@ class Learner:
 
         The weights stay the same, and the metrics say why in ``refused``, if a gradient
         is not finite, or if every sequence's mean ratio is beyond ``ratio_limit``.
-
-        Raises:
-            EngineError: The servers sampled the batch with other weights.
         """
         try:
             with kernel_threads(self._loaded.threads[1]):

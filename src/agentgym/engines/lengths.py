@@ -48,9 +48,6 @@ def paced(config: TrainingConfig, *, in_flight: int | None = None) -> TrainingCo
     ``in_flight`` is the default of ``concurrency``, the number of rollouts that run at
     once. If it is given, ``workers`` is 1 by default, and the default timeout of a
     rollout is the long one, even for a small model.
-
-    Raises:
-        ModelError: The model's folder cannot be read.
     """
     answer = config.max_tokens or usual_answer(config)
     # Dozens of programs at once take long to start, e.g. Python with a client.

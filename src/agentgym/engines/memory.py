@@ -82,14 +82,6 @@ def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | N
 
     Nothing is chosen if the free memory is unknown or too small, if the model is small
     or its size unknown, or if the run is ``deterministic``, since free memory varies.
-
-    Returns:
-        The most nodes of a prefix tree, and whether the backward pass computes layers
-        again. None means the default. If nothing is chosen, these are None and the
-        setting ``gradient_checkpointing``.
-
-    Raises:
-        ModelError: This process cannot train the model's architecture.
     """
     known = shape_of(config.model)
     if known is None or config.deterministic:
@@ -120,12 +112,6 @@ def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Us
     An update is faster if its backward pass does not compute layers again (a quarter
     less arithmetic), and with larger prefix trees, in which more sequences share a
     prefix. If nothing faster fits, or if the model is small, return ``use``.
-
-    Args:
-        shape: The model's sizes.
-        held: The number of parameters in the model's files; None for that of ``shape``.
-        use: How the run's settings train the model.
-        free: The free memory in bytes; None if unknown.
     """
     if free is None or (held or shape.parameters) < SMALL_PARAMETERS:
         return use
@@ -192,14 +178,7 @@ class MemoryEstimate:
 
     @classmethod
     def of(cls, shape: Shape, use: Use, parameters: int | None = None) -> Self:
-        """Estimate the memory of a model.
-
-        Args:
-            shape: The model's sizes.
-            use: How the model is trained.
-            parameters: The number of parameters in the model's files; None for that
-                of ``shape``.
-        """
+        """Estimate the memory of a model."""
         held = parameters or shape.parameters
         size = 2 if use.rank and use.is_half else FLOAT
         is_small = held < SMALL_PARAMETERS and not use.on_gpu
@@ -287,13 +266,6 @@ def _activations(
     Two cases are estimated, and the larger one is returned: one sequence of the longest
     length, and a tree of sequences after a common prefix of nearly that length. On a
     CPU, a small model computes several trees in parallel.
-
-    Args:
-        shape: The model's sizes.
-        use: How the model is trained.
-        size: Bytes per number of the weights.
-        parts: Number of micro-batches that are computed in parallel.
-        recomputes: Whether the backward pass computes layers again.
     """
     longest = min(use.longest, shape.context)
     least = max(micro_batch(shape.vocabulary))
@@ -379,9 +351,6 @@ def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | N
     its sizes are measured. The result is None if the sizes are unknown: ``config.json``
     is not on this machine (and ``fetch`` is false), or the sizes must be measured and
     torch is not installed.
-
-    Raises:
-        ModelError: This process cannot train the model's architecture.
     """
     folder = base_folder(model_source(model), fetch=fetch)
     if folder is None:
@@ -436,20 +405,6 @@ def check_memory(
     """Check that training a model fits into memory; describe the memory it takes.
 
     Nothing is checked if the free memory is unknown.
-
-    Args:
-        config: All settings of the run.
-        device: ``cpu`` or ``cuda``.
-        fetch: Whether to download the ``config.json`` of a Hugging Face id.
-        samples: Whether this process also samples.
-        others: Bytes on the device that other processes take during updates.
-
-    Returns:
-        The description; empty if :func:`shape_of` does not know the model's sizes.
-
-    Raises:
-        NotEnoughMemoryError: The model does not fit; the message has the sizes, and the
-            settings to lower.
     """
     known = shape_of(config.model, fetch=fetch)
     if known is None:

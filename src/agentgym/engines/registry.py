@@ -1,39 +1,29 @@
 """Find the engine for a run's settings, check the settings, and create the engine."""
 
+from collections.abc import Collection
+
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
-from agentgym.core.plugins import Plugins
+from agentgym.core.registry import Registry
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.lengths import paced
 from agentgym.errors import ModelError, UnsupportedError
 from agentgym.models.reference import is_remote
 
-ENGINES = Plugins(
+ENGINES = Registry(
     EngineFactory,
     "engine",
     {
         "local": "agentgym.engines.local.support:LocalEngines",
         "vllm": "agentgym.engines.vllm.support:VllmEngines",
-        "verl": "agentgym.engines.verl.support:VerlEngines",
-        "lightning": "agentgym.engines.lightning.support:LightningEngines",
     },
     group="agentgym.engines",
 )
-_OWN = ("local", "vllm", "verl", "lightning")
-_OF_SOME: dict[str, tuple[str, ...]] = {
-    "gpus_per_node": ("vllm", "verl", "lightning"),
-    "tensor_parallel": ("vllm", "verl", "lightning"),
-    "verl.nodes": ("verl",),
-    "verl.offload": ("verl", "lightning"),
-    "verl.server": ("verl",),
-    "verl.settings": ("verl", "lightning"),
-    "vllm": ("vllm",),
-    "precision": ("local", "vllm"),
-    "gradient_checkpointing": ("local", "vllm"),
-    "kl_coefficient": ("local", "vllm", "verl"),
-    "ratio_limit": ("local", "vllm"),
-    "role_adapters": ("local",),
-}
-"""For each setting that only some built-in engines support, the engines' names."""
+_OF_SOME = (
+    *("gpus_per_node", "tensor_parallel", "vllm", "precision", "ratio_limit"),
+    *("verl.nodes", "verl.offload", "verl.server", "verl.settings"),
+    *("gradient_checkpointing", "kl_coefficient", "role_adapters"),
+)
+"""Settings that only some engines support, see ``EngineFactory.supports``."""
 
 
 def chosen_engine(config: TrainingConfig) -> tuple[TrainingConfig, str]:
@@ -68,12 +58,7 @@ def imitates(config: TrainingConfig) -> bool:
 
 
 def check_engine(config: TrainingConfig) -> EngineSummary:
-    """Check that the engine supports the settings, without loading a model.
-
-    Raises:
-        UsageError: A setting, or a combination, is not supported.
-        MissingExtraError: The engine's libraries are not installed.
-    """
+    """Check that the engine supports the settings, without loading a model."""
     config = config.replaced(engine=engine_name(config))
     factory = _factory(config)
     if config.warm_start and not factory.imitates:
@@ -81,8 +66,8 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
             f"warm_start with engine = {config.engine!r}: that engine cannot imitate "
             "calls. Leave --warm-start out, or use --engine local."
         )
-    if config.engine in _OWN:
-        _refuse_others(config)
+    if factory.supports is not None:
+        _refuse_others(config, factory.supports)
         _refuse_value_model(config)
     return factory.check(paced_settings(config))
 
@@ -111,12 +96,13 @@ def create_engine(config: TrainingConfig) -> Engine:
     return _factory(config).create(config)
 
 
-def _refuse_others(config: TrainingConfig) -> None:
+def _refuse_others(config: TrainingConfig, supported: Collection[str]) -> None:
     usual = type(config).model_construct()
     values, defaults = (config.flat(each.model_dump()) for each in (config, usual))
-    for name, engines in _OF_SOME.items():
+    for name in _OF_SOME:
         value = values[name]
-        if config.engine not in engines and value != defaults[name]:
+        if name not in supported and value != defaults[name]:
+            engines = [e for e in ENGINES if name in (ENGINES.get(e).supports or ())]
             raise UnsupportedError(
                 f"{name} = {value!r} is a setting of --engine {' or '.join(engines)}, "
                 f"and this run has --engine {config.engine}. Leave it out, or choose "

@@ -34,9 +34,6 @@ def resumed_config(before: TrainingConfig, changes: dict[str, Any]) -> TrainingC
 
     Given flags of vLLM and settings of verl are added to those of the run. A flag or
     setting with the value None is removed from the run.
-
-    Raises:
-        UsageError: A resumed run cannot change one of the given settings.
     """
     given = {name: value for name, value in changes.items() if value is not None}
     if refused := refused_changes(given):

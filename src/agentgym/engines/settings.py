@@ -86,9 +86,6 @@ def overrides(words: list[str]) -> dict[str, dict[str, Any]]:
 
     Values are read as YAML. The result has for each library (verl, vllm) its settings,
     by key.
-
-    Raises:
-        ConfigError: One of ``words`` does not have this form.
     """
     from agentgym.core.yaml_text import read_yaml
 

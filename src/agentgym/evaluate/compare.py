@@ -157,10 +157,6 @@ def measure_effect(
     :func:`holm`. So are the p-values of all metrics, also of metrics on the ``further``
     sets of held-out tasks. If nothing changed, the chance of any false finding is then
     at most 5 % for families, and at most 5 % for metrics.
-
-    Returns:
-        The effect; None if the tasks differ, or if no task was scored both before and
-        after.
     """
     if not (pairs := paired(before, after)):
         return None
@@ -275,13 +271,6 @@ def stratified_p(tables: Iterable[tuple[int, int, int, int]]) -> float:
     distribution. The p-value is the probability that the sum over all tasks is at least
     as far from its expected value as the observed sum. Unlike :func:`sign_flip_p`, this
     test counts every attempt, so few tasks with many attempts can be enough.
-
-    Args:
-        tables: For each task: successes before, attempts before, successes after,
-            attempts after.
-
-    Returns:
-        The p-value, above 0; 1 if a difference is not possible.
     """
     import numpy as np
 

@@ -113,11 +113,7 @@ class Gate:
 
     @classmethod
     def parse(cls, text: str, *, by_low: bool = False) -> Self:
-        """Parse ``METRIC=MINIMUM``; a number alone is a minimum of tool reliability.
-
-        Raises:
-            UsageError: The metric is unknown, or the number is not in 0..1.
-        """
+        """Parse ``METRIC=MINIMUM``; a number alone is a minimum of tool reliability."""
         name, equals, number = text.rpartition("=")
         metric = name.strip() if equals else "tool_reliability"
         if metric not in SHARES:

@@ -59,13 +59,6 @@ def attempt(
 
     All sets run together, so that a small set does not leave workers idle. ``step`` is
     the number of policy updates so far.
-
-    Returns:
-        The trajectories of each set, task by task.
-
-    Raises:
-        ProviderError: The model's server refuses all requests.
-        RolloutError: All rollouts of a set were dropped; the message has the reason.
     """
     asked = [
         RolloutRequest(
@@ -115,12 +108,6 @@ def evaluate(
     ``baselines``: whether to measure agents without a model too. ``task`` is the id of
     a single task; None takes ``config.test_tasks`` tasks. The attempts in full are
     added to ``keep``.
-
-    Raises:
-        UsageError: A setting is unusable, or the task is unknown.
-        ProviderError: The model's server refuses all requests.
-        RolloutError: No rollout could be scored.
-        ScenarioError: The split has no tasks.
     """
     scenario, _ = check_rollouts(config)
     check_judge(config)
@@ -250,10 +237,6 @@ def measure_baselines(
 
     One agent does nothing, the other calls every tool. The scenario is closed at the
     end.
-
-    Returns:
-        The metrics by agent name, and messages on agents that could not be scored on
-        any task.
     """
     scenario.unsafe_local_exec = config.unsafe_local_exec
     harmless = scenario.rehearsal()
@@ -278,10 +261,6 @@ def judge(
     """Find the class of every tool call, and compare called tools with needed tools.
 
     ``trajectories`` are the attempts at ``tasks``, in any order.
-
-    Returns:
-        One result per attempt; and the confusion matrix of all scored attempts, or None
-        if the scenario does not list needed calls.
     """
     needs = needs_of(scenario, tasks)
     attempts: list[AttemptResult] = []

@@ -217,9 +217,6 @@ class Metrics(Shown, BaseModel, frozen=True, extra="forbid"):
 
         ``k`` is the k of pass^k. If a task has fewer than ``k`` scored attempts, its
         number of attempts is used as the k for all tasks.
-
-        Raises:
-            ValueError: No rollout was scored.
         """
         scored = [task for task in every if task.attempts]
         if not scored:

@@ -88,15 +88,7 @@ def next_steps(
     may_imitate: bool,
     is_small: bool,
 ) -> list[str]:
-    """Return what to try next after training; empty if it has helped.
-
-    Args:
-        before: Metrics on held-out tasks before training.
-        after: Metrics on held-out tasks after training.
-        remarks: The warnings of the newest validation.
-        may_imitate: Whether a warm start is possible, and the run had none.
-        is_small: Whether the policy is a small one that knows little English.
-    """
+    """Return what to try next after training; empty if it has helped."""
     if solves_more(before, after):
         return []
     found = [f"{remark[:1].upper()}{remark[1:]}." for remark in remarks]

@@ -85,21 +85,13 @@ class Evaluation(Shown, BaseModel, frozen=True, extra="forbid"):
     attempts: list[AttemptResult] = Field(default_factory=list)
 
     def save(self, path: Path) -> Path:
-        """Write the evaluation as JSON, for ``agentgym eval --compare``.
-
-        Raises:
-            UsageError: The file cannot be written.
-        """
+        """Write the evaluation as JSON, for ``agentgym eval --compare``."""
         write_text(path, self.model_dump_json(indent=2) + "\n")
         return path
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read an evaluation from a file that :meth:`save` wrote.
-
-        Raises:
-            UsageError: The file cannot be read, or is not an evaluation.
-        """
+        """Read an evaluation from a file that :meth:`save` wrote."""
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except OSError as error:

@@ -88,9 +88,6 @@ def check_roles(wanted: Sequence[str] | None, seen: Iterable[Metrics]) -> None:
 
     ``wanted`` are the names of the roles to train; None trains all, and checks nothing.
     ``seen`` are measurements of the untrained policy.
-
-    Raises:
-        UsageError: A role made no call; the message lists the roles that did.
     """
     tasks = [task for metrics in seen for task in metrics.by_task if task.attempts]
     known = dict.fromkeys(role for task in tasks for role in task.roles)

@@ -15,7 +15,7 @@ from agentgym.core.agent import Trained, is_command
 from agentgym.core.background import in_background, no_running_loop
 from agentgym.core.import_hints import raised_at
 from agentgym.core.openai import NO_KEY
-from agentgym.core.plugins import load_object
+from agentgym.core.registry import load_object
 from agentgym.core.tools import Tool
 from agentgym.errors import AgentGymError, UnsupportedError, UsageError, message_of
 from agentgym.integrations.base import FrameworkAdapter
@@ -67,9 +67,6 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
     training does not call their providers. The module may be the path of a file, as in
     ``agents/desk.py:agent``. Without ``folder``, the working folder is used. Error
     messages name the command-line option ``option``.
-
-    Raises:
-        UsageError: The import fails, or the module runs the agent while it is imported.
     """
     if is_command(reference):
         program = ProgramCommand.parse(reference).located(
@@ -154,10 +151,6 @@ def load_trained(trained: Trained, agent: Any, export: str) -> Any:
 
     If ``agent`` is an object, return it; if it is a ``module:name``, import it. If it
     is None, import the agent that was trained, or return None for the default agent.
-
-    Raises:
-        UsageError: The agent cannot be imported from the working folder. If it is the
-            agent that was trained, the message names the export method ``export``.
     """
     if agent is not None:
         return load_agent(agent) if isinstance(agent, str) else agent
@@ -222,9 +215,6 @@ def resolve_framework(
     ``framework`` is the user's choice; None if the user chose none. It is only used for
     a factory, because the class of an agent shows its framework. Without a choice, the
     factory is called. If that fails, the framework is that of its module's objects.
-
-    Raises:
-        UnsupportedError: ``reference`` is not an agent, a factory or a command.
     """
     found = load_agent(reference, folder=folder)
     if (adapter := _adapter_of(found)) is not None:
@@ -245,10 +235,6 @@ def build(reference: str, folder: str = "") -> tuple[FrameworkAdapter, Any]:
     Return the adapter of the agent's framework, and the agent. A factory that needs a
     model is called with that of each framework that its module uses, until it returns
     an agent.
-
-    Raises:
-        UsageError: The factory fails.
-        UnsupportedError: It returns an object that is not an agent.
     """
     found = load_agent(reference, folder=folder)
     problem: AgentGymError | None = None
@@ -319,10 +305,6 @@ def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
     ``chat_model``, and the tools as ``tools``. A factory with two required parameters
     of other names gets the model and the tools by position. ``origin`` names the
     factory in error messages.
-
-    Raises:
-        UsageError: The factory has other required parameters, or fails.
-        UnsupportedError: It returned an agent that only runs as a program.
     """
     if not _is_factory(found):
         return found
@@ -441,11 +423,7 @@ def named_tools(reference: str, option: str, folder: str = "") -> Any:
 
 
 def agent_tools(reference: str, folder: str = "") -> list[Tool]:
-    """Import an agent, and return its tools; a call of a tool runs its real code.
-
-    Raises:
-        UnsupportedError: The agent has no tools, or gets its tools from its caller.
-    """
+    """Import an agent, and return its tools; a call of a tool runs its real code."""
     found = load_agent(reference, folder=folder)
     if takes_tools(found):
         raise UnsupportedError(

@@ -41,11 +41,7 @@ class Blueprint:
 
 
 def refuse_graph_options(blueprint: Blueprint, framework: str) -> None:
-    """Refuse ``--configurable`` and ``--on-interrupt``, which only LangGraph takes.
-
-    Raises:
-        UsageError: One of them is set; the message names ``framework``.
-    """
+    """Refuse ``--configurable`` and ``--on-interrupt``, which only LangGraph takes."""
     if blueprint.agent.on_interrupt is not None:
         raise UsageError(
             f"--on-interrupt {blueprint.agent.on_interrupt} is for the interrupt() of "
@@ -60,11 +56,7 @@ def refuse_graph_options(blueprint: Blueprint, framework: str) -> None:
 
 
 def refuse_context(blueprint: Blueprint, framework: str) -> None:
-    """Raise if ``--context`` is set, for frameworks that have no runtime context.
-
-    Raises:
-        UsageError: The setting is set; the message names ``framework``.
-    """
+    """Raise if ``--context`` is set, for frameworks that have no runtime context."""
     if blueprint.agent.context is not None:
         raise UsageError(
             f"--context {blueprint.agent.context}: {framework} has no runtime context. "
@@ -73,12 +65,7 @@ def refuse_context(blueprint: Blueprint, framework: str) -> None:
 
 
 def no_tools(found: Any, looked_into: Sequence[str]) -> NoToolsError:
-    """Return the error for an agent or a team without tools.
-
-    Args:
-        found: The agent or team.
-        looked_into: Names of the agents that have no tools.
-    """
+    """Return the error for an agent or a team without tools."""
     where = " that its source shows"
     if looked_into:
         where = f": neither has {' nor '.join(looked_into)}"

@@ -470,12 +470,7 @@ class Episode:
 
 
 def current_episode() -> Episode:
-    """Return the episode to which the running asyncio task or thread belongs.
-
-    Raises:
-        RolloutError: It belongs to no episode, e.g. because the agent started a thread
-            without copying the context.
-    """
+    """Return the episode to which the running asyncio task or thread belongs."""
     try:
         return _CURRENT.get()
     except LookupError:

@@ -27,11 +27,6 @@ def agent_and_tools(
     default agent. The tools are empty for an agent with its own tools. Otherwise they
     are ``tools``, or the scenario's tools, which ``convert`` converts to tools of the
     framework.
-
-    Raises:
-        UsageError: ``tools`` are given, but the agent has its own tools; or neither the
-            agent nor the scenario's tools can be loaded. The message names the method
-            ``export``.
     """
     named = trained.spec.agent if agent is None else agent
     found = None if named is None else load_trained(trained, agent, export)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.core.import_hints import reference_hint
-from agentgym.core.plugins import dotted_name, package_root
+from agentgym.core.registry import dotted_name, package_root
 from agentgym.errors import ConfigError, NotFoundError, UsageError
 from agentgym.security.env_file import is_left_out
 from agentgym.security.redaction import VARIABLE, looks_secret

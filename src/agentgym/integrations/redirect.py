@@ -17,59 +17,15 @@ from types import ModuleType
 from typing import Any
 
 from agentgym.errors import UsageError
+from agentgym.plugins import REGISTERED
 
 _PATCHES = {
     "langchain_core.language_models.chat_models": (
         "agentgym.integrations.langchain.redirect:patch_models"
     ),
     "langchain_core.tools.base": "agentgym.integrations.langchain.redirect:patch_tools",
-    "agent_framework._agents": (
-        "agentgym.integrations.agent_framework.redirect:patch_agents"
-    ),
-    "agent_framework._clients": (
-        "agentgym.integrations.agent_framework.redirect:patch_clients"
-    ),
-    "agent_framework._mcp": (
-        "agentgym.integrations.agent_framework.redirect:patch_servers"
-    ),
-    "agent_framework._tools": (
-        "agentgym.integrations.agent_framework.redirect:patch_tools"
-    ),
-    "autogen_agentchat.agents._base_chat_agent": (
-        "agentgym.integrations.autogen.redirect:patch_agents"
-    ),
-    "autogen_agentchat.agents._user_proxy_agent": (
-        "agentgym.integrations.autogen.redirect:patch_users"
-    ),
-    "autogen_core.models._model_client": (
-        "agentgym.integrations.autogen.redirect:patch_clients"
-    ),
-    "autogen_core.tools._base": "agentgym.integrations.autogen.redirect:patch_tools",
-    "autogen_core.tools._workbench": (
-        "agentgym.integrations.autogen.redirect:patch_benches"
-    ),
-    "agents.run_internal.run_loop": (
-        "agentgym.integrations.openai_agents.redirect:patch_runs"
-    ),
-    "crewai.agents.agent_executor": (
-        "agentgym.integrations.crewai.redirect:patch_executors"
-    ),
-    "crewai.agents.cache.cache_handler": (
-        "agentgym.integrations.crewai.redirect:patch_caches"
-    ),
-    "crewai.llms.base_llm": "agentgym.integrations.crewai.redirect:patch_models",
-    "crewai.tools.base_tool": "agentgym.integrations.crewai.redirect:patch_tools",
-    "crewai.tools.structured_tool": (
-        "agentgym.integrations.crewai.redirect:patch_structured_tools"
-    ),
-    "crewai.utilities.converter": (
-        "agentgym.integrations.crewai.json_answers:patch_converters"
-    ),
     "openai._base_client": "agentgym.integrations.openai_client:patch_clients",
-    "pydantic_ai.agent": "agentgym.integrations.pydantic_ai.redirect:patch_agents",
-    "pydantic_ai.tool_manager": (
-        "agentgym.integrations.pydantic_ai.redirect:patch_tools"
-    ),
+    **REGISTERED["agentgym.patches"],
 }
 
 
@@ -114,12 +70,7 @@ def refuse_calls() -> None:
 
 
 def answering(models: Callable[[str], Any]) -> AbstractContextManager[None]:
-    """Replace the models of an agent's code within the block.
-
-    Args:
-        models: Returns the model that replaces all models of a framework, given the
-            framework's name; None for the model that replaces them outside the block.
-    """
+    """Replace the models of an agent's code within the block."""
     outer = _MODELS.get()
 
     def either(framework: str) -> Any:
@@ -130,13 +81,7 @@ def answering(models: Callable[[str], Any]) -> AbstractContextManager[None]:
 
 
 def model_for(framework: str, *, is_call: bool = True) -> Any:
-    """Return the model that replaces all models of a framework; None to keep them.
-
-    Args:
-        framework: The framework's name.
-        is_call: Whether a model is called now, which is an error within
-            :func:`refusing_calls`.
-    """
+    """Return the model that replaces all models of a framework; None to keep them."""
     if is_call:
         refuse_calls()
     return _MODELS.get()(framework)

@@ -4,26 +4,16 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-from agentgym.core.plugins import Plugins, load_object
+from agentgym.core.registry import Registry, load_object
 from agentgym.errors import MissingExtraError, UsageError
 from agentgym.integrations.base import FrameworkAdapter
 
-FRAMEWORKS = Plugins(
+FRAMEWORKS = Registry(
     FrameworkAdapter,
     "framework",
     {
-        "agent_framework": (
-            "agentgym.integrations.agent_framework.adapter:AgentFrameworkAdapter"
-        ),
-        "autogen": "agentgym.integrations.autogen.adapter:AutoGenAdapter",
-        "command": "agentgym.integrations.command.adapter:CommandAdapter",
-        "crewai": "agentgym.integrations.crewai.adapter:CrewAIAdapter",
         "langchain": "agentgym.integrations.langchain.adapter:LangChainAdapter",
         "native": "agentgym.integrations.native:NativeAdapter",
-        "openai_agents": (
-            "agentgym.integrations.openai_agents.adapter:OpenAIAgentsAdapter"
-        ),
-        "pydantic_ai": "agentgym.integrations.pydantic_ai.adapter:PydanticAIAdapter",
     },
     group="agentgym.frameworks",
 )
@@ -44,9 +34,6 @@ def load_factory(reference: str, *, option: str = "--agent") -> Callable[..., An
 
     The working folder is importable, as for ``python -m``. Error messages name the
     reference with its command-line option, ``option``.
-
-    Raises:
-        UsageError: The reference is malformed, cannot be imported, or is not callable.
     """
     factory = load_object(reference, option=option)
     if not callable(factory):

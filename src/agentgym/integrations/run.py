@@ -121,10 +121,6 @@ async def run_episode(
     for a busy model is progress, up to ten times ``timeout_s`` in all. The episode
     keeps its steps even if the caller is cancelled, and the environment is always
     closed.
-
-    Returns:
-        The trajectory. It is scored, even if a limit ended the episode. After an error
-        or a timeout, it has the status ``dropped``, the reason and the steps so far.
     """
 
     async def work() -> Trajectory:

@@ -92,10 +92,6 @@ class ChatTemplate:
         """Read a template, and detect its tool-call format.
 
         ``model`` is the user's name of the model, for error messages.
-
-        Raises:
-            ModelError: There is no template, it leaves tools out, its tool-call format
-                is unknown, or a setting has no effect.
         """
         settings = settings or TemplateSettings()
         self._tokenizer = tokenizer
@@ -169,9 +165,6 @@ class ChatTemplate:
 
         If ``prompt`` is true, the text ends with the generation prompt (the beginning
         of an answer).
-
-        Raises:
-            PromptError: The template fails for these messages.
         """
         try:
             return self._render(list(messages), list(tools), prompt=prompt)
@@ -197,9 +190,6 @@ class ChatTemplate:
         the text that the policy wrote. Content in parts is joined to one text, since
         many templates ignore parts. Missing content becomes an empty text, since some
         templates fail without content.
-
-        Raises:
-            PromptError: A part of the content is not text.
         """
         if message.get("tool_calls"):
             calls = list(map(self._prepared_call, message["tool_calls"]))
@@ -274,11 +264,7 @@ class ChatTemplate:
         return texts
 
     def _switch(self, model: str, *, on: bool) -> dict[str, bool]:
-        """Return ``{name: on}`` for the template's variable that switches reasoning.
-
-        Raises:
-            ModelError: The template has no such variable.
-        """
+        """Return ``{name: on}`` for the template's variable that switches reasoning."""
         for name in _SWITCHES:
             if len(set(self._switched(name))) == 2:
                 return {name: on}

@@ -53,13 +53,7 @@ class EndpointLlm:
     async def __call__(
         self, messages: list[dict[str, Any]], **options: Any
     ) -> dict[str, Any]:
-        """Return a server's chat completion for these messages, or the cached one.
-
-        Raises:
-            ProviderError: The server refused the key.
-            ContextLengthError: The conversation is longer than the model's context.
-            ModelCallError: No server answered with a valid completion.
-        """
+        """Return a server's chat completion for these messages, or the cached one."""
         body = {"model": self._endpoint.model, "messages": messages, **options}
         cache = self._cache
         key = None if cache is None else cache.key(_PATH, body)

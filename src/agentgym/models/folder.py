@@ -32,11 +32,6 @@ def model_source(model: str) -> str:
 
     A GGUF file, or the model of ``smollm2``, is converted at its first use; the path is
     that of the converted folder.
-
-    Raises:
-        ModelError: ``model`` looks like a path that does not exist, the folder has no
-            model, or the file cannot be converted.
-        MissingExtraError: The package of ``smollm2`` is not installed.
     """
     if is_converted(model):
         return str(converted_folder(model))
@@ -91,10 +86,6 @@ def adapter_folders(folder: Path) -> dict[str, Path]:
 
     An adapter for all roles has the role ``""``. The dict is empty if the folder has no
     adapter.
-
-    Raises:
-        ModelError: ``roles.json`` cannot be read, or names a folder outside of the
-            model's folder.
     """
     if (folder / ADAPTER_FILE).is_file():
         return {"": folder}
@@ -210,9 +201,6 @@ def describe_model(model: str, rank: int, roles: Sequence[str] = ()) -> str:
 
     A ``rank`` of 0 means no adapters. ``roles`` are the agents of a team that have
     their own adapters.
-
-    Raises:
-        ModelError: The model's folder is missing, or has no tokenizer.
     """
     source = model_source(model)
     trained = f"LoRA rank {rank}" if rank else "full weights"

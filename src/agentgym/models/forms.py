@@ -42,9 +42,6 @@ def form_as_tool(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
 
     If the request has other tools, the model may call one of them instead. Returns the
     changed request and the new tool; :data:`NO_FORM` if there was no schema.
-
-    Raises:
-        ValueError: The schema is malformed; the message says why.
     """
     asked = body.get("response_format")
     kind = asked.get("type") if isinstance(asked, Mapping) else None
@@ -139,10 +136,6 @@ def request_in_form(
 
     ``options`` and ``form`` are results of :func:`form_as_tool`, ``sampling`` has other
     fields of ChatRequest.
-
-    Raises:
-        ValueError: ``tool_choice`` is invalid or names a tool that is not offered, or
-            ``stop`` is not a list of texts.
     """
     choice = options.get("tool_choice")
     offered = chosen_tools(list(options.get("tools") or ()), choice)

@@ -218,12 +218,7 @@ class ServerAttempts:
         return "No model server answered. Tried: " + "; ".join(found) + "."
 
     def at(self, replicas: Replicas) -> Self:
-        """Choose one of ``replicas`` for an attempt: ``async with attempt.at(...)``.
-
-        Raises:
-            NoServerError: All servers may have restarted with other weights
-                (``Server.is_barred`` is true for each).
-        """
+        """Choose one of ``replicas`` for an attempt: ``async with attempt.at(...)``."""
         self._is_over = True  # unless the attempt fails
         pool = self._client.pool
         self._server = pool.choose(replicas, self._session, self._failed)
@@ -256,9 +251,6 @@ class ServerAttempts:
 
         If the status is not an error, the caller must report with :meth:`end` whether
         the answer is valid. With ``stream``, return when the answer begins.
-
-        Raises:
-            AskAgain: The request can be sent again; the ``with`` block handles this.
         """
         server, pool = self._server, self._client.pool
         url, headers = f"{server.url}/{path}", pool.replicas.headers_of(server.url)
@@ -298,11 +290,7 @@ class ServerAttempts:
         return response
 
     def end(self, problem: str | None = None) -> None:
-        """Record that the answer is valid, or invalid because of ``problem``.
-
-        Raises:
-            AskAgain: The answer is invalid, and another server can be asked at once.
-        """
+        """Record that the answer is valid, or invalid because of ``problem``."""
         if problem is None:
             self._client.pool.answered(self._server)
             return

@@ -20,11 +20,7 @@ def is_id(text: str) -> bool:
 
 
 def require_config(source: str) -> None:
-    """Download a model's ``config.json`` unless it is on this machine.
-
-    Raises:
-        ModelError: The model does not exist, or Hugging Face does not answer.
-    """
+    """Download a model's ``config.json`` unless it is on this machine."""
     if Path(source).is_dir() or base_folder(source) is not None:
         return
     try:
@@ -86,10 +82,6 @@ def download(repository: str, card: str, model: str) -> Path:
 
     ``card`` is the file that every agent's folder has, ``model`` the folder with its
     weights.
-
-    Raises:
-        UsageError: Hugging Face cannot be reached, or has no such agent; or
-            huggingface_hub is not installed.
     """
     message = f"No folder is named {repository!r}, and as a Hugging Face id"
     try:

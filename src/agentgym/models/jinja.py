@@ -27,11 +27,7 @@ class _Generation(Extension):
 
 @lru_cache
 def compile_template(text: str) -> Template:
-    """Return a chat template, ready to be rendered.
-
-    Raises:
-        jinja2.TemplateSyntaxError: ``text`` is not a template.
-    """
+    """Return a chat template, ready to be rendered."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
     )

@@ -86,12 +86,7 @@ async def read_answer(
 async def limited(
     answer: aiohttp.ClientResponse, most: int = MOST_ANSWER
 ) -> AsyncGenerator[bytes]:
-    """Yield the parts of an answer's body as they arrive.
-
-    Raises:
-        aiohttp.ClientPayloadError: The body has more than ``most`` bytes, or is
-            truncated.
-    """
+    """Yield the parts of an answer's body as they arrive."""
     size = 0
     async for part in answer.content.iter_any():
         size += len(part)
@@ -249,12 +244,7 @@ class Links:
         data: bytes = b"",
         headers: Mapping[str, str] | None = None,
     ) -> WholeAnswer:
-        """Send a request with a body of JSON, or none; return the complete answer.
-
-        Raises:
-            aiohttp.ClientError: There was no complete answer.
-            TimeoutError: The answer did not arrive in time.
-        """
+        """Send a request with a body of JSON, or none; return the complete answer."""
         host, port, head = self._head(method, url, headers)
         request = b"%b%d\r\n\r\n%b" % (head, len(data), data)
         idle = self._idle[host, port]

@@ -148,19 +148,6 @@ def resolve_model(spec: str) -> Endpoint:
     The key comes from an environment variable: the provider's usual one, or
     ``AGENTGYM_API_KEY`` for servers given by address. It is optional for such servers,
     and for a provider with another address in ``OPENAI_BASE_URL`` or the like.
-
-    Args:
-        spec: ``PROVIDER:MODEL``, e.g. ``openai:gpt-4.1-mini``; or the base URL of an
-            OpenAI-compatible server with a model, ``http://host:8000/v1#MODEL``; or
-            comma-separated URLs of servers with the same weights. Without ``#MODEL``,
-            the servers' only model is used.
-
-    Raises:
-        NotFoundError: The provider is unknown; the message names the most similar one,
-            and all providers.
-        UsageError: The key or the model's name is missing.
-        ModelError: The server did not list its models, or has several.
-        ProviderError: The server refused the key.
     """
     if _ADDRESS.match(spec):
         servers, model = _addresses(spec)
@@ -188,11 +175,7 @@ def resolve_model(spec: str) -> Endpoint:
 
 
 def base_url(address: str) -> str:
-    """Return a server's address without a slash at the end.
-
-    Raises:
-        UsageError: The text is not a server's address.
-    """
+    """Return a server's address without a slash at the end."""
     url = address.strip().rstrip("/")
     try:
         parts = urlsplit(url)
@@ -347,9 +330,6 @@ def located_model(model: str) -> str:
     """Make a model's path absolute, so that it is valid in any working folder.
 
     Names, such as ``nano`` or a Hugging Face id, are returned unchanged.
-
-    Raises:
-        UsageError: It is a provider's model without its provider.
     """
     path = os.path.expanduser(model)
     if not os.path.exists(path):

@@ -61,9 +61,6 @@ def read_reply(value: Any, *, step: int = 0) -> ModelReply:
 
     It is a text, a message (``{"content": …, "tool_calls": […]}``), or a whole chat
     completion (``{"choices": […]}``). Tool calls without an id get one with ``step``.
-
-    Raises:
-        ReplyError: The value has another format; the message quotes it.
     """
     if isinstance(value, str):
         return ModelReply(value, [], {"role": "assistant", "content": value}, "stop")

@@ -122,9 +122,6 @@ class ServerPool:
 
         A server in ``avoid`` is returned only if no other is ready. If no server is
         ready, one with ``is_barred`` false is returned, to test whether it answers.
-
-        Raises:
-            NoServerError: ``is_barred`` is true for all servers; the message says why.
         """
         every = self._known(replicas)
         if len(every) == 1 and not every[0].is_barred:

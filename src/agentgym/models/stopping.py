@@ -9,11 +9,7 @@ from agentgym.security.redaction import quoted
 
 
 def asked_stop(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the stop sequences in a request's options.
-
-    Raises:
-        ValueError: ``stop`` is neither a text nor a list of texts.
-    """
+    """Return the stop sequences in a request's options."""
     asked = options.get("stop") or ()
     texts = (asked,) if isinstance(asked, str) else asked
     is_list = isinstance(texts, list | tuple)

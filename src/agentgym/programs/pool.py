@@ -103,10 +103,6 @@ class ProgramPool:
         Afterwards the process can be taken again, also if it reported an error. It is
         ended if it did not reply correctly, if it has had the maximum number of tasks,
         or if the pool is closed.
-
-        Raises:
-            ProgramError: The process gave no answer. The kind is ``SAID_ERROR`` if the
-                process itself reported an error.
         """
         goes_on = False
         taken.had += 1

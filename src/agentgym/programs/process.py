@@ -254,10 +254,6 @@ class ProgramRun:
         """Wait until the program ends, and kill the children that it leaves behind.
 
         ``given`` is its standard input. After ``timeout_s`` wall seconds it is killed.
-
-        Raises:
-            ProgramError: The program was killed, took too long, wrote too much, or used
-                too much memory.
         """
         try:
             self._talk(given, timeout_s)
@@ -273,10 +269,6 @@ class ProgramRun:
         The program keeps running until :meth:`close`, even after an error. ``line`` has
         no newline at its end. ``timeout_s`` limits the wait for the answer, in wall
         seconds.
-
-        Raises:
-            ProgramError: The program ended or was killed, did not answer in time, wrote
-                too much or more than one line, or used too much memory.
         """
         self._errors.clear()
         self._errors_seen = 0

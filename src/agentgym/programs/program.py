@@ -39,12 +39,7 @@ class ProgramCommand:
 
     @classmethod
     def parse(cls, text: str, *, option: str = "--command") -> Self:
-        """Parse the text of a command, which may begin with ``command:``.
-
-        Raises:
-            UsageError: The command is empty, a quotation mark is not closed, or
-                ``{tasks:50}`` is used wrongly. The message names ``option``.
-        """
+        """Parse the text of a command, which may begin with ``command:``."""
         text = text.removeprefix(COMMAND)
         try:
             words = shlex.split(text)

@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from agentgym.core.trajectory import Trajectory as Trajectory
     from agentgym.core.trajectory import TrajectoryStats as TrajectoryStats
     from agentgym.integrations.episode import Episode as Episode
-    from agentgym.rollout.solo.agents import CodingAgent as CodingAgent
-    from agentgym.rollout.solo.agents import ReactAgent as ReactAgent
-    from agentgym.rollout.solo.agents import RolloutAgent as RolloutAgent
-    from agentgym.rollout.solo.agents import ToolAgent as ToolAgent
-    from agentgym.rollout.solo.batch import RolloutBatch as RolloutBatch
-    from agentgym.rollout.solo.batch import run_rollouts as run_rollouts
-    from agentgym.rollout.solo.batch import run_rollouts_sync as run_rollouts_sync
-    from agentgym.rollout.solo.config import RolloutConfig as RolloutConfig
-    from agentgym.rollout.solo.continuity import ContextLoss as ContextLoss
-    from agentgym.rollout.solo.continuity import check_continuity as check_continuity
-    from agentgym.rollout.solo.trajectory_file import (
-        TrajectoryWriter as TrajectoryWriter,
-    )
-    from agentgym.rollout.solo.trajectory_file import read_jsonl as read_jsonl
-    from agentgym.rollout.solo.trajectory_file import scan_jsonl as scan_jsonl
-    from agentgym.rollout.solo.trajectory_file import write_jsonl as write_jsonl
+    from agentgym.plugins.collect.agents import CodingAgent as CodingAgent
+    from agentgym.plugins.collect.agents import ReactAgent as ReactAgent
+    from agentgym.plugins.collect.agents import RolloutAgent as RolloutAgent
+    from agentgym.plugins.collect.agents import ToolAgent as ToolAgent
+    from agentgym.plugins.collect.batch import RolloutBatch as RolloutBatch
+    from agentgym.plugins.collect.batch import run_rollouts as run_rollouts
+    from agentgym.plugins.collect.batch import run_rollouts_sync as run_rollouts_sync
+    from agentgym.plugins.collect.config import RolloutConfig as RolloutConfig
+    from agentgym.plugins.collect.continuity import ContextLoss as ContextLoss
+    from agentgym.plugins.collect.continuity import check_continuity as check_continuity
     from agentgym.rollout.summary import Summary as Summary
     from agentgym.rollout.summary import summarize as summarize
+    from agentgym.rollout.trajectory_file import (
+        TrajectoryWriter as TrajectoryWriter,
+    )
+    from agentgym.rollout.trajectory_file import read_jsonl as read_jsonl
+    from agentgym.rollout.trajectory_file import scan_jsonl as scan_jsonl
+    from agentgym.rollout.trajectory_file import write_jsonl as write_jsonl
 else:
     __getattr__, __dir__, __all__ = lazily(__spec__)

@@ -52,9 +52,6 @@ def rubric_text(given: str) -> str:
 
     The rubric says, for a model that judges attempts, which attempt is better.
     ``given`` is the path of a text file, or the rubric itself (several words).
-
-    Raises:
-        UsageError: The file cannot be read, is empty or is too long.
     """
     path = Path(given).expanduser()
     if not given or "\n" in given or (" " in given and not path.suffix):
@@ -76,11 +73,7 @@ def rubric_text(given: str) -> str:
 
 
 def _own_agent(reference: str, framework: str) -> str | None:
-    """Return the agent that the scenario ``reference`` defines; None if it has none.
-
-    Raises:
-        UsageError: The scenario's agent is written for another framework.
-    """
+    """Return the agent that the scenario ``reference`` defines; None if it has none."""
     agents = agents_of(reference)
     if agents and framework not in agents:
         raise UsageError(

@@ -37,12 +37,7 @@ def stored_trajectories(store: StoreReader, only: str = "") -> Iterator[Trajecto
 def stored_rollout(
     store: StoreReader, rollout_id: str
 ) -> tuple[Rollout, Trajectory] | None:
-    """Return a running or ended rollout and its trajectory; None for an unknown id.
-
-    Raises:
-        StoreError: The store cannot be read.
-        RolloutError: The rollout's input is not a task, or its record is damaged.
-    """
+    """Return a running or ended rollout and its trajectory; None for an unknown id."""
     rollout = store.rollout(rollout_id)
     if rollout is None:
         return None

@@ -89,10 +89,6 @@ class Runner:
         ``beat`` is called every half second, with the reason if the store waits for the
         disk, else None. If ``on_done`` or ``beat`` raises an error, the remaining
         rollouts end as failed.
-
-        Raises:
-            RolloutError: The workers cannot start.
-            StoreError: The store cannot be written.
         """
         asked = {request.rollout_id: request for request in requests}
         waiting = set(asked)

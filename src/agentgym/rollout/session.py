@@ -133,10 +133,6 @@ class RolloutSession:
 
         Dropped rollouts have trajectories, too. ``on_done`` is called with each
         trajectory as soon as its rollout ends.
-
-        Raises:
-            ProviderError: The model cannot answer any more, e.g. after a refused key.
-            RolloutError: The workers cannot start, or the store cannot be written.
         """
 
         def done(trajectory: Trajectory) -> None:

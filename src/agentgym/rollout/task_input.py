@@ -16,9 +16,6 @@ def read_task(given: Any) -> Task:
     ``given`` is a task or its JSON text; or a row of a data set, whose field ``task``
     has the task or its JSON text. In a data set, JSON text is better: a table of nested
     tasks would add the keys of all tasks to each task.
-
-    Raises:
-        RolloutError: ``given`` is not a task; the message names the first problem.
     """
     if isinstance(given, dict) and _FIELD in given:
         given = given[_FIELD]

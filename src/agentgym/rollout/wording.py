@@ -99,11 +99,7 @@ def system_text(message: Any) -> str | None:
 
 
 def wording_text(given: str) -> str:
-    """Return a Wording as JSON; ``given`` is this JSON, or the path of a JSON file.
-
-    Raises:
-        UsageError: The file cannot be read, or the text is invalid.
-    """
+    """Return a Wording as JSON; ``given`` is this JSON, or the path of a JSON file."""
     if not given:
         return given
     is_text = given.lstrip().startswith("{")

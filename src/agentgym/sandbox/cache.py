@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agentgym.sandbox.commands import Job, SandboxConfig
 from agentgym.sandbox.guest.settings import Rung
-from agentgym.sandbox.languages.toolchain import toolchain
+from agentgym.sandbox.languages import toolchain
 from agentgym.sandbox.launch import own_python
 from agentgym.sandbox.packages import signature
 from agentgym.sandbox.result import SandboxResult

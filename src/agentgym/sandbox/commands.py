@@ -12,8 +12,8 @@ from pathlib import Path
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.guest.settings import Limits
+from agentgym.sandbox.language import Steps, chosen
 from agentgym.sandbox.languages import PYTHON, language_named, language_of
-from agentgym.sandbox.languages.base import Steps, chosen
 
 LONGEST_S = 86_400.0
 """Maximum time limit of an execution, in seconds: one day."""

@@ -16,8 +16,7 @@ from agentgym.sandbox.commands import Job, PythonScript, SandboxConfig
 from agentgym.sandbox.guest.box import MountedBox
 from agentgym.sandbox.guest.settings import RUNGS, Rung
 from agentgym.sandbox.guest_process import GuestProcess
-from agentgym.sandbox.languages import LANGUAGES
-from agentgym.sandbox.languages.toolchain import toolchain
+from agentgym.sandbox.languages import LANGUAGES, toolchain
 from agentgym.sandbox.launch import own_python
 from agentgym.sandbox.result import SandboxResult
 from agentgym.security.redaction import get_logger
@@ -51,12 +50,6 @@ def choose_rung(config: SandboxConfig) -> Rung:
     """Return the kind of isolation to use.
 
     The kind that ``config`` names is used; if it names none, the safest that works.
-
-    Raises:
-        SandboxUnavailableError: The named kind does not work on this machine; or none
-            works, and unsafe execution is not allowed; or a language's toolchain is not
-            installed.
-        SandboxError: ``config`` names an unknown kind.
     """
     for name in config.languages:
         toolchain(name)  # raises an error if there is none
@@ -83,12 +76,7 @@ def choose_rung(config: SandboxConfig) -> Rung:
 
 
 def tried(config: SandboxConfig) -> Rung:
-    """Choose the kind of isolation as :func:`choose_rung` does, and test ``config``.
-
-    Raises:
-        SandboxUnavailableError: An empty program cannot run with these settings, or
-            :func:`choose_rung` raised this error.
-    """
+    """Choose the kind of isolation as :func:`choose_rung` does, and test ``config``."""
     rung = choose_rung(config)
     if config.is_usual:
         return rung  # `choose_rung` has already run a program on it.

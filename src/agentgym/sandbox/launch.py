@@ -60,10 +60,6 @@ def reserve_identity() -> tuple[int, socket.socket]:
     Each zygote on a machine needs its own id, because ``RLIMIT_NPROC`` counts all
     processes of a user id, and the clean-up kills all of them. Ids that an account or a
     running process has are skipped.
-
-    Returns:
-        The id, and a socket that reserves the id until the socket is closed or this
-        process ends.
     """
     for identity in range(_FIRST_IDENTITY, _FIRST_IDENTITY + _IDENTITIES):
         lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -123,14 +119,7 @@ def readable_python() -> Path:
 
 
 def published(name: str, identity: str, write: Callable[[Path], None]) -> Path:
-    """Return a cached folder that every user can read; create it if needed.
-
-    Args:
-        name: Start of the folder's name.
-        identity: Text that identifies the content, e.g. with a version. Each text has
-            its own folder.
-        write: Writes the content into a new folder.
-    """
+    """Return a cached folder that every user can read; create it if needed."""
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     target = _cache_folder() / f"{name}-{digest}"
     if target.is_dir() and target.stat().st_uid == os.getuid():
@@ -215,15 +204,7 @@ def command_line(
     control: int,
     mounts: list[str],
 ) -> list[str]:
-    """Return the command that starts a zygote.
-
-    Args:
-        settings: Settings of the zygote.
-        home: The Python environment of executions.
-        guest: Folder on the host with the zygote's modules.
-        control: Descriptor of the socket over which the host requests executions.
-        mounts: Further options for bubblewrap.
-    """
+    """Return the command that starts a zygote."""
     around: list[str] = []
     if settings.rung.bubblewrap:
         around = [*_bubblewrap(settings, home.python, guest, mounts), "--"]

@@ -115,9 +115,6 @@ def readable_trees(
 
     The copies are made in the folder ``scratch``. With ``reachable``, bubblewrap mounts
     the folders, so the permissions of their parent folders do not matter.
-
-    Raises:
-        SandboxError: A folder is too large to copy.
     """
     return [
         folder

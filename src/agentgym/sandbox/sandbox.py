@@ -13,16 +13,92 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from contextvars import copy_context
+from typing import Any
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.cache import ResultCache
-from agentgym.sandbox.commands import Command, Job, SandboxConfig
+from agentgym.sandbox.commands import (
+    Argv,
+    Command,
+    Job,
+    Program,
+    PythonScript,
+    RunTests,
+    SandboxConfig,
+)
 from agentgym.sandbox.guest.settings import Rung
 from agentgym.sandbox.guest_process import GuestDiedError, GuestProcess
 from agentgym.sandbox.ladder import choose_rung
+from agentgym.sandbox.language import Steps
 from agentgym.sandbox.languages import PYTHON
-from agentgym.sandbox.noted import note_execution
 from agentgym.sandbox.result import SandboxResult
+from agentgym.security import audit
+
+_MOST_FILES = 50
+
+
+def note_execution(
+    job: Job, config: SandboxConfig, result: SandboxResult | BaseException | None
+) -> None:
+    """Write the end of an execution to the audit log.
+
+    ``result`` is the result or the error of the execution; None if it was cancelled.
+    """
+    if not audit.is_audited():
+        return
+    facts: dict[str, Any] = {
+        "command": audit.head(_words(job)),
+        "script": _script(job),
+        "sha256": job.key.hex(),
+        "files": {
+            name: audit.digest(text)
+            for name, text in sorted(job.files.items())[:_MOST_FILES]
+        },
+        "more_files": max(0, len(job.files) - _MOST_FILES) or None,
+        "timeout_s": job.timeout_s,
+        "limits": dict(vars(config.limits)),
+    }
+    if not isinstance(result, SandboxResult):
+        failed = None if result is None else str(result)
+        audit.note("not executed", **facts, error=failed)
+        return
+    if result.tests is not None:
+        facts["tests"] = f"{result.passed} of {len(result.tests)} passed"
+    audit.note(
+        "executed",
+        **facts,
+        rung=result.rung,
+        status=result.status,
+        exit_code=result.exit_code,
+        signal=result.signal,
+        cpu_s=result.cpu_s,
+        wall_s=result.wall_s,
+        cached=result.cached or None,
+        error=result.error or None,
+    )
+
+
+def _words(job: Job) -> str:
+    match job.command:
+        case PythonScript(path, args):
+            return " ".join(("python", path, *args))
+        case Program(path, args):
+            return " ".join((path, *args))
+        case Steps(chains=chains):
+            return "; ".join(" ".join(argv) for chain in chains for argv in chain)
+        case Argv(argv):
+            return " ".join(argv)
+        case RunTests() as tests:
+            return " ".join((tests.language, "tests", *tests.paths, *tests.select))
+
+
+def _script(job: Job) -> str | None:
+    """Return the start of the source code that a job runs; None for other commands."""
+    match job.command:
+        case PythonScript(path) | Program(path):
+            return audit.head(job.files[path])
+    return None
+
 
 DEFAULT_TIMEOUT_S = 10.0
 _CLOSED = "This sandbox is closed: open a new one."

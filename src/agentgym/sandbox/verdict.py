@@ -8,6 +8,8 @@ never enter the sandbox. So a program can only influence its own values.
 
 import ast
 import inspect
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +17,53 @@ from typing import Any
 from agentgym.errors import SandboxError
 from agentgym.sandbox.commands import Command, PythonScript
 from agentgym.sandbox.guest import plain
+from agentgym.sandbox.language import free_name
 from agentgym.sandbox.languages import PYTHON, language_named, language_of
-from agentgym.sandbox.languages.base import free_name
-from agentgym.sandbox.languages.plain_json import json_text, json_text_of
 from agentgym.sandbox.result import SandboxResult
 from agentgym.sandbox.sandbox import DEFAULT_TIMEOUT_S, LazySandbox, Sandbox
+
+_DEEPEST = 50
+_LONGEST_NUMBER = 4000
+
+
+def json_text(value: object, depth: int = 0) -> str:
+    """Return the canonical text of a JSON value.
+
+    ``depth`` is the number of lists and dicts around the value.
+    """
+    if depth > _DEEPEST:
+        raise TypeError(f"it is nested deeper than {_DEEPEST}")
+    kind = type(value)
+    if value is None or isinstance(value, bool) or kind is str:
+        return json.dumps(value)
+    if isinstance(value, float) and kind is float:
+        if not math.isfinite(value):
+            raise TypeError(f"it holds {value}, which JSON has no form for")
+        return str(int(value)) if value.is_integer() else repr(value)
+    if isinstance(value, int) and kind is int:
+        if abs(value) >= 10**_LONGEST_NUMBER:
+            raise TypeError(f"it holds a number of over {_LONGEST_NUMBER} digits")
+        return str(value)
+    if isinstance(value, list | tuple) and kind in (list, tuple):
+        return f"[{', '.join(json_text(item, depth + 1) for item in value)}]"
+    if isinstance(value, dict) and kind is dict:
+        if any(type(key) is not str for key in value):
+            raise TypeError("it has keys that are not texts")
+        items = sorted(value.items())
+        texts = [
+            f"{json.dumps(key)}: {json_text(item, depth + 1)}" for key, item in items
+        ]
+        return f"{{{', '.join(texts)}}}"
+    raise TypeError(f"it holds a {kind.__name__}, which JSON has no form for")
+
+
+def json_text_of(written: str) -> str | None:
+    """Return the canonical text of a JSON text; None if the JSON is invalid."""
+    try:
+        return json_text(json.loads(written))
+    except (ValueError, TypeError, RecursionError):
+        return None
+
 
 _LINE_BYTES = plain.MOST_CHARACTERS + 8
 _SHOWN = 150
@@ -175,11 +219,7 @@ def _ending(result: SandboxResult) -> str:
 
 
 def _right(path: str, expression: str, value: object) -> str:
-    """Check an expression of a module; return its expected value as comparable text.
-
-    Raises:
-        SandboxError: The expression or the expected value cannot be used.
-    """
+    """Check an expression of a module; return its expected value as comparable text."""
     is_python = language_of(path) == PYTHON
     try:
         if is_python:

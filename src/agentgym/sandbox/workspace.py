@@ -187,11 +187,7 @@ class Workspace:
         }
 
     def _check_text(self, path: str, text: str) -> None:
-        """Check that the file at ``path`` can have this text.
-
-        Raises:
-            ToolError: The text is too long, or is not Unicode.
-        """
+        """Check that the file at ``path`` can have this text."""
         try:
             (path + text).encode()
         except UnicodeEncodeError as error:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from agentgym.lazy import lazily
 
 if TYPE_CHECKING:
-    from agentgym.scenarios.base import Environment as Environment
-    from agentgym.scenarios.base import Scenario as Scenario
-    from agentgym.scenarios.coding.scenario import CodingScenario as CodingScenario
-    from agentgym.scenarios.customer_support.scenario import (
+    from agentgym.plugins.packs.coding.scenario import CodingScenario as CodingScenario
+    from agentgym.plugins.packs.customer_support.scenario import (
         CustomerSupportScenario as CustomerSupportScenario,
     )
+    from agentgym.scenarios.base import Environment as Environment
+    from agentgym.scenarios.base import Scenario as Scenario
     from agentgym.scenarios.registry import BUILT_IN as BUILT_IN
     from agentgym.scenarios.registry import get_scenario as get_scenario
     from agentgym.scenarios.registry import scenario_names as scenario_names

@@ -16,16 +16,7 @@ _MOST_FUNCTIONS = 200
 
 
 def answer_notes(scenario: Scenario, trainable: Mapping[str, bool]) -> list[str]:
-    """Return a warning if the reward reads answers but the loss excludes them.
-
-    Args:
-        scenario: The scenario with the reward.
-        trainable: For each kind of text (:class:`Component`, e.g. tool calls or
-            answers), whether the loss covers this kind.
-
-    Returns:
-        One sentence, or an empty list if there is nothing to warn about.
-    """
+    """Return a warning if the reward reads answers but the loss excludes them."""
     if trainable.get(Component.OUTPUT_GENERATION, False):
         return []
     if isinstance(scenario, ToolScenario):
@@ -53,13 +44,6 @@ def _reads(
     """Return whether the code of a function mentions all of the names.
 
     The functions of the same package that ``function`` calls are searched too.
-
-    Args:
-        function: The function to search.
-        names: Names of variables or attributes to search for.
-        owner: The class whose methods the function may call.
-        by_key: Whether a name also counts if the code has it as a string, as in
-            ``state["answer"]``.
     """
     seen: set[str] = set()
     for code in _codes(function, owner):

@@ -94,11 +94,7 @@ class Environment(ABC):
 
 
 def own_environment[E: Environment](kind: type[E], environment: Environment) -> E:
-    """Check that an environment is an instance of the class ``kind``, and return it.
-
-    Raises:
-        ScenarioError: The environment has another class.
-    """
+    """Check that an environment is an instance of the class ``kind``, and return it."""
     if not isinstance(environment, kind):
         raise ScenarioError(f"{environment!r} is not an environment of this scenario.")
     return environment
@@ -152,6 +148,20 @@ class Scenario(ABC):
     judges_work: bool = False
     has_check: bool = True
     unsafe_local_exec: bool = False
+
+    @classmethod
+    def data_folder(cls) -> Path | None:
+        """Return the folder into which :meth:`fetch_data` downloads; None for none."""
+        return None
+
+    @classmethod
+    def fetch_data(cls) -> str:
+        """Download the scenario's data, for ``agentgym scenarios fetch NAME``.
+
+        Returns:
+            A text for people: the name, source, size and license of the data.
+        """
+        raise NotImplementedError
 
     @staticmethod
     def from_tools(

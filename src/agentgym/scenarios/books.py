@@ -53,15 +53,7 @@ class Books:
         self.calls.append(call)
 
     def forbid(self, message: str, *, enforce: bool) -> None:
-        """Refuse a call that breaks a rule, or only record that the rule was broken.
-
-        Args:
-            message: The rule, for the agent.
-            enforce: Whether to refuse the call.
-
-        Raises:
-            RuleViolation: ``enforce`` is True.
-        """
+        """Refuse a call that breaks a rule, or only record that the rule was broken."""
         if enforce:
             raise RuleViolation(message)
         self.violations.append(ReceivedCall("", {"rule": message}))

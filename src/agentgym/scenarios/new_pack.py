@@ -15,21 +15,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 def write_pack(
     name: str, folder: Path = Path(PACKS_FOLDER), template: str = "heating"
 ) -> Path:
-    """Create a scenario pack that works and that the user then changes.
-
-    Args:
-        name: Name of the scenario and of its folder.
-        folder: The folder in which to create the pack's folder.
-        template: ``heating`` (tools that change a state) or ``repair`` (files, a
-            sandbox, and hidden tests).
-
-    Returns:
-        The pack's folder.
-
-    Raises:
-        UsageError: The name is malformed or belongs to a built-in scenario, the
-            template is unknown, or the folder exists or cannot be written.
-    """
+    """Create a scenario pack that works and that the user then changes."""
     known = sorted(path.name for path in _TEMPLATES.iterdir() if path.is_dir())
     if template not in known:
         raise UsageError(

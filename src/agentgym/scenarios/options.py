@@ -7,10 +7,6 @@ and, after a ``?``, options. An example is
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DATA = "data"
 
@@ -22,15 +18,7 @@ def has_options(reference: str) -> bool:
 
 
 def read_options(reference: str, known: Sequence[str] | None = None) -> dict[str, str]:
-    """Return the options of a reference, by name.
-
-    Args:
-        reference: The scenario's reference.
-        known: Names of the scenario's options; None accepts any.
-
-    Raises:
-        UsageError: An option is unknown.
-    """
+    """Return the options of a reference, by name."""
     from urllib.parse import parse_qsl
 
     from agentgym.errors import UsageError
@@ -65,19 +53,3 @@ def with_absolute_data(reference: str) -> str:
     data = read_options(reference).get(DATA, "")
     path = os.path.abspath(os.path.expanduser(data)) if data else ""
     return with_options(reference, **{DATA: path})
-
-
-def data_of(reference: str) -> "Path | None":
-    """Return the path of a scenario's data files; None for a scenario without any.
-
-    It is the option ``data`` of the reference. Without this option, BFCL has the folder
-    of the downloaded package, if that exists.
-    """
-    from pathlib import Path
-
-    from agentgym.scenarios.bfcl.package import fetched
-
-    if data := read_options(reference).get(DATA):
-        return Path(data)
-    is_fetched = reference.partition("?")[0] == "bfcl" and fetched().is_dir()
-    return fetched() if is_fetched else None

@@ -21,14 +21,6 @@ def load_pack(path: str) -> Scenario:
 
     The pack's folder is imported as a Python package, so that ``scenario.py`` can
     import other modules of the folder, as in ``from .words import NAMES``.
-
-    Args:
-        path: Absolute path of the pack, as returned by
-            :func:`~agentgym.scenarios.packs.locate_pack`.
-
-    Raises:
-        ScenarioError: The pack cannot be imported, does not have exactly one scenario,
-            or the scenario cannot be created.
     """
     module = _import(path)
     scenario = _scenario_class(module, path)
@@ -106,11 +98,7 @@ def _refuse_missing(error: ModuleNotFoundError, source: str, package: str) -> No
 
 
 def _scenario_class(module: ModuleType, path: str) -> type[Scenario]:
-    """Return the only public scenario class of a module.
-
-    Raises:
-        ScenarioError: There is not exactly one, or it lacks methods.
-    """
+    """Return the only public scenario class of a module."""
     package = module.__name__.rpartition(".")[0]
     found = [
         value

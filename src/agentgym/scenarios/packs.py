@@ -49,16 +49,7 @@ def is_tasks_file(reference: str) -> bool:
 
 
 def locate_pack(reference: str) -> str | None:
-    """Return the absolute path of a scenario pack.
-
-    Args:
-        reference: A path to the folder or file, or the name of a folder in
-            ``./scenarios``.
-
-    Returns:
-        The folder, or the file if it is not named ``scenario.py``; None if there is no
-        such pack.
-    """
+    """Return the absolute path of a scenario pack."""
     path = reference if is_path(reference) else os.path.join(PACKS_FOLDER, reference)
     path = os.path.abspath(os.path.expanduser(path))
     if os.path.isfile(os.path.join(path, PACK_FILE)):

@@ -83,12 +83,6 @@ def is_guessed(
     Such an attempt has more than ``spare`` needless calls. It called either every tool
     that the task does not need, or the needed tools with many different arguments.
     Repeated calls and a few calls of other tools are not guessing.
-
-    Args:
-        attempts: The calls.
-        needed: Name of the tool of each step of the plan.
-        tools: Names of all tools of the agent.
-        spare: Number of needless calls that are allowed; see ``SPARE_CALLS``.
     """
     if len(attempts.tools) - len(needed) <= spare:
         return False
@@ -111,12 +105,6 @@ def success_parts(
     They are ``outcome``, which is 1, and ``cost``, a negative number for needless and
     failed calls. Their sum is at least 0.9 with up to ``spare`` needless calls, and at
     least 0.5 with more. If ``spare`` is None, the sum is always at least 0.9.
-
-    Args:
-        attempts: The calls.
-        needed: Number of calls in the plan.
-        error: Reward of a failed call, a negative number.
-        spare: Number of needless calls that are allowed; see ``SPARE_CALLS``.
     """
     failed = len(attempts.failed)
     extra = max(0, len(attempts.tools) - needed - failed)
@@ -130,10 +118,6 @@ def tools_called(needed: Iterable[str], called: Iterable[str]) -> int:
     """Count the needed calls whose tool was called.
 
     Each call counts for at most one needed call.
-
-    Args:
-        needed: Name of the tool of each needed call.
-        called: Name of the tool of each call.
     """
     left = list(called)
     count = 0

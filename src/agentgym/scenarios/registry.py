@@ -4,12 +4,19 @@
 be shown without a slow import of the classes. A test compares both.
 """
 
-import os
-import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
 
-from agentgym.scenarios.options import has_options, read_options, with_absolute_data
+from agentgym.core.registry import points, registered
+from agentgym.plugins import REGISTERED
+from agentgym.scenarios.cards import ScenarioCard
+from agentgym.scenarios.options import (
+    DATA,
+    has_options,
+    read_options,
+    with_absolute_data,
+)
 from agentgym.scenarios.packs import (
     PACK_FILE,
     is_path,
@@ -19,115 +26,14 @@ from agentgym.scenarios.packs import (
 )
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from agentgym.scenarios.base import Scenario
 
 ENTRY_POINT_GROUP = "agentgym.scenarios"
 
 
-class ScenarioCard(NamedTuple):
-    """The data of a scenario that a list of scenarios shows.
-
-    Attributes:
-        target: Where the scenario is: ``module:class``, or the folder of a pack.
-    """
-
-    name: str
-    description: str
-    difficulty: str
-    estimated_time: str
-    target: str
-
-
+_CARDS = "agentgym.scenario_cards"
 BUILT_IN = {
-    card.name: card
-    for card in [
-        ScenarioCard(
-            "coding",
-            "Find, read, edit, test and repair code in a small Python package.",
-            "beginner",
-            "10 to 20 minutes on 2 cores",
-            "agentgym.scenarios.coding.scenario:CodingScenario",
-        ),
-        ScenarioCard(
-            "code_review",
-            "Review small Python packages and report defects.",
-            "intermediate",
-            "10 to 20 minutes on 2 cores",
-            "agentgym.scenarios.code_review.scenario:CodeReviewScenario",
-        ),
-        ScenarioCard(
-            "qa_testing",
-            "Write tests that kill mutants of Python code.",
-            "intermediate",
-            "10 to 20 minutes on 2 cores",
-            "agentgym.scenarios.qa_testing.scenario:QaTestingScenario",
-        ),
-        ScenarioCard(
-            "customer_support",
-            "Help a shop's customers with orders, refunds and complaints.",
-            "intermediate",
-            "about 25 minutes on 2 cores",
-            "agentgym.scenarios.customer_support.scenario:CustomerSupportScenario",
-        ),
-        ScenarioCard(
-            "coding_team",
-            "Lead a coding team: route, review and test the code of a generator.",
-            "intermediate",
-            "about 20 minutes on 2 cores",
-            "agentgym.scenarios.coding_team.scenario:CodingTeamScenario",
-        ),
-        ScenarioCard(
-            "bfcl",
-            "Call the right functions: Berkeley Function Calling Leaderboard v4.",
-            "advanced",
-            "for real models; an hour and more, by the model",
-            "agentgym.scenarios.bfcl.scenario:BfclScenario",
-        ),
-        ScenarioCard(
-            "humaneval",
-            "Complete Python functions: HumanEval.",
-            "advanced",
-            "for real models; minutes to hours, by the model",
-            "agentgym.scenarios.benchmarks.scenario:HumanEvalScenario",
-        ),
-        ScenarioCard(
-            "humaneval_plus",
-            "Complete Python functions: HumanEval+, many more inputs.",
-            "advanced",
-            "for real models; minutes to hours, by the model",
-            "agentgym.scenarios.benchmarks.scenario:HumanEvalPlusScenario",
-        ),
-        ScenarioCard(
-            "mbpp",
-            "Write small Python functions: MBPP, full or sanitized.",
-            "advanced",
-            "for real models; minutes to hours, by the model",
-            "agentgym.scenarios.benchmarks.scenario:MbppScenario",
-        ),
-        ScenarioCard(
-            "mbpp_plus",
-            "Write small Python functions: MBPP+, many more inputs.",
-            "advanced",
-            "for real models; minutes to hours, by the model",
-            "agentgym.scenarios.benchmarks.scenario:MbppPlusScenario",
-        ),
-        ScenarioCard(
-            "livecodebench",
-            "Solve contest problems in Python: LiveCodeBench.",
-            "advanced",
-            "for real models; minutes to hours, by the model",
-            "agentgym.scenarios.benchmarks.scenario:LiveCodeBenchScenario",
-        ),
-        ScenarioCard(
-            "multipl_e",
-            "Complete functions in JavaScript, Go or Rust: MultiPL-E.",
-            "advanced",
-            "for real models; minutes to hours, by the model",
-            "agentgym.scenarios.benchmarks.scenario:MultiPlEScenario",
-        ),
-    ]
+    card.name: card for name in REGISTERED[_CARDS] for card in registered(_CARDS, name)
 }
 """The built-in scenarios by name, as ``agentgym scenarios list`` shows them."""
 
@@ -150,7 +56,7 @@ def scenario_cards() -> list[ScenarioCard]:
         cards[shown] = ScenarioCard(
             shown, description, pack.difficulty, pack.estimated_time, pack.path
         )
-    for point in sorted(_entry_points(), key=lambda point: point.name):
+    for point in points(ENTRY_POINT_GROUP):
         if point.name not in cards:
             package = point.dist.name if point.dist else point.value
             cards[point.name] = ScenarioCard(
@@ -168,13 +74,6 @@ def absolute_reference(reference: str) -> str:
     """Return a scenario's reference with absolute paths.
 
     It then selects the same scenario in any current folder.
-
-    Args:
-        reference: The scenario's name, with or without options, as in
-            ``bfcl?data=wheel.whl``; a pack's path; or a tasks file with its tools.
-
-    Raises:
-        ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
     """
     from agentgym.errors import ScenarioError
 
@@ -191,6 +90,25 @@ def absolute_reference(reference: str) -> str:
             "Rename its folder and its `name`."
         )
     return path or reference
+
+
+def class_of(name: str) -> "type[Scenario]":
+    """Return the class of a built-in scenario."""
+    found: type[Scenario] = resolve_name(BUILT_IN[name].target)
+    return found
+
+
+def data_of(reference: str) -> "Path | None":
+    """Return the path of a scenario's data files; None for a scenario without any.
+
+    It is the option ``data`` of the reference. Without this option, it is the folder
+    into which ``agentgym scenarios fetch`` has downloaded the data.
+    """
+    if data := read_options(reference).get(DATA):
+        return Path(data)
+    name = reference.partition("?")[0]
+    place = class_of(name).data_folder() if name in BUILT_IN else None
+    return place if place is not None and place.is_dir() else None
 
 
 def get_scenario(reference: str) -> "Scenario":
@@ -214,8 +132,7 @@ def get_scenario(reference: str) -> "Scenario":
     found = absolute_reference(reference)
     name, _, options = found.partition("?")
     if name in BUILT_IN:
-        module, _, attribute = BUILT_IN[name].target.partition(":")
-        made = getattr(import_module(module), attribute)
+        made = class_of(name)
         scenario = made(**read_options(found, made.options)) if options else made()
     elif is_tasks_file(found):
         return _tasks_file(found)
@@ -227,14 +144,14 @@ def get_scenario(reference: str) -> "Scenario":
             )
         return _pack(found)
     else:
-        points = [point for point in _entry_points() if point.name == found]
-        if not points:
+        named = [p for p in points(ENTRY_POINT_GROUP) if p.name == found]
+        if not named:
             raise ScenarioNotFoundError(found, scenario_names())
         try:
-            scenario = points[0].load()()
+            scenario = named[0].load()()
         except (ImportError, AttributeError) as error:
             raise ScenarioError(
-                f"Scenario {found!r} cannot be loaded from {points[0].value}: {error}."
+                f"Scenario {found!r} cannot be loaded from {named[0].value}: {error}."
             ) from error
     if not isinstance(scenario, Scenario):
         raise ScenarioError(
@@ -251,9 +168,7 @@ def agents_of(reference: str) -> dict[str, str]:
     """
     name = reference.partition("?")[0]
     if name in BUILT_IN:
-        module, _, attribute = BUILT_IN[name].target.partition(":")
-        found: dict[str, str] = getattr(import_module(module), attribute).agents
-        return found
+        return class_of(name).agents
     if is_tasks_file(reference):
         return {}
     scenario = get_scenario(reference)
@@ -265,15 +180,10 @@ def extras_of(reference: str) -> tuple[str, ...]:
     """Return the optional dependencies (extras) of agentgym that a scenario needs.
 
     For packs and scenarios of installed packages, the result is empty.
-
-    Raises:
-        UsageError: A tasks file cannot be read.
     """
     name = reference.partition("?")[0]
     if name in BUILT_IN:
-        module, _, attribute = BUILT_IN[name].target.partition(":")
-        found: tuple[str, ...] = getattr(import_module(module), attribute).extras
-        return found
+        return class_of(name).extras
     if is_tasks_file(reference):
         from agentgym.scenarios.tool_tasks.code_rewards import extras_of_file
 
@@ -305,32 +215,3 @@ def _pack(path: str) -> "Scenario":
             "a built-in scenario. Give it another `name`."
         )
     return scenario
-
-
-def _entry_points() -> "list[EntryPoint]":
-    """Return the entry points of scenarios in installed packages.
-
-    Importing and searching ``importlib.metadata`` takes 40 ms. So the files of the
-    packages are first searched for ``ENTRY_POINT_GROUP``, which takes 2 ms.
-    """
-    if not any(map(_declares_scenarios, sys.path)):
-        return []
-    from importlib.metadata import entry_points
-
-    return list(entry_points(group=ENTRY_POINT_GROUP))
-
-
-def _declares_scenarios(folder: str) -> bool:
-    try:
-        entries = [entry.path for entry in os.scandir(folder or ".")]
-    except OSError:
-        return False
-    for path in entries:
-        if path.endswith((".dist-info", ".egg-info")):
-            try:
-                with open(os.path.join(path, "entry_points.txt"), "rb") as file:
-                    if ENTRY_POINT_GROUP.encode() in file.read():
-                        return True
-            except OSError:
-                continue
-    return False

@@ -20,9 +20,6 @@ def spec_of_openai(tool: Any) -> ToolSpec:
     """Convert a tool in OpenAI's JSON format to a `ToolSpec`.
 
     The value of its key ``function`` alone is accepted too.
-
-    Raises:
-        ValueError: The tool does not have this format; the message says why.
     """
     function = tool.get("function", tool) if isinstance(tool, Mapping) else None
     if not isinstance(function, Mapping):
@@ -63,9 +60,6 @@ def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSp
     """Return the `ToolSpec` of a tool from a pydantic model of its arguments.
 
     The spec refuses calls with arguments that the model does not have.
-
-    Raises:
-        UnsupportedError: The type of an argument has no JSON schema.
     """
     body = {
         "__module__": __name__,

@@ -11,12 +11,7 @@ from agentgym.scenarios.base import Environment, Scenario
 def score(
     scenario: Scenario, task: Task, environment: Environment, trajectory: Trajectory
 ) -> Reward:
-    """Return the scenario's reward for a finished episode, after a check.
-
-    Raises:
-        ScenarioError: The reward is NaN, infinite, out of range or of a wrong type.
-        Exception: Any exception of ``calculate_reward``.
-    """
+    """Return the scenario's reward for a finished episode, after a check."""
     reward = scenario.calculate_reward(task, environment, trajectory)
     problem = reward_problem(reward, scenario.reward_range)
     if problem:

@@ -15,11 +15,7 @@ MOST_SEARCHED = 2000
 
 
 def make_tasks(scenario: Scenario, split: Split, seed: int, count: int) -> list[Task]:
-    """Return at least one and at most ``count`` tasks of a split.
-
-    Raises:
-        ScenarioError: The scenario returned no tasks, or objects that are not tasks.
-    """
+    """Return at least one and at most ``count`` tasks of a split."""
     made = scenario.tasks(split, seed, count)
     return task_list(made, f"tasks({split.value}) of {scenario.name}")[:count]
 
@@ -30,9 +26,6 @@ def tasks_to_measure(
     """Return up to ``count`` tasks of one split or of all splits, for an evaluation.
 
     With :data:`EVERY_SPLIT`, the tasks come from each family (kind of task) in turn.
-
-    Raises:
-        ScenarioError: The scenario returned no tasks, or objects that are not tasks.
     """
     if split != EVERY_SPLIT:
         return make_tasks(scenario, Split(split), seed, count)
@@ -47,11 +40,7 @@ def tasks_to_measure(
 
 
 def with_id(tasks: Sequence[Task], task_id: str) -> Task:
-    """Return the task whose id is ``task_id``.
-
-    Raises:
-        NotFoundError: No task has this id.
-    """
+    """Return the task whose id is ``task_id``."""
     for task in tasks:
         if task.id == task_id:
             return task
@@ -88,21 +77,13 @@ def usual_tools(scenario: Scenario, seed: int) -> list[ToolSpec]:
     """Return the specs of the scenario's tools.
 
     If each task has its own tools, these are the tools of one training task.
-
-    Raises:
-        ScenarioError: The scenario has neither tools nor training tasks.
     """
     tools = scenario.tools()
     return tools or tools_of(scenario, make_tasks(scenario, Split.TRAIN, seed, 1)[0])
 
 
 def held_out_sets(scenario: Scenario, seed: int, count: int) -> dict[str, list[Task]]:
-    """Return the sets of tasks from :meth:`Scenario.held_out`, the main set first.
-
-    Raises:
-        ScenarioError: There are no sets, a set is empty, or a set has objects that are
-            not tasks.
-    """
+    """Return the sets of tasks from :meth:`Scenario.held_out`, the main set first."""
     sets = scenario.held_out(seed, count)
     if not sets:
         raise ScenarioError(f"held_out() of {scenario.name} gives no set of tasks.")
@@ -118,15 +99,7 @@ def held_out_count(scenario: Scenario, seed: int, count: int) -> int:
 
 
 def task_list(made: Any, what: str) -> list[Task]:
-    """Check that a scenario's method returned only tasks, and return them as a list.
-
-    Args:
-        made: The result of the scenario's method.
-        what: Description of this result, for messages.
-
-    Raises:
-        ScenarioError: The result is empty, or has objects that are not tasks.
-    """
+    """Check that a scenario's method returned only tasks, and return them as a list."""
     try:
         tasks = list(made)
     except TypeError:

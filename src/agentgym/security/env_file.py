@@ -48,11 +48,6 @@ def load_env_file() -> None:
 
     Variables that the file must not set are skipped, with a message on standard error.
     Do nothing if the file does not exist.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: The file is not text, or a value has a character that environment
-            variables cannot have.
     """
     file = os.path.abspath(FILE)
     if not os.path.isfile(file):

@@ -22,10 +22,6 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
     adapter. The form ``merged`` merges an adapter into its base model, and writes full
     weights. ``card`` is the model card's text. The folder appears only when it is
     complete.
-
-    Raises:
-        UsageError: The form is unknown or impossible, the folder exists, or it cannot
-            be written.
     """
     if form not in get_args(Format):
         known = " or ".join(get_args(Format))

@@ -18,9 +18,6 @@ def merge_adapter(adapter: Path, folder: Path) -> None:
 
     ``adapter`` is the adapter's folder, written by peft, and ``folder`` the output. The
     merge is computed in float32, and the result has the base model's type.
-
-    Raises:
-        ModelError: The adapter or its base model cannot be loaded or merged.
     """
     from peft import PeftModel  # takes seconds
 

@@ -117,16 +117,6 @@ class AgentServer:
 
         A request without a temperature or token limit gets the value with which the
         agent was evaluated.
-
-        Args:
-            trained: The trained agent.
-            name: Model name for requests. The name without its version, and the
-                scenario's name, work too.
-            **options: Other arguments of the class, such as ``host`` and ``api_key``.
-
-        Raises:
-            UsageError: The address cannot be used, or needs a key.
-            AgentGymError: The weights cannot be loaded.
         """
         spec = trained.spec
         server = cls(
@@ -255,9 +245,6 @@ def asked_chat(
     ``temperature`` and ``max_tokens`` are used if the request does not set them.
     ``agent`` is the role whose adapter answers; empty if roles have no adapters. With
     ``in_training``, sampling options, e.g. ``top_p``, are ignored as in training.
-
-    Raises:
-        ApiError: 400: a field is malformed or unsupported.
     """
     body, form = asked_form(body)
     asked = chat_request(

@@ -176,10 +176,6 @@ def keep(agent: TrainedAgent, wanted: str, *, is_measured: bool = True) -> Saved
     and not be significantly worse in any family (kind) of tasks. A default version that
     the user chose stays. If another agent has the name ``wanted``, a number is added to
     the name.
-
-    Raises:
-        UsageError: The name is invalid, or ``AGENTGYM_HOME`` cannot be written.
-        AgentGymError: The agent cannot be copied, e.g. because the disk is full.
     """
     name = Identity.of_saved(agent).name(wanted)
     with Versions(name).locked() as versions:

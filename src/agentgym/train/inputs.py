@@ -24,9 +24,6 @@ def input_digests(config: TrainingConfig) -> dict[str, str]:
     The inputs are ``tasks`` (the lines of a tasks file), its ``answers`` and ``check``,
     ``agent`` (the source of the agent or of the tools, with the local modules that it
     imports), and ``scenario`` (the source of a scenario in a folder).
-
-    Raises:
-        UsageError: The tasks file cannot be read.
     """
     found: dict[str, Iterable[str | bytes]] = {}
     agents, folder = [config.agent.reference or ""], ""
@@ -50,14 +47,7 @@ def input_digests(config: TrainingConfig) -> dict[str, str]:
 def require_same_tasks(
     before: Mapping[str, str], config: TrainingConfig, run: Path
 ) -> list[str]:
-    """Compare the inputs of a resumed run with their digests ``before``.
-
-    Returns:
-        A sentence on each input that changed, except the tasks.
-
-    Raises:
-        UsageError: The tasks file changed, or cannot be read.
-    """
+    """Compare the inputs of a resumed run with their digests ``before``."""
     try:
         now = input_digests(config)
     except UsageError as error:

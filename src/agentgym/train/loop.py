@@ -96,15 +96,7 @@ class TrainingLoop:
         self._forecast = Forecast(config, rollouts, each)
 
     def run(self) -> TrainingResult:
-        """Start or resume the run, and return its result.
-
-        Raises:
-            TrainingInterrupted: Ctrl-C or SIGTERM; finished steps are saved.
-            TrainingHalted: The disk is full, or the database of rollouts failed.
-            TrainingFailedError: The first measurement shows that training is hopeless
-                and the user did not confirm, all rollouts of a step were dropped, or no
-                model call was trained.
-        """
+        """Start or resume the run, and return its result."""
         with self._ended_readably():
             return self._run_whole()
 

@@ -2,11 +2,11 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from pkgutil import resolve_name
+from typing import Any
 
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.machines import SSH, is_elsewhere
-from agentgym.core.plugins import Plugins
+from agentgym.core.registry import Registry, registered
 from agentgym.engines.registry import remote_engine
 from agentgym.errors import UnsupportedError
 from agentgym.evaluate.progress import Progress
@@ -38,10 +38,18 @@ class Elsewhere:
     engine: str = ""
 
 
+@dataclass(frozen=True)
+class CostEstimate:
+    """Expected costs of a run, by machine: for JSON, and for the terminal (rich)."""
+
+    records: list[dict[str, Any]]
+    view: Any
+
+
 class Place(ABC):
     """A machine, or a provider of machines, to train on.
 
-    Plugins register a subclass under the entry point ``agentgym.places``. The setting
+    Plug-ins register a subclass under the entry point ``agentgym.places``. The setting
     ``gpu`` begins with the registered name, as in ``ssh:user@host``.
     """
 
@@ -63,6 +71,10 @@ class Place(ABC):
         local folder, into which all results are copied.
         """
 
+    def prices(self, config: TrainingConfig) -> CostEstimate | None:
+        """Ask for the costs of a run; None (the default) if it costs nothing."""
+        return None
+
     @abstractmethod
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
         """End the training of ``run`` on the machine, and fetch its finished files.
@@ -73,15 +85,9 @@ class Place(ABC):
 
 
 _RENTED = "rented"
-PLACES = Plugins(
-    Place,
-    "machine",
-    {
-        "ssh": "agentgym.compute.ssh:OverSSH",
-        _RENTED: "agentgym.compute.rented:Rented",
-    },
-    group="agentgym.places",
-)
+MACHINES = "agentgym.machines"
+"""The group of functions about machines that may be rented."""
+PLACES = Registry(Place, "machine", {}, group="agentgym.places")
 
 
 def place_of(gpu: str) -> Place:
@@ -98,14 +104,9 @@ def choose_machine(config: TrainingConfig) -> TrainingConfig:
 
     If this machine is chosen, ``gpu`` stays ``auto``. If another machine is
     chosen, ``engine="auto"`` becomes ``local`` unless vLLM supports the model.
-
-    Raises:
-        ComputeError: The model is too large for this machine, and none can be rented.
-        UnsupportedError: ``spot`` is set, but the machine is not rented.
     """
     if config.gpu == "auto" and config.model != NANO and not config.deterministic:
-        settle = resolve_name("agentgym.compute.auto:settle")
-        config = config.replaced(gpu=settle(config))
+        config = config.replaced(gpu=registered(MACHINES, "settle")(config))
     if config.rent.spot and config.gpu.partition(":")[0] in ("local", "none", SSH):
         raise UnsupportedError(
             f"--spot rents machines, and --gpu {config.gpu} rents none: leave --spot "
@@ -123,4 +124,4 @@ def expected_time(config: TrainingConfig) -> str:
     """
     if config.model == NANO:
         return ""
-    return str(resolve_name("agentgym.compute.auto:expected_time")(config))
+    return str(registered(MACHINES, "expected_time")(config))

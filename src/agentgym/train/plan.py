@@ -64,15 +64,7 @@ def tried(plan: Plan, progress: Progress) -> Plan:
 
 
 def make_plan(config: TrainingConfig) -> Plan:
-    """Check ``config`` without loading a model or writing anything; return the plan.
-
-    Raises:
-        UsageError: A setting is unusable; the message names the setting and the fix.
-        MissingExtraError: Extras are missing; the message names all of them.
-        ScenarioError: The scenario needs something that is not available, or has too
-            few tasks.
-        SandboxUnavailableError: No safe way to run code was found.
-    """
+    """Check ``config`` without loading a model or writing anything; return the plan."""
     config, engine_note = chosen_engine(config)
     _require_extras(config)
     scenario, sandbox = check_rollouts(config)
@@ -225,10 +217,6 @@ def require_sound(config: TrainingConfig) -> None:
 
     A tasks file is checked as by ``agentgym scenarios check``, which its author may
     never have run.
-
-    Raises:
-        UsageError: The time limit is too short for a run of even the smallest model.
-        ScenarioError: A check fails; the message names the check and the reason.
     """
     require_time(config)
     if not is_tasks_file(config.scenario):

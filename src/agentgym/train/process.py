@@ -160,10 +160,6 @@ class DeferredSignals:
         block. With ``patience``, this many signals interrupt the block itself, with the
         message ``given_up``; fewer signals have no further effect. Without
         ``patience``, the block is never interrupted.
-
-        Raises:
-            KeyboardInterrupt: A signal came, and ``patience`` is None.
-            Interrupted: ``patience`` signals came.
         """
         self._doing, self._given_up = doing, given_up
         self._patience, self._came = patience, 0

@@ -122,13 +122,7 @@ class RunFolder:
 
     @classmethod
     def check_new(cls, config: TrainingConfig) -> Self:
-        """Check that a new run's folder can be created; return the folder.
-
-        Raises:
-            RunFolderError: The folder exists and is not empty, or cannot be written, or
-                the disk is nearly full.
-            ConfigError: A setting contains a secret.
-        """
+        """Check that a new run's folder can be created; return the folder."""
         _refuse_secrets(config)
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         default = f"{config.scenario_name}-{config.framework}-{stamp}"
@@ -185,11 +179,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, name: str | Path, output: Path = Path("runs")) -> Self:
-        """Find a run by path, or by name below ``output``.
-
-        Raises:
-            NotFoundError: The run is unknown; the message lists the known names.
-        """
+        """Find a run by path, or by name below ``output``."""
         for path in (Path(name), output / name):
             if os.path.exists(path / "run.json"):  # False if it may not be read
                 return cls(path)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.config import TrainingConfig
@@ -11,6 +10,7 @@ from agentgym.core.machines import is_elsewhere
 from agentgym.core.nested.keys import flattened
 from agentgym.core.notebook import in_notebook
 from agentgym.core.prices import Prices
+from agentgym.core.registry import registered
 from agentgym.core.task import EVERY_SPLIT, Split
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.resuming import resumed_config
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from agentgym.serving.server import AgentServer
 
 logger = get_logger(__name__)
-
-_WRITE_REPORTS = "agentgym.ui.reports.run:write_reports"
 
 
 class Trainer:
@@ -254,7 +252,7 @@ class Trainer:
         A failure to write a report is only a warning: the result is on disk already.
         """
         try:
-            resolve_name(_WRITE_REPORTS)(result)
+            registered("agentgym.reports", "write")(result)
         except (AgentGymError, OSError) as error:
             folder = result.artifacts.run
             text = (
@@ -416,9 +414,6 @@ def named_subject(
     """Convert a user's arguments to the settings ``scenario`` and ``agent``.
 
     The arguments are those of :meth:`Trainer.train`.
-
-    Raises:
-        UsageError: Other processes could not import the agent or the check.
     """
     if isinstance(scenario, ToolScenario):
         scenario = scenario.reference

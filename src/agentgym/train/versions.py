@@ -169,10 +169,6 @@ def find(text: str) -> Version:
     """Return the saved version that a text such as ``coding@3`` names.
 
     A name without a number, such as ``coding``, means the default version.
-
-    Raises:
-        NotFoundError: The name or version is unknown; the message lists known ones.
-        UsageError: The version is not a number, or the agent has no default version.
     """
     name, at, number = text.partition("@")
     names = saved_names()

@@ -1,4 +1,4 @@
-"""Show the results of checks of a machine or a scenario."""
+"""Show the results of the checks of a scenario."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -9,7 +9,6 @@ from rich.text import Text
 from agentgym.ui.layout import grid
 
 if TYPE_CHECKING:
-    from agentgym.doctor.machine import Check
     from agentgym.evaluate.check import Finding
 
 STYLES = {
@@ -21,21 +20,13 @@ STYLES = {
 }
 
 
-def checks_view(checks: "Sequence[Check]") -> RenderableType:
-    """Return a view of the checks of a machine."""
-    table = grid()
-    table.add_column(style="dim", overflow="fold")
-    for check in checks:
-        table.add_row(check.name, _styled(check.state), check.detail)
-    return table
-
-
 def tripwires_view(findings: "Sequence[Finding]") -> RenderableType:
     """Return a view of the checks that a scenario must pass before training."""
     return grid(
-        *((_styled(f.status), Text(f.name, "bold"), Text(f.why)) for f in findings)
+        *((styled(f.status), Text(f.name, "bold"), Text(f.why)) for f in findings)
     )
 
 
-def _styled(word: str) -> Text:
+def styled(word: str) -> Text:
+    """Return a status in its color."""
     return Text(word, STYLES[word])

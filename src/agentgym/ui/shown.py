@@ -10,7 +10,6 @@ from agentgym.core.shown import Shown
 from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.result import Evaluation
-from agentgym.rollout.solo.batch import RolloutBatch
 from agentgym.rollout.summary import Summary
 from agentgym.train.result import TrainingResult
 from agentgym.train.trained_agent import TrainedAgent
@@ -42,13 +41,13 @@ def text(value: Shown) -> str:
         markup=False,
         emoji=False,
     )
-    console.print(_view(value))
+    console.print(_view(value.shown_as()))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 def html(value: Shown) -> str | None:
     """Return a result as HTML with its tables; None if it has none."""
-    markdown = _markdown(value)
+    markdown = _markdown(value.shown_as())
     return None if markdown is None else rendered(markdown)
 
 
@@ -116,11 +115,6 @@ def _(found: Comparison) -> RenderableType:
 def _(found: Comparison) -> str:
     differences = table(["", "after (B) - before (A)"], difference_rows(found))
     return "\n".join([f"{verdict(found)}\n", differences])
-
-
-@_view.register
-def _(batch: RolloutBatch) -> RenderableType:
-    return summary_view(batch.summary)
 
 
 _view.register(Summary, summary_view)

@@ -12,8 +12,7 @@ import pytest
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.vllm import settings
-from agentgym.engines.vllm.engine import VllmEngine
-from agentgym.engines.vllm.proof import NAME
+from agentgym.engines.vllm.engine import NAME, VllmEngine
 from agentgym.engines.vllm.settings import BASE
 from tests.processes import MARK, processes_of
 

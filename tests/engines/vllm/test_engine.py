@@ -18,8 +18,7 @@ from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
 from agentgym.engines.vllm import server
-from agentgym.engines.vllm.engine import VllmEngine
-from agentgym.engines.vllm.policy import VllmPolicy
+from agentgym.engines.vllm.engine import VllmEngine, VllmPolicy
 from agentgym.errors import CheckpointError, EngineError
 from agentgym.train.batch import merged
 from tests.engines.vllm.conftest import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentgym.engines.vllm.log import why_it_ended
+from agentgym.engines.vllm.server import why_it_ended
 
 AFTERWARDS = """\
 Traceback (most recent call last):

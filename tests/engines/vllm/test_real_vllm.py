@@ -31,8 +31,8 @@ from agentgym.engines.environments import installed_version
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.settings import base_source
+from agentgym.engines.vllm.engine import VllmPolicy
 from agentgym.engines.vllm.environment import require_command
-from agentgym.engines.vllm.policy import VllmPolicy
 from agentgym.engines.vllm.server import VllmServer
 from agentgym.engines.vllm.settings import BASE, command_line
 from agentgym.scenarios.registry import get_scenario

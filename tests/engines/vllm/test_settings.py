@@ -8,8 +8,7 @@ import pytest
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.vllm import settings
-from agentgym.engines.vllm.flags import known_flags
-from agentgym.engines.vllm.settings import command_line, shown, variables
+from agentgym.engines.vllm.settings import command_line, known_flags, shown, variables
 from agentgym.errors import AgentGymError
 from agentgym.models.nano import nano_path
 

@@ -10,14 +10,13 @@ import pytest
 from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutNotFoundError, StoreError
 from agentgym.rollout.store.events import RecordedEvent
-from agentgym.rollout.store.memory import LiveRollout
 from agentgym.rollout.store.rollout import (
     NewEvent,
     NewRollout,
     RolloutState,
     StatusChange,
 )
-from agentgym.rollout.store.store import Store
+from agentgym.rollout.store.store import LiveRollout, Store
 from tests.rollout.recording import record, recorded_by
 
 REWARD = NewEvent(event_type="reward", data={"value": 0.5})

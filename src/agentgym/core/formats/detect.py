@@ -83,10 +83,6 @@ def find_form(
     """Detect how the chat template of ``model`` writes tool calls.
 
     Tries all ``formats``; only the one named ``forced`` if this is not empty.
-
-    Raises:
-        ModelError: No format can parse the template's calls, or several can. The
-            message quotes the template's output.
     """
     first_error = ""
     written = ""

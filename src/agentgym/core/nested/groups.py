@@ -68,7 +68,7 @@ class VerlSettings(_Group):
         offload: ``verl`` and ``lightning``: move weights and optimizer to CPU memory
             while they are not used.
         server: ``verl``: ``host:port`` of a running server
-            ``agentgym.engines.verl.server``. None starts a server on this machine. The
+            ``agentgym.plugins.verl.server``. None starts a server on this machine. The
             server's key is in the variable AGENTGYM_ENGINE_KEY.
         settings: ``verl`` and ``lightning``: further settings of verl, e.g.
             ``{"actor_rollout_ref.…": value}``.

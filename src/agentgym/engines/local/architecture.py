@@ -99,9 +99,6 @@ def find_class(name: str, source: str) -> Any:
 
     For a model of text and images, the class loads the whole model. Only the text part
     is sampled and trained, but all weights are saved, as in the original folder.
-
-    Raises:
-        ModelError: The installed transformers does not support the architecture.
     """
     try:
         config = AutoConfig.from_pretrained(source)

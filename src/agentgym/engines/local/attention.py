@@ -194,19 +194,7 @@ class PackedRows(Layout):
 def _few(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, shared: int
 ) -> Tensor:
-    """Compute attention for rows with only a few queries each.
-
-    Args:
-        query: Already multiplied by the scale, (rows, heads, queries per row,
-            head_dim).
-        key: (rows, key heads, columns, head_dim).
-        value: Shaped like ``key``.
-        mask: Additive, (rows, 1, queries per row, columns).
-        shared: Number of leading columns that are the same in every row.
-
-    Returns:
-        The attention's output, (rows, queries per row, heads, head_dim).
-    """
+    """Compute attention for rows with only a few queries each."""
     batch, heads, time, width = query.shape
     groups = key.shape[1]
     rows = query.reshape(batch, groups, -1, width)

@@ -168,10 +168,6 @@ class CoveredTokens(NamedTuple):
         """Return for each target the sums over its occurrences in some sequences.
 
         ``near`` is 1 for these sequences, 0 for others (:meth:`near`).
-
-        Returns:
-            The sum of positive advantages, the sum of negative advantages, and the
-            number of occurrences.
         """
         kept = near.index_select(0, self.sequence)
         weighed = kept * self.advantage

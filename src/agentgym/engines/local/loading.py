@@ -65,31 +65,7 @@ def load_model(
     template: TemplateSettings | None = None,
     roles: tuple[str, ...] = (),
 ) -> LoadedModel:
-    """Load a policy by name, folder or Hugging Face id.
-
-    Args:
-        model: ``nano``, a folder (of a model, or of a peft adapter) or an id.
-        device: ``cpu`` or ``cuda``.
-        rank: Rank of a new LoRA adapter to train; 0 trains all weights (or the adapter,
-            if the folder has one); None loads for inference only.
-        seed: Seed of the new adapter's initial weights.
-        precision: Number type of frozen weights: ``bf16``, ``float32`` or ``auto``.
-            ``auto`` is bfloat16 if the device computes with it, but float32 for small
-            models on a CPU. Trained weights are float32. For inference, weights that
-            the folder stores in float32 stay float32.
-        recompute: Whether the backward pass computes layers again; None does so for
-            large models.
-        template: How to use the model's chat template; None takes the folder's
-            settings.
-        roles: Agents of a team that each get an adapter. If the folder has adapters,
-            its roles are used instead.
-
-    Raises:
-        UnsupportedError: The model's layers cannot hold one adapter per role.
-        ModelError: The model cannot be loaded, cannot be trained to call tools, or
-            leaves no memory for responses.
-        GPUNotAvailableError: torch sees no CUDA device.
-    """
+    """Load a policy by name, folder or Hugging Face id."""
     _remove_empty_caches()
     if device == "cuda" and not torch.cuda.is_available():
         raise GPUNotAvailableError(
@@ -232,11 +208,7 @@ def _merged_bytes(causal: PreTrainedModel) -> int:
 def _cache_tokens(
     model: str, causal: PreTrainedModel, traits: Traits, budget: int
 ) -> int:
-    """Return how many tokens the KV cache can hold in ``budget`` bytes.
-
-    Raises:
-        ModelError: They are too few to be useful.
-    """
+    """Return how many tokens the KV cache can hold in ``budget`` bytes."""
     itemsize = causal.dtype.itemsize
     size = traits.growing * itemsize
     left = budget - traits.bounded * itemsize
@@ -265,11 +237,7 @@ def _stop_ids(
 
 @torch.inference_mode()
 def _examine(model: str, causal: PreTrainedModel, traits: Traits) -> Traits:
-    """Test a loaded model's traits on short sequences; return the corrected traits.
-
-    Raises:
-        ModelError: The model's cache does not continue a text correctly.
-    """
+    """Test a loaded model's traits on short sequences; return the corrected traits."""
     if not traits.needs_eager:
         causal.set_attn_implementation(attention.register())
     ids = torch.tensor([0, 1, 2, 3, 4, 5, 6], device=causal.device)

@@ -125,14 +125,7 @@ class LoadedModel:
         return logits
 
     def states(self, ids: Tensor, positions: Tensor, layout: Layout | None) -> Tensor:
-        """Return the last layer's output for tokens, (tokens, width).
-
-        Args:
-            ids: Token ids, (tokens,).
-            positions: Position of each token in its sequence, same shape.
-            layout: The tokens that each token attends to; None if the tokens are one
-                whole sequence.
-        """
+        """Return the last layer's output for tokens, (tokens, width)."""
         return decoder_states(self.model, ids, positions, layout)
 
     @contextmanager

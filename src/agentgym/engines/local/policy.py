@@ -51,16 +51,6 @@ class LocalPolicy(Policy):
         """Load a policy for inference.
 
         Its weights and its thread are freed once nothing references the policy.
-
-        Args:
-            path: ``nano``, a Hugging Face id, or a folder that ``export`` or
-                ``save_pretrained`` wrote (of a model or of a peft adapter).
-            gpu: The device: ``auto``, ``local`` (the GPU) or ``none`` (the CPU).
-            template: How to use the model's chat template; None takes the folder's
-                settings.
-
-        Raises:
-            ModelError: The model cannot be loaded or cannot call tools.
         """
         device = check_device(gpu)
         policy = in_short_thread(
@@ -125,10 +115,6 @@ class LocalPolicy(Policy):
         """Copy a trainer's weights into this model; running responses finish first.
 
         ``version`` is the number of updates that the weights have had.
-
-        Raises:
-            ModelError: The weights are of another model. Some of them may have been
-                copied, so do not use the policy any more.
         """
         model = self._loaded.model
         own = dict(model.named_parameters())

@@ -38,6 +38,15 @@ class LocalEngines(EngineFactory):
     """Creates engines that train in this process, on the CPU or one GPU."""
 
     imitates = True
+    supports = frozenset(
+        (
+            "precision",
+            "gradient_checkpointing",
+            "kl_coefficient",
+            "ratio_limit",
+            "role_adapters",
+        )
+    )
 
     def check(self, config: TrainingConfig) -> EngineSummary:
         """Check settings, device and the model's folder."""
@@ -127,9 +136,6 @@ def path_of(model: str, *, is_adapter: bool, samples: bool = True) -> str:
     The note says that the model computes one sequence after the other, which is slower,
     or that its experts get no adapter. ``samples`` is whether this process also
     samples.
-
-    Raises:
-        ModelError: This process cannot train the model's architecture.
     """
     known = shape_of(model)
     if known is None:

@@ -59,6 +59,17 @@ class VllmEngines(EngineFactory):
 
     environment = ENVIRONMENT
     imitates = True
+    supports = frozenset(
+        (
+            "gpus_per_node",
+            "tensor_parallel",
+            "vllm",
+            "precision",
+            "gradient_checkpointing",
+            "kl_coefficient",
+            "ratio_limit",
+        )
+    )
 
     def check(self, config: TrainingConfig) -> EngineSummary:
         """Check settings, environment and GPUs; raise an error at the first problem."""
@@ -164,9 +175,6 @@ def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
     """Check that learner and vLLM fit into memory; describe the learner's memory.
 
     With ``fetch``, the model's ``config.json`` may be downloaded.
-
-    Raises:
-        NotEnoughMemoryError: They do not fit.
     """
     trained = config.replaced(
         lora_rank=trained_rank(config), precision=learner_precision(config)
@@ -179,12 +187,7 @@ def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
 
 
 def _place(config: TrainingConfig) -> str:
-    """Describe the devices of vLLM and of the learner.
-
-    Raises:
-        UsageError: The installed vLLM is built for another kind of device.
-        GPUNotAvailableError: This machine has too few GPUs.
-    """
+    """Describe the devices of vLLM and of the learner."""
     if on_cpu(config):
         if not is_for_cpu():
             raise UsageError(

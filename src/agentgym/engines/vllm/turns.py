@@ -63,16 +63,7 @@ class Turns:
     def of(
         cls, shape: Shape, use: Use, parameters: int | None, *, context: int, free: int
     ) -> Self:
-        """Estimate the memory of a model in vLLM and in the learner.
-
-        Args:
-            shape: The model's sizes.
-            use: How the model is trained.
-            parameters: The number of parameters in the model's files; None for that
-                of ``shape``.
-            context: Most tokens of a conversation in vLLM.
-            free: The GPU's free memory in bytes.
-        """
+        """Estimate the memory of a model in vLLM and in the learner."""
         learner = MemoryEstimate.of(shape, replace(use, samples=False), parameters)
         numbers = (parameters or shape.parameters) + shape.adapter_parameters(use.rank)
         numbers += context * shape.cache_token + shape.cache_fixed
@@ -148,10 +139,6 @@ def check_turns(config: TrainingConfig) -> None:
     """Check that vLLM and the learner fit into one GPU's memory.
 
     Nothing is checked if they do not share a GPU, or if a size is unknown.
-
-    Raises:
-        NotEnoughMemoryError: They do not fit; the message has the sizes, and the
-            settings to change.
     """
     turns = turns_of(config) if shares_gpu(config) else None
     if turns is None:

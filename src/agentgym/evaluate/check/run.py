@@ -31,20 +31,7 @@ _OF_CHECKS = ("rewards", "do-nothing", "call-everything", "oracle")
 
 
 def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Finding]:
-    """Run every tripwire (a test that finds faults) on a scenario.
-
-    Args:
-        reference: Name or path of the scenario.
-        tasks: Number of training tasks to play with each agent.
-        seed: Seed of the tasks.
-
-    Returns:
-        One finding for loading the scenario and one per tripwire. Only the first if
-        the scenario cannot be loaded.
-
-    Raises:
-        UsageError: The scenario is unknown.
-    """
+    """Run every tripwire (a test that finds faults) on a scenario."""
     try:
         scenario = get_scenario(reference).rehearsal()
     except ScenarioError as error:

@@ -19,7 +19,9 @@ from functools import cached_property
 from itertools import compress, product
 from random import Random
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from agentgym.core.background import in_background
 from agentgym.core.files import BEAT_S
@@ -32,16 +34,79 @@ from agentgym.errors import (
     ContextLengthError,
     ProviderError,
     ReplyError,
+    first_problem,
 )
-from agentgym.evaluate.judge.answer import Score, read_scores, response_format
 from agentgym.evaluate.judge.prompt import Entry, Question, question, transcript
 from agentgym.models.reference import PROVIDERS, Endpoint
+from agentgym.models.reply import read_reply
 from agentgym.security.redaction import beginning
 
 if TYPE_CHECKING:
     import asyncio
 
     from agentgym.models.endpoint import EndpointLlm
+
+_MOST_WHY = 300
+
+
+class Score(BaseModel, strict=True, allow_inf_nan=False):
+    """A judge's score of an attempt, by its label in the request, with a reason."""
+
+    attempt: Annotated[str, BeforeValidator(str)]
+    why: str = ""
+    score: float = Field(ge=0, le=1)
+
+
+class _Scores(BaseModel):
+    scores: list[Score]
+
+
+def response_format(labels: Sequence[str]) -> dict[str, Any]:
+    """Return a ``response_format``, for servers that enforce a schema."""
+    entry = {
+        "type": "object",
+        "properties": {
+            "attempt": {"type": "string", "enum": sorted(labels, key=int)},
+            "why": {"type": "string"},
+            "score": {"type": "number"},
+        },
+        "required": ["attempt", "why", "score"],
+        "additionalProperties": False,
+    }
+    schema = {
+        "type": "object",
+        "properties": {"scores": {"type": "array", "items": entry}},
+        "required": ["scores"],
+        "additionalProperties": False,
+    }
+    named = {"name": "scores", "strict": True, "schema": schema}
+    return {"type": "json_schema", "json_schema": named}
+
+
+def read_scores(completion: dict[str, Any], labels: Sequence[str]) -> list[Score]:
+    """Return the scores of a completion, in the order of ``labels``.
+
+    Text around the JSON object is ignored, as some servers do not enforce a schema.
+    """
+    reply = read_reply(completion)
+    text = reply.content
+    try:
+        found = _Scores.model_validate_json(text[text.find("{") : text.rfind("}") + 1])
+    except ValidationError as error:
+        raise ReplyError(
+            f"it is not an object with scores: {first_problem(error)}"
+        ) from None
+    by_label = {score.attempt: score for score in found.scores}
+    if sorted(score.attempt for score in found.scores) != sorted(labels):
+        raise ReplyError(
+            f"it scores the attempts {', '.join(by_label) or 'none'}, and was asked "
+            f"for {', '.join(sorted(labels, key=int))}"
+        )
+    return [
+        by_label[label].model_copy(update={"why": by_label[label].why[:_MOST_WHY]})
+        for label in labels
+    ]
+
 
 PART = "judge"
 """Name of the reward part that holds the judge's ranking."""

@@ -21,11 +21,7 @@ _CHARACTERS = 4
 
 
 def rubric_of(judge: JudgeSettings) -> str:
-    """Return the judge's instructions: the user's, or the built-in ones.
-
-    Raises:
-        UsageError: The file with the instructions cannot be read.
-    """
+    """Return the judge's instructions: the user's, or the built-in ones."""
     if given := rubric_text(judge.rubric):
         return given
     package = resources.files("agentgym.evaluate.judge")
@@ -33,11 +29,7 @@ def rubric_of(judge: JudgeSettings) -> str:
 
 
 def prices_of(judge: JudgeSettings) -> Prices | None:
-    """Return the prices of a judge's tokens; None if unknown.
-
-    Raises:
-        UsageError: Only one of the two prices is set.
-    """
+    """Return the prices of a judge's tokens; None if unknown."""
     read, written = judge.price_in, judge.price_out
     if (read is None) != (written is None):
         raise UsageError("Give both judge.price_in and judge.price_out, or neither.")
@@ -47,11 +39,7 @@ def prices_of(judge: JudgeSettings) -> Prices | None:
 
 
 def check_judge(config: TrainingConfig) -> None:
-    """Check the settings of a judge, without sending a request.
-
-    Raises:
-        UsageError: A setting is unusable; the message has the setting and the fix.
-    """
+    """Check the settings of a judge, without sending a request."""
     judge = config.judge
     prices = prices_of(judge)
     if judge.model is None:
@@ -89,20 +77,7 @@ def open_judge(
     *,
     beat: Callable[[], None] = lambda: None,
 ) -> Ranker:
-    """Create a run's judge, which counts its requests in ``ledger.judging``.
-
-    Args:
-        judge: The judge's settings.
-        ledger: The counts of the run's model calls and of its judge.
-        progress: Receives the phase ``judging``, and warnings.
-        beat: Called every half second while waiting; may raise to stop waiting.
-
-    Returns:
-        The judge; without a judge in the settings, a ranker that changes no rewards.
-
-    Raises:
-        UsageError: A setting is unusable.
-    """
+    """Create a run's judge, which counts its requests in ``ledger.judging``."""
     if judge.model is None:
         return Ranker()
     if ledger.judging is None:

@@ -105,11 +105,7 @@ class ClientLoop(AgentLoop):
         return self._agents.of_episode()(self)
 
     def first_input(self) -> Any:
-        """Return the value of ``--inputs`` for the current task; None if not set.
-
-        Raises:
-            UsageError: The framework does not accept the type of the result.
-        """
+        """Return the value of ``--inputs`` for the current task; None if not set."""
         given = self._inputs(current_episode().task)
         if self._adapter.takes_any_input:
             return given

@@ -27,12 +27,7 @@ class MessagesDialect(Dialect):
     path = "messages"
 
     def read(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Convert a request of the Messages API to a chat-completion request.
-
-        Raises:
-            ApiError: The request has images, documents, or tools that Anthropic itself
-                runs.
-        """
+        """Convert a request of the Messages API to a chat-completion request."""
         found = {key: body[key] for key in _SAME if body.get(key) is not None}
         messages = []
         if system := _text_of(body.get("system"), "system"):

@@ -17,12 +17,7 @@ class ResponsesDialect(Dialect):
     path = "responses"
 
     def read(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Convert a request of the Responses API to a chat-completion request.
-
-        Raises:
-            ApiError: The request refers to an earlier response, has images, or has
-                tools that OpenAI itself runs.
-        """
+        """Convert a request of the Responses API to a chat-completion request."""
         if body.get("previous_response_id") or body.get("conversation"):
             raise _refused(
                 "previous_response_id and conversation are not supported, as the "

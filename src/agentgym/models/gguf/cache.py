@@ -43,12 +43,6 @@ def converted_folder(model: str) -> Path:
 
     If several processes need the folder, one converts and the others wait. A killed
     process leaves no incomplete folder.
-
-    Raises:
-        MissingExtraError: The package of SmolLM2 is not installed.
-        ModelError: The file does not exist or cannot be converted; the message says
-            why.
-        NotEnoughMemoryError: The model is too large for this machine's memory.
     """
     file = _packaged() if model == SMOLLM2 else _given(model)
     name = SMOLLM2 if model == SMOLLM2 else file.stem

@@ -118,9 +118,6 @@ def chat_request(
     :func:`asked_form` first, and pass the ``body`` and ``form`` that it returns. With
     ``in_training``, the agent's sampling options, e.g. ``top_p``, are ignored.
     ``sampling`` are other fields of the ChatRequest, e.g. the temperature.
-
-    Raises:
-        ApiError: 400: the body is malformed, or has an unsupported option.
     """
     messages, tools = body.get("messages"), body.get("tools") or []
     if not are_objects(messages) or not messages:

@@ -1,10 +1,14 @@
 """Gateway: serve Agent Lightning's protocol from a thread of this process."""
 
 import secrets
+import time
 from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Self
 
+import orjson
 from aiohttp import web
 
 from agentgym.core.policy import Policy, RegisteredPolicy, ServedPolicy
@@ -13,20 +17,131 @@ from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.api import ApiHandlers
-from agentgym.rollout.gateway.cached import CachedUpstream
 from agentgym.rollout.gateway.http.keys import Keys, agent_key
 from agentgym.rollout.gateway.http.listener import Listener
-from agentgym.rollout.gateway.http.noted import Noted
-from agentgym.rollout.gateway.http.requests import Request
+from agentgym.rollout.gateway.http.requests import AnyRequest, Request
 from agentgym.rollout.gateway.http.routes import Route
 from agentgym.rollout.gateway.metered import MeteredEndpoint, MeteredUpstream
-from agentgym.rollout.gateway.protocol import GatewaySettings, Mode, reply
+from agentgym.rollout.gateway.protocol import GatewaySettings, Mode, ProxyCall, reply
 from agentgym.rollout.gateway.proxy import Proxy
 from agentgym.rollout.gateway.remote import ProviderUpstream, RemoteUpstream
-from agentgym.rollout.gateway.upstream import PolicyUpstream, Upstream
+from agentgym.rollout.gateway.sse import StreamAssembler
+from agentgym.rollout.gateway.upstream import (
+    CallOutcome,
+    Exchange,
+    PolicyUpstream,
+    Upstream,
+)
+from agentgym.rollout.gateway.wire import load_json
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.wording import Wording
 from agentgym.security.audit import AuditLog
+
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_REFUSED = (401, 403)
+_EVERY_S = 60.0
+"""Refused keys of one address are logged at most once in this number of seconds, so
+that a client cannot fill the log.
+"""
+_MOST_PEERS = 1000
+
+
+class Noted:
+    """Writes refused keys and write requests, e.g. of rewards, to the audit log.
+
+    Model calls, and the requests in which workers claim rollouts, are not logged,
+    because the store records them.
+    """
+
+    def __init__(self, log: AuditLog | None) -> None:
+        self._log = log
+        self._refused: Counter[str] = Counter()
+        self._noted_at: dict[str, float] = {}
+
+    def __call__(self, request: AnyRequest, status: int) -> None:
+        """Log a request if its key was refused, or if it is a write request."""
+        if self._log is None:
+            return
+        what, times = "gateway", 1
+        if status in _REFUSED:
+            many = len(self._noted_at) >= _MOST_PEERS
+            peer = "others" if many else request.remote or ""
+            self._refused[peer] += 1
+            now = time.monotonic()
+            if now - self._noted_at.get(peer, -_EVERY_S) < _EVERY_S:
+                return
+            self._noted_at[peer] = now
+            what, times = "refused key", self._refused.pop(peer)
+        elif request.method in _READS or not _is_written(request.path):
+            return
+        self._log.write(
+            what,
+            key=request.key or None,
+            peer=request.remote,
+            method=request.method,
+            path=request.path[:200],
+            status=status,
+            times=times if times > 1 else None,
+        )
+
+
+def _is_written(path: str) -> bool:
+    return path != "/api/rollouts/claim" and not path.startswith("/proxy/rollout/")
+
+
+_CACHE = "cache"
+"""Recorded as the server's address if an answer came from the cache."""
+
+
+class CachedUpstream(ProviderUpstream):
+    """Answers repeated requests at temperature 0 from a cache; not used in training.
+
+    A cached answer has the same bytes as the provider's first answer, with its token
+    ids and log-probabilities. Errors are not cached.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, settings: GatewaySettings, cache: AnswerCache
+    ) -> None:
+        super().__init__(endpoint, settings)
+        self._cache = cache
+
+    async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
+        """Yield the cached answer, or the provider's answer, which is then cached."""
+        asked = super().answer(call)
+        key = None
+        if call.mode != "train":
+            key = self._cache.key(call.path, self.prepare(call).body)
+        if key is None:
+            async with aclosing(asked) as items:
+                async for item in items:
+                    yield item
+            return
+        async with self._cache.turn(key):
+            if (kept := self._cache.get(key)) is not None:
+                for item in self._again(call, kept):
+                    yield item
+                return
+            parts: list[bytes] = []
+            async with aclosing(asked) as items:
+                async for item in items:
+                    if isinstance(item, bytes):
+                        parts.append(item)
+                    else:
+                        parts.append(item.payload)
+                        if item.status < 400:
+                            self._cache.keep(key, b"".join(parts))
+                    yield item
+
+    def _again(self, call: ProxyCall, kept: bytes) -> list[bytes | CallOutcome]:
+        """Convert the cached bytes ``kept`` to the items that :meth:`answer` yields."""
+        replicas, version, body = self.prepare(call)
+        sent = Exchange(call, replicas.model, _CACHE, version, orjson.dumps(body))
+        if kept.lstrip().startswith(b"{"):
+            return [sent.answer(load_json(kept), kept, is_whole=True)]
+        stream = StreamAssembler()
+        stream.feed(kept)
+        return [b"", sent.answer(stream.response, kept)]
 
 
 class Gateway:

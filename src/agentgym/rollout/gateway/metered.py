@@ -170,11 +170,7 @@ class MeteredUpstream(ProviderUpstream):
         self._meter, self._limit = endpoint.meter, endpoint.limit
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Reserve a call's highest possible cost, then forward the call.
-
-        Raises:
-            ApiError: 402: the cost limit does not allow the call.
-        """
+        """Reserve a call's highest possible cost, then forward the call."""
         meter = self._meter
         most = min(asked_tokens(call.body, meter.most_tokens), meter.most_tokens)
         kept = {

@@ -124,11 +124,7 @@ def answer_json(
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
-    """Parse a request's body as a JSON object; return {} for an empty body.
-
-    Raises:
-        ApiError: 400: the body is not JSON, or not an object.
-    """
+    """Parse a request's body as a JSON object; return {} for an empty body."""
     try:
         body = load_json(raw or b"{}")
     except ValueError as error:
@@ -140,11 +136,7 @@ def json_object(raw: bytes) -> dict[str, Any]:
 
 
 def check_call(path: str, body: Mapping[str, Any]) -> None:
-    """Check the fields ``messages`` (or ``prompt``) and ``stream`` of a model call.
-
-    Raises:
-        ApiError: 400: a field is missing or invalid.
-    """
+    """Check the fields ``messages`` (or ``prompt``) and ``stream`` of a model call."""
     if path == "completions":
         if not isinstance(body.get("prompt"), str | list) or not body["prompt"]:
             raise invalid("'prompt' must be a text or a list.", "invalid_prompt")

@@ -18,12 +18,7 @@ def invalid(message: str, code: str = "invalid_value", status: int = 400) -> Api
 
 
 def load_json(raw: bytes) -> Any:
-    """Parse JSON; refuse values that could not be stored and read back unchanged.
-
-    Raises:
-        ValueError: The text is not JSON (NaN and lone surrogates are refused), is
-            nested too deeply, or has a number of more than 64 bits.
-    """
+    """Parse JSON; refuse values that could not be stored and read back unchanged."""
     try:
         value = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
@@ -40,11 +35,7 @@ def load_json(raw: bytes) -> Any:
 
 
 async def read_json(request: web.BaseRequest, empty: bytes = b"") -> Any:
-    """Parse a request's body as JSON; an empty body stands for the JSON text ``empty``.
-
-    Raises:
-        ApiError: 422: the body is not JSON.
-    """
+    """Parse a request's body as JSON; an empty body stands for ``empty``."""
     try:
         return load_json(await request.read() or empty)
     except ValueError as error:

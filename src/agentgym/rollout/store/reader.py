@@ -48,11 +48,7 @@ class StoreReader:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection with a consistent snapshot of the file.
-
-        Raises:
-            StoreError: The file is missing, corrupt or of another version.
-        """
+        """Yield a connection with a consistent snapshot of the file."""
         try:
             with closing(sqlite3.connect(self._address(), uri=True)) as connection:
                 connection.execute("BEGIN")

@@ -42,16 +42,6 @@ def assemble_steps(
       made where nothing runs it or answers it: the agent's code reads it and goes on.
     - A call that ends the agent, e.g. of a tool ``Done``, counts as made although
       nothing ran. It is the only call of the last answer, and its tool never ran.
-
-    Args:
-        model_calls: The gateway's model calls, in order.
-        tool_calls: Tool calls recorded when their functions ran, in the order they
-            finished.
-        specs: The episode's tools by name, with their original schemas.
-        came_to_end: Whether the agent ended by itself with an answer.
-        answered_by_agent: Names of tools whose calls the agent's own code may answer,
-            e.g. a node that calls a plain function. If nothing else ran the tool, its
-            result is read from a later request.
     """
     judged = [_judge(call, specs) for call in model_calls]
     pending = list(tool_calls)

@@ -54,11 +54,7 @@ class Child:
         return found
 
     def read_some(self, timeout: float) -> bytes:
-        """Wait for output, and return it; empty if the process has ended.
-
-        Raises:
-            TimeoutError: No output came within ``timeout`` seconds.
-        """
+        """Wait for output, and return it; empty if the process has ended."""
         if not select.select([self.output], [], [], timeout)[0]:
             raise TimeoutError
         return os.read(self.output, 65536)
@@ -111,9 +107,6 @@ class ForkServer:
 
         The function's return value is the child's exit code. ``errors`` is the file
         descriptor for the child's standard error.
-
-        Raises:
-            RolloutError: The server or the child cannot be started.
         """
         with self._lock:
             if self._server is None or self._server.is_dead:

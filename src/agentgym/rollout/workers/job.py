@@ -52,11 +52,7 @@ class Assignment:
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> Self:
-        """Read the assignment from variables that Agent Lightning's controller sets.
-
-        Raises:
-            UsageError: A variable is missing or invalid.
-        """
+        """Read the assignment from variables that Agent Lightning's controller sets."""
         address = variables.get(BASE_URL)
         if not address:
             raise UsageError(
@@ -74,13 +70,7 @@ class Assignment:
 
 
 def run_job(config: TrainingConfig, assignment: Assignment) -> Trajectory:
-    """Run a rollout to its end and report its tool calls and its reward.
-
-    Raises:
-        RolloutError: The rollout was dropped, and the reason was reported as an event;
-            or the gateway refused a request or cannot be reached.
-        AgentGymError: The scenario or its agent cannot be built; nothing is reported.
-    """
+    """Run a rollout to its end and report its tool calls and its reward."""
     spec = WorkerSpec.of(
         located(config),
         gateway=assignment.gateway,

@@ -119,7 +119,7 @@ class WorkerPool:
             (
                 "agentgym.rollout.workers.worker",
                 "aiohttp",
-                "agentgym.integrations.command.adapter",  # detects frameworks
+                FRAMEWORKS.built_in["command"].partition(":")[0],
                 "agentgym.scenarios.tool_tasks.scenario",
                 *FRAMEWORKS.get(spec.framework).preload,
             )

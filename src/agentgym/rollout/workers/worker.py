@@ -23,7 +23,7 @@ from agentgym.core.background import ThreadsInContext
 from agentgym.core.collector import calm_collector
 from agentgym.core.files import whole_text
 from agentgym.core.openai import DEFAULT_AGENT, ApiError
-from agentgym.core.plugins import require_type
+from agentgym.core.registry import require_type
 from agentgym.core.tools import Tool, ToolOutcome, ToolSpec
 from agentgym.core.trajectory import (
     AGENT_CRASHED,
@@ -157,11 +157,7 @@ class Worker:
                 episode.add_done_callback(self._running.discard)
 
     async def attempt(self, rollout: dict[str, Any], attempt: str) -> Trajectory:
-        """Run one attempt of a rollout to its end, without reporting the result.
-
-        Raises:
-            RolloutError: The rollout's input is not a task.
-        """
+        """Run one attempt of a rollout to its end, without reporting the result."""
         _ROLLOUT.set(rollout["rollout_id"])
         scenario = self._scenario
         episode = Episode(

@@ -60,11 +60,7 @@ def _install_filter(program: bytes) -> None:
 
 
 def become(identity: int) -> None:
-    """Change this process permanently to the user and group id ``identity``.
-
-    Raises:
-        PermissionError: The change failed, or the id is that of root.
-    """
+    """Change this process permanently to the user and group id ``identity``."""
     if identity <= 0:
         raise PermissionError(f"{identity} is not an unprivileged user id")
     os.setgroups([])

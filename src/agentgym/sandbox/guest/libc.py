@@ -38,11 +38,7 @@ def unmount(target: str) -> None:
 
 
 def drop_capabilities() -> None:
-    """Drop all effective, permitted, inheritable and ambient capabilities.
-
-    Raises:
-        OSError: The kernel refused it.
-    """
+    """Drop all effective, permitted, inheritable and ambient capabilities."""
     prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     sets = (ctypes.c_uint32 * 6)()

@@ -12,13 +12,7 @@ _MOST_BITS = 4096
 
 
 def plain_text(value: object) -> str:
-    """Return the text of a value. A long text is replaced by its start and a hash.
-
-    Raises:
-        TypeError: The value is nested too deeply, or contains a type other than None,
-            bool, int, float, str, bytes, list, tuple, set, frozenset and dict. A
-            subclass of these is another type too.
-    """
+    """Return the text of a value. A long text is replaced by its start and a hash."""
     text = _text(value, 0)
     if len(text) <= MOST_CHARACTERS:
         return text

@@ -18,15 +18,7 @@ _LONGEST = 2000
 def run(
     command: dict[str, Any], temporary: str, report: Report, replace: Replace
 ) -> int:
-    """Run the command lines of an execution; return the first exit code that is not 0.
-
-    Args:
-        command: Dict with the fields of a ``languages.Steps``.
-        temporary: The execution's temporary folder.
-        report: Called with a dict for each test result.
-        replace: Replaces this process by a program. It is used for the last command
-            line if there are no test results to parse.
-    """
+    """Run the command lines of an execution; return the first exit code above 0."""
     here = os.path.dirname(__file__)
 
     def filled(argv: list[str]) -> list[str]:

@@ -33,12 +33,7 @@ class _FewProblems(RewardPart[SubmittedCode]):
     costs: ClassVar[Mapping[Severity, float]]
 
     def share(self, evidence: SubmittedCode) -> float:
-        """Return 1 minus the costs of the problems that the agent added; at least 0.
-
-        Raises:
-            MissingExtraError: The extra ``code-quality`` is not installed.
-            ScenarioError: No Python file was changed.
-        """
+        """Return 1 minus the costs of the problems that the agent added; at least 0."""
         return max(0.0, 1.0 - sum(self.costs[s] for s in self._added(evidence)))
 
     def _added(self, code: SubmittedCode) -> list[Severity]:

@@ -163,11 +163,7 @@ class Efficiency(RewardPart[SubmittedCode]):
 
 
 def share_of_ratio(ratio: float) -> float:
-    """Return the share that code earns for its CPU time or its memory, from 0 to 1.
-
-    Args:
-        ratio: Cost of the code, divided by the cost of the reference solution.
-    """
+    """Return the share that code earns for its CPU time or its memory, from 0 to 1."""
     return 1.0 - bisect_right(STEPS, ratio) / len(STEPS)
 
 

@@ -110,14 +110,7 @@ def find_problems(
 
 
 def require_checks(purpose: str) -> None:
-    """Check that ruff, bandit and radon are installed, without importing them.
-
-    Args:
-        purpose: The feature that needs them, as the start of the error message.
-
-    Raises:
-        MissingExtraError: A package is missing.
-    """
+    """Check that ruff, bandit and radon are installed, without importing them."""
     if not all(map(find_spec, ("ruff", "bandit", "radon"))):
         raise MissingExtraError(EXTRA, purpose)
 
@@ -134,13 +127,7 @@ def _place(found: CodeFinding) -> tuple[str, int, int, str]:
 
 
 def _unchecked(path: str, kind: Kind, why: str) -> CodeFinding:
-    """Return the finding which says that a file cannot be checked.
-
-    Args:
-        path: Path of the file.
-        kind: Kind of problems that cannot be checked.
-        why: The reason, as the end of a sentence.
-    """
+    """Return the finding which says that a file cannot be checked."""
     tools = {"security": "bandit", "complexity": "radon"}
     return CodeFinding(
         path=path,
@@ -155,11 +142,7 @@ def _unchecked(path: str, kind: Kind, why: str) -> CodeFinding:
 
 @lru_cache(_REMEMBERED)
 def _linted(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
-    """Return bugs and style problems, as ruff finds them.
-
-    Args:
-        sources: Path and text of each file.
-    """
+    """Return bugs and style problems, as ruff finds them."""
     try:
         from ruff.__main__ import find_ruff_bin
     except ImportError:
@@ -212,11 +195,7 @@ def _of_ruff(item: dict[str, Any], paths: Mapping[str, str]) -> CodeFinding:
 
 @lru_cache(_REMEMBERED)
 def _scanned(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
-    """Return security problems, as bandit finds them.
-
-    Args:
-        sources: Path and text of each file.
-    """
+    """Return security problems, as bandit finds them."""
     try:
         from bandit.core.config import BanditConfig
         from bandit.core.manager import BanditManager
@@ -247,11 +226,7 @@ def _scanned(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
 
 @lru_cache(_REMEMBERED)
 def _measured(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
-    """Return the functions that are too complex, as radon measures them.
-
-    Args:
-        sources: Path and text of each file.
-    """
+    """Return the functions that are too complex, as radon measures them."""
     return tuple(found for path, text in sources for found in _complex(path, text))
 
 
@@ -304,11 +279,7 @@ def complexities(text: str) -> list[tuple[str, int, int]]:
 
 
 def _write(folder: str, sources: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Write source files into a folder.
-
-    Returns:
-        The relative path of each file, by the absolute path of the written file.
-    """
+    """Write source files into a folder."""
     written = {}
     root = Path(folder).resolve()
     for name, text in sources:

@@ -154,9 +154,6 @@ class ToolEnvironment(Environment):
 
         They are arguments of later expected calls that the user's request does not
         contain, so that the agent can only get them from answers.
-
-        Returns:
-            The values; None if the call is not expected.
         """
         expect = self._line.expect
         places = [n for n, need in enumerate(expect) if self._is(need, made)]
@@ -184,11 +181,7 @@ def _no_function(**arguments: Any) -> str:
 
 
 async def run_live(tool: Tool, arguments: dict[str, Any]) -> str:
-    """Really call a tool's function, and return its result as text.
-
-    Raises:
-        ToolError: The function raised an exception; the agent gets the message.
-    """
+    """Really call a tool's function, and return its result as text."""
     try:
         given = arguments if tool.as_written else tool.spec.validate(arguments)
         return result_text(await call(tool.function, **given))

@@ -101,9 +101,6 @@ def extras_of_file(reference: str) -> tuple[str, ...]:
     """Return the optional dependencies (extras) of agentgym that a tasks file needs.
 
     The tools of the file are not loaded.
-
-    Raises:
-        UsageError: The file cannot be read.
     """
     from agentgym.scenarios.rewards.static_checks import EXTRA
 
@@ -112,11 +109,7 @@ def extras_of_file(reference: str) -> tuple[str, ...]:
 
 
 def read_rewards(line: Mapping[str, Any], specs: Mapping[str, ToolSpec]) -> CodeRewards:
-    """Read and check the key ``rewards`` of one line of a tasks file.
-
-    Raises:
-        BrokenLineError: The key cannot be used; the message says why.
-    """
+    """Read and check the key ``rewards`` of one line of a tasks file."""
     value = line["rewards"]
     if not isinstance(value, dict):
         raise BrokenLineError(f"`rewards` is {shown(value)}, not an object in {{}}")

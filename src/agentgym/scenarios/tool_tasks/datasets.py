@@ -80,10 +80,6 @@ def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
     message. In function names, characters other than letters, digits, ``_`` and ``-``
     are replaced by ``_``. If a call in the record contradicts the type of an argument,
     the type is left out.
-
-    Raises:
-        BrokenLineError: The record has the keys of a known data set but cannot be
-            parsed; the message says why.
     """
     if "instruction" in record:
         return record
@@ -102,14 +98,7 @@ def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
 def _line(
     record: Mapping[str, Any], asked: _Asked, tools: Any, kind: str
 ) -> dict[str, Any]:
-    """Return the line of a tasks file for a request, with tools in OpenAI's format.
-
-    Args:
-        record: The whole record.
-        asked: The request with its calls.
-        tools: The record's tools: a list, or its text.
-        kind: Name of the data set, for error messages.
-    """
+    """Return the line of a tasks file for a request, with tools in OpenAI's format."""
     if not asked.calls:
         raise BrokenLineError(
             f"this {kind} record calls no function, so doing nothing would be paid: "
@@ -139,11 +128,7 @@ def _line(
 
 
 def _object(value: Any, name: str) -> Mapping[str, Any]:
-    """Check that a part of a schema is a JSON object, and return it; {} for None.
-
-    Raises:
-        BrokenLineError: The part is neither an object nor None.
-    """
+    """Check that a part of a schema is a JSON object, and return it; {} for None."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -157,10 +142,6 @@ def _function(
     """Convert a function of a data set to a tool in OpenAI's format.
 
     Types and required arguments are left out if a call contradicts them.
-
-    Args:
-        function: The function.
-        given: The arguments of each call of this function in the record.
     """
     parameters = _object(function.get("parameters"), "parameters")
     if "properties" in parameters:
@@ -192,13 +173,7 @@ def _function(
 
 
 def _schema(value: Any, given: Sequence[Any]) -> dict[str, Any]:
-    """Convert a data set's description of an argument to a JSON schema.
-
-    Args:
-        value: The description.
-        given: The argument's values in the record's calls. A type or enum that does
-            not allow one of them is left out.
-    """
+    """Convert a data set's description of an argument to a JSON schema."""
     if not isinstance(value, Mapping):
         return {}
     found: dict[str, Any] = {}
@@ -236,13 +211,7 @@ def _xlam(record: Mapping[str, Any]) -> _Asked:
 
 
 def _conversation(record: Mapping[str, Any], read: _Read, tools: Any) -> _Asked:
-    """Return the first request of a conversation that needs calls, with its calls.
-
-    Args:
-        record: The record with the conversation.
-        read: Parses the calls in an agent's message.
-        tools: The record's tools: a list, or its text.
-    """
+    """Return the first request of a conversation that needs calls, with its calls."""
     names = [
         str(each.get("function", each).get("name"))
         for each in _parsed(tools, "the list of functions", "conversation's")
@@ -336,12 +305,7 @@ def _marked(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _pythonic(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Parse calls such as ``[Some Name(key="value")]``; return [] for other texts.
-
-    Args:
-        text: The agent's message.
-        names: Names of the functions, which may contain spaces.
-    """
+    """Parse calls such as ``[Some Name(key="value")]``; return [] for other texts."""
     text = text.strip()
     ordered = sorted(names, key=len, reverse=True)
     at = skip_space(text, 1)
@@ -413,16 +377,7 @@ def _answers(text: str) -> Iterator[Any]:
 
 
 def _parsed(value: Any, where: str, kind: str) -> list[Any]:
-    """Return a list that is given as a list, as JSON text or as a Python literal.
-
-    Args:
-        value: The list or its text.
-        where: Part of the record, for error messages.
-        kind: Name of the data set, for error messages.
-
-    Raises:
-        BrokenLineError: The value is not a list.
-    """
+    """Return a list that is given as a list, as JSON text or as a Python literal."""
     found = _value(value, f"{where} of this {kind} record") if value else value
     if not isinstance(found, list):
         raise BrokenLineError(

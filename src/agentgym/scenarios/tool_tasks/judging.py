@@ -142,15 +142,7 @@ class PostedJudge(EpisodeJudge):
 
 
 def judge_of(check: str | None, check_command: str | None) -> EpisodeJudge | None:
-    """Return the judge that command-line options select; None if they select none.
-
-    Args:
-        check: Value of ``--check``; only ``posted`` selects a judge.
-        check_command: Value of ``--check-command``.
-
-    Raises:
-        UsageError: Both options are given, or the command cannot be used.
-    """
+    """Return the judge that command-line options select; None if they select none."""
     if check_command is not None:
         if check is not None:
             raise UsageError(
@@ -170,11 +162,7 @@ def judge_of(check: str | None, check_command: str | None) -> EpisodeJudge | Non
 
 
 def check_files(files: Mapping[str, object]) -> str:
-    """Return why files cannot be written to a task's folder; "" if they can.
-
-    Args:
-        files: Text of each file, by path relative to the folder.
-    """
+    """Return why files cannot be written to a task's folder; "" if they can."""
     for name, text in files.items():
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not path.name or "\0" in name:
@@ -185,13 +173,7 @@ def check_files(files: Mapping[str, object]) -> str:
 
 
 def folder_with(files: Mapping[str, str] | str | None, base: Path) -> Path:
-    """Create a temporary folder with a task's files, and return its path.
-
-    Args:
-        files: Text of each file by relative path, or a folder to copy, relative to
-            ``base``. None creates an empty folder.
-        base: The folder of the tasks file.
-    """
+    """Create a temporary folder with a task's files, and return its path."""
     folder = new_folder()
     if isinstance(files, str):
         copytree(base / files, folder, symlinks=True, dirs_exist_ok=True)

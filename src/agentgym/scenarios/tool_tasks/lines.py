@@ -25,9 +25,6 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the number and text of each line, except empty lines and comments.
 
     Numbers start at 1. A comment is a line that starts with ``#``.
-
-    Raises:
-        UsageError: The file cannot be read.
     """
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip() and not line.lstrip().startswith("#"):
@@ -35,11 +32,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file.
-
-    Raises:
-        UsageError: The file cannot be read.
-    """
+    """Return the text of a UTF-8 file."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -66,9 +59,6 @@ def read_settings(path: Path) -> FileSettings:
 
     They are in the first line, an object without ``instruction``, e.g.
     ``{"train_tokens": "all"}``. This line is optional.
-
-    Raises:
-        UsageError: The file cannot be read, or a setting is unknown or invalid.
     """
     number, text = next(numbered_lines(path), (0, ""))
     header = _header(text)
@@ -121,11 +111,7 @@ def task_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_object(text: str) -> dict[str, Any]:
-    """Parse a line as a JSON object.
-
-    Raises:
-        BrokenLineError: The line is not a JSON object, or a key is in it twice.
-    """
+    """Parse a line as a JSON object."""
     try:
         value = json.loads(text, object_pairs_hook=_without_repeats)
     except BrokenLineError:
@@ -155,16 +141,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-    """Check that an object has no unknown keys.
-
-    Args:
-        value: The object.
-        known: The keys that it may have.
-        where: Name of the object, for the error message.
-
-    Raises:
-        BrokenLineError: A key is unknown; the message suggests the most similar key.
-    """
+    """Check that an object has no unknown keys."""
     for key in value:
         if key not in known:
             close = get_close_matches(key, known, n=1)

@@ -43,17 +43,7 @@ class Recording:
     def plan(
         cls, tasks: Path, tools: Sequence[Tool], allow: Sequence[str]
     ) -> "Recording":
-        """Find the expected calls without a recorded answer, but do not make them.
-
-        Args:
-            tasks: The tasks file.
-            tools: The tools of the file.
-            allow: Names of the tools that may really be called.
-
-        Raises:
-            UsageError: The tasks file cannot be used, or ``allow`` is empty or has an
-                unknown tool.
-        """
+        """Find the expected calls without a recorded answer, but do not make them."""
         by_name = {tool.spec.name: tool for tool in tools}
         specs = {name: tool.spec for name, tool in by_name.items()}
         for name in allow:

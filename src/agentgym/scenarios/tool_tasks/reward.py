@@ -43,11 +43,6 @@ def score_calls(
     equal share of 0.45. A call that has no arguments earns nothing, since it is made
     easily. Needless calls reduce this partial reward, down to 0. An episode without
     calls earns less than 0. A call of a forbidden tool earns -1, the lowest reward.
-
-    Args:
-        line: The task.
-        calls: The agent's calls, without calls of its own tools.
-        specs: The task's tools by name.
     """
     made = matched(line, calls, specs)
     expect = line.expect
@@ -93,10 +88,6 @@ def score_code(
     """Score the code that an episode's calls wrote.
 
     A call of a forbidden tool earns -1, the lowest reward.
-
-    Raises:
-        SandboxError: The sandbox failed.
-        MissingExtraError: A part of the reward needs the extra ``code-quality``.
     """
     if any(call.name in line.forbid for call in calls):
         return Reward(LOWEST, False, {"forbidden": LOWEST})
@@ -114,11 +105,6 @@ def without_done(
 
     The model did not request these calls, so they do not count for its reward. If no
     expected call would be left, the task is returned unchanged.
-
-    Args:
-        line: The task.
-        by_code: The calls that the agent's own code made.
-        specs: The task's tools by name.
     """
     left = list(line.expect)
     for call in by_code:
@@ -147,9 +133,6 @@ def _in_order(fits: list[list[bool]]) -> list[bool]:
     """Return for each expected call whether it was made, if the order counts.
 
     As many expected calls as possible are matched: a longest common subsequence.
-
-    Args:
-        fits: Whether an expected call (row) and a made call (column) fit.
     """
     rows, columns = len(fits), len(fits[0]) if fits else 0
     most = [[0] * (columns + 1) for _ in range(rows + 1)]  # matches from (i, j) on
@@ -173,9 +156,6 @@ def _in_any_order(fits: list[list[bool]]) -> list[bool]:
 
     As many expected calls as possible are matched, by Kuhn's algorithm (augmenting
     paths).
-
-    Args:
-        fits: Whether an expected call (row) and a made call (column) fit.
     """
     owner: dict[int, int] = {}
 
@@ -211,17 +191,6 @@ def score_checked(
     """Score an episode with the user's check function.
 
     A call of a forbidden tool earns -1, the lowest reward.
-
-    Args:
-        check: The function.
-        line: The line of the tasks file.
-        task: The task, for the function.
-        calls: The agent's calls, for the function.
-        state: Further results of the episode, for the function, e.g. ``answer``.
-
-    Raises:
-        ScenarioError: The result of the function is not a bool or a number from 0 to 1.
-        Exception: Any exception of the function.
     """
     if any(call.name in line.forbid for call in calls):
         return Reward(LOWEST, False, {"forbidden": LOWEST})

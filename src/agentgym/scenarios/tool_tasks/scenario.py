@@ -142,11 +142,7 @@ class ToolScenario(Scenario):
 
     @property
     def reference(self) -> str:
-        """The text with which other processes load this scenario.
-
-        Raises:
-            UsageError: Other processes cannot import the tools.
-        """
+        """The text with which other processes load this scenario."""
         if isinstance(self._source, TaskSource):
             return str(self._source)
         raise UsageError(self._source or "The scenario was made of tools in memory.")
@@ -291,12 +287,7 @@ def from_tools(
     answers: str,
     allow: Sequence[str],
 ) -> ToolScenario:
-    """Create a scenario from a tasks file; for the arguments see `Scenario.from_tools`.
-
-    Raises:
-        UsageError: The file, a line of it, or an argument cannot be used.
-        ScenarioError: A tool has no docstring or types.
-    """
+    """Create a scenario from a tasks file; see `Scenario.from_tools`."""
     path = os.path.abspath(os.path.expanduser(os.fspath(tasks)))
     chosen = TaskSource.answering(answers)
     source: TaskSource | str
@@ -330,17 +321,7 @@ def tasks_reference(
     check: Callable[..., Any] | str | None = None,
     check_command: str | None = None,
 ) -> str:
-    """Return the reference to a tasks file for an agent that has its own tools.
-
-    Args:
-        tasks: The tasks file.
-        check: A function that scores episodes, its ``module:name``, or another value of
-            ``--check``.
-        check_command: A command that scores episodes.
-
-    Raises:
-        UsageError: Other processes cannot import ``check``, or ``tasks`` is not a path.
-    """
+    """Return the reference to a tasks file for an agent that has its own tools."""
     if not isinstance(tasks, str | os.PathLike):
         raise UsageError(
             f"tasks is a {type(tasks).__name__}, not the path of a tasks file. Write "
@@ -359,13 +340,6 @@ def with_own_tools(reference: str, agent: str) -> str:
 
     They are not needed if the reference has tools, if the lines of the file have their
     own tools, or if episodes are scored by a program's work.
-
-    Args:
-        reference: The reference.
-        agent: The agent, as ``module:name``.
-
-    Raises:
-        UsageError: The file cannot be read.
     """
     source = TaskSource.parse(reference)
     is_judged = source.check_command is not None or source.check == POSTED
@@ -378,10 +352,6 @@ def load_source(reference: str) -> ToolScenario:
     """Create the scenario from a reference with absolute paths.
 
     :func:`absolute_source` returns such a reference.
-
-    Raises:
-        UsageError: The tools cannot be imported, or the file cannot be used.
-        ScenarioError: A tool has no docstring or types.
     """
     source = TaskSource.parse(reference)
     judge = judge_of(source.check, source.check_command)
@@ -418,11 +388,7 @@ def absolute_source(reference: str) -> str:
 
 
 def _require_folders(lines: Sequence[TaskLine], base: Path) -> None:
-    """Check that the folders in the key ``files`` of the lines exist.
-
-    Raises:
-        UsageError: A folder does not exist.
-    """
+    """Check that the folders in the key ``files`` of the lines exist."""
     for line in lines:
         if isinstance(line.files, str) and not (base / line.files).is_dir():
             raise UsageError(

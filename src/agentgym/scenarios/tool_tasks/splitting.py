@@ -33,14 +33,6 @@ def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]],
 
     A line that names a ``split`` is in this split. The same lines always give the same
     result.
-
-    Returns:
-        The lines by split, and a phrase about the separation of the splits. For
-        example, ``no value`` means that no argument value is in two splits.
-
-    Raises:
-        UsageError: There are too few lines, or lines with the same request name
-            different splits.
     """
     _refuse_contradictions(lines)
     if all(line.split is not None for line in lines):
@@ -52,7 +44,7 @@ def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]],
     if len(lines) < least:
         raise UsageError(
             f"There are {len(lines)} tasks; at least {least} are needed: "
-            f"{_needed()}. Write more, or ask `agentgym scenarios starter` for some."
+            f"{_needed()}. Write more, or ask `agentgym tasks starter` for some."
         )
     words = _wordings(lines)
     common = _common_values(lines)
@@ -166,12 +158,7 @@ def _alike(one: set[str], other: set[str]) -> bool:
 
 
 def _groups(lines: Sequence[TaskLine], keys: Callable[[TaskLine], set[str]]) -> Groups:
-    """Group lines so that no two groups have a common key or request.
-
-    Args:
-        lines: The lines of the tasks file.
-        keys: Returns the keys of a line. Lines with a common key go into one group.
-    """
+    """Group lines so that no two groups have a common key or request."""
     parent = list(range(len(lines)))
 
     def root(index: int) -> int:

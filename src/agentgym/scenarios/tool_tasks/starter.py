@@ -93,15 +93,7 @@ def starter_of(
     *,
     write: bool,
 ) -> UsageError:
-    """Return the error for an agent without tasks; its message says how to get tasks.
-
-    Args:
-        agent: The agent: ``module:name``, or ``command:`` and a program's command.
-        tools_from: ``module:name`` of the tools; None means the agent's own tools.
-        tools: These tools.
-        options: More options of the command that trains the agent.
-        write: Whether to write a first tasks file, if it does not exist.
-    """
+    """Return the error for an agent without tasks, which says how to get them."""
     stem = agent.rpartition(":")[2]
     whose = of_agent = f"--agent {shlex.quote(agent)}"
     if is_command(agent):
@@ -125,7 +117,7 @@ def starter_of(
     if not write:
         return UsageError(
             f"{agent} has no tasks to be trained on. Make some, of its tools:\n"
-            f"    agentgym scenarios starter {whose} --output {path}"
+            f"    agentgym tasks starter {whose} --output {path}"
         )
     try:
         path.write_text(text, encoding="utf-8")
@@ -138,8 +130,8 @@ def starter_of(
         f"{path}: {count} requests, made of the schemas of {names}. They can check "
         "that the tool a request names is called with the values it gives; not "
         "whether that is what your users want. Replace them by what users "
-        "ask (`agentgym scenarios from-logs` takes it from logs, and `agentgym "
-        "scenarios starter --model-for-tasks` lets a model write them), or try it as "
+        "ask (`agentgym tasks from-logs` takes it from logs, and `agentgym "
+        "tasks starter --model-for-tasks` lets a model write them), or try it as "
         "it is:\n"
         f"    {go_on}"
     )

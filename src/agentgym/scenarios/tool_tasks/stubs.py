@@ -14,16 +14,7 @@ Schema = Mapping[str, Any]
 
 
 def example(parameters: Schema, name: str, key: str = "") -> Any:
-    """Return an example value for a tool's argument.
-
-    Args:
-        parameters: The JSON schema of the tool's arguments.
-        name: Name of the argument. If the schema does not have it, the value is text.
-        key: A seed. Different seeds give different values if the type allows that.
-
-    Raises:
-        NoValueError: No value was found that the schema accepts.
-    """
+    """Return an example value for a tool's argument."""
     part = properties(parameters).get(name, {})
     shared = {k: parameters[k] for k in parameters if k != "properties"}
     one = {**shared, "properties": {name: part}, "required": [name]}
@@ -33,11 +24,7 @@ def example(parameters: Schema, name: str, key: str = "") -> Any:
 
 
 def example_arguments(parameters: Schema, key: str = "") -> dict[str, Any]:
-    """Return example values for the required arguments of a tool.
-
-    Raises:
-        NoValueError: No values were found that the schema accepts.
-    """
+    """Return example values for the required arguments of a tool."""
     made: dict[str, Any] = made_up(parameters, key)
     return made
 
@@ -59,14 +46,7 @@ def returns(function: Callable[..., Any]) -> Schema | None:
 def stub_answer(
     tool: str, schema: Schema | None, arguments: Schema, facts: Schema
 ) -> str:
-    """Return a made-up answer to a tool call; equal calls get the same answer.
-
-    Args:
-        tool: The tool's name.
-        schema: JSON schema of the tool's result; None for a result that is text.
-        arguments: The call's arguments, which are JSON values.
-        facts: Values, by name, that the answer must contain.
-    """
+    """Return a made-up answer to a tool call; equal calls get the same answer."""
     if schema is None:
         text = "".join(f" {name}: {result_text(v)}." for name, v in facts.items())
         return f"{tool}: done.{text}"

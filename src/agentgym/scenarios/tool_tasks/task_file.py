@@ -126,18 +126,7 @@ class TaskLine:
 
 
 def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine]:
-    """Read and validate a whole tasks file.
-
-    Args:
-        path: A JSON Lines file; lines that are empty or start with ``#`` are skipped.
-        specs: The file's tools by name.
-        checked: Whether a function or a judge scores episodes. Lines may then have no
-            expected calls.
-
-    Raises:
-        UsageError: The file cannot be read, is empty, or has invalid lines. The message
-            has the number and the problem of such lines.
-    """
+    """Read and validate a whole tasks file."""
     lines: list[TaskLine] = []
     wrong: list[str] = []
     seen: dict[str, int] = {}
@@ -162,17 +151,13 @@ def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine
         raise UsageError(
             f"{path} has no tasks: write one a line, as in "
             '{"instruction": "…", "expect": [{"tool": "…", "args": {…}}]}, or begin '
-            "with `agentgym scenarios starter`."
+            "with `agentgym tasks starter`."
         )
     return lines
 
 
 def carries_tools(path: Path) -> bool:
-    """Return whether a file's first task has its own tools.
-
-    Raises:
-        UsageError: The file cannot be read.
-    """
+    """Return whether a file's first task has its own tools."""
     for _, text in task_lines(path):
         try:
             return "tools" in as_task_line(read_object(text))
@@ -182,11 +167,7 @@ def carries_tools(path: Path) -> bool:
 
 
 def has_expectations(path: Path) -> bool:
-    """Return whether a file's first task has tools, expected calls or their rewards.
-
-    Raises:
-        UsageError: The file cannot be read.
-    """
+    """Return whether a file's first task has tools, expected calls or their rewards."""
     for _, text in task_lines(path):
         try:
             return not _OWN_KEYS.isdisjoint(as_task_line(read_object(text)))
@@ -199,9 +180,6 @@ def read_answers(path: Path, specs: Specs) -> list[Answer]:
     """Read recorded answers, one ``{"tool": …, "args": …, "answer": …}`` per line.
 
     A missing file counts as empty.
-
-    Raises:
-        UsageError: A line is invalid.
     """
     if not path.exists():
         return []
@@ -221,18 +199,7 @@ def answers_path(tasks: str | os.PathLike[str]) -> Path:
 
 
 def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLine:
-    """Read and validate one line of a tasks file.
-
-    Args:
-        number: The line's number, from 1.
-        text: The line.
-        specs: The file's tools by name.
-        checked: Whether a function or a judge scores episodes. The line may then have
-            no expected calls.
-
-    Raises:
-        ValueError: The line is invalid; the message says why.
-    """
+    """Read and validate one line of a tasks file."""
     line = as_task_line(read_object(text))
     check_keys(line, _KEYS, "it")
     instruction = line.get("instruction")
@@ -307,11 +274,7 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
 
 
 def _files(line: Mapping[str, Any]) -> dict[str, str] | str | None:
-    """Return the value of a line's key ``files``, after a check.
-
-    Raises:
-        BrokenLineError: It is neither a folder nor an object of texts by path.
-    """
+    """Return the value of a line's key ``files``, after a check."""
     files = line.get("files")
     if files is not None and not isinstance(files, str | dict):
         raise BrokenLineError(
@@ -324,11 +287,7 @@ def _files(line: Mapping[str, Any]) -> dict[str, str] | str | None:
 
 
 def _own_tools(line: Mapping[str, Any]) -> dict[str, ToolSpec]:
-    """Return a line's own tools by name; empty if it does not have any.
-
-    Raises:
-        BrokenLineError: A tool cannot be used.
-    """
+    """Return a line's own tools by name; empty if it does not have any."""
     from agentgym.scenarios.schemas import spec_of_openai  # jsonschema imports slowly
 
     found: dict[str, ToolSpec] = {}
@@ -346,14 +305,7 @@ def _own_tools(line: Mapping[str, Any]) -> dict[str, ToolSpec]:
 
 
 def _need(value: Any, specs: Specs, where: str, answers: list[Answer]) -> NeededCall:
-    """Parse an expected call, which may have alternatives.
-
-    Args:
-        value: The call as JSON, or ``{"any": [call, …]}`` for alternatives.
-        specs: The tools by name.
-        where: Place in the line, for error messages.
-        answers: List to which the answers in ``value`` are added.
-    """
+    """Parse an expected call, which may have alternatives."""
     if isinstance(value, dict) and "any" in value:
         check_keys(value, ("any", "answer"), where)
         options = _list(value, "any")

@@ -11,7 +11,7 @@ from typing import Any, is_typeddict
 from pydantic import BaseModel, TypeAdapter
 
 from agentgym.core.in_place import pending_run
-from agentgym.core.plugins import load_object
+from agentgym.core.registry import load_object
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, ToolSpec, as_tools
 from agentgym.core.trajectory import ToolCall
@@ -38,14 +38,6 @@ def load_tools(reference: str, folder: str = "") -> list[Tool]:
     or MCP's clients take it, or a class of its arguments: a pydantic model or a
     TypedDict. Only the agent itself can run those. A mapping has tools by name.
     ``@module:name`` is an agent, and its tools are returned.
-
-    Args:
-        reference: The ``module:name`` or ``@module:name``.
-        folder: Folder to import from; empty for the current folder.
-
-    Raises:
-        UsageError: The tools cannot be imported.
-        ScenarioError: An object is not a tool.
     """
     # Imported by name: adapters, which know agents' tools, are in a higher layer.
     named = resolve_name("agentgym.integrations.agent_import:named_tools")
@@ -121,11 +113,7 @@ def accept_all(task: Task, calls: Sequence[ToolCall], state: Mapping[str, Any]) 
 
 
 def load_check(reference: str, folder: str) -> Check:
-    """Import the check function at ``module:name``, or ``none`` for no check.
-
-    Raises:
-        UsageError: It cannot be imported, or is not a function.
-    """
+    """Import the check function at ``module:name``, or ``none`` for no check."""
     if reference == NO_CHECK:
         return accept_all
     found = _imported(reference, CHECK, folder)
@@ -163,14 +151,7 @@ def _imported(reference: str, option: str, folder: str) -> Any:
 
 
 def importable(found: Any) -> tuple[list[str], str]:
-    """Return the ``module:name`` of each function, and the folder to import from.
-
-    Args:
-        found: One function or tool, a list of them, or a ``module:name``.
-
-    Raises:
-        UsageError: Other processes cannot import a function.
-    """
+    """Return the ``module:name`` of each function, and the folder to import from."""
     if isinstance(found, str):
         return [found], os.getcwd()
     items = found if isinstance(found, list | tuple) else [found]

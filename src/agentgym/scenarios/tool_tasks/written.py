@@ -75,17 +75,6 @@ async def written_tasks(
 
     It writes requests for each tool and, if there are enough tools, requests that need
     several tools. Invalid and repeated lines are left out and counted.
-
-    Args:
-        endpoint: The model's servers.
-        tools: The agent's tools.
-        prompts: The agent's system prompts, which describe its purpose.
-        on_progress: Called with a line of text after the requests for each tool.
-
-    Raises:
-        ProviderError: The server refused the key.
-        ModelError: The model wrote too few usable lines.
-        ModelCallError: The model did not answer, and has not written any lines yet.
     """
     llm = EndpointLlm(endpoint)
     author = _Author(llm, {tool.spec.name: tool.spec for tool in tools}, prompts)
@@ -146,11 +135,7 @@ class _Author:
             yield f"any tools, {number}"
 
     async def write(self, topic: str) -> int:
-        """Ask for requests about a topic; return the number of lines that were kept.
-
-        Raises:
-            ModelCallError: The model did not answer.
-        """
+        """Ask for requests about a topic; return the number of lines that were kept."""
         before = len(self.lines)
         for _ in range(_TRIES):
             if len(self.lines) - before >= _EACH // 2:

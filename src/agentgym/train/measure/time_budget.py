@@ -100,10 +100,6 @@ class TimeBudget:
         them. Validations take a small share of the time. A warm start gets as many
         tasks as fit into a quarter of the time, even if the user has not accepted the
         warm start yet.
-
-        Raises:
-            UsageError: The time is too short to show an effect of training; the message
-                has the time needed.
         """
         config = self.config
         batch = self._batch(left, per_rollout)

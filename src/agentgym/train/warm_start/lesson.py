@@ -96,13 +96,7 @@ class Lesson:
         return self._passes(len(self._planned)) * len(self._planned)
 
     def give(self) -> WarmStart:
-        """Run the needed calls, fine-tune on successful rollouts, and return a record.
-
-        Raises:
-            ScenarioError: Most plans fail.
-            TrainingFailedError: No update was finite, or the trained roles make no
-                call.
-        """
+        """Run the needed calls, and fine-tune on the successful rollouts."""
         imitation = self.engine.imitation()
         played = self._play(imitation)
         solved = [made for made in played if made.success]

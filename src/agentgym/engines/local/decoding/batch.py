@@ -220,12 +220,6 @@ class BatchDecoder(Decoder[_Row]):
 
         At the first sampled token that differs from the draft, the rest of the draft is
         dropped, and the row continues in the next step.
-
-        Args:
-            first: Index of the first row.
-            logits: Logits after each given token, row after row, (tokens, vocabulary);
-                surplus rows at the end are ignored.
-            given: For each row its newest token, followed by the drafted tokens.
         """
         rows, device = self._rows[first:], logits.device
         counts = list(map(len, given))

@@ -70,11 +70,6 @@ class BatchCache:
         """Make sure that there are this many rows with this many columns each.
 
         If there are fewer, the memory is divided again.
-
-        Args:
-            rows: Number of rows, at most the result of :meth:`fitting`.
-            columns: Number of columns per row.
-            held: Number of rows and number of columns in use; these keep their content.
         """
         if rows <= self.rows and columns <= self.columns:
             return

@@ -99,17 +99,7 @@ def hold(logits: Tensor, places: Sequence[int], allowed: Sequence[Allowed]) -> N
 def sample(
     logits: Tensor, temperatures: Tensor, uniforms: Tensor
 ) -> tuple[list[int], list[float]]:
-    """Sample one token per row by inverse transform sampling.
-
-    Args:
-        logits: (rows, vocabulary).
-        temperatures: (rows,); 0 takes the most likely token.
-        uniforms: Uniform random numbers in [0, 1), (rows,).
-
-    Returns:
-        The tokens, and their natural log-probabilities at the row's temperature (at
-        temperature 1 for rows with temperature 0).
-    """
+    """Sample one token per row by inverse transform sampling."""
     greedy = temperatures == 0
     scale = torch.where(greedy, 1.0, temperatures)
     log_probabilities = torch.log_softmax(logits.float() / scale[:, None], dim=-1)

@@ -71,11 +71,7 @@ class DirectRequest:
 
 
 def read_head(data: bytes | bytearray) -> Head | None:
-    """Parse the head of a direct request; return None if aiohttp must handle it.
-
-    Raises:
-        BlockingIOError: The head has not arrived completely.
-    """
+    """Parse the head of a direct request; return None if aiohttp must handle it."""
     end = data.find(_END, 0, _MOST_HEAD)
     if end < 0:
         if len(data) < _MOST_HEAD and any(

@@ -42,12 +42,7 @@ class Keys:
         self._is_open = not api_key
 
     def check(self, request: "AnyRequest") -> None:
-        """Check a request's key, and store the kind of the key in ``request.key``.
-
-        Raises:
-            ApiError: 401: the key is missing or unknown; 403: an agent's key does not
-                allow the path.
-        """
+        """Check a request's key, and store the kind of the key in ``request.key``."""
         path = request.path
         if self._is_open or path in _FREE:
             request.key = "none"

@@ -52,10 +52,6 @@ class RouteTable:
         """Return the handler of a request, and the values of ``{name}`` in its path.
 
         ``raw_path`` is still percent-encoded.
-
-        Raises:
-            ApiError: 404: unknown path; 405: the path does not take this method; 400: a
-                value is too long or not UTF-8.
         """
         method = "GET" if method == "HEAD" else method
         allowed: set[str] = set()

@@ -1,0 +1,1 @@
+"""A plug-in of AgentGym: a scenario, a framework and a command."""

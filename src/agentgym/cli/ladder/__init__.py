@@ -1,1 +1,0 @@
-"""Define the command ``agentgym improve``: better prompts, then training."""

@@ -1,1 +1,0 @@
-"""Define the commands that run a team of models, without training."""

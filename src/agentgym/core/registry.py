@@ -1,0 +1,274 @@
+"""Registry: find classes by name, in the core, in plug-ins and in other packages.
+
+Plug-ins of this package are in the table of ``agentgym/plugins/__init__.py``, those of
+other packages are entry points. load_object: import an object that a user names as
+``module:name``.
+"""
+
+import inspect
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from pkgutil import resolve_name
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from agentgym.core.import_hints import (
+    module_hint,
+    name_hint,
+    raised_at,
+    reference_hint,
+)
+from agentgym.errors import NotFoundError, UsageError
+from agentgym.plugins import REGISTERED
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+def points(group: str) -> "list[EntryPoint]":
+    """Return the entry points of a group in installed packages, by name.
+
+    Importing and searching ``importlib.metadata`` takes 40 ms. So the files of the
+    packages are first searched for the group, which takes 2 ms.
+    """
+    if not any(_declares(group, folder) for folder in sys.path):
+        return []
+    from importlib.metadata import entry_points
+
+    return sorted(entry_points(group=group), key=lambda point: point.name)
+
+
+def _declares(group: str, folder: str) -> bool:
+    try:
+        entries = [entry.path for entry in os.scandir(folder or ".")]
+    except OSError:
+        return False
+    for path in entries:
+        if path.endswith((".dist-info", ".egg-info")):
+            try:
+                with open(os.path.join(path, "entry_points.txt"), "rb") as file:
+                    if f"[{group}]".encode() in file.read():
+                        return True
+            except OSError:
+                continue
+    return False
+
+
+def registered(group: str, name: str) -> Any:
+    """Return an object that a plug-in of this package registers, by group and name."""
+    return resolve_name(REGISTERED[group][name])
+
+
+@dataclass(frozen=True)
+class Registry[T]:
+    """A group of registered classes with a common base class, e.g. all frameworks.
+
+    ``thing`` is the word for such a class in error messages, e.g. ``framework``.
+    ``core`` has ``module:class`` by name for those of the core.
+    """
+
+    base: type[T]
+    thing: str
+    core: Mapping[str, str]
+    _: KW_ONLY
+    group: str
+
+    @property
+    def built_in(self) -> Mapping[str, str]:
+        """``module:class`` by name: the core's, then this package's plug-ins'."""
+        return {**self.core, **REGISTERED.get(self.group, {})}
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield all names, built-in names first.
+
+        Entry points are read only when a caller asks for more than the built-in names.
+        """
+        built_in = self.built_in
+        yield from built_in
+        yield from (p.name for p in points(self.group) if p.name not in built_in)
+
+    def names(self) -> list[str]:
+        """Return all names, built-in names first."""
+        return list(self)
+
+    def get(self, name: str) -> T:
+        """Return a new instance of the class with this name.
+
+        Raises:
+            NotFoundError: The name is unknown; the message has the nearest known name
+                and all names.
+            UsageError: The class cannot be imported or created, or does not implement
+                the base class.
+        """
+        if name in self.built_in:
+            return self._made(name, resolve_name(self.built_in[name]))
+        found = [point for point in points(self.group) if point.name == name]
+        if not found:
+            raise NotFoundError(self.thing, name, self.names())
+        try:
+            kind = found[0].load()
+        except (ImportError, AttributeError) as error:
+            raise UsageError(
+                f"The {self.thing} {name!r} cannot be loaded from {found[0].value}: "
+                f"{error}."
+            ) from error
+        return self._made(name, kind)
+
+    def _made(self, name: str, kind: Any) -> T:
+        what = f"The {self.thing} {name!r}"
+        if not (inspect.isclass(kind) and issubclass(kind, self.base)):
+            raise UsageError(
+                f"{what} is not a subclass of agentgym's {self.base.__name__}."
+            )
+        if missing := sorted(getattr(kind, "__abstractmethods__", ())):
+            raise UsageError(f"{what} lacks {_contract_of(kind, missing[0])}")
+        try:
+            return kind()
+        except (Exception, SystemExit) as error:  # another package's code
+            raise UsageError(
+                f"{what} cannot be made without arguments: {type(error).__name__}: "
+                f"{error}."
+            ) from error
+
+
+def _contract_of(kind: type, method: str) -> str:
+    function = inspect.getattr_static(kind, method)
+    if isinstance(function, property):
+        message = inspect.getdoc(function) or ""
+        return f"the property {method}: {message.splitlines()[0]}"
+    message = (inspect.getdoc(getattr(kind, method)) or "").splitlines()[0]
+    return f"{method}{inspect.signature(getattr(kind, method))}: {message}"
+
+
+def require_type[T](value: Any, expected: type[T], where: str) -> T:
+    """Return a value from another package's method, or raise UsageError for its type.
+
+    ``where`` names the method, e.g. ``create_environment() of the framework 'mine'``.
+    """
+    if not isinstance(value, expected):
+        article = "an" if expected.__name__[0] in "AEIOU" else "a"
+        raise UsageError(
+            f"{where} must return {article} {expected.__name__}, not a "
+            f"{type(value).__name__}."
+        )
+    return value
+
+
+def load_object(reference: str, *, option: str, folder: str = "") -> Any:
+    """Import the object that a text such as ``"my_package.my_module:name"`` names.
+
+    It is imported from ``folder``. If this is empty, it is imported from the working
+    folder, as for ``python -m``. The module may also be the path of a file,
+    ``"agents/my_module.py:name"``. ``option`` names the option or setting with this
+    text, for error messages.
+
+    Raises:
+        UsageError: The reference is malformed, the object cannot be imported, or this
+            process has already imported another file as a module of this name.
+    """
+    module_name, separator, name = reference.partition(":")
+    here = folder or str(Path.cwd())
+    if not separator or not module_name or not name:
+        hint = reference_hint(reference, here)
+        raise UsageError(f"{option} takes module:name, not {reference!r}.{hint}")
+    if module_name.endswith(".py"):
+        file = Path(os.path.abspath(Path(here, module_name)))
+        if not file.is_file():
+            raise UsageError(f"{option} {reference}: the file {file} does not exist.")
+        module_name, here = module_of(file)
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = _import(module_name)
+        _require_from(module, here)
+    except ImportError as error:
+        missing = error.name or ""
+        where, hint = raised_at(error), ""
+        if not where and module_name.partition(".")[0] == missing.partition(".")[0]:
+            hint = module_hint(module_name, here)
+        elif isinstance(error, ModuleNotFoundError):
+            hint = _install_hint(missing)
+        raise UsageError(
+            f"Cannot import {module_name!r}: {where}{error}.{hint}"
+        ) from error
+    if name not in vars(module):
+        hint = name_hint(module_name, name, here, agent=option == "--agent")
+        raise UsageError(f"Module {module_name!r} has no {name!r}.{hint}")
+    return vars(module)[name]
+
+
+def _install_hint(missing: str) -> str:
+    root = missing.partition(".")[0]
+    if root != missing and getattr(sys.modules.get(root), "__file__", None):
+        return (
+            f" The installed {root} is another version than the code was written for."
+        )
+    package = missing.replace(".", "-")
+    return (
+        " Install the package that has it in this environment, often by: pip install "
+        f"{package}"
+    )
+
+
+def package_root(file: Path) -> Path:
+    """Return the folder above a file's top package; without a package, its folder."""
+    root = file.parent
+    while (root / "__init__.py").exists():
+        root = root.parent
+    return root
+
+
+def module_of(file: Path) -> tuple[str, str]:
+    """Return the module name of a file, and the folder to import it from.
+
+    If Python cannot import the file by a name, as ``3.5_agent.py``, the name is its
+    path.
+    """
+    root = package_root(file)
+    return dotted_name(file, root) or str(file), str(root)
+
+
+def dotted_name(file: Path, root: Path) -> str:
+    """Return the name by which Python imports a file from ``root``, or ""."""
+    parts = file.relative_to(root).with_suffix("").parts
+    return ".".join(parts) if all(map(str.isidentifier, parts)) else ""
+
+
+def _import(name: str) -> ModuleType:
+    """Import a module by its name, or by the path of its file."""
+    if not name.endswith(".py") or name in sys.modules:
+        return import_module(name)
+    spec = spec_from_file_location(name, name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _require_from(module: ModuleType, folder: str) -> None:
+    """Raise UsageError if a module comes from another file than that in ``folder``.
+
+    A process keeps the first module that it imports under a name, which may belong to
+    another project.
+    """
+    place = Path(folder, *module.__name__.split("."))
+    for wanted in (place / "__init__.py", place.with_name(f"{place.name}.py")):
+        if wanted.is_file():
+            found = getattr(module, "__file__", None)
+            if found and not wanted.samefile(found):
+                raise UsageError(
+                    f"{module.__name__} of {folder} cannot be imported: in this "
+                    f"process it is already {found}. Use a process for each project, "
+                    "or give one of the modules another name."
+                )
+            return

@@ -1,0 +1,107 @@
+"""Features apart from the core, a folder each, and a table of all that they register.
+
+The core imports none of them. It looks a name up in this table as it looks up those of
+other packages: by the group and the name of an entry point. So a package of anybody's
+adds the same things with the same words, in its pyproject.toml::
+
+    [project.entry-points."agentgym.commands"]
+    hello = "my_package.commands:hello"
+
+See ``docs/plugins.md``, and ``agentgym.core.registry`` for how the table is read.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_HERE = "agentgym.plugins"
+
+REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "agentgym.commands": {
+            "rollout": f"{_HERE}.collect.commands:rollout",
+            "improve": f"{_HERE}.improve.commands:improve",
+            "solve": f"{_HERE}.team.commands:solve",
+            "view": f"{_HERE}.view.commands:view",
+            "doctor": f"{_HERE}.doctor.commands:doctor",
+            "tasks from-logs": f"{_HERE}.logs.commands:from_logs",
+            "tasks from-reviews": f"{_HERE}.logs.commands:from_reviews",
+            "gpu": f"{_HERE}.cloud.commands:app",
+        },
+        "agentgym.frameworks": {
+            "agent_framework": f"{_HERE}.agent_framework.adapter:AgentFrameworkAdapter",
+            "autogen": f"{_HERE}.autogen.adapter:AutoGenAdapter",
+            "command": f"{_HERE}.programs.adapter:CommandAdapter",
+            "crewai": f"{_HERE}.crewai.adapter:CrewAIAdapter",
+            "openai_agents": f"{_HERE}.openai_agents.adapter:OpenAIAgentsAdapter",
+            "pydantic_ai": f"{_HERE}.pydantic_ai.adapter:PydanticAIAdapter",
+        },
+        # Patches of a framework's module, applied once it is imported.
+        "agentgym.patches": {
+            "agent_framework._agents": f"{_HERE}.agent_framework.redirect:patch_agents",
+            "agent_framework._clients": (
+                f"{_HERE}.agent_framework.redirect:patch_clients"
+            ),
+            "agent_framework._mcp": f"{_HERE}.agent_framework.redirect:patch_servers",
+            "agent_framework._tools": f"{_HERE}.agent_framework.redirect:patch_tools",
+            "autogen_agentchat.agents._base_chat_agent": (
+                f"{_HERE}.autogen.redirect:patch_agents"
+            ),
+            "autogen_agentchat.agents._user_proxy_agent": (
+                f"{_HERE}.autogen.redirect:patch_users"
+            ),
+            "autogen_core.models._model_client": (
+                f"{_HERE}.autogen.redirect:patch_clients"
+            ),
+            "autogen_core.tools._base": f"{_HERE}.autogen.redirect:patch_tools",
+            "autogen_core.tools._workbench": f"{_HERE}.autogen.redirect:patch_benches",
+            "agents.run_internal.run_loop": (
+                f"{_HERE}.openai_agents.redirect:patch_runs"
+            ),
+            "crewai.agents.agent_executor": f"{_HERE}.crewai.redirect:patch_executors",
+            "crewai.agents.cache.cache_handler": (
+                f"{_HERE}.crewai.redirect:patch_caches"
+            ),
+            "crewai.llms.base_llm": f"{_HERE}.crewai.redirect:patch_models",
+            "crewai.tools.base_tool": f"{_HERE}.crewai.redirect:patch_tools",
+            "crewai.tools.structured_tool": (
+                f"{_HERE}.crewai.redirect:patch_structured_tools"
+            ),
+            "crewai.utilities.converter": (
+                f"{_HERE}.crewai.json_answers:patch_converters"
+            ),
+            "pydantic_ai.agent": f"{_HERE}.pydantic_ai.redirect:patch_agents",
+            "pydantic_ai.tool_manager": f"{_HERE}.pydantic_ai.redirect:patch_tools",
+        },
+        "agentgym.engines": {
+            "verl": f"{_HERE}.verl.support:VerlEngines",
+            "lightning": f"{_HERE}.lightning.support:LightningEngines",
+        },
+        # Questions of a run about machines that may be rented.
+        "agentgym.machines": {
+            "settle": f"{_HERE}.cloud.auto:settle",
+            "expected_time": f"{_HERE}.cloud.auto:expected_time",
+            "bill": f"{_HERE}.cloud.record:bill",
+            "machine_of": f"{_HERE}.cloud.record:machine_of",
+        },
+        "agentgym.places": {
+            "ssh": f"{_HERE}.cloud.ssh:OverSSH",
+            "rented": f"{_HERE}.cloud.rented:Rented",
+        },
+        "agentgym.scenario_cards": {
+            "packs": f"{_HERE}.packs.cards:CARDS",
+            "bench": f"{_HERE}.bench.cards:CARDS",
+            "team": f"{_HERE}.team.cards:CARDS",
+        },
+        "agentgym.languages": {
+            "javascript": f"{_HERE}.languages.javascript:JavaScript",
+            "go": f"{_HERE}.languages.go:Go",
+            "rust": f"{_HERE}.languages.rust:Rust",
+        },
+        # Reports on a run that has ended.
+        "agentgym.reports": {
+            "write": f"{_HERE}.view.report:write_reports",
+            "html": f"{_HERE}.view.report:run_html",
+        },
+    }
+)
+"""``module:name`` by the name and the group of an entry point."""

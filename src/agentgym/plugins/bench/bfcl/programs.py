@@ -1,0 +1,234 @@
+"""Run the simulated programs of multi-turn entries in the sandbox.
+
+The benchmark simulates programs, e.g. a file system or a trading account, on which the
+functions of an entry (test case) act.
+"""
+
+import asyncio
+import json
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from agentgym.core.tools import Tool, ToolSpec
+from agentgym.core.trajectory import ModelCall, Reward, Trajectory
+from agentgym.errors import SandboxError, ToolError, UsageError
+from agentgym.plugins.bench.bfcl.conversations import ConversationEntry
+from agentgym.plugins.bench.bfcl.functions import specs_of
+from agentgym.plugins.bench.bfcl.package import NAME, PROGRAMS, Package
+from agentgym.sandbox import LazySandbox, PythonScript, SandboxResult
+from agentgym.scenarios.base import Environment
+
+MOST_STEPS = 20
+"""Most answers with tool calls in a turn; after more, the benchmark ends a
+conversation."""
+_SCRIPT = "replay.py"
+_TIMEOUT_S = 20.0
+
+
+def write_programs(package: Package, folder: Path) -> None:
+    """Copy the modules that the sandbox needs into a folder.
+
+    They are the simulated programs, and the package ``mpmath``, which they import.
+    """
+    package.require_programs()
+    for name in PROGRAMS:
+        file = folder / NAME / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(package.text(name), encoding="utf-8")
+    found = find_spec("mpmath")
+    if found is None or not found.submodule_search_locations:
+        raise UsageError(
+            "The multi-turn categories of BFCL compute with mpmath, which is not "
+            "installed: pip install mpmath"
+        )
+    shutil.copytree(
+        found.submodule_search_locations[0],
+        folder / "mpmath",
+        ignore=shutil.ignore_patterns("tests", "__pycache__"),
+    )
+
+
+class Programs(Environment):
+    """The environment of a multi-turn task, whose tools act on simulated programs.
+
+    For each call, the sandbox starts new programs, repeats all earlier calls, and makes
+    the call. So no process has to stay alive between calls.
+
+    Args:
+        entry: The entry (test case).
+        specs: All tools of the entry by name, from :func:`program_tools`.
+        sandbox: A sandbox in which the programs can be imported.
+
+    Attributes:
+        turns: The agent's calls in each turn so far, as ``[name, arguments]``.
+        ended: Whether the last turn has ended.
+    """
+
+    def __init__(
+        self,
+        entry: ConversationEntry,
+        specs: Mapping[str, ToolSpec],
+        sandbox: LazySandbox,
+    ) -> None:
+        self.turns: list[list[list[Any]]] = [[]]
+        self.ended = False
+        self._entry = entry
+        self._sandbox = sandbox
+        self._specs = specs
+        self._offered = [f["name"] for f in entry.functions]
+        self._one_at_a_time = asyncio.Lock()
+
+    def tools(self) -> list[Tool]:
+        """Return the tools that are available in the current turn."""
+        return [
+            Tool(self._specs[name], partial(self._call, name)) for name in self._offered
+        ]
+
+    def user_reply(self, message: str) -> str | None:
+        """Start the next turn, and return the user's message; None after the last turn.
+
+        Tools that the agent gets in this turn become available.
+        """
+        turn = len(self.turns)
+        if turn == len(self._entry.turns):
+            self.ended = True
+            return None
+        self.turns.append([])
+        self._offered += [f["name"] for f in self._entry.later.get(turn, ())]
+        return self._entry.turns[turn]
+
+    async def _call(self, tool: str, /, **arguments: Any) -> str:
+        if odd := [name for name in arguments if not name.isidentifier()]:
+            raise ToolError(f"{odd[0]!r} cannot be the name of an argument.")
+        async with self._one_at_a_time:
+            turn = self.turns[-1]
+            turn.append([tool, arguments])
+            files = _files(self._entry, self.turns, None)
+            result = await self._sandbox.run(
+                files, PythonScript(_SCRIPT, ()), timeout_s=_TIMEOUT_S
+            )
+            try:
+                return str(_read(result)["result"])
+            except _UnfinishedError as error:
+                turn.pop()  # otherwise each later call would hit the same limit
+                raise ToolError(str(error)) from None
+
+    def is_valid(self) -> bool:
+        """Return whether the benchmark's checker accepts the calls of all turns.
+
+        False if the conversation has not ended.
+        """
+        if not self.ended:
+            return False
+        files = _files(self._entry, self.turns, self._entry.right_calls)
+        command = PythonScript(_SCRIPT, ())
+        result = self._sandbox.run_sync(files, command, timeout_s=_TIMEOUT_S)
+        try:
+            return bool(_read(result)["valid"])
+        except _UnfinishedError:
+            return False
+
+
+def score(
+    entry: ConversationEntry, programs: Programs, trajectory: Trajectory
+) -> Reward:
+    """Score a conversation: 1 if the benchmark's checker accepts it, else 0.
+
+    ``Reward.right_tool`` and ``Reward.right_arguments`` compare the calls of all turns
+    together, and ignore their order.
+    """
+    success = _keeps_to_steps(trajectory) and programs.is_valid()
+    needed = entry.named_calls()
+    made = [(name, arguments) for turn in programs.turns for name, arguments in turn]
+    if not needed:
+        return Reward(float(success), success, {"verdict": float(success)}, None, None)
+    tools = Counter(name for name, _ in needed) & Counter(name for name, _ in made)
+    calls = Counter(map(_key, needed)) & Counter(map(_key, made))
+    return Reward(
+        float(success),
+        success,
+        {"verdict": float(success)},
+        tools.total() / len(needed),
+        calls.total() / len(needed),
+    )
+
+
+def _key(call: tuple[str, dict[str, Any]]) -> str:
+    return json.dumps(call, sort_keys=True)
+
+
+def _keeps_to_steps(trajectory: Trajectory) -> bool:
+    """Return whether each turn has at most ``MOST_STEPS`` answers with tool calls."""
+    steps = 0
+    for step in trajectory.steps:
+        if isinstance(step, ModelCall):
+            steps = steps + 1 if step.tool_calls else 0
+            if steps > MOST_STEPS:
+                return False
+    return True
+
+
+def program_tools(entry: ConversationEntry) -> dict[str, ToolSpec]:
+    """Return all tools of a multi-turn entry by name, also those of later turns."""
+    every = [*entry.functions, *(f for added in entry.later.values() for f in added)]
+    return {spec.name: _unchecked(spec) for spec in specs_of(entry, every)}
+
+
+def _unchecked(spec: ToolSpec) -> ToolSpec:
+    """Return a copy of a tool's spec that accepts any arguments.
+
+    The benchmark does not check arguments either.
+    """
+
+    class Arguments(BaseModel):
+        model_config = ConfigDict(extra="allow")
+
+        @classmethod
+        def model_json_schema(cls, *_: Any, **__: Any) -> dict[str, Any]:
+            return spec.parameters
+
+    return replace(spec, args_model=Arguments)
+
+
+class _UnfinishedError(Exception):
+    """A call did not finish in the sandbox, e.g. due to its time or memory limit."""
+
+
+def _files(
+    entry: ConversationEntry,
+    turns: Sequence[Sequence[Any]],
+    answers: Sequence[Sequence[str]] | None,
+) -> dict[str, str]:
+    job = {
+        "entry": {
+            "id": entry.id,
+            "initial_config": entry.start,
+            "involved_classes": entry.programs,
+        },
+        "turns": turns,
+        "answers": answers,
+    }
+    return {_SCRIPT: _script(), "job.json": json.dumps(job)}
+
+
+@cache
+def _script() -> str:
+    return Path(__file__).with_name(_SCRIPT).read_text(encoding="utf-8")
+
+
+def _read(result: SandboxResult) -> dict[str, Any]:
+    if result.status == "sandbox_error":
+        raise SandboxError(f"The sandbox failed: {result.error}")
+    if result.status != "exited" or result.exit_code or result.truncated:
+        *_, last = ["", *result.stderr.strip().splitlines()]
+        raise _UnfinishedError(f"the call did not end: {result.status} {last}".strip())
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found

@@ -1,0 +1,224 @@
+"""Run the tests of LiveCodeBench, which compare outputs for given inputs.
+
+The code is a program that reads standard input, or a method that is called. The data
+file has hidden tests in Python's pickle format, which can run code when it is read. So
+they are unpickled only in the sandbox, and only JSON text is read from it. The inputs
+of hidden tests stay in the sandbox, since they may have a hundred megabytes. Time
+limits are those of the benchmark: 6 s per test, and 5 s plus 7 s per test in total.
+"""
+
+import inspect
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from typing import Any
+
+from agentgym.errors import SandboxError, UsageError
+from agentgym.plugins.bench.code import recorded
+from agentgym.plugins.bench.code.problems import (
+    BenchmarkProblem,
+    Judge,
+    checked,
+    field,
+    read_lines,
+)
+from agentgym.sandbox import LazySandbox, PythonScript
+
+SOURCE = "the data set livecodebench/code_generation_lite on Hugging Face (test*.jsonl)"
+_TEST_S = 6.0
+_UNPICKLE_S = 20.0
+_LEVELS = {"easy": 1, "medium": 2, "hard": 3}
+_REQUEST = "{title}\n\n{content}\n\n{how} Answer with Python code in one code block."
+_BY_INPUT = "Read the input from standard input and print the answer."
+_BY_CALL = "Use this starter code:\n\n```python\n{starter}\n```\n\n"
+_HIDDEN = """
+import base64 as _base64, json as _json, os as _os, pickle as _pickle, zlib as _zlib
+
+def _hidden():
+    with open("private.txt") as file:
+        text = file.read()
+    _os.remove("private.txt")
+    if not text.lstrip().startswith("["):
+        value = _pickle.loads(_zlib.decompress(_base64.b64decode(text)))
+        text = value if isinstance(value, str) else _json.dumps(value)
+    return [[str(test["input"]), str(test["output"])] for test in _json.loads(text)]
+"""
+_OUTPUTS = """
+print(_json.dumps([output for _, output in _hidden()]))
+"""
+_SCRIPT = """
+import io as _io, signal as _signal, sys as _sys
+
+def _late(*_):
+    raise TimeoutError
+
+def _record_all(hidden, code, name, inputs, limit):
+    out = _os.dup(1)
+    _os.dup2(2, 1)
+    compiled = compile(code, "solution.py", "exec")
+    _signal.signal(_signal.SIGVTALRM, _late)
+    if name:
+        names = {"__name__": "solution"}
+        exec("from typing import *; import collections, heapq, math, itertools", names)
+        exec(compiled, names)
+        has_class = "Solution" in names
+        call = getattr(names["Solution"](), name) if has_class else names[name]
+    for given in [*inputs, *hidden]:
+        _signal.setitimer(_signal.ITIMER_VIRTUAL, limit)
+        if name:
+            result = packed(call(*map(_json.loads, given.split("\\n"))))
+        else:
+            data = given.encode()
+            _sys.stdin = _io.TextIOWrapper(_io.BytesIO(data))
+            printed = _io.BytesIO()
+            _sys.stdout = _io.TextIOWrapper(printed, write_through=True)
+            try:
+                exec(compiled, {"__name__": "__main__"})
+            except SystemExit:
+                pass
+            _sys.stdout.flush()
+            result = printed.getvalue().decode(errors="replace")
+        _signal.setitimer(_signal.ITIMER_VIRTUAL, 0)
+        _os.write(out, (_json.dumps(result) + "\\n").encode())
+
+_asked = _json.loads(open("asked.json").read())
+_os.remove("asked.json")
+_record_all([given for given, _ in _hidden()], *_asked)
+"""
+
+
+@dataclass(frozen=True)
+class Contest(Judge):
+    """Accepts code if it prints the right lines or returns the right values.
+
+    Attributes:
+        place: File and line of the problem, for error messages.
+        public: Input and right output of each public test.
+        private: The hidden tests as JSON. The JSON may be pickled, compressed with zlib
+            and encoded in base64.
+        name: The method to call; "" if the code is a program that reads standard input.
+    """
+
+    place: str
+    public: tuple[tuple[str, str], ...]
+    private: str
+    name: str
+
+    def accepts(self, sandbox: LazySandbox, code: str) -> bool:
+        """Return whether the code passes the public and the hidden tests."""
+        if "outputs" not in self._known:
+            shown = [output for _, output in self.public]
+            self._known["outputs"] = [*shown, *self._hidden_outputs(sandbox)]
+        outputs = self._known["outputs"]
+        inputs = [given for given, _ in self.public]
+        script = inspect.getsource(recorded) + _HIDDEN + _SCRIPT
+        files = {
+            "judge.py": script,
+            "asked.json": json.dumps([code, self.name, inputs, _TEST_S]),
+            "private.txt": self.private,
+        }
+        limit_s = (_TEST_S + 1) * len(outputs) + 5 + _UNPICKLE_S
+        result = sandbox.run_sync(files, PythonScript("judge.py"), timeout_s=limit_s)
+        lines = checked(result).stdout.split("\n")[:-1]
+        if not result.ok or len(lines) != len(outputs):
+            return False
+        return all(map(self._right, lines, outputs))
+
+    @cached_property
+    def _known(self) -> dict[str, list[str]]:
+        return {}
+
+    def _hidden_outputs(self, sandbox: LazySandbox) -> list[str]:
+        """Return the right outputs of the hidden tests, as text."""
+        files = {"read.py": _HIDDEN + _OUTPUTS, "private.txt": self.private}
+        result = checked(
+            sandbox.run_sync(files, PythonScript("read.py"), timeout_s=_UNPICKLE_S)
+        )
+        problem = "their outputs are too large" if result.truncated else result.stderr
+        try:
+            found = json.loads(result.stdout)
+            return [str(output) for output in found]
+        except (ValueError, TypeError, RecursionError):
+            last = (problem.strip().splitlines() or [result.error or "no output"])[-1]
+            raise SandboxError(
+                f"{self.place}: its hidden tests cannot be read: {last}. The data of "
+                f"LiveCodeBench come from {SOURCE}."
+            ) from None
+
+    def _right(self, line: str, right: str) -> bool:
+        try:
+            out = json.loads(line)
+            if not self.name:
+                return isinstance(out, str) and _same_lines(out, right)
+            given, wanted = recorded.unpacked(out), json.loads(right)
+            return bool((list(given) if type(given) is tuple else given) == wanted)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return False
+
+
+def _same_lines(out: str, right: str) -> bool:
+    """Return whether all lines of two outputs are equal, as text or as numbers."""
+    given, wanted = (text.strip().split("\n") for text in (out, right))
+    if len(given) != len(wanted):
+        return False
+    return all(map(_same_line, given, wanted))
+
+
+def _same_line(given: str, wanted: str) -> bool:
+    given, wanted = given.strip(), wanted.strip()
+    if given == wanted:
+        return True
+    try:
+        numbers = [[Decimal(word) for word in text.split()] for text in (given, wanted)]
+    except InvalidOperation:
+        return False
+    return numbers[0] == numbers[1]
+
+
+def read_livecodebench(
+    data: str, start: str = "", end: str = ""
+) -> Iterator[BenchmarkProblem]:
+    """Yield the problems of LiveCodeBench."""
+    found = 0
+    for row in read_lines(data, "LiveCodeBench", SOURCE):
+        title, content, starter, private, public, number, date = (
+            field(row, key, str, SOURCE)
+            for key in (
+                *("question_title", "question_content", "starter_code"),
+                *("private_test_cases", "public_test_cases", "question_id"),
+                "contest_date",
+            )
+        )
+        if (start and date[:10] < start) or (end and date[:10] > end):
+            continue
+        found += 1
+        tests, name = _public(row, public)
+        how = _BY_CALL.format(starter=starter) if name else _BY_INPUT
+        difficulty = str(row.get("difficulty", ""))
+        yield BenchmarkProblem(
+            id=number,
+            family=f"livecodebench_{difficulty or 'any'}",
+            instruction=_REQUEST.format(title=title, content=content, how=how),
+            judge=Contest(str(row[""]), tests, private, name),
+            level=_LEVELS.get(difficulty, 2),
+        )
+    if not found:
+        dates = f"from {start or 'any day'} to {end or 'any day'}"
+        raise UsageError(f"{data} has no contest {dates}.")
+
+
+def _public(row: dict[str, Any], text: str) -> tuple[tuple[tuple[str, str], ...], str]:
+    """Return the public tests, and the name of the method to call."""
+    try:
+        tests: Sequence[dict[str, Any]] = json.loads(text)
+        metadata = json.loads(row.get("metadata") or "{}")
+        pairs = tuple((str(test["input"]), str(test["output"])) for test in tests)
+        by_call = any(test.get("testtype") == "functional" for test in tests)
+        return pairs, str(metadata["func_name"]) if by_call else ""
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UsageError(
+            f"{row['']} is not of LiveCodeBench: its public tests cannot be read "
+            f"({type(error).__name__}). The data come from {SOURCE}."
+        ) from None

@@ -1,0 +1,392 @@
+"""Run the tests of HumanEval+ and MBPP+, which compare outputs outside the sandbox.
+
+The answer's code and the benchmark's reference solution both run in the sandbox. File
+format, time limits and comparison are those of EvalPlus, which publishes these
+benchmarks. Each call may take 4 s, or 4 times as long as the reference solution if that
+is longer. All calls together may take 60 s.
+"""
+
+import ast
+import inspect
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from agentgym.errors import SandboxError, UsageError
+from agentgym.plugins.bench.code import inputs, recorded
+from agentgym.plugins.bench.code.asserts import COMPLETE, WRITE
+from agentgym.plugins.bench.code.problems import (
+    BenchmarkProblem,
+    Judge,
+    checked,
+    field,
+    read_lines,
+    texts,
+)
+from agentgym.sandbox import LazySandbox, PythonScript
+
+_NUMBERS = {"inf": math.inf, "nan": math.nan}
+_MOST_TOLERANCE = 0.01
+
+
+@dataclass(frozen=True)
+class TestProgram:
+    """The calls that a test program makes.
+
+    Attributes:
+        name: Name of the function that it calls; in HumanEval+ always ``candidate``.
+        inputs: The arguments of each call.
+        tolerance: Absolute tolerance for floats; 0 if the program has none.
+    """
+
+    __test__ = False
+
+    name: str
+    inputs: list[Any]
+    tolerance: float
+
+    @classmethod
+    def parse(cls, text: str) -> "TestProgram":
+        """Parse the source of a test program."""
+        try:
+            tree = ast.parse(text)
+            assigned = next(filter(_assigns_inputs, ast.walk(tree)), ast.Pass())
+            value = getattr(assigned, "value", ast.Constant(None))
+            inputs = ast.literal_eval(_Constants().visit(value))
+        except (SyntaxError, TypeError, RecursionError, MemoryError) as error:
+            raise ValueError(f"it cannot be read: {type(error).__name__}") from None
+        loops = [n for n in ast.walk(tree) if isinstance(n, ast.For) and _runs_over(n)]
+        called = [name for loop in loops for name in _called(loop)]
+        if not called or not inputs or not all(isinstance(i, list) for i in inputs):
+            raise ValueError("it has no call for each of its inputs")
+        numbers = [n for loop in loops for n in _numbers(loop)]
+        return cls(called[0], inputs, numbers[-1] if numbers else 0.0)
+
+
+class _Constants(ast.NodeTransformer):
+    """Replaces the names ``inf`` and ``nan`` in a syntax tree by their values.
+
+    Then `ast.literal_eval` can evaluate the tree.
+    """
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(_NUMBERS[node.id]) if node.id in _NUMBERS else node
+
+
+def _assigns_inputs(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign) and _is_inputs(node.targets[0])
+
+
+def _is_inputs(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "inputs"
+
+
+def _runs_over(loop: ast.For) -> bool:
+    return any(map(_is_inputs, ast.walk(loop.iter)))
+
+
+def _called(loop: ast.For) -> Iterator[str]:
+    """Yield the names of functions that a loop calls in the form ``name(*x)``.
+
+    The function ``ref_func`` is left out.
+    """
+    for node in ast.walk(loop):
+        match node:
+            case ast.Call(
+                func=ast.Name(id=name), args=[ast.Starred(value=ast.Name())]
+            ) if name != "ref_func":
+                yield name
+
+
+def _numbers(loop: ast.For) -> Iterator[float]:
+    for node in ast.walk(loop):
+        match node:
+            case ast.Constant(value=int() | float() as value) if (
+                not isinstance(value, bool) and 0 <= value <= _MOST_TOLERANCE
+            ):
+                yield float(value)
+
+
+HUMANEVAL_SOURCE = (
+    "https://github.com/evalplus/humanevalplus_release/releases "
+    "(HumanEvalPlus.jsonl.gz), or the data set evalplus/humanevalplus on Hugging Face "
+    "as JSON Lines"
+)
+MBPP_SOURCE = (
+    "https://github.com/evalplus/mbppplus_release/releases (MbppPlus.jsonl.gz), or the "
+    "data set evalplus/mbppplus on Hugging Face as JSON Lines"
+)
+Inputs = list[Any]
+_WHOLE_S, _LEAST_S, _FACTOR = 60.0, 4.0, 4.0
+_RELATIVE = 1e-7
+_LEAST_TOLERANCE = 1e-6
+_NOT_NONE = frozenset({"check_str", "text_match_three", "text_starta_endb"})
+_AS_SETS = frozenset(
+    {
+        *("similar_elements", "find_char_long", "common_in_nested_lists"),
+        *("extract_singly", "larg_nnum", "intersection_array", "find_dissimilar"),
+        "Diff",
+    }
+)
+_SCRIPT = """
+import json as _json, os as _os, signal as _signal, sys as _sys, time as _time
+
+def _late(*_):
+    raise TimeoutError
+
+def _record_all(code, name, inputs, limits):
+    out = _os.dup(1)
+    _os.dup2(2, 1)
+    names = {"__name__": "solution"}
+    exec(compile(code, "solution.py", "exec"), names)
+    _signal.signal(_signal.SIGVTALRM, _late)
+    for given, limit in zip(inputs, limits):
+        arguments = unpacked(given)
+        begun = _time.process_time()
+        _signal.setitimer(_signal.ITIMER_VIRTUAL, limit)
+        result = names[name](*arguments)
+        _signal.setitimer(_signal.ITIMER_VIRTUAL, 0)
+        line = [packed(result), _time.process_time() - begun]
+        _os.write(out, (_json.dumps(line) + "\\n").encode())
+
+_asked = _json.loads(open("asked.json").read())
+_os.remove("asked.json")
+_record_all(*_asked)
+"""
+
+
+@dataclass(frozen=True)
+class Outputs(Judge):
+    """Accepts code if its outputs equal those of a reference solution.
+
+    Attributes:
+        reference: Source of the reference solution.
+        name: Name of the function to call.
+        inputs: Groups of calls; each call is the list of its arguments, converted by
+            :func:`recorded.packed`. A group runs only if the code has passed the
+            groups before it.
+        tolerance: Absolute tolerance for floats; 0 means EvalPlus' default.
+        oracle: The benchmark whose special rules for comparisons apply: "humaneval" or
+            "mbpp".
+    """
+
+    reference: str
+    name: str
+    inputs: tuple[Inputs, ...]
+    tolerance: float
+    oracle: str
+
+    def accepts(self, sandbox: LazySandbox, code: str) -> bool:
+        """Return whether the code passes all groups of calls."""
+        return all(self._passes(sandbox, code, given) for given in self.inputs)
+
+    def _passes(self, sandbox: LazySandbox, code: str, inputs: Inputs) -> bool:
+        """Return whether code and reference solution have equal outputs for a group."""
+        if not inputs:
+            return True
+        if (expected := self._known.get(id(inputs))) is None:
+            limits = [_WHOLE_S] * len(inputs)
+            expected = self._run(sandbox, self.reference, inputs, limits, _WHOLE_S)
+            if len(expected) != len(inputs):
+                raise SandboxError(
+                    f"The reference solution of {self.name} does not run in the "
+                    "sandbox: its file may need packages that are not in it."
+                )
+            self._known[id(inputs)] = expected
+        limits = [max(_LEAST_S, _FACTOR * seconds) for _, seconds in expected]
+        whole_s = min(_WHOLE_S, sum(limits)) + 1
+        given = self._run(sandbox, code, inputs, limits, whole_s)
+        if len(given) != len(expected):
+            return False
+        tolerance = self.tolerance
+        for packed, (out, _), (right, _) in zip(inputs, given, expected, strict=True):
+            if tolerance == 0 and _are_floats(right):
+                tolerance = _LEAST_TOLERANCE  # It stays changed, as in EvalPlus.
+            arguments = recorded.unpacked(packed)
+            if not self._equal(arguments, out, right, tolerance):
+                return False
+        return True
+
+    @cached_property
+    def _known(self) -> dict[int, list[tuple[Any, float]]]:
+        """A cache of the reference's results: output and CPU seconds of each call.
+
+        Its keys are the ``id()`` of each group of calls.
+        """
+        return {}
+
+    def _run(
+        self,
+        sandbox: LazySandbox,
+        code: str,
+        inputs: Inputs,
+        limits: Sequence[float],
+        whole_s: float,
+    ) -> list[tuple[Any, float]]:
+        """Run code in the sandbox; return the output and CPU seconds of each call.
+
+        The list is empty or too short if a call failed.
+        """
+        asked = json.dumps([code, self.name, inputs, limits])
+        files = {"judge.py": inspect.getsource(recorded) + _SCRIPT, "asked.json": asked}
+        result = checked(
+            sandbox.run_sync(files, PythonScript("judge.py"), timeout_s=whole_s)
+        )
+        found = []
+        for line in result.stdout.split("\n")[:-1] if result.ok else ():
+            try:
+                packed, seconds = json.loads(line)
+                found.append((recorded.unpacked(packed), float(seconds)))
+            except (ValueError, TypeError, KeyError, RecursionError):
+                return []
+        return found
+
+    def _equal(self, arguments: Any, out: Any, right: Any, tolerance: float) -> bool:
+        """Return whether ``out`` equals ``right``, compared as EvalPlus does."""
+        try:
+            found = self._by_oracle(arguments, out, right)
+            return _close(out, right, tolerance) if found is None else found
+        except (TypeError, ValueError, OverflowError, ArithmeticError):
+            return False
+
+    def _by_oracle(self, arguments: Any, out: Any, right: Any) -> bool | None:
+        """Compare outputs by EvalPlus' rules for single problems."""
+        name = self.name
+        if self.oracle == "humaneval":
+            if name != "find_zero":
+                return None
+            terms = [c * math.pow(out, n) for n, c in enumerate(arguments[0])]
+            return bool(abs(sum(terms)) <= self.tolerance)
+        if name == "are_equivalent":
+            return True
+        if name in _AS_SETS:
+            return bool(set(out) == set(right))
+        if name in _NOT_NONE:
+            return bool(
+                out == right if type(out) is bool else right == (out is not None)
+            )
+        if out == right:
+            return True
+        if name == "sum_div":
+            return bool(out == 0)
+        if name == "surface_Area":
+            base, height = arguments
+            slant = math.sqrt((base / 2) ** 2 + height**2)
+            return bool(abs(out - round(base**2 + 2 * base * slant)) <= self.tolerance)
+        if name == "digit_distance_nums":
+            width = max(len(str(number)) for number in arguments)
+            first, second = (str(number).zfill(width) for number in arguments)
+            pairs = zip(first, second, strict=True)
+            return bool(out == sum(abs(int(a) - int(b)) for a, b in pairs))
+        return None
+
+
+def _close(out: Any, right: Any, tolerance: float) -> bool:
+    if out == right:
+        return True
+    if tolerance == 0 or type(out) is not type(right):
+        return False
+    return _near(out, right, tolerance)
+
+
+def _near(out: Any, right: Any, tolerance: float) -> bool:
+    if isinstance(right, list | tuple):
+        return len(out) == len(right) and all(
+            _near(*pair, tolerance) for pair in zip(out, right, strict=True)
+        )
+    return bool(out == right or abs(out - right) <= tolerance + _RELATIVE * abs(right))
+
+
+def _are_floats(value: Any) -> bool:
+    if isinstance(value, list | tuple) and value:
+        return all(isinstance(item, float) for item in value)
+    return isinstance(value, float)
+
+
+def read_humaneval_plus(data: str) -> Iterator[BenchmarkProblem]:
+    """Yield the problems of HumanEval+."""
+    return _read(data, "humaneval", "HumanEval+", HUMANEVAL_SOURCE)
+
+
+def read_mbpp_plus(data: str) -> Iterator[BenchmarkProblem]:
+    """Yield the problems of MBPP+."""
+    return _read(data, "mbpp", "MBPP+", MBPP_SOURCE)
+
+
+def _read(
+    data: str, oracle: str, title: str, source: str
+) -> Iterator[BenchmarkProblem]:
+    for row in read_lines(data, title, source):
+        on_hub = "base_input" not in row and "test" in row
+        yield (_of_hub if on_hub else _of_release)(row, oracle, source)
+
+
+def _of_release(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
+    """Convert a line of the data file that EvalPlus releases to a problem.
+
+    The line has the inputs in two fields.
+    """
+    prompt, name, solution, number = (
+        field(row, key, str, source)
+        for key in ("prompt", "entry_point", "canonical_solution", "task_id")
+    )
+    given = [field(row, key, list, source) for key in ("base_input", "plus_input")]
+    atol = row.get("atol", 0)
+    if not isinstance(atol, int | float) or not given[0]:
+        raise UsageError(f"{row['']}: atol must be a number, and inputs be given.")
+    if oracle == "mbpp":
+        given = [inputs.with_types(number, each) for each in given]
+    return BenchmarkProblem(
+        id=number,
+        family=f"{oracle}_plus",
+        instruction=COMPLETE.format(prompt=prompt),
+        prefix=prompt,
+        is_python=True,
+        entry_point=name,
+        judge=Outputs(
+            f"{prompt}\n{solution}" if oracle == "mbpp" else prompt + solution,
+            name,
+            tuple(list(map(recorded.packed, each)) for each in given),
+            float(atol),
+            oracle,
+        ),
+    )
+
+
+def _of_hub(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
+    """Convert a line of the data set on Hugging Face to a problem.
+
+    The line has the inputs in a test program.
+    """
+    try:
+        tests = TestProgram.parse(field(row, "test", str, source))
+    except ValueError as error:
+        raise UsageError(
+            f"{row['']}: its field 'test' is not a test program of EvalPlus: {error}. "
+            f"The data come from {source}."
+        ) from None
+    prompt = field(row, "prompt", str, source)
+    given = (list(map(recorded.packed, tests.inputs)),)
+    if oracle == "humaneval":
+        name = field(row, "entry_point", str, source)
+        solution = field(row, "canonical_solution", str, source)
+        return BenchmarkProblem(
+            id=field(row, "task_id", str, source),
+            family="humaneval_plus",
+            instruction=COMPLETE.format(prompt=prompt),
+            prefix=prompt,
+            is_python=True,
+            entry_point=name,
+            judge=Outputs(prompt + solution, name, given, tests.tolerance, oracle),
+        )
+    code = field(row, "code", str, source)
+    shown = "\n".join(texts(row, "test_list", source))
+    return BenchmarkProblem(
+        id=f"Mbpp/{field(row, 'task_id', int, source)}",
+        family="mbpp_plus",
+        instruction=WRITE.format(request=prompt, tests=shown),
+        judge=Outputs(code, tests.name, given, tests.tolerance, oracle),
+    )

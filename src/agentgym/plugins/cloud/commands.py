@@ -1,0 +1,213 @@
+"""``agentgym gpu``: list providers, prices and rented machines, and end machines."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from agentgym.cli.options import AsJson, Runs, flag, option
+from agentgym.cli.output import print_json, progress_console
+from agentgym.errors import ComputeError, UsageError
+
+if TYPE_CHECKING:
+    from agentgym.plugins.cloud.base import Offer, Provider
+    from agentgym.plugins.cloud.reap import Found
+
+app = typer.Typer(
+    name="gpu",
+    help="GPUs here and of providers: list, prices, reap.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command("list")
+def list_providers(as_json: AsJson = False) -> None:
+    """List the providers of machines and the setup each needs; sends no request."""
+    from agentgym.plugins.cloud.registry import PROVIDERS, problem
+    from agentgym.plugins.cloud.screens import ProviderRow, providers_view
+
+    rows = [
+        ProviderRow(name, provider.key, problem(provider), provider.is_rented)
+        for name, provider in ((n, PROVIDERS.get(n)) for n in PROVIDERS.names())
+    ]
+    if as_json:
+        print_json([row._asdict() for row in rows])
+    else:
+        progress_console().print(providers_view(rows))
+
+
+@app.command()
+def prices(
+    provider: str | None = option(
+        "Only this provider.", show_default="all with a key; sky if named"
+    ),
+    model: str | None = option("Only machines that can train this model."),
+    lora_rank: int | None = option("Rank of its adapter; 0 trains all weights."),
+    spot: bool = flag("Of machines that may be taken away, for less.", "--spot"),
+    as_json: AsJson = False,
+) -> None:
+    """Show the prices of machines per hour now, the cheapest first. Rents nothing."""
+    from agentgym.core.config import TrainingConfig
+    from agentgym.plugins.cloud.quote import fits
+    from agentgym.plugins.cloud.screens import offers_view
+    from agentgym.plugins.cloud.sizes import need_of
+
+    config = TrainingConfig.create(model=model, lora_rank=lora_rank)
+    need = None if model is None else need_of(config)
+    offers, problems = _offers(provider, spot)
+    if need is not None:
+        offers = [offer for offer in offers if fits(offer, need)]
+    offers.sort(key=lambda offer: (offer.hourly, offer.gpu, offer.region))
+    if as_json:
+        print_json(offers)
+    else:
+        console = progress_console()
+        if need is not None:
+            console.print(f"{model} needs {need.words}.\n")
+        console.print(offers_view(offers))
+    if problems:
+        raise ComputeError(" ".join(problems))
+
+
+def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
+    """Ask providers for machines; return the offers, and the errors of requests.
+
+    ``named`` is the only provider to ask. If it is None, the providers that are set up
+    and answer quickly are asked; if ``spot`` is true, all that have spot machines.
+    Only spot machines are returned if ``spot`` is true, else only other machines.
+
+    Raises:
+        ComputeError: A provider to ask is not set up, or no provider is.
+    """
+    from agentgym.plugins.cloud.registry import (
+        PROVIDERS,
+        asked_unnamed,
+        rented,
+        require_spot,
+    )
+
+    if named is None and not spot:
+        asked = _configured(asked_unnamed())
+    else:
+        asked = rented() if named is None else [PROVIDERS.get(named)]
+        asked = require_spot(asked) if spot else asked
+        for provider in asked:
+            provider.check()
+    offers, problems = [], []
+    for provider in asked:
+        try:
+            offers += [
+                offer
+                for offer in provider.offers()
+                if offer.is_sound and not offer.is_arm and offer.is_spot == spot
+            ]
+        except ComputeError as error:
+            problems.append(str(error))
+    return offers, problems
+
+
+def _configured(asked: "list[Provider]") -> "list[Provider]":
+    """Return ``asked``; raise ComputeError if it has no provider."""
+    from agentgym.plugins.cloud.registry import rented
+
+    if not asked:
+        keys = " or ".join(each.key for each in rented() if each.key)
+        raise ComputeError(
+            f"No provider has a key: set {keys}, or put it into the file .env. "
+            "`agentgym gpu list` says where keys are made."
+        )
+    return asked
+
+
+@app.command()
+def reap(
+    run: str | None = option("Only the machine of this run."),
+    output: Runs = Path("runs"),
+    every: bool = flag("Also those that were not rented from this folder.", "--all"),
+    yes: bool = flag("End them without a question.", "--yes"),
+    as_json: AsJson = False,
+) -> None:
+    """End rented machines that no run uses any more.
+
+    Shows and ends only machines whose name begins with "agentgym-". Two kinds are left
+    running: machines of runs that still go on (--run ends one of them), and machines
+    that were rented from another folder or computer (--all ends them). If a machine was
+    requested minutes ago and its provider does not list it yet, the list is read again.
+    Exits with 1 if a machine could not be ended.
+    """
+    from agentgym.plugins.cloud.reap import look, settle
+    from agentgym.plugins.cloud.registry import problem, rented
+    from agentgym.plugins.cloud.rented import Rented
+    from agentgym.plugins.cloud.screens import machines_view
+
+    name = None if run is None else _machine_of(run, output)
+    asked = _configured([each for each in rented() if not problem(each)])
+    providers = {provider.name: provider for provider in asked}
+    console = progress_console(as_json)
+    found, missed, problems = look(
+        providers, output, Rented.waits, name=name, report=console.print
+    )
+    answered = {n: each for n, each in providers.items() if n not in problems}
+    for record in settle(answered, found, output, Rented.waits):
+        console.print(record.words())
+    if name is not None:
+        found = [each for each in found if each.machine.name == name]
+    foreign = [each for each in found if each.run is None and not every]
+    left = [each for each in found if each.is_used or each in foreign]
+    ended = [each for each in found if name is not None or each not in left]
+    if found:
+        console.print(machines_view(found))
+    elif answered and not missed:
+        console.print(f"{', '.join(answered)}: nothing of AgentGym's is rented.")
+    for each in missed:
+        console.print(each.words(Rented.waits))
+    if name is None and foreign:
+        console.print(
+            "Machines of other folders may be in use and are left alone; --all ends "
+            "them, too."
+        )
+    if ended and not yes and not _agreed(len(ended)):
+        raise UsageError(
+            "Nothing was ended. Give --yes to end them without a question."
+        )
+    wrong = [*problems.values()]
+    wrong += [message for each in ended if (message := _end(each, providers))]
+    if as_json:
+        print_json([{**e.as_json(), "ended": e in ended} for e in found])
+    if wrong:
+        raise ComputeError(" ".join(wrong))
+    if ended:
+        console.print("Ended; their providers no longer list them.")
+
+
+def _machine_of(run: str, output: Path) -> str:
+    """Return the name of the machine that was rented for a run."""
+    from agentgym.plugins.cloud.record import MachineRecord
+    from agentgym.train.run_folder import RunFolder
+
+    folder = RunFolder.open(run, output)
+    record = MachineRecord.read(folder.path)
+    if record is None:
+        raise UsageError(f"No machine was rented for the run in {folder.path}.")
+    return record.name
+
+
+def _agreed(count: int) -> bool:
+    """Ask whether to end ``count`` machines; return False without a terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    return typer.confirm(f"End {count}?", err=True)
+
+
+def _end(found: "Found", providers: "dict[str, Provider]") -> str:
+    """End a rented machine; return the error message, or "" if it was ended."""
+    from agentgym.plugins.cloud.reap import reap
+    from agentgym.plugins.cloud.rented import Rented
+
+    try:
+        reap(found, providers[found.machine.provider], Rented.waits)
+    except ComputeError as error:
+        return f"{found.machine.name} could not be ended: {error}"
+    return ""

@@ -1,0 +1,428 @@
+"""Collect the files, packages, variables and settings that a remote run needs."""
+
+import ast
+import os
+import re
+import sys
+import tarfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
+from typing import IO
+
+from agentgym.core.agent import COMMAND, is_command
+from agentgym.core.config import AUTO_ENGINE, TrainingConfig
+from agentgym.core.import_hints import imported_by
+from agentgym.core.task import TaskSource
+from agentgym.engines.registry import engine_name, remote_engine
+from agentgym.errors import UsageError
+from agentgym.evaluate.judge.settings import check_judge
+from agentgym.models.folder import model_source
+from agentgym.models.gguf.cache import is_converted
+from agentgym.models.reference import is_on_loopback, key_variable
+from agentgym.scenarios.options import has_options, with_options
+from agentgym.scenarios.packs import is_path, is_tasks_file
+from agentgym.scenarios.registry import data_of, extras_of
+from agentgym.scenarios.tool_tasks.task_file import answers_path
+from agentgym.version import DISTRIBUTION
+
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{2,}")
+_OWN_VARIABLES = frozenset(
+    {
+        *("HOME", "HOSTNAME", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL"),
+        *("SHLVL", "TERM", "TMPDIR", "USER", "CUDA_VISIBLE_DEVICES", "VIRTUAL_ENV"),
+        *("LD_LIBRARY_PATH", "PYTHONPATH", "SSH_AUTH_SOCK"),
+    }
+)
+"""Environment variables that are not sent, since every machine sets its own."""
+_SECRET = (".env", ".key", ".pem", ".p12", ".pfx")
+_SKIPPED = frozenset({"__pycache__", "node_modules"})
+_NOT_PINNED = frozenset({DISTRIBUTION, "torch"})
+_ALWAYS = ("HF_ENDPOINT", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AGENTGYM_SECRETS")
+
+
+@dataclass
+class Sources:
+    """The files, packages and environment variables that the user's modules need.
+
+    Attributes:
+        files: Local files, by their path in the remote working folder. A symbolic link
+            to a file is replaced by the file.
+        links: Symbolic links to folders. The keys are the paths of the links, the
+            values the paths of the folders, all in the remote working folder.
+        packages: Requirements for pip, e.g. imported packages in their local version.
+        variables: Names of environment variables to send: set variables that are named
+            in the code, and a few that are always sent.
+    """
+
+    files: dict[str, Path] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    packages: set[str] = field(default_factory=set)
+    variables: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.variables |= {name for name in _ALWAYS if os.environ.get(name)}
+
+    def add_module(self, module: str, folder: Path) -> None:
+        """Add a module, the local modules that it imports, and its data files.
+
+        If a module is in a package, the whole package is added. A data file is added
+        if its path is a string in the code. For a module that is not in ``folder``, its
+        package is added as a requirement.
+        """
+        waiting, seen = [module.partition(".")[0]], set[str]()
+        if module.endswith(".py"):
+            waiting = self._add_file(module, folder)
+        distributions = packages_distributions()
+        while waiting:
+            top = waiting.pop()
+            if top in seen or top in sys.stdlib_module_names:
+                continue
+            seen.add(top)
+            if not _has_module(folder, top):
+                self._add_package(distributions.get(top, []))
+            elif (module_file := folder / f"{top}.py").is_file():
+                if _may_go(module_file, folder):
+                    self.files[module_file.name] = module_file
+                    waiting += self._read(module_file, folder)
+            else:
+                for path in self.add_folder(folder / top, top):
+                    waiting += self._read(path, folder)
+
+    def _add_file(self, module: str, folder: Path) -> list[str]:
+        """Add the module at a path; return the modules and folders to add with it."""
+        path = Path(os.path.normpath(folder / module))
+        if not path.is_relative_to(folder):
+            return []
+        top, *below = path.relative_to(folder).parts
+        if below:
+            return [top]
+        if _may_go(path, folder):
+            self.files[top] = path
+        return self._read(path, folder)
+
+    def add_tree(self, folder: Path, to: str) -> None:
+        """Add a folder's files, and requirements for packages that its modules import.
+
+        ``to`` is the folder's path in the upload.
+        """
+        distributions = packages_distributions()
+        for path in self.add_folder(folder, to):
+            for top in self._read(path, folder):
+                if not _has_module(folder, top):
+                    self._add_package(distributions.get(top, []))
+
+    def add_folder(self, folder: Path, to: str) -> list[Path]:
+        """Add a folder's files, except hidden, secret and cache files; return them.
+
+        ``to`` is the folder's path in the upload. If several symbolic links point to
+        the same folder, its files are added once, and the other links stay links.
+        """
+        names = {folder.resolve(): to}
+        files, links = dict[str, Path](), dict[str, Path]()
+
+        def walk(place: Path, name: str) -> None:
+            for path in sorted(place.iterdir()):
+                inside = f"{name}/{path.name}"
+                if path.name in _SKIPPED or not _may_go(path, folder):
+                    continue
+                if path.is_dir() and (path.is_symlink() or path.resolve() in names):
+                    links[inside] = path
+                elif path.is_dir() and not (path / "pyvenv.cfg").exists():
+                    names[path.resolve()] = inside
+                    walk(path, inside)
+                elif path.is_file() and path.suffix != ".pyc":
+                    files[inside] = path
+
+        walk(folder, to)
+        while links:
+            name, path = links.popitem()
+            target = path.resolve()
+            if target in names:
+                self.links[name] = names[target]
+            elif not path.parent.resolve().is_relative_to(target):  # not inside itself
+                names[target] = name
+                if not (path / "pyvenv.cfg").exists():
+                    walk(path, name)
+        self.files |= files
+        return list(files.values())
+
+    def _read(self, path: Path, folder: Path) -> list[str]:
+        """Add data files and variables that a module names; return its imports."""
+        if path.suffix != ".py":
+            return []
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, SyntaxError):
+            return []  # the import by training raises the error
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                self._note(node.value, folder, path.parent)
+        return imported_by(tree)
+
+    def _note(self, text: str, folder: Path, module_folder: Path) -> None:
+        """Add the environment variable or local file that a string in the code names.
+
+        Do nothing if the string is neither a set variable nor an existing file.
+        """
+        if _VARIABLE.fullmatch(text):
+            if os.environ.get(text) and text not in _OWN_VARIABLES:
+                self.variables.add(text)
+            return
+        if not text or len(text) > 200 or "\n" in text or "\0" in text:
+            return
+        for place in (folder, module_folder):
+            path = Path(os.path.normpath(place / text))
+            if path.is_relative_to(folder) and path.is_file() and _may_go(path, folder):
+                self.files[path.relative_to(folder).as_posix()] = path
+
+    def _add_package(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name.lower() not in _NOT_PINNED:
+                try:
+                    self.packages.add(f"{name}=={version(name).partition('+')[0]}")
+                except PackageNotFoundError:
+                    continue
+
+
+def _has_module(folder: Path, top: str) -> bool:
+    """Return whether a folder has a module or package of this name."""
+    return (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py"))
+
+
+def _may_go(path: Path, folder: Path) -> bool:
+    """Return whether a file may be sent: it is not hidden, not a key and not ``.env``.
+
+    It must not be in a hidden folder either. The target of a symbolic link is checked
+    too, but not the parent folders that the target and ``folder`` have in common.
+    """
+    real, root = path.resolve(), folder.resolve()
+    shared = Path(os.path.commonpath([real, root]))
+    return not any(
+        place.name.endswith(_SECRET) or any(part.startswith(".") for part in parts)
+        for place, parts in (
+            (path, path.relative_to(folder).parts),
+            (real, real.relative_to(shared).parts),
+        )
+    )
+
+
+Named = Callable[[str], str]
+MOST_BYTES = 200 * 2**20
+"""Most bytes of a run's files to send; the model's folder is not counted."""
+_FRAMEWORKS = (
+    "langchain",
+    "autogen",
+    "crewai",
+    "agent_framework",
+    "openai_agents",
+    "pydantic_ai",
+)
+ENGINES = ("local", "vllm")
+"""Engines that can train on another machine."""
+_HERE_ONLY = ("gpu", "engine", "output", "name", "scenario", "model")
+
+
+@dataclass(frozen=True)
+class Upload:
+    """The files, packages, variables and settings to send to the remote machine.
+
+    Attributes:
+        config: The run's local settings.
+        files: Local files, by their path in the remote folder ``inputs/``.
+        links: Symbolic links to folders. The keys are the paths of the links, the
+            values the paths of the folders.
+        extras: Extras of the package agentgym to install.
+        packages: Further packages to install, as requirements for pip.
+        variables: Values of environment variables, by name; they may be secret.
+        scenario: Function that gets the remote path of ``inputs/`` and returns the
+            remote value of the setting ``scenario``.
+        model: The same for the setting ``model``.
+    """
+
+    config: TrainingConfig
+    files: dict[str, Path]
+    links: dict[str, str]
+    extras: list[str]
+    packages: list[str]
+    variables: dict[str, str] = field(repr=False)
+    scenario: Named
+    model: Named
+
+    @property
+    def engine(self) -> str:
+        """Engine to install in its own environment; empty for the engine ``local``."""
+        name = "vllm" if self.may_choose else remote_engine(self.config)
+        return "" if name == "local" else name
+
+    @property
+    def may_choose(self) -> bool:
+        """Whether the remote machine chooses between vLLM and the local engine."""
+        return remote_engine(self.config) == AUTO_ENGINE
+
+    def remote_config(self, folder: str, name: str) -> TrainingConfig:
+        """Return the settings of the remote run ``name`` in the remote ``folder``."""
+        inputs = f"{folder}/inputs"
+        return self.config.replaced(
+            gpu="auto",
+            engine=remote_engine(self.config),
+            output=Path(folder) / "runs",
+            name=name,
+            scenario=self.scenario(inputs),
+            model=self.model(inputs),
+        )
+
+    def with_remote_changes(
+        self, sent: TrainingConfig, found: TrainingConfig
+    ) -> TrainingConfig:
+        """Return the local settings, with the changes that the remote machine made.
+
+        ``sent`` are the settings that it got, and ``found`` those that it trained with.
+        """
+        old, new = (config.flat(config.model_dump()) for config in (sent, found))
+        changes = {
+            key: value
+            for key, value in new.items()
+            if value != old[key] and key not in _HERE_ONLY
+        }
+        return self.config.replaced(**changes)
+
+    def with_local_paths(self, text: str, folder: str) -> str:
+        """Return a text with paths in the remote ``folder`` replaced by local paths."""
+        for name, path in self.files.items():
+            text = text.replace(f"{folder}/inputs/{name}", str(path))
+        text = text.replace(f"{folder}/inputs", os.getcwd())
+        return text.replace(f"{folder}/runs", str(self.config.output))
+
+    def write(self, file: IO[bytes]) -> None:
+        """Write the files and links into ``file`` as a tar archive."""
+        with tarfile.open(fileobj=file, mode="w", dereference=True) as tar:
+            for name, path in sorted(self.files.items()):
+                tar.add(path, name, recursive=False)
+            for name, target in sorted(self.links.items()):
+                link = tarfile.TarInfo(name)
+                link.type = tarfile.SYMTYPE
+                link.linkname = os.path.relpath(target, os.path.dirname(name))
+                tar.addfile(link)
+
+
+def make_upload(config: TrainingConfig) -> Upload:
+    """Collect everything that a remote run needs, without importing the user's code."""
+    if engine_name(config) not in ENGINES:
+        raise UsageError(
+            f"engine = {config.engine!r} with gpu = {config.gpu!r}: on another machine "
+            f"only the engines {' and '.join(ENGINES)} train. Log in there and run "
+            "the same command with --gpu auto."
+        )
+    sources, here = Sources(), Path.cwd()
+    agent = config.agent
+    if agent.reference is not None and is_command(agent.reference):
+        raise UsageError(
+            f"--command {agent.reference.removeprefix(COMMAND)!r} with gpu = "
+            f"{config.gpu!r}: a program, and the packages of its language, are not "
+            "sent to another machine. Log in there and run the same command with "
+            "--gpu auto."
+        )
+    for reference in (
+        agent.reference,
+        agent.context,
+        agent.inputs,
+        agent.on_interrupt,
+    ):
+        if reference is not None:
+            sources.add_module(reference.partition(":")[0], here)
+    scenario = _add_scenario(config.scenario, sources)
+    size = sum(path.stat().st_size for path in sources.files.values())
+    if size > MOST_BYTES:
+        most = max(sources.files.values(), key=lambda path: path.stat().st_size)
+        raise UsageError(
+            f"The files of the run take {size / 2**20:,.0f} MB, and "
+            f"{MOST_BYTES / 2**20:.0f} MB are the most that is sent; the largest file "
+            f"is {most}. Move it out of the folder of the agent or the pack."
+        )
+    model = _as_it_is(config.model)
+    source = model_source(config.model) if is_converted(config.model) else config.model
+    if (folder := Path(source)).is_dir():
+        model = _below(f"model/{folder.name}")
+        sources.add_folder(folder, f"model/{folder.name}")
+    if config.tracker == "wandb" and os.environ.get("WANDB_API_KEY"):
+        sources.variables.add("WANDB_API_KEY")
+    check_judge(config)
+    if (judge := config.judge.model) is not None:
+        if is_on_loopback(judge):
+            raise UsageError(
+                f"judge = {judge!r} with gpu = {config.gpu!r}: that machine "
+                "cannot reach a server at a loopback address of this one. Give an "
+                "address that it reaches, or a provider's model."
+            )
+        sources.variables |= {key_variable(judge)} & os.environ.keys()
+    extras = ["local"]
+    extras += [config.framework.replace("_", "-")] * (config.framework in _FRAMEWORKS)
+    extras += ["wandb"] * (config.tracker == "wandb")
+    extras += extras_of(config.scenario)
+    return Upload(
+        config=config,
+        files=sources.files,
+        links=sources.links,
+        extras=extras,
+        packages=sorted(sources.packages),
+        variables={name: os.environ[name] for name in sorted(sources.variables)},
+        scenario=scenario,
+        model=model,
+    )
+
+
+def _as_it_is(name: str) -> Named:
+    return lambda inputs: name
+
+
+def _below(path: str) -> Named:
+    return lambda inputs: f"{inputs}/{path}"
+
+
+def _add_scenario(reference: str, sources: Sources) -> Named:
+    """Add a scenario's files to ``sources``; return ``Upload.scenario`` for it."""
+    if is_tasks_file(reference):
+        source = TaskSource.parse(reference)
+        folder, path = Path(source.folder or os.getcwd()), Path(source.path)
+        for each in (*source.tools, *([source.check] if source.check else [])):
+            module = each.removeprefix("@").partition(":")[0]
+            sources.add_module(module, folder)
+        for file in (path, answers_path(path)):
+            if file.is_file():
+                sources.files[f"tasks/{file.name}"] = file
+        return lambda inputs: str(
+            replace(source, path=f"{inputs}/tasks/{path.name}", folder=inputs)
+        )
+    if has_options(f"{reference.partition('?')[0]}?"):
+        return _add_data(reference, sources)
+    if not is_path(reference):
+        return _as_it_is(reference)
+    path = Path(reference)
+    folder = path if path.is_dir() else path.parent
+    sources.add_tree(folder, f"packs/{folder.name}")
+    try:
+        lines = (folder / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    sources.packages |= {line for each in lines if (line := _requirement(each))}
+    return _below(f"packs/{folder.name}{'' if path.is_dir() else f'/{path.name}'}")
+
+
+def _add_data(reference: str, sources: Sources) -> Named:
+    """Add a benchmark's data to ``sources``; return ``Upload.scenario`` for it."""
+    data = data_of(reference)
+    if data is None:
+        return _as_it_is(reference)
+    if data.is_dir():
+        sources.add_folder(data, f"data/{data.name}")
+    else:
+        sources.files[f"data/{data.name}"] = data
+    return lambda inputs: with_options(reference, data=f"{inputs}/data/{data.name}")
+
+
+def _requirement(line: str) -> str:
+    """Return the requirement in a line of a requirements file; "" if there is none."""
+    found = line.partition(" #")[0].strip()
+    return "" if found.startswith(("#", "-")) else found

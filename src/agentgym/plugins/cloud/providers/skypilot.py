@@ -1,0 +1,355 @@
+"""SkyPilot: rent machines in any cloud that SkyPilot's command ``sky`` can use."""
+
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+from agentgym.errors import (
+    ComputeError,
+    ComputeRefusedError,
+    NoCapacityError,
+    UnclearLaunchError,
+    UnreachableError,
+)
+from agentgym.install import install_command
+from agentgym.plugins.cloud.base import (
+    NAME_PREFIX,
+    Address,
+    Machine,
+    MachineState,
+    Offer,
+    Provider,
+)
+from agentgym.plugins.cloud.elsewhere.prepare import FOLDER
+from agentgym.plugins.cloud.providers.api import shortened, understood
+
+COMMAND = "sky"
+_NO_CAPACITY = "ResourcesUnavailableError"
+_NO_CLOUD = (
+    "SkyPilot has access to no cloud: `sky check` lists the needs of each, and "
+    "`pip install 'skypilot[aws]'` (or another name) installs the packages of one."
+)
+_NO_ACCESS = "NoCloudAccessError"
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): ?", re.MULTILINE)
+_SILENT_MINUTES = 30
+"""Minutes without the client's heartbeat after which the cluster's job ends."""
+_IDLE_MINUTES = 5
+"""Minutes without a job after which SkyPilot ends the cluster."""
+_GUARD = f"""\
+# Lasts as long as the client sends heartbeats; SkyPilot ends the machine after it.
+sleep {_SILENT_MINUTES * 60}
+while find ~/{FOLDER}/runs -name heartbeat -mmin -{_SILENT_MINUTES} | grep -q .
+do sleep 60
+done
+"""
+_NO_AUTODOWN = ("hyperbolic", "primeintellect", "verda", "yotta")
+"""Clouds on which SkyPilot cannot end a machine automatically."""
+_STATES = {
+    "PENDING": MachineState.STARTING,
+    "INIT": MachineState.STARTING,
+    "UP": MachineState.RUNNING,
+}
+_UNHEALTHY = "unhealthy"
+_GIB = 1.073741824
+"""GB per GiB; SkyPilot counts a GPU's memory in GiB."""
+
+
+class SkyPilot(Provider):
+    """Rents machines with one GPU, on demand or spot, with SkyPilot.
+
+    Each machine is a SkyPilot cluster with the type and region of the offer, so that
+    it has the offered price. The cluster's only job runs as long as the client sends
+    heartbeats; SkyPilot ends a cluster without a job. Training is not a job: it is
+    started over SSH.
+
+    Attributes:
+        answer_s: Timeout of a request in seconds. It is long, since the first request
+            starts SkyPilot's server.
+        launch_s: Timeout of a launch in seconds. After it, it is unclear whether the
+            cluster exists, and the caller searches for it by its name.
+    """
+
+    name = "sky"
+    only_named = True
+    has_spot = True
+    answer_s: ClassVar[float] = 180.0
+    launch_s: ClassVar[float] = 240.0
+
+    def check(self) -> None:
+        """Check that SkyPilot is installed; raise ComputeError if it is not."""
+        _command()
+
+    def offers(self) -> list[Offer]:
+        """Return the offers of all machine types with one GPU, from the enabled clouds.
+
+        Each type is offered in its cheapest region only. If this region has a spot
+        price, there is a second offer with the spot price.
+        """
+        clouds = self._clouds()
+        found = _answer("gpus", "list", timeout_s=self.answer_s)
+        with understood(self.name):
+            rows = [row for each in found.values() for row in each]
+            memory = {
+                row["accelerator_name"]: round(row["device_memory"] * _GIB, 1)
+                for row in rows
+                if _is_number(row["device_memory"])
+            }  # by GPU, since some clouds do not report the memory
+            return [
+                Offer(
+                    **price,
+                    provider=self.name,
+                    kind=f"{row['cloud'].lower()}/{row['instance_type']}",
+                    gpu=_readable(row["accelerator_name"]),
+                    gpus=1,
+                    gpu_memory_gb=float(memory.get(row["accelerator_name"], 0.0)),
+                    memory_gb=float(row["memory"]) if _is_number(row["memory"]) else 0,
+                    region=str(row["region"]),
+                )
+                for row in rows
+                if row["cloud"].lower() in clouds
+                and row["accelerator_count"] == 1
+                and _is_text(row["instance_type"])  # without it: part of a machine
+                and _is_text(row["region"])
+                for price in _prices(row)
+            ]
+
+    def _clouds(self) -> set[str]:
+        """Return the enabled clouds in which SkyPilot can end idle machines."""
+        found = _answer("check", timeout_s=self.answer_s)
+        with understood(self.name):
+            clouds = {
+                cloud.lower()
+                for enabled in found.values()
+                for cloud, abilities in enabled.items()
+                if "compute" in abilities
+            }
+        if not clouds:
+            raise ComputeError(_NO_CLOUD)
+        return clouds.difference(_NO_AUTODOWN)
+
+    def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
+        """Launch a cluster; see :meth:`Provider.launch`.
+
+        SkyPilot itself creates an SSH key, and an entry for the cluster in SSH's
+        settings. If the launch fails, the parts of the cluster that exist are removed.
+        """
+        with tempfile.TemporaryDirectory(prefix=NAME_PREFIX) as folder:
+            task = Path(folder) / "task.yaml"
+            task.write_text(yaml.safe_dump(_task(offer)))
+            try:
+                _run(
+                    *("launch", "--cluster", name, "--yes", "--detach-run", "--down"),
+                    *("--idle-minutes-to-autostop", str(_IDLE_MINUTES), str(task)),
+                    timeout_s=self.launch_s,
+                )
+            except UnreachableError as error:
+                raise UnclearLaunchError(str(error)) from None
+            except ComputeRefusedError as error:
+                self._clear(name, error)
+                if error.code == _NO_CAPACITY:
+                    raise NoCapacityError(str(error)) from None
+                raise
+        return Machine(self.name, name, name, MachineState.STARTING)
+
+    def _clear(self, name: str, why: ComputeError) -> None:
+        """Remove the parts of a cluster whose launch failed with the error ``why``."""
+        machine = Machine(self.name, name, name, MachineState.STARTING)
+        try:
+            self.terminate(machine)
+            left = self.describe(machine).state is not MachineState.GONE
+        except ComputeError as error:
+            raise UnclearLaunchError(f"{why} And then: {error}") from None
+        if left:
+            raise UnclearLaunchError(f"{why} And a part of it is still there.")
+
+    def describe(self, machine: Machine) -> Machine:
+        """Return a cluster with its current state; update its entry for SSH."""
+        for found in self._status(_safe(machine.name)):
+            if found.name == machine.name:
+                return found
+        return Machine(self.name, machine.id, machine.name, MachineState.GONE)
+
+    def terminate(self, machine: Machine) -> None:
+        """Tear down a cluster, even if it is still being launched."""
+        _run("down", "--yes", _safe(machine.name), timeout_s=self.answer_s)
+
+    def machines(self) -> list[Machine]:
+        """Return the existing clusters whose name starts with AgentGym's prefix."""
+        return [each for each in self._status() if each.name.startswith(NAME_PREFIX)]
+
+    def _status(self, *names: str) -> list[Machine]:
+        words = ("status", "--refresh", *names)
+        found = _answer(*words, timeout_s=self.answer_s)
+        with understood(self.name):
+            if not isinstance(found, list):
+                raise TypeError("no list of clusters")
+            return [self._machine(each) for each in found]
+
+    def _machine(self, found: dict[str, Any]) -> Machine:
+        name = str(found["name"])
+        state = _STATES.get(str(found["status"]), MachineState.STOPPED)
+        if state is MachineState.STARTING and found.get("init_kind") == _UNHEALTHY:
+            state = MachineState.STOPPED
+        is_up = state is MachineState.RUNNING
+        address = Address(name, is_alias=True) if is_up else None
+        return Machine(self.name, name, name, state, address)
+
+
+def _task(offer: Offer) -> dict[str, Any]:
+    """Return a SkyPilot task: a machine like ``offer``, and the job to run on it.
+
+    The job runs until the client's heartbeats stop.
+    """
+    cloud, _, kind = offer.kind.partition("/")
+    machine = {"cloud": cloud, "region": offer.region, "instance_type": kind}
+    return {
+        "name": "agentgym",
+        "resources": {**machine, "use_spot": offer.is_spot},
+        "run": _GUARD,
+    }
+
+
+def _prices(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the price fields of a machine type's offers: on demand, then spot.
+
+    ``row`` is SkyPilot's description of the type in a region. Without a spot offer, the
+    second is left out. A spot price may rise up to the price on demand, since SkyPilot
+    cannot limit it. The list is empty if the price on demand is unknown.
+    """
+    price, spot = row["price"], row["spot_price"]
+    if not (_is_number(price) and price > 0):
+        return []
+    found: list[dict[str, Any]] = [{"hourly": float(price)}]
+    if _is_number(spot) and 0 < spot <= price:
+        more = {"is_spot": True, "on_demand_hourly": float(price)}
+        found.append({"hourly": float(spot), **more})
+    return found
+
+
+def _readable(gpu: str) -> str:
+    """Convert SkyPilot's name for a GPU to its usual name, e.g. ``RTX 6000 Ada``."""
+    return re.sub(r"^RTX(?=\d|PRO)", "RTX ", gpu).replace("-", " ")
+
+
+def _safe(name: str) -> str:
+    """Return a cluster's name, after checking that it is one of AgentGym's.
+
+    Otherwise ``sky`` might read it as a pattern for the names of several clusters.
+    """
+    if not re.fullmatch(rf"{NAME_PREFIX}[a-z0-9-]+", name):
+        raise ComputeError(f"{name!r} is not the name of a cluster of AgentGym's.")
+    return name
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _command() -> str:
+    """Return the path of the program ``sky``, on PATH or next to this Python."""
+    folder = Path(sys.executable).parent
+    found = shutil.which(COMMAND) or shutil.which(COMMAND, path=folder)
+    if found is None:
+        raise ComputeError(
+            "--gpu sky needs SkyPilot, whose command `sky` was not found. Install it "
+            f"with: {install_command('sky')}"
+        )
+    return found
+
+
+def _answer(*words: str, timeout_s: float) -> Any:
+    """Run ``sky`` with ``--output json``, and return the parsed JSON.
+
+    After a timeout, the command runs once more, so it must be safe to repeat.
+    """
+    whole = (*words, "--output", "json")
+    try:
+        said = _run(*whole, timeout_s=timeout_s)
+    except UnreachableError:
+        said = _run(*whole, timeout_s=timeout_s)
+    return _json(said, words)
+
+
+def _run(*words: str, timeout_s: float) -> str:
+    """Run ``sky`` with the arguments ``words``, and return its output.
+
+    The command runs in a new session, so that Ctrl-C in the terminal does not reach it.
+    Its output goes to a file: the command may start SkyPilot's server, and the server
+    would keep a pipe open.
+    """
+    environment = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1", **os.environ}
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(
+            [_command(), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise UnreachableError(
+                f"`sky {words[0]}` gave no answer in {timeout_s:.0f} seconds. Does "
+                "`sky api info` find SkyPilot's server? `sky api stop` ends one that "
+                "hangs; the next command starts another."
+            ) from None
+        finally:
+            process.kill()
+            process.wait()
+        said, failed = _text(out), _text(err)
+    if status:
+        raise _explained(words, status, failed.strip() or said)
+    return said
+
+
+def _text(file: Any) -> str:
+    file.seek(0)
+    return _COLOURS.sub("", file.read().decode(errors="replace"))
+
+
+def _json(said: str, words: tuple[str, ...]) -> Any:
+    """Parse the JSON at the end of the output of ``sky``; ignore text before it.
+
+    ``words`` are the arguments of ``sky``, for the error message.
+    """
+    for start in re.finditer(r"^[\[{]", said, re.MULTILINE):
+        try:
+            return json.loads(said[start.start() :])
+        except ValueError:
+            continue
+    raise ComputeRefusedError(
+        f"`sky {words[0]}` printed no JSON but {shortened(said)!r}. Is it SkyPilot's, "
+        "of version 0.14?",
+        0,
+    )
+
+
+def _explained(words: tuple[str, ...], status: int, said: str) -> ComputeRefusedError:
+    """Return the exception for a failed command, with the last error in its output.
+
+    ``words`` are the arguments of ``sky``, ``status`` its exit code.
+    """
+    found = [*_ERROR.finditer(said)]
+    code = found[-1][1] if found else ""
+    if code == _NO_ACCESS:
+        return ComputeRefusedError(_NO_CLOUD, status, code)
+    message = shortened(said[found[-1].end() :] if found else said)
+    return ComputeRefusedError(
+        f"`sky {words[0]}` failed: {message or f'exit code {status}'}.", status, code
+    )

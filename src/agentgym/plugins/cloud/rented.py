@@ -1,0 +1,360 @@
+"""Rented: rent a machine for a run, train on it, and end it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.nested.groups import RentSettings
+from agentgym.engines.registry import engine_name
+from agentgym.errors import (
+    ComputeError,
+    MachineTakenError,
+    NoCapacityError,
+    TrainingInterrupted,
+    UnsupportedError,
+    UsageError,
+)
+from agentgym.evaluate.progress import Progress
+from agentgym.models.reference import is_remote
+from agentgym.plugins.cloud.base import Address, Machine, Offer, Provider
+from agentgym.plugins.cloud.elsewhere.run_server import version
+from agentgym.plugins.cloud.elsewhere.upload import ENGINES
+from agentgym.plugins.cloud.ending import Waits, end, find
+from agentgym.plugins.cloud.lease import Lease
+from agentgym.plugins.cloud.quote import Quote, quotes_of
+from agentgym.plugins.cloud.record import FILE as MACHINE_FILE
+from agentgym.plugins.cloud.record import KEY_FILE, MachineRecord, now, remove_key
+from agentgym.plugins.cloud.registry import PROVIDERS, require_spot
+from agentgym.plugins.cloud.remote import KNOWN_HOSTS, fetch_results, train_elsewhere
+from agentgym.plugins.cloud.sizes import needs_of
+from agentgym.plugins.cloud.ssh import plan_elsewhere
+from agentgym.plugins.cloud.watchdog import EndLimits
+from agentgym.train.places import CostEstimate, Elsewhere, Place
+from agentgym.train.result import TrainingResult
+from agentgym.train.run_folder import RunFolder
+
+SILENT_S = 1800.0
+"""Seconds without the client's heartbeat after which a machine stops training.
+
+It then waits for the client to fetch files, and ends itself."""
+_MOST_IN_VAIN = 3
+"""A run ends if this number of spot machines in a row is taken away without a step."""
+
+
+def is_rented(gpu: str) -> bool:
+    """Return whether the setting ``gpu`` names a provider that rents out machines."""
+    name = gpu.partition(":")[0]
+    return name in PROVIDERS.names() and PROVIDERS.get(name).is_rented
+
+
+def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
+    """Ask the provider in ``config.gpu`` for offers, and return quotes for the run.
+
+    The cheapest quote is first. ``done`` is the number of episodes already trained on.
+    """
+    provider = _provider(config)
+    needs_of(config)  # refuse before a request
+    kind = config.gpu.partition(":")[2]
+    offers = provider.offers()
+    if kind:
+        named = [o for o in offers if kind.lower() in f"{o.kind} {o.gpu}".lower()]
+        if not named:
+            known = ", ".join(dict.fromkeys(offer.gpu for offer in offers))
+            raise UsageError(f"{provider.name} has no GPU {kind!r}. It has: {known}.")
+        if all(offer.is_arm for offer in named):
+            raise UsageError(
+                f"{named[0].gpu} has an ARM processor, for which AgentGym's packages "
+                "are not tested. Name another GPU."
+            )
+        offers = named
+    return quotes_of(offers, config, done)
+
+
+class Rented(Place):
+    """Trains on rented machines; ``config.gpu`` is ``PROVIDER`` or ``PROVIDER:GPU``."""
+
+    waits = Waits()
+
+    def plan(self, config: TrainingConfig) -> Elsewhere:
+        """Return the plan of a run, without a request to the provider."""
+        provider = _provider(config)
+        needs_of(config)
+        return plan_elsewhere(config, f"rented of {provider.name}")
+
+    def prices(self, config: TrainingConfig) -> CostEstimate | None:
+        """Ask the provider for offers that can train the run."""
+        from agentgym.plugins.cloud.screens import quote_view
+
+        if not is_rented(config.gpu) or not (quotes := quotes_for(config)):
+            return None
+        return CostEstimate([quote.record() for quote in quotes], quote_view(quotes))
+
+    def train(
+        self, config: TrainingConfig, run: RunFolder, progress: Progress
+    ) -> TrainingResult:
+        """Rent a machine, train on it, and end it.
+
+        If the run's machine still exists, since an earlier client died, it is used.
+        """
+        try:
+            with run.recorded(config):
+                return self._train(config, run, progress)
+        except ComputeError:
+            record = MachineRecord.read(run.path)
+            if record is not None and record.fate == "never" and not record.before:
+                (run.path / MACHINE_FILE).unlink()
+            run.discard_unless_begun()  # keep a folder only if it has results
+            raise
+
+    def _train(
+        self, config: TrainingConfig, run: RunFolder, progress: Progress
+    ) -> TrainingResult:
+        """Train on a machine; if it is taken away, continue on another one."""
+        terms, in_vain, saved = config, 0, _saved(run)
+        while True:
+            try:
+                return self._train_once(config, terms, run, progress)
+            except MachineTakenError:
+                taken = MachineRecord.read(run.path)
+                if taken is None or taken.fate != "taken" or taken.limit is None:
+                    raise  # it may still cost money
+                before, saved = saved, _saved(run)
+                in_vain = in_vain + 1 if saved == before else 0
+                if in_vain == _MOST_IN_VAIN:
+                    raise MachineTakenError(
+                        f"{in_vain} spot machines in a row were taken away before a "
+                        f"step was saved. {taken.words()} Nothing saved is lost; "
+                        "--no-spot goes on on a machine that is not taken away."
+                    ) from None
+                after = f"goes on after step {saved[0]}" if saved else "begins again"
+                words = f"{taken.words()} The run {after}, on another machine."
+                progress.warned([words])
+                # The terms of the first machine hold for all of them.
+                whole = taken.before + taken.limit
+                terms = config.replaced(rent={"max_cost": whole}, yes=True)
+            except (NoCapacityError, UsageError) as error:
+                if terms is config:
+                    raise
+                raise MachineTakenError(
+                    "The run's spot machine was taken away, and no other machine can "
+                    f"be rented: {error} Nothing saved is lost."
+                ) from None
+
+    def _train_once(
+        self,
+        config: TrainingConfig,
+        terms: TrainingConfig,
+        run: RunFolder,
+        progress: Progress,
+    ) -> TrainingResult:
+        """Train on the run's existing machine; if there is none, rent one.
+
+        ``terms`` are the settings for renting. They are those of ``config`` but, after
+        the first machine was taken away, with the cost limit that the user agreed to.
+        """
+        provider = _provider(config)
+        held = self._held(provider, run, progress)
+        earlier = MachineRecord.read(run.path)
+        if held is None:
+            before = 0.0 if earlier is None else earlier.total
+            capped = {"max_cost": _rest_of(terms.rent, before)}
+            state = run.load_state()
+            quotes = quotes_for(
+                terms.replaced(rent=capped), state[0].episodes if state else 0
+            )
+            quotes.sort(key=lambda quote: _was_taken(quote.offer, earlier))
+            _require_consent(quotes[0], terms, progress)
+            offers = [quote.offer for quote in quotes]
+            if quotes[0].need.engine == "local":
+                config = config.replaced(engine="local")
+            limit: float | None = quotes[0].limit
+            (run.path / KNOWN_HOSTS).unlink(missing_ok=True)  # of an earlier machine
+        else:
+            offers, before = [], held[1].before
+            limit = _rest_of(terms.rent, before) or held[1].limit
+        lease = Lease(
+            provider,
+            offers,
+            run.path,
+            max_hourly=config.rent.max_hourly,
+            limit=limit,
+            before=before,
+            taken=0 if earlier is None else earlier.times_taken,
+            report=progress.starting,
+            waits=self.waits,
+            held=held,
+            rescue=lambda: fetch_results(
+                lease.address, lease.key_file, run, Progress()
+            ),
+        )
+        try:
+            with lease, _noticed(lease):
+                return train_elsewhere(
+                    config,
+                    lease.address,
+                    lease.key_file,
+                    run,
+                    progress,
+                    ending=lease.ending,
+                    limits=lambda: _limits(lease),
+                    measured=lease.reserve,
+                    require_machine=lease.require_machine,
+                )
+        except (KeyboardInterrupt, TrainingInterrupted):
+            lost = "later results of its machine are lost" if lease.lost else ""
+            ended = run.interrupted(lost)
+            ended.add_note(lease.outcome)
+            raise ended from None
+
+    def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
+        """Fetch finished files, and end the run's machine.
+
+        Return the error messages; None if there were none.
+        """
+        record = MachineRecord.read(run.path)
+        if record is None or not record.is_open:
+            return None
+        problems, key = [], run.path / KEY_FILE
+        try:
+            if record.address and key.is_file():
+                fetch_results(Address.parse(record.address), key, run, Progress())
+        except ComputeError as error:
+            problems.append(str(error))
+        try:
+            end_recorded(record, run, self.waits)
+        except ComputeError as error:
+            problems.append(str(error))
+        return " ".join(problems) or None
+
+    def _held(
+        self, provider: Provider, run: RunFolder, progress: Progress
+    ) -> tuple[Machine, MachineRecord] | None:
+        """Return the run's existing machine and its record; None if there is none.
+
+        A machine that cannot be used, e.g. since its SSH key is lost, is ended.
+        """
+        record = MachineRecord.read(run.path)
+        if record is None or not record.is_open:
+            return None
+        if record.provider == provider.name and (run.path / KEY_FILE).is_file():
+            found = find(provider, record.name, replace(self.waits, looks=2))
+            if found is not None:
+                progress.starting(f"The run's machine is still there: {record.words()}")
+                return found, record
+        progress.starting(end_recorded(record, run, self.waits).words())
+        return None
+
+
+def _limits(lease: Lease) -> EndLimits:
+    """Return the limits after which the machine stops training and ends itself.
+
+    The client itself stops the run a little earlier, so they are reached only if the
+    client fails.
+    """
+    if lease.ending is not None:
+        lease.guarded()
+    left, paid = lease.seconds_left, lease.seconds_paid
+    longest = None if left is None or paid is None else (left + paid) / 2
+    return EndLimits(longest_s=longest, ends_s=paid, silent_s=SILENT_S)
+
+
+@contextmanager
+def _noticed(lease: Lease) -> Iterator[None]:
+    """Context manager that checks after a ComputeError if the machine still exists."""
+    try:
+        yield
+    except MachineTakenError:
+        raise
+    except ComputeError:
+        lease.require_machine(True)
+        raise
+
+
+def _was_taken(offer: Offer, earlier: MachineRecord | None) -> bool:
+    """Return whether the run's last machine was taken away and was like ``offer``.
+
+    That is, it had the same type and region. ``earlier`` is its record.
+    """
+    if earlier is None or earlier.fate != "taken":
+        return False
+    return (offer.kind, offer.region) == (earlier.kind, earlier.region)
+
+
+def _saved(run: RunFolder) -> tuple[int, str] | None:
+    """Return the step and version of a run's newest checkpoint; None without one."""
+    found = run.checkpoints()
+    if not found:
+        return None
+    return int(found[-1].name.removeprefix("step-")), version(found[-1])
+
+
+def _rest_of(rent: RentSettings, spent: float) -> float | None:
+    """Return ``max_cost`` minus ``spent``, in $; None if ``max_cost`` is not set."""
+    if rent.max_cost is None:
+        return None
+    if spent >= rent.max_cost:
+        raise UsageError(
+            f"The run's machines have cost ${spent:.2f} already, and --max-cost is "
+            f"${rent.max_cost:.2f}. Raise it to go on."
+        )
+    return rent.max_cost - spent
+
+
+def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> MachineRecord:
+    """End the machine in a run's record; write and return the updated record.
+
+    If the provider does not list the machine any more, the record gets the latest
+    possible time as its end; see :meth:`MachineRecord.found_gone`.
+    """
+    provider = PROVIDERS.get(record.provider)
+    found = find(provider, record.name, replace(waits, looks=2))
+    end(provider, found or record.machine, waits)
+    remove_key(run.path)
+    if found is None:
+        return record.found_gone().write(run.path)
+    return record.changed(fate="ended", ended=now()).write(run.path)
+
+
+def _provider(config: TrainingConfig) -> Provider:
+    """Return the provider in ``config.gpu``, after checking the settings."""
+    name = config.gpu.partition(":")[0]
+    provider = PROVIDERS.get(name)
+    if not provider.is_rented:
+        raise UsageError(f"gpu = {config.gpu!r} is not a machine that can be rented.")
+    if engine_name(config) not in ENGINES:
+        raise UnsupportedError(
+            f"engine = {config.engine!r} with gpu = {config.gpu!r}: a rented machine "
+            f"has one GPU, and trains with --engine {' or '.join(ENGINES)}."
+        )
+    if config.deterministic:
+        raise UnsupportedError(
+            f"deterministic = true with gpu = {config.gpu!r}: bit-for-bit repetition "
+            "is supported on the CPU only. Use --gpu none, or leave deterministic out."
+        )
+    if is_remote(config.model):
+        raise UnsupportedError(
+            f"model = {config.model!r} answers behind a server: it can be measured, "
+            "with `agentgym eval`, not trained. Train a folder or a Hugging Face id."
+        )
+    if config.rent.spot:
+        require_spot([provider])
+    provider.check()
+    return provider
+
+
+def _require_consent(quote: Quote, config: TrainingConfig, progress: Progress) -> None:
+    """Ask the user to agree to the quote; with ``config.yes``, only show it."""
+    words = quote.words()
+    if config.yes:
+        for each in words:
+            progress.starting(each)
+        return
+    answer = progress.may_rent(words)
+    if answer is None:
+        raise UsageError(
+            f"{' '.join(words)} Nothing was rented, since this is not a terminal and "
+            "the question cannot be asked: give --yes to rent it."
+        )
+    if not answer:
+        raise UsageError("Nothing was rented, and nothing trained.")

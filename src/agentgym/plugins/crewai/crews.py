@@ -1,0 +1,231 @@
+"""Inspect CrewAI's agents, tasks and crews: parts, tools and inputs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from crewai import Agent, Crew, Flow, Task
+from crewai.tools import BaseTool
+from crewai.utilities.i18n import I18N_DEFAULT
+from crewai.utilities.reasoning_handler import FUNCTION_SCHEMA
+
+from agentgym.core.openai import DEFAULT_AGENT
+from agentgym.core.tools import Tool, ToolSpec
+from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.agent_import import kind_of
+from agentgym.integrations.base import AgentRole, no_tools
+from agentgym.plugins.crewai.tools import callable_tool, spec_of
+from agentgym.scenarios.schemas import distinct
+
+_PLAN: str = FUNCTION_SCHEMA["function"]["name"]
+PLACE = "task"
+"""Name of the crew input with the user's request: ``{task}`` in a description."""
+
+
+def default_agent(
+    llm: Any, tools: list[Any], system_prompt: str, max_turns: int
+) -> Agent:
+    """Return the default agent, which is used if the user gives none."""
+    return Agent(
+        role=DEFAULT_AGENT,
+        goal="Do what the user asks.",
+        backstory=system_prompt,
+        llm=llm,
+        tools=tools,
+        max_iter=max_turns,
+        max_retry_limit=0,
+        respect_context_window=False,
+        use_better_compaction=False,
+    )
+
+
+def runner(found: Any, origin: str) -> "Agent | Crew | Flow[Any]":
+    """Return the object to run: the object itself, or a new Crew for a Task."""
+    agents = members(found, origin)
+    if isinstance(found, Task):
+        return Crew(agents=[*agents], tasks=[found])
+    runs: Agent | Crew | Flow[Any] = found
+    return runs
+
+
+def flow_inputs(flow: "Flow[Any]", message: str, given: dict[str, Any]) -> Any:
+    """Return the inputs of a flow: the message as ``task``, if it has a place."""
+    fields = getattr(type(flow.state), "model_fields", None)
+    if fields is None or PLACE in fields:
+        return {PLACE: message, **given}
+    if given:
+        return given
+    names = ", ".join(name for name in fields if name != "id")
+    raise UsageError(
+        f"The state of {type(flow).__name__} has no place for the user's words. It has "
+        f"{names}: give --inputs module:function, a function of the task that returns "
+        f"a dict of them, or give the state a field {PLACE!r}."
+    )
+
+
+def require_inputs(crew: Crew, origin: str, has_inputs: bool) -> None:
+    """Check that ``{task}`` is the only placeholder in a crew's task descriptions.
+
+    It becomes the user's request. If ``has_inputs``, nothing is checked, because the
+    user's ``--inputs`` function returns the values of the placeholders.
+    """
+    wanted = sorted(filter(str.isidentifier, crew.fetch_inputs()))
+    others = [name for name in wanted if name != PLACE]
+    if has_inputs or (wanted and not others):
+        return
+    message = f"{origin} is a crew for whose tasks training has no words."
+    if not others:
+        raise UsageError(
+            f"{message} Write {{{PLACE}}} in a description, where the user's words "
+            "belong."
+        )
+    named = ", ".join(f"{{{name}}}" for name in others)
+    values = ", ".join(f"'{name}': ..." for name in others)
+    raise UsageError(
+        f"{message} They say {named}: give --inputs module:function, a function of the "
+        f"task that returns {{{values}}}, or write {{{PLACE}}} instead, where the "
+        "user's words belong."
+    )
+
+
+def tasks_of(found: Any) -> list[Task]:
+    """Return a crew's tasks, or a list of one task; empty for an agent."""
+    if isinstance(found, Task):
+        return [found]
+    return list(found.tasks) if isinstance(found, Crew) else []
+
+
+def members(found: Any, origin: str) -> list[Agent]:
+    """Return the agents of an Agent, a Task or a Crew, each once.
+
+    Those of a Flow, which its code makes, are unknown. Raise UnsupportedError if
+    ``found`` is none of these, or has no CrewAI agent.
+    """
+    if isinstance(found, Agent):
+        return [found]
+    if isinstance(found, Flow):
+        return []
+    if not isinstance(found, Task | Crew):
+        raise UnsupportedError(
+            f"{origin} gave {kind_of(found)}, not an Agent, Task, Crew or Flow of "
+            "CrewAI."
+        )
+    workers = [task.agent for task in tasks_of(found)]
+    named = (
+        [*found.agents, *workers, found.manager_agent]
+        if isinstance(found, Crew)
+        else workers
+    )
+    agents: list[Agent] = []
+    for agent in named:
+        if isinstance(agent, Agent) and all(agent is not other for other in agents):
+            agents.append(agent)
+    if not agents:
+        raise UnsupportedError(
+            f"{origin} gave a {type(found).__name__} without an agent. Write "
+            f"{type(found).__name__}({'agent=' if named == [None] else 'agents='}...)."
+        )
+    return agents
+
+
+def roles(found: Any) -> list[AgentRole]:
+    """Return a description of each agent, with its own tools and those of its tasks."""
+    return [
+        AgentRole(
+            name=" ".join(agent.role.split()),
+            system_prompt=I18N_DEFAULT.slice("role_playing").format(
+                role=agent.role, backstory=agent.backstory, goal=agent.goal
+            ),
+            tools=list(_tools(agent, tasks_of(found)).values()),
+            model=agent.llm,
+            answers=(_PLAN,) if agent.planning_enabled else (),
+        )
+        for agent in members(found, f"The {type(found).__name__}")
+    ]
+
+
+def _observes(agent: Agent) -> bool:
+    plans = agent.planning_config
+    if plans is None or plans.observe_steps is not None:
+        return plans is not None and bool(plans.observe_steps)
+    return plans.reasoning_effort != "low"
+
+
+def _tools(agent: Agent, tasks: list[Task]) -> dict[str, ToolSpec]:
+    given = [tool for task in tasks if task.agent is agent for tool in task.tools or ()]
+    specs = map(spec_of, [*tools_of(agent), *given])
+    return {spec.name: spec for spec in specs}
+
+
+def own_tools(found: Any) -> list[Tool]:
+    """Convert tools of an Agent, Task or Crew, or a CrewAI tool, to AgentGym tools."""
+    if isinstance(found, BaseTool):
+        return [callable_tool(found)]
+    tools = list(_given(found))
+    if not tools:
+        agents = members(found, "It")
+        raise no_tools(found, [f"{each.role.strip()} (Agent)" for each in agents])
+    return distinct(map(callable_tool, tools))
+
+
+def tools_of(agent: Agent) -> list[BaseTool]:
+    """Return an agent's tools, including those of its MCP servers.
+
+    Each server is started to list its tools, and then stopped.
+    """
+    own = list(agent.tools or ())
+    if not agent.mcps:
+        return own
+    from crewai.mcp.tool_resolver import MCPToolResolver
+
+    resolver = MCPToolResolver(agent=agent, logger=agent._logger)
+    try:
+        return own + resolver.resolve(list(agent.mcps))
+    except (RuntimeError, OSError) as error:
+        raise UnsupportedError(
+            f"The MCP servers of {agent.role.strip()} cannot be asked for their tools: "
+            f"{error}. Check that their commands run and their addresses answer."
+        ) from error
+    finally:
+        resolver.cleanup()
+
+
+def _given(found: Any) -> Iterator[BaseTool]:
+    for agent in members(found, f"The {type(found).__name__}"):
+        yield from tools_of(agent)
+    for task in tasks_of(found):
+        yield from task.tools or ()
+
+
+def concerns(found: Any) -> list[str]:
+    """Return notes for the user on how an agent or crew behaves in training."""
+    notes = []
+    if isinstance(found, Flow):
+        notes.append(
+            "Each rollout has a new flow. Its own code really runs: files that it "
+            "writes are written, and memory of its crews is not turned off."
+        )
+    agents = members(found, f"The {type(found).__name__}")
+    crews = [found] if isinstance(found, Crew) else []
+    holders: list[Agent | Crew] = [*agents, *crews]
+    if any(held.memory for held in holders):
+        notes.append("Memory is off: no rollout reads the entries of another one.")
+    if any(held.knowledge_sources or held.knowledge for held in holders):
+        notes.append("Knowledge is off: no model is asked for embeddings.")
+    if any(crew.planning for crew in crews):
+        notes.append("Planning is off: it wants a structured answer.")
+    written = [task.output_file for task in tasks_of(found) if task.output_file]
+    for crew in crews:
+        log = crew.output_log_file
+        written += ["logs.txt" if log is True else str(log)] if log else []
+    if any(held.checkpoint for held in holders):
+        written.append("checkpoints")
+    if written:
+        notes.append(f"Not written in training: {', '.join(written)}.")
+    if any(_observes(agent) for agent in agents):
+        notes.append("Steps of a plan are not observed: it wants a structured answer.")
+    if any(task.human_input for task in tasks_of(found)):
+        notes.append("Tasks that wait for a person's word go on without it.")
+    names = [agent.role.strip() for agent in agents if agent.apps]
+    if names:
+        notes.append(f"Apps of {', '.join(names)} are really reached.")
+    return notes

@@ -1,0 +1,50 @@
+"""Show why a run does not learn."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from agentgym.evaluate.numbers import plural
+from agentgym.plugins.doctor.evidence import Evidence
+from agentgym.plugins.doctor.machine import Check
+from agentgym.plugins.doctor.run import Obstacle
+from agentgym.ui.checks import STYLES, styled
+from agentgym.ui.layout import grid
+from agentgym.ui.roles import roles_view
+from agentgym.ui.tables import ledger_view
+
+
+def findings_view(
+    run: Evidence, findings: Sequence[Obstacle], status: str
+) -> RenderableType:
+    """Return a view of the reasons why a run does not learn.
+
+    Above them are the counts of model calls that were trained, masked or dropped.
+    """
+    head = f"{status}, {plural(len(run.steps), 'step')}, "
+    head += plural(run.episodes, "rollout")
+    parts: list[RenderableType] = [Text(head, "dim"), ledger_view(run.ledger)]
+    parts += [*roles_view(run.ledger, run.baseline, run.validation), Text("")]
+    if not findings:
+        parts.append(Text("Nothing stands in the way of learning.", "green"))
+    for number, finding in enumerate(findings):
+        likeliest = number == 0 and finding.severity != "info"
+        title = Text.assemble(
+            ("Likeliest cause: " if likeliest else "", "bold"),
+            (finding.title, STYLES[finding.severity]),
+            (f"  ({finding.severity})", "dim"),
+        )
+        detail = Text(f"{finding.evidence}\n{finding.advice}")
+        parts += [title, Padding(detail, (0, 0, 1, 2))]
+    return Group(*parts)
+
+
+def checks_view(checks: Sequence[Check]) -> RenderableType:
+    """Return a view of the checks of a machine."""
+    table = grid()
+    table.add_column(style="dim", overflow="fold")
+    for check in checks:
+        table.add_row(check.name, styled(check.state), check.detail)
+    return table

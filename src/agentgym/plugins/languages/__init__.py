@@ -1,0 +1,1 @@
+"""Languages of programs in a sandbox, in addition to Python."""

@@ -1,0 +1,185 @@
+"""Convert a run's settings to those of Agent Lightning's trainer."""
+
+from pathlib import Path
+from typing import Any
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.formats import FORMATS
+from agentgym.engines.settings import base_source, context_length, flat
+from agentgym.errors import ConfigError, UnsupportedError
+from agentgym.models.chat_template import form_of
+from agentgym.models.folder import model_source
+from agentgym.models.template import template_of
+from agentgym.plugins.verl.settings import (
+    CHAT_TEMPLATE,
+    OURS,
+    TOOL_PARSER,
+    actor_settings,
+    rollout_settings,
+)
+
+ESTIMATORS = {"rloo": "rloo", "grpo": "grpo"}
+"""verl's advantage estimator for each algorithm that needs one reward per rollout."""
+FILL_VALUE = "agentlightning.reward_fillna_value"
+RAY_GPUS = "ray_kwargs.ray_init.num_gpus"
+_MINI_BATCHES = 4
+"""Default number of mini-batches of a step; each is one optimizer step."""
+_MANY = 10**6
+_ACTOR = "actor_rollout_ref.actor"
+_MODEL = "actor_rollout_ref.model"
+_ROLLOUT = "actor_rollout_ref.rollout"
+_MINI = f"{_ACTOR}.ppo_mini_batch_size"
+_THEIR_OURS = {
+    **OURS,
+    f"{_ROLLOUT}.n": "group_size",
+    "data.train_batch_size": "tasks_per_step",
+    "algorithm.adv_estimator": "algorithm",
+}
+_FIXED = (
+    *("agentlightning.agl_base_url", "agentlightning.agl_key"),
+    *("agentlightning.hooks", "agentlightning.async_rollout.enabled"),
+    *("trainer.save_freq", "trainer.test_freq", "trainer.val_before_train"),
+    *("trainer.resume_mode", "trainer.resume_from_path", "trainer.default_local_dir"),
+    *("trainer.total_epochs", "trainer.total_training_steps"),
+)
+"""Settings that the user may not change, since AgentGym sets them."""
+
+
+def lightning_settings(config: TrainingConfig) -> dict[str, Any]:
+    """Return the settings that differ from the trainer's defaults, by dotted key.
+
+    :func:`started_at` adds the gateway's address and the folders.
+    """
+    given = flat(config.verl.settings)
+    for key, value in given.items():
+        if key in _THEIR_OURS:
+            raise ConfigError(
+                f"verl.{key} = {value!r}: set {_THEIR_OURS[key]} instead, which all "
+                "engines read."
+            )
+        if key in _FIXED:
+            raise ConfigError(
+                f"verl.{key} = {value!r}: the run itself sets it. Leave it out."
+            )
+    made = {
+        **_algorithm(config),
+        f"{_MODEL}.path": base_source(config.model),
+        f"{_MODEL}.use_remove_padding": True,
+        f"{_MODEL}.enable_gradient_checkpointing": True,
+        **_actor(config),
+        **_rollout(config),
+        **_trainer(config),
+        **given,
+    }
+    _check_rows(config, made[_MINI])
+    return made
+
+
+def row_limit(config: TrainingConfig) -> int:
+    """Return the token limit of a row's prompt, and of the tokens after the prompt.
+
+    Both have the same limit. A row is one training sequence.
+    """
+    return min(context_length(config), config.episode_tokens)
+
+
+def _check_rows(config: TrainingConfig, tasks: Any) -> None:
+    gpus = config.gpus_per_node
+    if config.gpus_per_node % config.tensor_parallel:
+        raise UnsupportedError(
+            f"tensor_parallel = {config.tensor_parallel} does not divide the {gpus} "
+            "GPUs of gpus_per_node."
+        )
+    if not isinstance(tasks, int) or not 1 <= tasks <= config.tasks_per_step:
+        raise ConfigError(
+            f"verl.{_MINI} = {tasks!r}: give tasks, from 1 to the tasks_per_step = "
+            f"{config.tasks_per_step} of this run."
+        )
+    rows = tasks * config.group_size
+    if rows % gpus:
+        raise UnsupportedError(
+            f"A mini-batch of {rows} rows cannot be shared out among {gpus} GPUs: "
+            f"change group_size, or verl.{_MINI}, which is {tasks}."
+        )
+
+
+def _algorithm(config: TrainingConfig) -> dict[str, Any]:
+    longest = row_limit(config)
+    return {
+        "algorithm.adv_estimator": ESTIMATORS[config.algorithm],
+        "data.train_batch_size": config.tasks_per_step,
+        "data.val_batch_size": 1,
+        "data.shuffle": False,
+        "data.dataloader_num_workers": 0,
+        "data.max_prompt_length": longest,
+        "data.max_response_length": longest,
+        FILL_VALUE: 0.0,
+        "agentlightning.trace_aggregator.level": "trajectory",
+        "agentlightning.trace_aggregator.trajectory_max_prompt_length": longest,
+        "agentlightning.trace_aggregator.trajectory_max_response_length": longest,
+    }
+
+
+def _actor(config: TrainingConfig) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        **actor_settings(config),
+        "ppo_mini_batch_size": max(1, config.tasks_per_step // _MINI_BATCHES),
+        "ppo_micro_batch_size_per_gpu": 1,
+        "checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
+        "checkpoint.load_contents": ["model", "optimizer", "extra"],
+    }
+    return {f"{_ACTOR}.{key}": value for key, value in values.items()}
+
+
+def _rollout(config: TrainingConfig) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        **rollout_settings(config),
+        f"{_ROLLOUT}.n": config.group_size,
+        f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": 1,
+        TOOL_PARSER: FORMATS[_form(config)].vllm_parser,
+    }
+    used = template_of(model_source(config.model), config.template)
+    if used.chat_template:
+        found[CHAT_TEMPLATE] = used.chat_template
+    return found
+
+
+def _form(config: TrainingConfig) -> str:
+    """Return the model's tool-call format; ``hermes`` if the format is not known."""
+    if config.tool_format != "auto":
+        return config.tool_format
+    name = form_of(config.model, config.template).name
+    return name if name in FORMATS else "hermes"
+
+
+def _trainer(config: TrainingConfig) -> dict[str, Any]:
+    return {
+        "trainer.n_gpus_per_node": config.gpus_per_node,
+        "trainer.nnodes": 1,
+        "trainer.val_before_train": False,
+        "trainer.test_freq": -1,
+        "trainer.save_freq": 1,
+        "trainer.total_epochs": _MANY,
+        "trainer.total_training_steps": _MANY,
+        "trainer.resume_mode": "disable",
+        "trainer.logger": ["console"],
+        "ray_kwargs.ray_init._node_ip_address": "127.0.0.1",
+        "ray_kwargs.ray_init.include_dashboard": False,
+    }
+
+
+def started_at(
+    settings: dict[str, Any], gateway: str, saved: Path, weights: Path | None
+) -> dict[str, Any]:
+    """Return the settings with those that each start of the trainer needs."""
+    hooks = Path(__file__).with_name("hooks.py")
+    found = {
+        **settings,
+        "agentlightning.agl_base_url": gateway,
+        "agentlightning.hooks": str(hooks),
+        "trainer.default_local_dir": str(saved.absolute()),
+    }
+    if weights is not None:
+        found["trainer.resume_mode"] = "resume_path"
+        found["trainer.resume_from_path"] = str(weights.absolute())
+    return found

@@ -1,0 +1,320 @@
+"""Parse messages of OpenAI, LangChain, Anthropic, Bedrock, Vercel and OpenTelemetry.
+
+LangChain has three formats: ``{"lc": 1, "id": […, "AIMessage"], "kwargs": {…}}`` from
+``dumpd``, the older ``{"type": "ai", "data": {…}}``, and an object with ``type`` and
+the message's fields. OpenTelemetry has ``{"role": …, "parts": […]}``
+(``gen-ai-input-messages.json`` of its semantic conventions). OpenInference wraps each
+object of OpenAI's format, as in ``{"message": {…}}`` (``spec/tool_calling``). Vercel's
+AI SDK has parts ``tool-call`` and ``tool-result``; in messages of its user interface,
+one part ``tool-NAME`` is a call with its result.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.core.files import whole_text
+from agentgym.core.tools import is_recordable, parse_arguments, result_text
+
+_ROLES = {
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "model": "assistant",
+    "tool": "tool",
+    "function": "tool",
+    "system": "system",
+    "developer": "system",
+}
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+)
+"""Exceptions raised for a value of an unexpected form."""
+
+_WRAPPED = ("message", "message_content", "tool_call")
+_TEXTS = ("text", "input_text", "output_text")
+_CALLS = ("tool_use", "tool_call", "tool-call")
+_IDS = ("id", "toolUseId", "toolCallId")
+_SILENT = (
+    "step-start",
+    "reasoning",
+    "thinking",
+    "redacted_thinking",
+    "reasoning_content",
+)
+
+
+@dataclass(frozen=True)
+class LoggedCall:
+    """A tool call in a log.
+
+    Attributes:
+        id: Id of the call; empty if the log does not have it.
+        name: Name of the tool.
+        arguments: Arguments of the call; None if they are not a JSON object.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any] | None
+
+    @property
+    def key(self) -> str:
+        """The call's name and arguments as JSON text, to compare calls."""
+        return json.dumps([self.name, self.arguments], sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A tool's answer in a log.
+
+    Attributes:
+        id: Id of the call that it answers; empty if the log does not have it.
+        text: The answer.
+        failed: Whether the log marks it as an error.
+    """
+
+    id: str
+    text: str
+    failed: bool
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a logged conversation.
+
+    Attributes:
+        role: ``user``, ``assistant``, ``tool`` or ``system``.
+        text: The text of the message.
+        calls: Tool calls that the model requested in the message.
+        results: Answers of tools in the message.
+        unknown: Types of further parts, such as images, which were not read.
+    """
+
+    role: str
+    text: str
+    calls: tuple[LoggedCall, ...] = ()
+    results: tuple[Result, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def read_messages(value: Any) -> list[Message]:
+    """Parse a list of messages."""
+    value = from_json(value)
+    if isinstance(value, dict):
+        value = [value]
+    if not isinstance(value, list):
+        raise ValueError(f"{shown(value)} is not a list of messages")
+    if value and isinstance(value[0], list) and not _is_pair(value[0]):
+        value = value[0]  # LangChain: a batch with one prompt
+    return [read_message(each) for each in value]
+
+
+def read_message(value: Any) -> Message:
+    """Parse one message in any of the known formats.
+
+    A text is a message of the user.
+    """
+    if isinstance(value, str):
+        return Message("user", whole_text(value))
+    if _is_pair(value):
+        value = {"role": value[0], "content": value[1]}
+    if not isinstance(value, dict):
+        raise ValueError(f"{shown(value)} is not a message")
+    fields, kind = _fields(value)
+    role = _ROLES.get(str(fields.get("role") or kind).lower(), "")
+    if not role:
+        raise ValueError(f"a message has the role {shown(fields.get('role') or kind)}")
+    parts = list(_parts(fields))
+    texts = [text for text in map(_text, parts) if text is not None]
+    calls = [*_listed_calls(fields), *_calls(parts)]
+    results = [*_results(parts)]
+    unknown = tuple(_type(part) for part in parts if not _is_known(part))
+    text = whole_text("".join(texts))
+    if role == "tool" and not results:
+        identity = fields.get("tool_call_id") or ""
+        results = [Result(str(identity), text, fields.get("status") == "error")]
+    if results and role == "user" and not text:
+        role = "tool"  # Anthropic and Bedrock send tool results as the user
+    return Message(role, text, tuple(calls), tuple(results), unknown)
+
+
+def read_arguments(value: Any) -> dict[str, Any] | None:
+    """Return a call's arguments, given as an object or as its JSON text."""
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        return parse_arguments(value)
+    return value if isinstance(value, dict) and is_recordable(value) else None
+
+
+def read_result(value: Any) -> str:
+    """Return a tool's answer as text, as the model got it."""
+    if isinstance(value, list) and value and all(map(_is_text, value)):
+        value = "".join(_text(part) or "" for part in value)
+    return whole_text(result_text("" if value is None else value))
+
+
+def from_json(value: Any) -> Any:
+    """Parse a text as JSON; return a value unchanged if it is not JSON text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def shown(value: Any) -> str:
+    """Return the ``repr`` of a value, cut to 60 characters, for an error message."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _is_pair(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 2:
+        return False
+    return isinstance(value[0], str) and value[0].lower() in _ROLES
+
+
+def _fields(value: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return a message's fields, and its type as in the log; "" without a type."""
+    value = _bare(value)
+    kwargs, data = value.get("kwargs"), value.get("data")
+    if isinstance(kwargs, dict) and isinstance(value.get("id"), list) and value["id"]:
+        kind = str(value["id"][-1])
+        return kwargs, kind.removesuffix("Chunk").removesuffix("Message")
+    if isinstance(data, dict) and isinstance(value.get("type"), str):
+        return data, value["type"]
+    kind = str(value.get("type") or "")
+    return value, kind.removesuffix("Chunk").removesuffix("Message")
+
+
+def _bare(value: Any) -> dict[str, Any]:
+    """Return the object inside of wrappers such as ``{"message": {…}}``."""
+    while isinstance(value, dict) and "role" not in value:
+        inner = next((value[k] for k in _WRAPPED if isinstance(value.get(k), dict)), 0)
+        if not isinstance(inner, dict):
+            break
+        value = inner
+    if not isinstance(value, dict):
+        raise ValueError(f"{shown(value)} is not an object")
+    return value
+
+
+def _parts(fields: dict[str, Any]) -> Iterator[Any]:
+    has_both = isinstance(fields.get("parts"), list)  # Vercel repeats the text
+    for key in ("parts",) if has_both else ("content", "contents", "parts"):
+        value = fields.get(key)
+        if isinstance(value, list):
+            yield from (
+                _bare(part) if isinstance(part, dict) else part for part in value
+            )
+        elif value is not None:
+            yield value if isinstance(value, str) else result_text(value)
+
+
+def _text(part: Any) -> str | None:
+    if isinstance(part, str):
+        return part
+    if _is_text(part):
+        text = part["text"] if "text" in part else part.get("content")
+        return text if isinstance(text, str) else None
+    return None
+
+
+def _is_text(part: Any) -> bool:
+    if isinstance(part, dict):
+        return part.get("type", "text") in _TEXTS and ("text" in part or "type" in part)
+    return isinstance(part, str)
+
+
+def _is_known(part: Any) -> bool:
+    if _is_text(part) or not isinstance(part, dict):
+        return True
+    named = {*_CALLS, "tool_result", "tool-result", "tool_call_response", *_SILENT}
+    inner = "toolUse" in part or "toolResult" in part
+    return part.get("type") in named or inner or _is_shown_call(part)
+
+
+def _type(part: dict[str, Any]) -> str:
+    """Return the type of a part; its keys if it has none."""
+    return str(part.get("type") or ", ".join(map(str, part)))[:60]
+
+
+def _is_shown_call(part: dict[str, Any]) -> bool:
+    """Return whether a part of Vercel's user interface is a call with its result."""
+    kind = str(part.get("type"))
+    return "toolCallId" in part and (kind.startswith("tool-") or kind == "dynamic-tool")
+
+
+def _listed_calls(fields: dict[str, Any]) -> Iterator[LoggedCall]:
+    more = fields.get("additional_kwargs")
+    more = more if isinstance(more, dict) else {}
+    for each in fields.get("tool_calls") or more.get("tool_calls") or []:
+        yield _call(_bare(each))
+    alone = fields.get("function_call") or more.get("function_call")
+    if isinstance(alone, dict):
+        yield _call(alone)
+
+
+def _calls(parts: list[Any]) -> Iterator[LoggedCall]:
+    for part in parts:
+        if not isinstance(part, dict) or part.get("type") == "tool-result":
+            continue
+        if part.get("type") in _CALLS or _is_shown_call(part):
+            yield _call(part)
+        elif isinstance(part.get("toolUse"), dict):
+            yield _call(part["toolUse"])
+
+
+def _call(value: dict[str, Any]) -> LoggedCall:
+    inner = value.get("function")
+    inner = inner if isinstance(inner, dict) else value
+    kind = str(value.get("type"))
+    shown_name = kind.removeprefix("tool-") if _is_shown_call(value) else None
+    name = inner.get("name") or inner.get("toolName") or shown_name
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"a tool call names no tool: {shown(value)}")
+    given = next((inner[k] for k in ("arguments", "args", "input") if k in inner), None)
+    identity = next((value[k] for k in _IDS if value.get(k)), "")
+    return LoggedCall(str(identity), name, read_arguments(given))
+
+
+def _results(parts: list[Any]) -> Iterator[Result]:
+    for part in parts:
+        if not isinstance(part, dict):
+            continue
+        kind = part.get("type")
+        if kind == "tool_call_response":
+            said = part.get("response", part.get("result"))
+            yield Result(str(part.get("id") or "").strip(), read_result(said), False)
+        elif kind == "tool_result":
+            failed = part.get("is_error") is True
+            identity = str(part.get("tool_use_id") or "")
+            yield Result(identity, read_result(part.get("content")), failed)
+        elif "toolCallId" in part and part.keys() & {"output", "result", "errorText"}:
+            yield _shown_result(part)
+        elif isinstance(part.get("toolResult"), dict):
+            inner = part["toolResult"]
+            said = inner.get("content")
+            if isinstance(said, list) and len(said) == 1 and isinstance(said[0], dict):
+                said = said[0].get("json", said)
+            failed = inner.get("status") == "error"
+            yield Result(str(inner.get("toolUseId") or ""), read_result(said), failed)
+
+
+def _shown_result(part: dict[str, Any]) -> Result:
+    """Return the result in a part of Vercel's AI SDK, of any of its versions."""
+    said = part.get("output", part.get("result", part.get("errorText")))
+    failed = part.get("isError") is True or "errorText" in part
+    if isinstance(said, dict) and said.keys() == {"type", "value"}:
+        failed = failed or str(said["type"]).startswith("error")
+        said = said["value"]
+    return Result(str(part["toolCallId"]), read_result(said), failed)

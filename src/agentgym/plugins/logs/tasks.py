@@ -1,0 +1,428 @@
+"""Create a tasks file from a log file of any known format."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentgym.core.tools import Tool
+from agentgym.errors import UsageError
+from agentgym.plugins.logs.langsmith import Runs, is_run, trace_of
+from agentgym.plugins.logs.message import (
+    UNREADABLE,
+    Message,
+    from_json,
+    read_message,
+    read_messages,
+    shown,
+)
+from agentgym.plugins.logs.opentelemetry import Spans, is_export
+from agentgym.plugins.logs.reviews import Reviews, is_review
+from agentgym.plugins.logs.trace import LeftOutError, Trace, read_task
+from agentgym.scenarios.tool_tasks.lines import read_text
+from agentgym.security.redaction import Redactor
+
+_KINDS = {
+    "GENERATION": "llm",
+    "TOOL": "tool",
+    "SPAN": "chain",
+    "AGENT": "chain",
+    "CHAIN": "chain",
+    "EVENT": "other",
+    "RETRIEVER": "other",
+    "EVALUATOR": "other",
+    "EMBEDDING": "other",
+    "GUARDRAIL": "other",
+}
+
+
+def is_observation(value: dict[str, Any]) -> bool:
+    """Return whether an object is an observation, or a trace with observations."""
+    if isinstance(value.get("observations"), list):
+        return True
+    is_of_trace = "traceId" in value or "trace_id" in value
+    return is_of_trace and str(value.get("type")).upper() in _KINDS
+
+
+class Observations:
+    """A collection of Langfuse's observations, grouped into traces.
+
+    Args:
+        problems: A list to which messages about unreadable observations are added.
+    """
+
+    def __init__(self, problems: list[str]) -> None:
+        self._problems = problems
+        self._by_trace: dict[str, list[dict[str, Any]]] = {}
+
+    def add(self, value: dict[str, Any], where: str, trace: str = "") -> None:
+        """Add an observation, or a trace with its observations."""
+        own = _of(value, "traceId") or trace or value.get("id") or where
+        listed = value.get("observations")
+        if not isinstance(listed, list):
+            self._by_trace.setdefault(str(own), []).append(value)
+            return
+        root = {**value, "type": "CHAIN", "startTime": value.get("timestamp") or ""}
+        self._by_trace.setdefault(str(own), []).append(root)
+        for each in listed:
+            if isinstance(each, dict):
+                self.add(each, where, str(own))
+
+    def traces(self) -> list[Trace]:
+        """Return the traces, in the order in which they were added."""
+        return [self._trace(each) for each in self._by_trace.values()]
+
+    def _trace(self, observations: list[dict[str, Any]]) -> Trace:
+        runs = [_run(each) for each in observations]
+        models = [run for run in runs if run["run_type"] == "llm"]
+        called = {
+            call.name
+            for messages in trace_of(models, []).conversations
+            for message in messages
+            for call in message.calls
+        }
+        for run in runs:  # older SDKs have no type for tools
+            if run["run_type"] == "chain" and run["name"] in called:
+                run["run_type"] = "tool"
+        return trace_of(runs, self._problems, of="Langfuse")
+
+
+def _of(value: dict[str, Any], key: str) -> Any:
+    """Return the value of a key in camel case, or of its spelling in snake case."""
+    snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in key)
+    return value.get(key, value.get(snake))
+
+
+def _run(value: dict[str, Any]) -> dict[str, Any]:
+    """Convert an observation to a run in the format of LangSmith."""
+    kind = _KINDS.get(str(value.get("type")).upper(), "other")
+    given = from_json(value.get("input"))
+    if kind == "llm" and isinstance(given, list | str):
+        given = {"messages": given}
+    if kind == "chain" and isinstance(given, str):
+        given = {"input": given}
+    return {
+        "id": value.get("id"),
+        "run_type": kind,
+        "name": value.get("name"),
+        "start_time": _of(value, "startTime"),
+        "inputs": given,
+        "outputs": from_json(value.get("output")),
+        "error": str(value.get("level")).upper() == "ERROR",
+    }
+
+
+def is_atif(value: Mapping[str, Any]) -> bool:
+    """Return whether an object is a trajectory in the ATIF format."""
+    version = value.get("schema_version")
+    return isinstance(version, str) and version.startswith("ATIF-")
+
+
+def read_atif(value: Mapping[str, Any]) -> Trace:
+    """Convert an ATIF trajectory to a `Trace`, with the conversations of subagents."""
+    found = [_conversation(value)]
+    for part in value.get("subagent_trajectories") or ():
+        found.append(_conversation(part))
+    agent = value.get("agent")
+    tools = agent.get("tool_definitions") if isinstance(agent, dict) else None
+    return Trace(found, tools=tools or ())
+
+
+def _conversation(value: Mapping[str, Any]) -> list[Message]:
+    messages: list[Message] = []
+    steps = value.get("steps")
+    if not isinstance(steps, list) or not all(isinstance(s, dict) for s in steps):
+        raise ValueError("its steps are not a list of objects")
+    for step in steps:
+        if missing := sorted({"source", "message"}.difference(step)):
+            raise ValueError(f"a step has no {' and no '.join(missing)}")
+        if step["source"] != "agent":
+            said = {"role": step["source"], "content": step["message"]}
+            messages.append(read_message(said))
+            continue
+        calls = [
+            {
+                "id": call.get("tool_call_id", ""),
+                "name": call["function_name"],
+                "arguments": call["arguments"],
+            }
+            for call in step.get("tool_calls") or ()
+        ]
+        said = {"role": "assistant", "content": step["message"], "tool_calls": calls}
+        messages.append(read_message(said))
+        for result in (step.get("observation") or {}).get("results") or ():
+            answer = {
+                "role": "tool",
+                "tool_call_id": result.get("source_call_id") or "",
+                "content": result.get("content") or "",
+            }
+            messages.append(read_message(answer))
+    return messages
+
+
+class Secrets:
+    """Replaces secrets (API keys and tokens) by names such as ``SECRET-1``.
+
+    Equal secrets get the same name.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._redactor = Redactor.of_environment()
+
+    @property
+    def count(self) -> int:
+        """Number of different secrets found."""
+        return len(self._names)
+
+    def hidden(self, value: Any) -> Any:
+        """Return a JSON value in which each secret is replaced by its name."""
+        if isinstance(value, str):
+            return self._redactor.replaced(value, self._name)
+        if isinstance(value, list):
+            return [self.hidden(each) for each in value]
+        if isinstance(value, dict):
+            return {self.hidden(k): self.hidden(v) for k, v in value.items()}
+        return value
+
+    def _name(self, found: str, mask: str) -> str:
+        return self._names.setdefault(found, f"SECRET-{len(self._names) + 1}")
+
+
+_HEAD = """\
+# From {file} ({kinds}): {tasks} requests, with the calls that were made for them.
+# What users said stands here as they said it: their names, addresses, numbers.
+# What an agent did is not what it should have done: read every line, and correct it.
+"""
+_KNOWN = (
+    'Known are JSON Lines of {"messages": […]}, OpenAI-shaped or LangChain\'s; runs of '
+    "LangSmith, which have a run_type; observations of Langfuse, which have a traceId "
+    "and a type; OTLP JSON of OpenTelemetry, which has resourceSpans; ATIF, which has "
+    "a schema_version; and reviews, which have action_requests and decisions."
+)
+_MESSAGES, _RUNS, _SPANS = "messages", "LangSmith", "OpenTelemetry"
+_OBSERVATIONS, _REVIEWS, _ATIF = "Langfuse", "reviews", "ATIF"
+_CONTAINERS = ("runs", "data", "spans", "traces", "examples", "items")
+_MOST_NESTED = 4
+_MOST_KEYS = 6
+
+
+@dataclass
+class FromLogs:
+    """A tasks file created from logs.
+
+    Attributes:
+        text: Text of the tasks file.
+        kinds: Formats of the entries in the log file, e.g. ``LangSmith``.
+        tasks: Number of tasks in the tasks file.
+        answers: Number of expected calls whose answer is in the log.
+        skipped: Number of traces from which no task was made, by reason. Unreadable
+            entries of the log are counted too.
+        calls: Number of calls that were left out of the tasks, by reason.
+        decisions: Number of reviewers' decisions on tool calls, by kind, e.g. ``edit``.
+        secrets: Number of different API keys and tokens that were replaced.
+    """
+
+    text: str = ""
+    kinds: tuple[str, ...] = ()
+    tasks: int = 0
+    answers: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+    decisions: Counter[str] = field(default_factory=Counter)
+    secrets: int = 0
+
+
+def from_logs(
+    path: Path, tools: Sequence[Tool] | None = None, *, reviewed: bool = False
+) -> FromLogs:
+    """Create a tasks file from a log file, with users' requests and the calls for them.
+
+    Each conversation or trace gives one task: its first request, the calls until the
+    user's next message, and the tools' answers. Failed calls and repeated requests are
+    left out. Texts that look like an API key or a token are replaced.
+
+    If a reviewer edited a call, the edited call is expected. If a reviewer rejected a
+    call, its tool is forbidden, unless another call of the tool is expected.
+    """
+    made = FromLogs()
+    log = _Log(path, made)
+    specs = None if tools is None else {tool.spec.name: tool.spec for tool in tools}
+    secrets = Secrets()
+    found: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    for trace in log.traces():
+        try:
+            line = read_task(trace, specs, made.calls)
+        except LeftOutError as error:
+            made.skipped[str(error)] += 1
+            continue
+        if reviewed and not trace.decisions:
+            made.skipped["no reviewer decided on its calls"] += 1
+            continue
+        if line["instruction"] in seen:
+            made.skipped["the same request came before"] += 1
+            continue
+        seen.add(line["instruction"])
+        made.decisions += trace.decisions
+        found.append(secrets.hidden(line))
+    if not found:
+        reasons = [*_counted(made.skipped), *_counted(made.calls)]
+        why = "; ".join(reasons) or "it is empty"
+        raise UsageError(f"{path} has no request with a tool call: {why}.")
+    made.kinds = tuple(sorted(log.kinds))
+    made.tasks = len(found)
+    made.answers = sum("answer" in call for line in found for call in line["expect"])
+    made.secrets = secrets.count
+    body = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in found)
+    kinds = " and ".join(made.kinds)
+    made.text = _HEAD.format(file=path.name, kinds=kinds, tasks=len(found)) + body
+    return made
+
+
+def _counted(counted: Mapping[str, int]) -> list[str]:
+    return [f"{count}: {why}" for why, count in counted.items()]
+
+
+class _Log:
+    """Reads the traces in a log file.
+
+    Args:
+        path: The log file.
+        made: The result, whose ``skipped`` counts the unreadable entries.
+    """
+
+    def __init__(self, path: Path, made: FromLogs) -> None:
+        self._path = path
+        self._skipped = made.skipped
+        self.kinds: set[str] = set()
+        self.problems: list[str] = []
+
+    def traces(self) -> list[Trace]:
+        """Return the traces; conversations that were logged as messages come first."""
+        conversations: list[Trace] = []
+        runs, spans = Runs(self.problems), Spans(self.problems)
+        observations, reviews = Observations(self.problems), Reviews()
+        for place, value in _values(self._path, self.problems):
+            for where, entry in _entries(place, value, 0):
+                kind = _kind(entry)
+                try:
+                    if kind == _MESSAGES:
+                        messages = entry["messages"] if _is_object(entry) else entry
+                        tools = _offered(entry) if _is_object(entry) else ()
+                        read = [read_messages(messages)]
+                        conversations.append(Trace(read, tools=tools))
+                    elif kind == _RUNS:
+                        runs.add(entry, where)
+                    elif kind == _OBSERVATIONS:
+                        observations.add(entry, where)
+                    elif kind == _ATIF:
+                        conversations.append(read_atif(entry))
+                    elif kind == _REVIEWS:
+                        reviews.add(entry)
+                    elif kind == _SPANS:
+                        spans.add(entry, where)
+                    else:
+                        self.problems.append(f"{where} is {_seen(entry)}")
+                except UNREADABLE as error:
+                    self.problems.append(f"{where}: {error}")
+                self.kinds |= {kind} if kind else set()
+        if not self.kinds and self.problems:
+            raise UsageError(f"{self._path}, {self.problems[0]}. {_KNOWN}")
+        found = [*conversations, *runs.traces(), *observations.traces()]
+        found += [*spans.traces(), *reviews.traces()]
+        if self.problems:
+            why = f"it cannot be read, as the first is {self.problems[0]}"
+            self._skipped[why] = len(self.problems)
+        return found
+
+
+def _offered(entry: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the tools in a log entry with messages; () if there are none.
+
+    They are a list or its JSON text.
+    """
+    tools = entry.get("tools") or ()
+    try:
+        found = json.loads(tools) if isinstance(tools, str) else tools
+    except ValueError:
+        return ()
+    return found if isinstance(found, list) else ()
+
+
+def _values(path: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the position and value of each line of a JSON Lines file.
+
+    A JSON file has only one value. Messages about lines that are not JSON are added to
+    ``problems``.
+    """
+    text = read_text(path)
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply to be a log.") from None
+    except ValueError:
+        pass
+    else:
+        yield "line 1", value
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            yield f"line {number}", json.loads(line)
+        except (ValueError, RecursionError) as error:
+            wording = error.msg if isinstance(error, json.JSONDecodeError) else error
+            problems.append(f"line {number} is not JSON: {wording}")
+
+
+def _entries(where: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield the position and content of each log entry in a value."""
+    inner = None
+    if depth < _MOST_NESTED and not _kind(value):
+        inner = value
+        if _is_object(value):
+            inner = next((value[k] for k in _CONTAINERS if _has(value, k)), None)
+    if isinstance(inner, list) and inner:
+        for number, each in enumerate(inner, 1):
+            yield from _entries(f"{where}, entry {number}", each, depth + 1)
+    else:
+        yield where, value
+
+
+def _kind(value: Any) -> str:
+    """Return the format of a log entry, e.g. ``LangSmith``; "" if it is unknown."""
+    if isinstance(value, list):
+        roles = [_is_object(each) and "role" in each for each in value]
+        return _MESSAGES if roles and all(roles) else ""
+    if not _is_object(value):
+        return ""
+    if is_run(value):
+        return _RUNS
+    if is_observation(value):
+        return _OBSERVATIONS
+    if is_export(value):
+        return _SPANS
+    if is_review(value):
+        return _REVIEWS
+    if is_atif(value):
+        return _ATIF
+    return _MESSAGES if _has(value, "messages") else ""
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _has(value: Mapping[str, Any], key: str) -> bool:
+    return isinstance(value.get(key), list)
+
+
+def _seen(value: Any) -> str:
+    if not _is_object(value):
+        return f"{shown(value)}, no object of a log"
+    keys = ", ".join(map(repr, list(value)[:_MOST_KEYS])) or "no keys"
+    more = ", …" if len(value) > _MOST_KEYS else ""
+    return f"an object with the keys {keys}{more}, which is no log that is known"

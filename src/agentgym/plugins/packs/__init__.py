@@ -1,0 +1,1 @@
+"""Scenarios that come along, and the parts that those with generated tasks share."""

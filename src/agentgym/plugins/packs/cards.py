@@ -1,0 +1,34 @@
+"""The scenarios that come along, as a list of scenarios shows them."""
+
+from agentgym.scenarios.cards import ScenarioCard
+
+CARDS = [
+    ScenarioCard(
+        "coding",
+        "Find, read, edit, test and repair code in a small Python package.",
+        "beginner",
+        "10 to 20 minutes on 2 cores",
+        "agentgym.plugins.packs.coding.scenario:CodingScenario",
+    ),
+    ScenarioCard(
+        "code_review",
+        "Review small Python packages and report defects.",
+        "intermediate",
+        "10 to 20 minutes on 2 cores",
+        "agentgym.plugins.packs.code_review.scenario:CodeReviewScenario",
+    ),
+    ScenarioCard(
+        "qa_testing",
+        "Write tests that kill mutants of Python code.",
+        "intermediate",
+        "10 to 20 minutes on 2 cores",
+        "agentgym.plugins.packs.qa_testing.scenario:QaTestingScenario",
+    ),
+    ScenarioCard(
+        "customer_support",
+        "Help a shop's customers with orders, refunds and complaints.",
+        "intermediate",
+        "about 25 minutes on 2 cores",
+        "agentgym.plugins.packs.customer_support.scenario:CustomerSupportScenario",
+    ),
+]

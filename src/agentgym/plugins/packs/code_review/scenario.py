@@ -1,0 +1,248 @@
+"""CodeReviewScenario: find planted defects, and report their files and lines."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, ClassVar, Literal
+
+from agentgym.core.needs import NeededCall
+from agentgym.core.task import Split, Task
+from agentgym.core.tools import ToolSpec, tool_specs
+from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.plugins.packs.code_review import rewards
+from agentgym.plugins.packs.code_review.environment import ReviewEnvironment
+from agentgym.plugins.packs.code_review.plants import (
+    Plant,
+    Planted,
+    PlantKind,
+    of_kind,
+    plant_all,
+)
+from agentgym.plugins.packs.code_review.wording import PHRASES
+from agentgym.plugins.packs.coding import projects
+from agentgym.plugins.packs.coding.families.base import Level, ProjectFamily, Scene
+from agentgym.plugins.packs.coding.families.level3 import seed_fault
+from agentgym.plugins.packs.coding.projects import Module, Project
+from agentgym.plugins.packs.coding.wording import references
+from agentgym.plugins.packs.leveled import LeveledScenario
+from agentgym.plugins.packs.wording.grammar import Phrases, request
+from agentgym.scenarios.base import Environment, own_environment
+from agentgym.scenarios.rewards.static_checks import EXTRA, require_checks
+
+_STYLE = 0.4
+"""Probability that a reviewed module also has a style problem."""
+
+Defect = tuple[str, int, str]
+"""Path, line and kind of a defect."""
+PlannedCall = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Review:
+    """The content of a task, before it gets an id.
+
+    Attributes:
+        instruction: The user's request.
+        files: Text of each file, by relative path.
+        defects: Path, line and kind of each defect that the agent must report.
+        look: Paths of the files that the agent must read or lint.
+        plan: Tool and arguments of each call in the shortest solution.
+    """
+
+    instruction: str
+    files: dict[str, str]
+    defects: tuple[Defect, ...]
+    look: tuple[str, ...]
+    plan: tuple[PlannedCall, ...]
+
+    def goal(self) -> dict[str, Any]:
+        """Return the task's goal as JSON values."""
+        return {
+            "defects": [list(defect) for defect in self.defects],
+            "look": list(self.look),
+            "plan": [list(call) for call in self.plan],
+        }
+
+
+ReviewFamily = ProjectFamily[Review]
+
+
+def _planting(name: str, level: Level, phrases: str, *kinds: PlantKind) -> ReviewFamily:
+    """Create a kind of task: review a module that has one defect of each of ``kinds``.
+
+    ``phrases`` is the key in ``PHRASES`` of the phrases for the requests.
+    """
+
+    def draft(scene: Scene, phrases: Phrases) -> Review:
+        return _module_review(scene, phrases, kinds)
+
+    return ReviewFamily(name, level, PHRASES[phrases], draft)
+
+
+def _module_review(
+    scene: Scene, phrases: Phrases, kinds: tuple[PlantKind, ...]
+) -> Review:
+    """Create a task to review one module, which has one defect of each of ``kinds``."""
+    rng, project = scene.rng, projects.build(scene.rng, scene.names)
+    module = rng.choice(project.modules)
+    planted = _plant(scene, project, module, kinds)
+    reference = references.module(rng, scene.split, module.package, module.name)
+    return _review(
+        request(rng, phrases, scene.split, {"file": reference}),
+        project.files | {module.path: planted.source},
+        _at(module, planted),
+        (module.path,),
+        ("lint", {"path": module.path}),
+    )
+
+
+def _package_review(scene: Scene, phrases: Phrases) -> Review:
+    """Create a task to review a package: one or both modules have one defect each."""
+    rng, project = scene.rng, projects.build(scene.rng, scene.names)
+    files, defects = dict(project.files), list[Defect]()
+    bad = rng.sample(project.modules, rng.choice((1, 2)))
+    for module in bad:
+        planted = _plant(scene, project, module, (rng.choice(("bug", "security")),))
+        files[module.path] = planted.source
+        defects += _at(module, planted)
+    return _review(
+        request(rng, phrases, scene.split, {"package": project.package}),
+        files,
+        tuple(sorted(defects)),
+        tuple(sorted(module.path for module in project.modules)),
+        ("lint", {"path": project.package}),
+    )
+
+
+def _comparison(scene: Scene, phrases: Phrases) -> Review:
+    """Create a task to find the function whose code differs from its docstring."""
+    rng = scene.rng
+    broken = seed_fault(scene, rng.choice(("operator", "condition", "value")))
+    module = broken.module
+    lines = broken.files[module.path].split("\n")
+    defect = (module.path, lines.index(f"    {broken.wrong}") + 1, "bug")
+    reference = references.module(rng, scene.split, module.package, module.name)
+    return _review(
+        request(rng, phrases, scene.split, {"file": reference}),
+        broken.files,
+        (defect,),
+        (module.path,),
+        ("read_file", {"path": module.path}),
+    )
+
+
+def _review(
+    instruction: str,
+    files: dict[str, str],
+    defects: tuple[Defect, ...],
+    look: tuple[str, ...],
+    first: PlannedCall,
+) -> Review:
+    reports: list[PlannedCall] = [
+        ("report_finding", {"path": path, "line": line, "kind": kind})
+        for path, line, kind in defects
+    ]
+    return Review(instruction, files, defects, look, (first, *reports))
+
+
+def _at(module: Module, planted: Planted) -> tuple[Defect, ...]:
+    return tuple((module.path, line, kind) for line, kind in planted.defects)
+
+
+def _plant(
+    scene: Scene, project: Project, module: Module, kinds: tuple[PlantKind, ...]
+) -> Planted:
+    """Add one defect of each of ``kinds`` to a module, and maybe a style problem."""
+    rng = scene.rng
+    wanted: list[PlantKind] = [*kinds]
+    if rng.random() < _STYLE:
+        wanted.append("style")
+    plants = [_draw(rng, kind, scene.split) for kind in wanted]
+    rng.shuffle(plants)
+    text = "\n".join(project.files.values())
+    words = (*scene.names.nouns, *scene.names.adjectives)
+    free = [word for word in words if word not in text]
+    names = rng.sample(free, 2 * len(plants))
+    return plant_all(
+        rng,
+        project.files[module.path],
+        plants,
+        names=names,
+        parameters=scene.names.parameters,
+    )
+
+
+def _draw(rng: Random, kind: PlantKind, split: Split) -> Plant:
+    return rng.choice(of_kind(kind, split))
+
+
+FAMILIES: tuple[ReviewFamily, ...] = (
+    _planting("review_clean", 1, "review"),
+    _planting("review_bug", 1, "review", "bug"),
+    _planting("review_security", 1, "review", "security"),
+    _planting("review_both", 2, "review", "bug", "security"),
+    ReviewFamily("review_package", 2, PHRASES["review_package"], _package_review),
+    ReviewFamily("compare", 3, PHRASES["compare"], _comparison),
+)
+
+
+SYSTEM_PROMPT = (
+    "You are a code reviewer in a small Python project. Use the tools, then answer in "
+    "a few words. Rules: look at a file before you report; report each bug and each "
+    "security problem with its file, line and kind, and nothing else; style is not "
+    "reported."
+)
+
+
+class CodeReviewScenario(LeveledScenario[ReviewFamily]):
+    """Tasks to find planted bugs and security problems in small Python packages.
+
+    Raises:
+        MissingExtraError: The extra ``code-quality`` is not installed.
+    """
+
+    name: ClassVar[str] = "code_review"
+    description: ClassVar[str] = "Review small Python packages and report defects."
+    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = (
+        "intermediate"
+    )
+    estimated_time: ClassVar[str] = "10 to 20 minutes on 2 cores"
+    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    max_turns: ClassVar[int] = 9
+    extras: ClassVar[tuple[str, ...]] = (EXTRA,)
+
+    def __init__(self) -> None:
+        require_checks("The scenario code_review")
+
+    def system_prompt(self) -> str:
+        """Return the system prompt: the agent's role and its rules."""
+        return SYSTEM_PROMPT
+
+    def tools(self) -> list[ToolSpec]:
+        """Return the agent's five tools."""
+        return tool_specs(ReviewEnvironment)
+
+    def families(self) -> Sequence[ReviewFamily]:
+        """Return the families (kinds of task) of all levels."""
+        return FAMILIES
+
+    def make_task(
+        self, family: ReviewFamily, split: Split, seed: int, index: int
+    ) -> Task:
+        """Return the ``index``-th task of a family, the same for equal arguments."""
+        return family.make_task(split, seed, index)
+
+    def create_environment(self, task: Task) -> ReviewEnvironment:
+        """Return a new environment with the project that the task asks to review."""
+        return ReviewEnvironment(task.initial_state["files"])
+
+    def calculate_reward(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Score a review by the agent's reports; see :func:`.rewards.score`."""
+        own = own_environment(ReviewEnvironment, environment)
+        return rewards.score(task, own.books, trajectory)
+
+    def needed_calls(self, task: Task) -> list[NeededCall]:
+        """Return the calls that lint or read the files, and report each defect."""
+        return [NeededCall(tool, arguments) for tool, arguments in task.goal["plan"]]

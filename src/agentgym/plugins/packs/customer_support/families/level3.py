@@ -1,0 +1,131 @@
+"""Create tasks of level 3: four or five calls; early results decide later calls."""
+
+from agentgym.plugins.packs.customer_support.families.base import (
+    Story,
+    SupportDraft,
+    SupportFamily,
+    SupportScene,
+    draft,
+)
+from agentgym.plugins.packs.customer_support.families.level2 import UNSHIPPED
+from agentgym.plugins.packs.customer_support.wording import talk
+
+
+def _refund(scene: SupportScene) -> SupportDraft:
+    story = Story(scene)
+    order = story.add_order("delivered")
+    story.open(story.ask("refund", order=story.number(order)), verified=True)
+    story.do("get_order", order_id=order.number)
+    story.do("refund_order", order_id=order.number, amount=order.total)
+    return draft(story, refunds=[[order.number, order.total]])
+
+
+def _return_item(scene: SupportScene) -> SupportDraft:
+    story = Story(scene)
+    order = story.add_order(scene.rng.choice(("delivered", "shipped")))
+    item = scene.rng.choice(order.items)[0]
+    text = story.ask("return", order=story.number(order), item=item)
+    story.open(text, verified=True)
+    story.do("get_order", order_id=order.number)
+    story.do("return_item", order_id=order.number, item=item)
+    return draft(story, returns=[[order.number, item, 1]])
+
+
+def _cancel_too_late(scene: SupportScene) -> SupportDraft:
+    """Create a request to cancel a shipped order; its item must be returned instead."""
+    story = Story(scene)
+    order = story.add_order("shipped")
+    quantity = scene.rng.choice((1, 1, 2, 3))
+    item = order.items[0][0]
+    order.items = [(item, quantity)]
+    story.open(story.ask("cancel", order=story.number(order)), verified=True)
+    story.do("get_order", order_id=order.number)
+    more = {"quantity": quantity} if quantity > 1 else {}
+    story.do("return_item", order_id=order.number, item=item, **more)
+    return draft(story, returns=[[order.number, item, quantity]])
+
+
+def _forgotten_number(scene: SupportScene) -> SupportDraft:
+    story = Story(scene)
+    order = story.add_order(scene.rng.choice(UNSHIPPED))
+    item = order.items[0][0]
+    text = story.ask("cancel", order=story.draw("vague_item", i=item))
+    story.open(text, verified=True)
+    story.facts["order"] = [f"the one with the {item}"]
+    story.do("list_orders", customer_id=story.customer)
+    story.do("cancel_order", order_id=order.number)
+    return draft(story, orders={order.number: {"status": "cancelled"}})
+
+
+def _wrong_number(scene: SupportScene) -> SupportDraft:
+    """Create a request with a wrong order number, which the customer corrects later."""
+    story = Story(scene)
+    order = story.add_order(scene.rng.choice(UNSHIPPED))
+    wrong = scene.names.number(scene.rng)
+    while any(wrong in o.number or o.number in wrong for o in story.orders):
+        wrong = scene.names.number(scene.rng)
+    asked = story.ask("cancel", order=talk.order(scene.rng, scene.split, wrong))
+    story.do("get_order", order_id=wrong)
+    story.needs.append("order")
+    story.facts["order"] = [story.draw("correct", x=order.number), order.number]
+    story.open(asked, verified=True)
+    story.do("get_order", order_id=order.number)
+    story.do("cancel_order", order_id=order.number)
+    return draft(story, orders={order.number: {"status": "cancelled"}})
+
+
+def _changed_mind(scene: SupportScene) -> SupportDraft:
+    """Create a request to cancel, which the customer replaces by a new address."""
+    story = Story(scene)
+    order = story.add_order(scene.rng.choice(UNSHIPPED))
+    reference = talk.order(scene.rng, scene.split, order.number)
+    story.facts["order"] = [story.say("order", order.number)]
+    story.open(story.ask("cancel", order=reference), verified=True)
+    street, city = story.street(), scene.rng.choice(scene.names.cities)
+    other = story.ask("address", order=reference, street=street, city=city)
+    change = story.draw("change", request=_lower(other))
+    text = story.facts["postcode"][0].rstrip(".")
+    story.facts["postcode"] = [f"{text}. {change}"]
+    story.do("get_order", order_id=order.number)
+    story.do("update_address", order_id=order.number, street=street, city=city)
+    return draft(story, orders={order.number: {"street": street, "city": city}})
+
+
+def _two_requests(scene: SupportScene) -> SupportDraft:
+    """Create two requests of one customer: to return an item, then a complaint."""
+    story = Story(scene)
+    order = story.add_order("delivered")
+    item = scene.rng.choice(order.items)[0]
+    text = story.ask("return", order=story.number(order, stated=1.0), item=item)
+    story.open(text, verified=True)
+    story.do("get_order", order_id=order.number)
+    story.do("return_item", order_id=order.number, item=item)
+    subject = scene.rng.choice(scene.names.subjects)
+    priority = scene.rng.choice(("low", "medium", "high"))
+    more = story.ask("complain", subject=subject, priority=priority)
+    story.later.append(story.draw("more", request=_lower(more)))
+    ticket = [story.customer, subject, priority]
+    story.do(
+        "create_ticket",
+        request=1,
+        customer_id=story.customer,
+        subject=subject,
+        priority=priority,
+    )
+    return draft(story, returns=[[order.number, item, 1]], tickets=[ticket])
+
+
+def _lower(text: str) -> str:
+    """Return a request with its first letter in lower case, to continue a sentence."""
+    return text if text.startswith("I ") else text[0].lower() + text[1:]
+
+
+FAMILIES = (
+    SupportFamily("refund", 3, _refund),
+    SupportFamily("return_item", 3, _return_item),
+    SupportFamily("cancel_too_late", 3, _cancel_too_late),
+    SupportFamily("forgotten_number", 3, _forgotten_number),
+    SupportFamily("wrong_number", 3, _wrong_number),
+    SupportFamily("changed_mind", 3, _changed_mind),
+    SupportFamily("two_requests", 3, _two_requests),
+)

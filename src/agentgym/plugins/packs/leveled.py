@@ -1,0 +1,68 @@
+"""Base class of scenarios whose tasks have three levels of difficulty."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from random import Random
+from typing import ClassVar, Protocol
+
+from agentgym.core.task import Split, Task
+from agentgym.errors import UsageError
+from agentgym.scenarios.base import Scenario
+
+ALL_LEVELS = (1, 2, 3)
+FIRST_LEVELS = (1, 2)
+
+
+class LeveledFamily(Protocol):
+    """One kind of task; all its tasks have the same level."""
+
+    @property
+    def level(self) -> int:
+        """Difficulty of the family, from 1."""
+
+
+class LeveledScenario[F: LeveledFamily](Scenario):
+    """A scenario whose families (kinds of task) have three levels of difficulty."""
+
+    splits: ClassVar[tuple[Split, ...]] = tuple(Split)
+
+    @abstractmethod
+    def families(self) -> Sequence[F]:
+        """Return the families, in a fixed order."""
+
+    @abstractmethod
+    def make_task(self, family: F, split: Split, seed: int, index: int) -> Task:
+        """Return the ``index``-th task of a family, determined by the arguments."""
+
+    def tasks(
+        self,
+        split: Split,
+        seed: int,
+        count: int,
+        levels: Sequence[int] | None = None,
+    ) -> list[Task]:
+        """Return tasks of mixed levels, from each family in turn."""
+        if levels is None:
+            levels = ALL_LEVELS if split is Split.TRAIN else FIRST_LEVELS
+        if not levels or not set(levels) <= set(ALL_LEVELS):
+            raise UsageError(f"Levels are some of {ALL_LEVELS}, not {levels!r}.")
+        chosen = [family for family in self.families() if family.level in levels]
+        mixed = Random(0).sample(chosen, len(chosen))
+        return [
+            self.make_task(mixed[i % len(mixed)], split, seed, i // len(mixed))
+            for i in range(count)
+        ]
+
+    def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
+        """Return the held-out tasks in three sets.
+
+        ``held-out``, the main set, has levels 1 and 2. ``level 3`` has the hardest
+        tasks. ``out-of-vocabulary`` has levels 1 and 2, with words that no other split
+        uses. These two sets have a sixth of ``count`` tasks each.
+        """
+        smaller = max(1, count // 6)
+        return {
+            "held-out": self.tasks(Split.TEST, seed, count),
+            "level 3": self.tasks(Split.TEST, seed, smaller, levels=(3,)),
+            "out-of-vocabulary": self.tasks(Split.OUT_OF_VOCABULARY, seed, smaller),
+        }

@@ -1,0 +1,257 @@
+"""QaTestingScenario: tasks to write tests that detect faults in code."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from random import Random
+from typing import Any, ClassVar, Literal
+
+from agentgym.core.needs import NeededCall
+from agentgym.core.task import Split, Task
+from agentgym.core.tools import ToolSpec, tool_specs
+from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.plugins.packs.coding import functions, projects
+from agentgym.plugins.packs.coding.execution import AnySandbox
+from agentgym.plugins.packs.coding.families.base import ProjectFamily, Scene
+from agentgym.plugins.packs.coding.functions import Point, Template
+from agentgym.plugins.packs.coding.projects import Function, Module
+from agentgym.plugins.packs.coding.wording import references
+from agentgym.plugins.packs.leveled import LeveledScenario
+from agentgym.plugins.packs.qa_testing import rewards
+from agentgym.plugins.packs.qa_testing.environment import TestingEnvironment
+from agentgym.plugins.packs.qa_testing.wording import PHRASES
+from agentgym.plugins.packs.wording.grammar import Phrases, request
+from agentgym.scenarios.base import Environment, own_environment
+
+_HARD = ("over", "under", "enough", "within", "same", "both", "either")
+"""Templates whose mutants return wrong values only for arguments at a boundary."""
+PlannedCall = tuple[str, dict[str, str]]
+
+
+@dataclass(frozen=True)
+class TestingDraft:
+    """The content of a task, before it gets an id.
+
+    Attributes:
+        instruction: The user's request.
+        files: Text of each file by path, without the tests of ``module``.
+        module: Path of the module to test.
+        mutants: By name of each function to test, its mutants: sources of the module
+            with one fault in the function.
+        plan: Tool and arguments of each call in the shortest solution.
+    """
+
+    __test__ = False
+
+    instruction: str
+    files: dict[str, str]
+    module: str
+    mutants: dict[str, list[str]]
+    plan: tuple[PlannedCall, ...]
+
+    def goal(self) -> dict[str, Any]:
+        """Return the task's goal as JSON values."""
+        return {
+            "module": self.module,
+            "mutants": self.mutants,
+            "plan": [list(call) for call in self.plan],
+        }
+
+
+TestingFamily = ProjectFamily[TestingDraft]
+
+
+def _plain(rng: Random) -> Template:
+    """Return a random template whose mutants are wrong for nearly all arguments."""
+    return rng.choice([t for t in _usable() if t.key not in _HARD])
+
+
+def _usable() -> list[Template]:
+    return [t for t in functions.TEMPLATES if t.faults and not t.uses_constant]
+
+
+def _test_function(scene: Scene, phrases: Phrases) -> TestingDraft:
+    """Create a task to test one named function."""
+    return _drafted(scene, phrases, [_plain(scene.rng)], whole=False)
+
+
+def _test_module(scene: Scene, phrases: Phrases) -> TestingDraft:
+    """Create a task to test both functions of a module."""
+    first = _plain(scene.rng)
+    while (second := _plain(scene.rng)) is first:
+        pass
+    return _drafted(scene, phrases, [first, second], whole=True)
+
+
+def _test_boundary(scene: Scene, phrases: Phrases) -> TestingDraft:
+    """Create a task to test a function whose mutants are wrong only at a boundary.
+
+    For example, ``<`` instead of ``<=`` gives another value only for equal arguments.
+    """
+    hard = [t for t in _usable() if t.key in _HARD]
+    return _drafted(scene, phrases, [scene.rng.choice(hard)], whole=False)
+
+
+def _drafted(
+    scene: Scene, phrases: Phrases, templates: Sequence[Template], *, whole: bool
+) -> TestingDraft:
+    rng, split = scene.rng, scene.split
+    project = projects.build(rng, scene.names, templates=templates)
+    module = project.modules[0]
+    tested = [f for f in module.functions if f.template in templates]
+    files = {p: text for p, text in project.files.items() if p != module.test_path}
+    slots = {"file": references.module(rng, split, module.package, module.name)}
+    if not whole:
+        slots["name"] = tested[0].name
+    plan: list[PlannedCall] = [("read_file", {"path": module.path})]
+    for function in tested:
+        for call, value in _killing(function, split):
+            plan += [
+                ("run_call", {"call": call}),
+                ("add_test", {"call": call, "expected": value}),
+            ]
+    return TestingDraft(
+        request(rng, phrases, split, slots),
+        files,
+        module.path,
+        {f.name: _mutants(files[module.path], module, f, split) for f in tested},
+        tuple(plan),
+    )
+
+
+def _faulty(template: Template, split: Split) -> list[str]:
+    """Return the template's wrong bodies that tasks of ``split`` use."""
+    home = Split.TEST if split is Split.OUT_OF_VOCABULARY else split
+    return [fault.body for fault in template.faults if fault.split is home]
+
+
+def _mutants(
+    source: str, module: Module, function: Function, split: Split
+) -> list[str]:
+    """Return the mutants for ``split``: the module's source with each fault once."""
+    head, mark, rest = source.partition(function.signature())
+    right = function.fill(function.template.body, module.constant)
+    return [
+        head + mark + rest.replace(right, function.fill(body, module.constant), 1)
+        for body in _faulty(function.template, split)
+    ]
+
+
+def _killing(function: Function, split: Split) -> list[tuple[str, str]]:
+    """Return the fewest calls that together detect every mutant, with their values."""
+    template = function.template
+    bodies = _faulty(template, split)
+    kills = {
+        point: {body for body in bodies if _value(body, point) != right}
+        for point in _points(template)
+        if (right := _value(template.body, point)) is not None
+    }
+    for size in range(1, len(kills) + 1):
+        for chosen in combinations(kills, size):
+            if set().union(*(kills[point] for point in chosen)) == {*bodies}:
+                return [
+                    (_call(function, point), _value(template.body, point) or "")
+                    for point in chosen
+                ]
+    raise AssertionError(f"no points kill all mutants of {template.key}")
+
+
+def _points(template: Template) -> dict[str, Point]:
+    return {repr(point): point for point in template.points}
+
+
+def _call(function: Function, point: str) -> str:
+    arguments = ", ".join(map(repr, _points(function.template)[point]))
+    return f"{function.name}({arguments})"
+
+
+def _value(body: str, point: str) -> str | None:
+    """Return the ``repr`` of the value that a body returns; None if it raises.
+
+    ``point`` are the arguments, as the ``repr`` of a tuple.
+    """
+    expression = body.removeprefix("return ").format(a="a", b="b")
+    names = dict(zip("ab", eval(point), strict=False))  # our own templates
+    try:
+        return repr(eval(expression, {}, names))
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return None
+
+
+FAMILIES: tuple[TestingFamily, ...] = (
+    TestingFamily("test_function", 1, PHRASES["function"], _test_function),
+    TestingFamily("test_module", 2, PHRASES["module"], _test_module),
+    TestingFamily("test_boundary", 3, PHRASES["function"], _test_boundary),
+)
+
+
+SYSTEM_PROMPT = (
+    "You are a tester in a small Python project. The code is right. Use the tools, "
+    "then answer in a few words. Rules: read a module before you test it; run a call "
+    "to learn its value, then add it as a test; choose arguments for which wrong code "
+    "would give another value."
+)
+_BY_OUTCOME = frozenset({"call", "expected"})
+
+
+class QaTestingScenario(LeveledScenario[TestingFamily]):
+    """Tasks to write tests for functions of generated Python packages.
+
+    Args:
+        sandbox: Sandbox for function calls and tests; the caller closes it. If None,
+            the scenario opens a sandbox, and :meth:`close` closes it.
+    """
+
+    name: ClassVar[str] = "qa_testing"
+    description: ClassVar[str] = "Write tests that kill mutants of Python code."
+    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = (
+        "intermediate"
+    )
+    estimated_time: ClassVar[str] = "10 to 20 minutes on 2 cores"
+    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    max_turns: ClassVar[int] = 12
+
+    def __init__(self, sandbox: AnySandbox | None = None) -> None:
+        self._given = sandbox
+
+    def system_prompt(self) -> str:
+        """Return the system prompt: the agent's role and its rules."""
+        return SYSTEM_PROMPT
+
+    def tools(self) -> list[ToolSpec]:
+        """Return the agent's five tools."""
+        return tool_specs(TestingEnvironment)
+
+    def families(self) -> Sequence[TestingFamily]:
+        """Return the families (kinds of task) of all levels."""
+        return FAMILIES
+
+    def make_task(
+        self, family: TestingFamily, split: Split, seed: int, index: int
+    ) -> Task:
+        """Return the ``index``-th task of a family, the same for equal arguments."""
+        return family.make_task(split, seed, index)
+
+    def create_environment(self, task: Task) -> TestingEnvironment:
+        """Return a new environment with the project that the task asks to test."""
+        return TestingEnvironment(task.initial_state["files"], self._runs_in())
+
+    def calculate_reward(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Score an episode by the agent's tests; see :func:`.rewards.score`."""
+        own = own_environment(TestingEnvironment, environment)
+        return rewards.score(task, own.books, trajectory, self._runs_in())
+
+    def needed_calls(self, task: Task) -> list[NeededCall]:
+        """Return the calls of the task's shortest solution.
+
+        If the episode succeeds, any tested call and any expected value count as right.
+        """
+        return [
+            NeededCall(tool, arguments, by_outcome=_BY_OUTCOME & set(arguments))
+            for tool, arguments in task.goal["plan"]
+        ]
+
+    def _runs_in(self) -> AnySandbox:
+        return self._given or self.sandbox

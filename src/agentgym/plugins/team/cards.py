@@ -1,0 +1,13 @@
+"""The coding team, as a list of scenarios shows it."""
+
+from agentgym.scenarios.cards import ScenarioCard
+
+CARDS = [
+    ScenarioCard(
+        "coding_team",
+        "Lead a coding team: route, review and test the code of a generator.",
+        "intermediate",
+        "about 20 minutes on 2 cores",
+        "agentgym.plugins.team.coding_team.scenario:CodingTeamScenario",
+    ),
+]

@@ -1,0 +1,207 @@
+"""VerlEngines: check settings for verl before anything starts; create the engine."""
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agentgym.core.config import TrainingConfig
+from agentgym.engines.base import Engine, EngineFactory, EngineSummary
+from agentgym.engines.environments import Checked, EngineEnvironment
+from agentgym.engines.settings import log_file
+from agentgym.engines.trial import with_trial
+from agentgym.errors import (
+    ConfigError,
+    EngineError,
+    GPUNotAvailableError,
+    MissingExtraError,
+    UnsupportedError,
+    UsageError,
+)
+from agentgym.models.chat_template import FormReport, form_of
+from agentgym.models.folder import describe_model
+from agentgym.plugins.verl.environment import ENVIRONMENT, check
+from agentgym.plugins.verl.protocol import KEY_VARIABLE
+from agentgym.plugins.verl.settings import (
+    trained_rank,
+    value_model_words,
+    verl_settings,
+)
+
+_COMPOSE_S = 120
+_CONNECT_S = 5.0
+
+
+class VerlEngines(EngineFactory):
+    """Creates engines that train and sample with verl, on one GPU or many."""
+
+    imitates = True
+    environment = ENVIRONMENT
+    supports = frozenset(
+        (
+            "gpus_per_node",
+            "tensor_parallel",
+            "verl.nodes",
+            "verl.offload",
+            "verl.server",
+            "verl.settings",
+            "kl_coefficient",
+        )
+    )
+
+    def check(self, config: TrainingConfig) -> EngineSummary:
+        """Check settings, environment and GPUs; raise an error at the first problem."""
+        if config.deterministic:
+            raise UnsupportedError(
+                "deterministic = true with engine = 'verl': bit-for-bit repetition is "
+                "the local engine's, on the CPU."
+            )
+        if config.gpu not in ("auto", "local"):
+            raise UnsupportedError(
+                f"gpu = {config.gpu!r} with engine = 'verl': it needs GPUs, of this "
+                "machine, of a Ray cluster (RAY_ADDRESS) or of a server (verl.server)."
+            )
+        summary = describe_model(config.model, trained_rank(config))
+        verl_settings(config)
+        memory = value_model_words(config)
+        form = served_form(config, "verl")
+        where = f"{config.verl.nodes} x {config.gpus_per_node} GPUs"
+        if config.verl.server is not None:
+            self._check_server(config.verl.server)
+            place = f"{where} at {config.verl.server}, verl"
+            return EngineSummary(
+                summary, place, memory, form.name, "", form.drops_reasoning
+            )
+        ENVIRONMENT.interpreter()
+        self._check_gpus(config)
+        return EngineSummary(
+            summary, f"{where}, verl", memory, form.name, "", form.drops_reasoning
+        )
+
+    def _check_server(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            raise ConfigError(f"verl.server = {address!r}: write host:port.")
+        if not os.environ.get(KEY_VARIABLE):
+            raise UsageError(
+                f"verl.server = {address!r} wants the key that it was started with: "
+                f"set {KEY_VARIABLE}."
+            )
+
+    def _check_gpus(self, config: TrainingConfig) -> None:
+        if address := os.environ.get("RAY_ADDRESS"):
+            _check_cluster(address)
+            return
+        if config.verl.nodes > 1:
+            raise UsageError(
+                f"verl.nodes = {config.verl.nodes} needs a Ray cluster: start one "
+                "(`ray start`) and set RAY_ADDRESS to its address."
+            )
+        if os.environ.get("VERL_PLATFORM", "nvidia") != "nvidia":
+            return  # verl itself gets the kind of devices
+        found = len(list(Path("/dev").glob("nvidia[0-9]*")))
+        if found < config.gpus_per_node:
+            raise GPUNotAvailableError(
+                f"gpus_per_node = {config.gpus_per_node}, and this machine has {found} "
+                "NVIDIA GPUs (/dev/nvidia*). Lower it, or name another machine's "
+                "verl.server."
+            )
+
+    def announced(self, config: TrainingConfig) -> str:
+        """Return a message that verl starts, with the server's address or the log."""
+        if config.verl.server is not None:
+            return f"verl starts at {config.verl.server}, which takes minutes"
+        return f"verl starts, which takes minutes; its log: {log_file(config)}"
+
+    def composed(self, config: TrainingConfig) -> str:
+        """Return AgentGym's settings for verl, and verl's whole configuration."""
+        return composed_text(ENVIRONMENT, verl_settings(config))
+
+    def examine(self) -> Iterator[Checked]:
+        """Check environment and machine, then verl with the built-in model nano."""
+        yield from with_trial(check(), self, "verl")
+
+    def create(self, config: TrainingConfig) -> Engine:
+        """Start verl, load the model, and wait until its servers answer."""
+        from agentgym.plugins.verl.engine import VerlEngine
+
+        self.check(config)
+        return VerlEngine.create(config)
+
+
+def served_form(config: TrainingConfig, engine: str) -> FormReport:
+    """Return the model's format of tool calls, for an engine without grammars.
+
+    ``engine`` is the engine's name in the error message.
+    """
+    if find_spec("transformers") is None:
+        raise MissingExtraError("local", "Reading the model's tokenizer")
+    form = form_of(config.model, config.template)
+    if form.constrains:
+        raise UnsupportedError(
+            f"constrain = 'calls' with engine = {engine!r}: its servers restrict no "
+            "tokens. Use the engine local or vllm, or constrain = 'none' for a model "
+            "that was trained so."
+        )
+    return form
+
+
+def composed_text(
+    environment: EngineEnvironment, settings: dict[str, Any], of: str = "verl"
+) -> str:
+    """Return settings as YAML, then verl's whole configuration with these settings.
+
+    The configuration is left out if ``environment`` does not exist, or if composing it
+    takes too long. ``of`` names the trainer, as in :func:`.compose.compose`.
+    """
+    ours = "# Set by this run, over verl's defaults:\n" + yaml.safe_dump(
+        settings, sort_keys=False
+    )
+    try:
+        python = environment.interpreter()
+    except UsageError:
+        why = "The defaults are shown once the environment exists."
+        return f"{ours}# {why} {environment.advice}\n"
+    file = Path(__file__).with_name("compose.py")
+    try:
+        done = subprocess.run(
+            [str(python), "-P", str(file), of],
+            input=json.dumps(settings),
+            capture_output=True,
+            text=True,
+            timeout=_COMPOSE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return (
+            f"{ours}# The defaults are not shown: verl, in {python.parent.parent}, "
+            f"did not answer within {_COMPOSE_S} s.\n"
+            "# Its first start reads gigabytes: run this once more, or "
+            f"`agentgym engine check {environment.engine}`.\n"
+        )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        said = lines[-1].removeprefix("agentgym: ") if lines else "no reason given"
+        raise EngineError(f"verl cannot compose its configuration: {said}")
+    return f"{ours}---\n# All of verl's settings, with these:\n{done.stdout}"
+
+
+def _check_cluster(address: str) -> None:
+    """Raise UsageError if nothing answers at the address of a Ray cluster."""
+    host, _, port = address.rpartition("//")[2].partition("?")[0].rpartition(":")
+    if not port.isdecimal():  # Ray itself resolves "auto" and "local"
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"RAY_ADDRESS = {address!r}: nothing answers there ({error}). Start the "
+            "cluster (`ray start --head` on its first machine), correct the address, "
+            "or unset RAY_ADDRESS to use the GPUs of this machine."
+        ) from None

@@ -1,0 +1,532 @@
+"""OpenedRun: read a run for the viewer, with an index of its rollouts."""
+
+import shlex
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
+from operator import eq
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from agentgym.core.nested.keys import flattened
+from agentgym.core.task import EVERY_SPLIT, Task
+from agentgym.core.trajectory import ModelCall, Trajectory
+from agentgym.errors import AgentGymError, NotFoundError, StoreError
+from agentgym.models.nano import nano_path
+from agentgym.plugins.view.first_wrong import CallJudge
+from agentgym.plugins.view.rollout_index import RolloutIndex
+from agentgym.plugins.view.run_page import run_page
+from agentgym.rollout.record import stored_rollout
+from agentgym.rollout.store.reader import StoreReader
+from agentgym.rollout.store.rollout import FINAL_STATES, FIRST_ATTEMPT, Rollout
+from agentgym.rollout.task_input import read_task
+from agentgym.scenarios.packs import is_tasks_file
+from agentgym.train.run_folder import CREDIT_FILE, RunFolder
+
+
+def rollout_page(
+    rollout: Rollout, trajectory: Trajectory, judge: CallJudge
+) -> dict[str, Any]:
+    """Return a rollout's task, steps and reward, and a judgement of each tool call."""
+    task = read_task(rollout.input)
+    judged = judge.judge(rollout.input, trajectory)
+    has_ended = rollout.status.state in FINAL_STATES
+    last = rollout.status.last_attempt_id or FIRST_ATTEMPT
+    return {
+        "id": rollout.rollout_id,
+        "has_ended": has_ended,
+        "outcome": trajectory.status if has_ended else "unfinished",
+        "reason": trajectory.reason if has_ended else None,
+        "attempt": int(last) if last.isdecimal() else 0,
+        "created_at": rollout.status.created_at,
+        "duration_s": trajectory.duration_s,
+        "group": trajectory.group,
+        "step": rollout.metadata.get("step"),
+        "is_train": rollout.is_train,
+        "task": task.model_dump(mode="json"),
+        "reward": trajectory.reward,
+        "reward_parts": trajectory.reward_parts,
+        "right_tool": trajectory.right_tool,
+        "right_arguments": trajectory.right_arguments,
+        "steps": _steps(trajectory),
+        "tools": _tools(trajectory),
+        "judgement": judged,
+        "graph": speaker_graph([([c.agent for c in trajectory.model_calls], 1)]),
+        "changed_files": trajectory.changed_files,
+        "end_state": trajectory.end_state,
+        "task_line": task_line(trajectory, task.model_dump(mode="json"), judged),
+    }
+
+
+def speaker_graph(
+    conversations: Iterable[tuple[Sequence[str], int]],
+) -> dict[str, Any]:
+    """Return the roles of a team, and how often each spoke after another.
+
+    A role speaks when it makes a model call. A conversation is the sequence in which
+    roles spoke, and its number of rollouts.
+    """
+    roles, turns, rollouts = Counter[str](), Counter[tuple[str, str]](), 0
+    for speakers, times in conversations:
+        rollouts += times
+        for role in speakers:
+            roles[role] += times
+        for pair in pairwise(speakers):
+            turns[pair] += times
+    return {
+        "rollouts": rollouts,
+        "roles": roles,
+        "turns": [
+            {"from": before, "to": after, "count": count}
+            for (before, after), count in turns.most_common()
+        ],
+    }
+
+
+def task_line(
+    trajectory: Trajectory, task: Mapping[str, Any], judged: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the task as a line of a tasks file.
+
+    The line expects the needed calls. If these are not known, it expects the calls
+    that this rollout made without an error.
+    """
+    made = [call for call in trajectory.get_tool_calls() if call.outcome == "ok"]
+    needed = [
+        {"tool": need["tool"], "args": need["arguments"]}
+        for need in judged["needed"] or ()
+    ] or [{"tool": call.name, "args": call.arguments or {}} for call in made]
+    for call in needed:
+        answers = (
+            each.result
+            for each in made
+            if (each.name, each.arguments) == (call["tool"], call["args"])
+        )
+        if (answer := next(answers, None)) is not None:
+            call["answer"] = answer
+    return {"instruction": task["instruction"], "expect": needed}
+
+
+def _steps(trajectory: Trajectory) -> list[dict[str, Any]]:
+    """Return the steps in order; a model call has only its new prompt messages."""
+    found: list[dict[str, Any]] = []
+    before: dict[str, list[dict[str, Any]]] = {}
+    results = {call.id for call in trajectory.get_tool_calls() if call.id}
+    for step in trajectory.steps:
+        if isinstance(step, ModelCall):
+            known = before.get(step.agent, [])
+            shared = sum(takewhile(bool, map(eq, step.messages, known)))
+            before[step.agent] = step.messages
+            found.append(_model_call(step, step.messages[shared:], results))
+        else:
+            found.append(step.model_dump(mode="json"))
+    return found
+
+
+def _model_call(
+    call: ModelCall, messages: Sequence[Mapping[str, Any]], results: set[str]
+) -> dict[str, Any]:
+    """Return a model call as JSON values, without messages that other steps show."""
+    counts = call.token_counts
+    new = [
+        message
+        for message in messages
+        if message.get("role") != "assistant"
+        and message.get("tool_call_id") not in results
+    ]
+    return {
+        "type": "model_call",
+        "agent": call.agent,
+        "messages": new,
+        "content": call.content,
+        "tool_calls": [each.model_dump() for each in call.tool_calls],
+        "finish_reason": call.finish_reason,
+        "model_version": call.model_version,
+        "latency_ms": call.latency_ms,
+        "prompt_tokens": counts[0] if counts else None,
+        "response_tokens": counts[1] if counts else None,
+        "has_tokens": bool(call.response_ids),
+    }
+
+
+def _tools(trajectory: Trajectory) -> list[dict[str, Any]]:
+    """Return names and descriptions of the offered tools."""
+    offered = next((call.tools for call in trajectory.model_calls if call.tools), [])
+    functions = (tool.get("function") or {} for tool in offered)
+    return [
+        {"name": each.get("name"), "description": each.get("description")}
+        for each in functions
+    ]
+
+
+_TOKENIZER = "tokenizer.json"
+_MEASURED = "This rollout is a measurement, which is not trained on."
+_NO_FILE = f"This run has no {CREDIT_FILE}, which a training step writes."
+_NO_LINE = "No training step has used this rollout (yet)."
+
+
+def token_texts(
+    run: RunFolder, trajectory: Trajectory, *, is_train: bool
+) -> dict[str, Any]:
+    """Return the tokens of each model call of a rollout.
+
+    Without a tokenizer, ``texts`` are token ids. ``logprobs`` are those at sampling;
+    ``gaps`` are the learner's log-probabilities minus these, or None if not measured.
+    """
+    tokenizer, problem = _tokenizer(run)
+    credit = read_credit(run.path / CREDIT_FILE, trajectory.rollout_id)
+    calls = trajectory.model_calls
+    path = run.path / CREDIT_FILE
+    missing = (_NO_LINE if path.exists() else _NO_FILE) if is_train else _MEASURED
+    known = credit if len(credit) == len(calls) else [{}] * len(calls)
+    return {
+        "problem": problem,
+        "credit": "" if credit else missing,
+        "calls": [
+            _call(tokenizer, call, earned)
+            for call, earned in zip(calls, known, strict=True)
+        ],
+    }
+
+
+def read_credit(path: Path, rollout_id: str) -> list[dict[str, Any]]:
+    """Return the training record of each model call of a rollout; [] if there is none.
+
+    ``path`` is the run's ``credit.jsonl``.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return []
+    start = data.rfind(b'{"rollout": ' + orjson.dumps(rollout_id) + b",")
+    end = data.find(b"\n", start)
+    if start < 0 or end < 0:
+        return []
+    calls: list[dict[str, Any]] = orjson.loads(data[start:end])["calls"]
+    return calls
+
+
+def _call(tokenizer: Any, call: ModelCall, earned: dict[str, Any]) -> dict[str, Any]:
+    ids = call.response_ids
+    texts = [f"[{token}]" for token in ids]
+    if tokenizer is not None:
+        texts = [tokenizer.decode([each], skip_special_tokens=False) for each in ids]
+    trained = [False] * len(ids)
+    for start, end in earned.get("spans", ()):
+        trained[start:end] = [True] * (end - start)
+    places = [place for place, is_trained in enumerate(trained) if is_trained]
+    gaps: list[float | None] = [None] * len(ids)
+    if (known := earned.get("gaps")) is not None:
+        for place, gap in zip(places, known or [0.0] * len(places), strict=False):
+            gaps[place] = gap
+    return {
+        "texts": texts,
+        "logprobs": call.logprobs,
+        "trained": trained,
+        "gaps": gaps,
+        "bucket": earned.get("bucket"),
+        "reason": earned.get("reason"),
+        "advantage": earned.get("advantage"),
+    }
+
+
+def _tokenizer(run: RunFolder) -> tuple[Any, str]:
+    """Return the run's tokenizer and "", or None and the reason."""
+    try:
+        from tokenizers import Tokenizer  # type: ignore[import-untyped,unused-ignore]
+    except ImportError:
+        return None, "Install agentgym-sdk[local] to see tokens as text."
+    model = str(run.config().model)
+    folders = [run.path / "agent" / "model", *reversed(run.checkpoints())]
+    folders += [nano_path()] if model == "nano" else [Path(model).expanduser()]
+    for folder in folders:
+        for path in (folder / _TOKENIZER, folder / "model" / _TOKENIZER):
+            if path.is_file():
+                return Tokenizer.from_file(str(path)), ""
+    return None, "The model's tokenizer is not in the run's folder."
+
+
+MODEL = "MODEL"
+"""Placeholder in the command, which the user replaces by a model's name."""
+
+
+def replay_command(config: Mapping[str, Any], task: Mapping[str, Any]) -> str:
+    """Return the command with which another model attempts a task of a run.
+
+    If the run trained a user's own agent, this agent attempts the task; otherwise
+    AgentGym's agent, which ``agentgym rollout`` runs. Run the command in the folder in
+    which the run was started, so that the agent's module is found.
+    """
+    settings, scenario = flattened(config), str(config.get("scenario"))
+    is_file = is_tasks_file(scenario)
+    split = EVERY_SPLIT if is_file else task["split"]
+    which = ["--task", task["id"], "--split", split, "--seed", str(task["seed"])]
+    if settings.get("agent.reference") is None:
+        where = ["--tasks", scenario] if is_file else [scenario]
+        words = ["rollout", *where, *(which[:2] if is_file else which)]
+    else:
+        words = ["eval", scenario, *which, *_agent_options(settings, is_file=is_file)]
+        words += ["--samples", "1", "--no-baselines"]
+    return shlex.join(["agentgym", *words, "--model", MODEL])
+
+
+def _agent_options(settings: Mapping[str, Any], *, is_file: bool) -> list[str]:
+    """Return the command-line options that select a user's own agent, as in the run.
+
+    If the scenario is a tasks file (``is_file``), the options for tools are left out.
+    """
+    words = ["--agent", str(settings["agent.reference"])]
+    for name in ("framework", "agent.context", "agent.inputs"):
+        if value := settings.get(name):
+            words += [f"--{name.removeprefix('agent.')}", str(value)]
+    for key, value in (settings.get("agent.configurable") or {}).items():
+        words += ["--configurable", f"{key}={value}"]
+    if not is_file:
+        if tools := settings.get("agent.own_tools"):
+            words += ["--tools", str(tools)]
+        for name in settings.get("agent.allow_tools") or ():
+            words += ["--allow-tool", str(name)]
+    return words
+
+
+_FILES = (
+    *("run.json", "metrics.jsonl", "result.json"),
+    *("rollouts.db", "rollouts.db-wal", CREDIT_FILE),
+)
+_STEPS, _ROLLOUTS = slice(0, 3), slice(3, None)
+_PATIENCE_S = 0.15
+_WHOLE_S = 600.0
+_NO_STORE = (
+    "does not exist. It is made when the run's first rollout begins; until then there "
+    "are no rollouts to show."
+)
+_MOST_JUDGED = 1000
+_SIBLINGS = 64
+_RELATED = 200
+
+
+Signature = tuple[tuple[int, int] | None, ...]
+
+
+@dataclass(frozen=True)
+class WatchedRun(RunFolder):
+    """A run folder that reads each line of its metrics only once."""
+
+    seen: list[dict[str, Any]] = field(default_factory=list, compare=False)
+    ends: list[int] = field(default_factory=lambda: [0], compare=False)
+    guard: Any = field(default_factory=threading.Lock, compare=False)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return the records in ``metrics.jsonl``, one per training step."""
+        path = self.path / "metrics.jsonl"
+        with self.guard:
+            size = path.stat().st_size if path.exists() else 0
+            if size < self.ends[0]:  # a resumed run has removed steps
+                self.seen.clear()
+                self.ends[0] = 0
+            new, self.ends[0] = self.metrics_from(self.ends[0])
+            self.seen.extend(new)
+            return list(self.seen)
+
+
+class OpenedRun:
+    """A run that the viewer shows, with an index of its rollouts.
+
+    Every method reads the current files, also while the run goes on. Thread-safe.
+    """
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run = WatchedRun(run.path)
+        self._store = StoreReader(run.path / "rollouts.db")
+        self._index = RolloutIndex(self._store)
+        self._indexed: Any = None
+        self._indexing: threading.Thread | None = None
+        self._problem: StoreError | None = None
+        self._lock = threading.Lock()
+        self._judge: CallJudge | None = None
+        self._confusions: dict[Any, Any] = {}
+
+    def signature(self) -> Signature:
+        """Return sizes and times of the run's files, to detect changes."""
+        return file_marks(self.run.path, _FILES)
+
+    def cursor(self) -> dict[str, str]:
+        """Return hashes that change with the run's steps and with its rollouts.
+
+        Data that is read after this call is at least as new as the hashes.
+        """
+        now = self.signature()
+        parts = {"steps": now[_STEPS], "rollouts": now[_ROLLOUTS]}
+        return {name: digest(part) for name, part in parts.items()}
+
+    def page(self) -> dict[str, Any]:
+        """Return the data of the run's page: curves, measurements and problems."""
+        cursor = as_text(self.cursor())
+        return run_page(self.run) | {"cursor": cursor}
+
+    def rollouts(
+        self, filters: Mapping[str, str], sort: str, offset: int, limit: int
+    ) -> dict[str, Any]:
+        """Return some of the rollouts that match the filters, and their total number.
+
+        If ``is_loading`` in the result is True, the database is still being read:
+        later calls may return more rollouts. For the arguments, see
+        :meth:`RolloutIndex.find`.
+        """
+        cursor = as_text(self.cursor())
+        is_loading = self._refresh()
+        found = self._index.find(filters, sort=sort, offset=offset, limit=limit)
+        note = "" if self._store.exists else f"{self._store.path} {_NO_STORE}"
+        return found | {"is_loading": is_loading, "note": note, "cursor": cursor}
+
+    def graph(self, filters: Mapping[str, str]) -> dict[str, Any]:
+        """Return how often each role spoke after another, in scored rollouts."""
+        is_loading = self._refresh()
+        found = speaker_graph(self._index.speakers(filters))
+        return found | {"is_loading": is_loading}
+
+    def facets(self) -> dict[str, Any]:
+        """Return each filter's values, and the number of rollouts with each value."""
+        is_loading = self._refresh()
+        return self._index.facets() | {"is_loading": is_loading}
+
+    def curves(self, by: str) -> dict[str, Any]:
+        """Return training metrics by step and by value of the column ``by``.
+
+        For the metrics, see :meth:`RolloutIndex.curves`.
+        """
+        is_loading = self._refresh()
+        return {"rows": self._index.curves(by), "is_loading": is_loading}
+
+    def rollout(self, rollout_id: str) -> dict[str, Any]:
+        """Return the data of a rollout's page, with other attempts at its task."""
+        page = rollout_page(*self._read(rollout_id), self._judged())
+        self._refresh()
+        group, task = page["group"], page["task"]["id"]
+        siblings = self._index.find(
+            {"task_group": group}, sort="rollout_id", limit=_SIBLINGS
+        )
+        related = self._index.find({"task_id": task}, sort="step", limit=_RELATED)
+        return page | {
+            "siblings": siblings["rows"],
+            "next_failed": self._index.next_failed(rollout_id),
+            "same_task": related["rows"],
+            "team": speaker_graph(self._index.speakers({"task_id": task})),
+            "replay": replay_command(self.run.record()["config"], page["task"]),
+        }
+
+    def tokens(self, rollout_id: str) -> dict[str, Any]:
+        """Return a rollout's sampled tokens, and whether each of them was trained."""
+        rollout, trajectory = self._read(rollout_id)
+        return token_texts(self.run, trajectory, is_train=rollout.is_train)
+
+    def _read(self, rollout_id: str) -> tuple[Rollout, Trajectory]:
+        found = stored_rollout(self._store, rollout_id)
+        if found is None:
+            raise NotFoundError("rollout", rollout_id, [])
+        return found
+
+    def confusion(self, phase: str) -> dict[str, Any]:
+        """Return the confusion matrix of called and needed tools in one measurement.
+
+        At most a thousand rollouts are counted. ``phase`` names the measurement, such
+        as ``before`` or ``after`` training.
+        """
+        key = phase, self.signature()
+        if key not in self._confusions:
+            self._confusions = {key: self._confuse(phase)}
+        found: dict[str, Any] = self._confusions[key]
+        return found
+
+    def _confuse(self, phase: str) -> dict[str, Any]:
+        self._refresh(_WHOLE_S)
+        page = self._index.find({"phase": phase}, limit=500)
+        more = self._index.find({"phase": phase}, limit=500, offset=500)
+        ids = [row["rollout_id"] for row in (*page["rows"], *more["rows"])]
+        tasks: dict[str, Task] = {}
+        trajectories = []
+        for rollout_id in ids[:_MOST_JUDGED]:
+            found = stored_rollout(self._store, rollout_id)
+            if found is not None:
+                task = read_task(found[0].input)
+                tasks[task.id] = task
+                trajectories.append(found[1])
+        return self._judged().confusion(list(tasks.values()), trajectories)
+
+    def start_indexing(self) -> None:
+        """Start to read the database in the background."""
+        with suppress(AgentGymError):
+            self._refresh(patience_s=0)
+
+    def _judged(self) -> CallJudge:
+        with self._lock:
+            if self._judge is None:
+                self._judge = CallJudge(
+                    str(self.run.record()["config"].get("scenario"))
+                )
+            return self._judge
+
+    def _refresh(self, patience_s: float = _PATIENCE_S) -> bool:
+        """Read new events in a thread for at most ``patience_s`` seconds.
+
+        Returns whether the thread is still reading.
+        """
+        if not self._store.exists:
+            return False
+        with self._lock:
+            running = self._indexing
+            if running is None or not running.is_alive():
+                self._raise_problem()
+                now = self.signature()
+                if now == self._indexed:
+                    return False
+                running = self._indexing = threading.Thread(
+                    target=self._update, args=(now,), name="agentgym-index", daemon=True
+                )
+                running.start()
+        running.join(patience_s)
+        if running.is_alive():
+            return True
+        self._raise_problem()
+        return False
+
+    def _raise_problem(self) -> None:
+        """Raise the error of the last read, if it failed; each error only once."""
+        problem, self._problem = self._problem, None
+        if problem is not None:
+            raise problem
+
+    def _update(self, signature: Any) -> None:
+        try:
+            self._index.update()
+            self._indexed = signature
+        except StoreError as error:
+            self._problem = error
+
+
+def file_marks(folder: Path, names: Iterable[str]) -> Signature:
+    """Return size and modification time of each file; None for a missing file."""
+    found: list[tuple[int, int] | None] = []
+    for name in names:
+        try:
+            status = (folder / name).stat()
+            found.append((status.st_size, status.st_mtime_ns))
+        except OSError:
+            found.append(None)
+    return tuple(found)
+
+
+def digest(value: object) -> str:
+    """Return a short hash of a value."""
+    return f"{zlib.crc32(repr(value).encode()):08x}"
+
+
+def as_text(cursor: Mapping[str, str]) -> str:
+    """Join the hashes of :meth:`OpenedRun.cursor` to one text, for the page."""
+    return ".".join(cursor.values())

@@ -1,5 +1,0 @@
-"""Rollouts of any agent for TRL's GRPOTrainer, which does the training."""
-
-from agentgym.train.trl.rollouts import AgentRollouts
-
-__all__ = ["AgentRollouts"]

@@ -1,0 +1,138 @@
+"""Looking into Agent Framework's agents and workflows, and giving trained ones back."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.engines.scripted import Reply
+from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.agent_import import load_agent
+from agentgym.plugins.agent_framework.adapter import AgentFrameworkAdapter
+from tests.integrations.exported import list_then_say, scripted, trained_in
+
+AUTHORED = "tests.plugins.agent_framework.authored"
+ADAPTER = AgentFrameworkAdapter()
+
+
+@pytest.fixture(scope="module")
+def authored() -> Any:
+    load_agent(f"{AUTHORED}:clerk")
+    return sys.modules[AUTHORED]
+
+
+def test_prompts_tools_and_clients_are_found(authored: Any) -> None:
+    [role] = ADAPTER.roles(authored.clerk)
+    assert (role.name, role.system_prompt) == ("clerk", "You look.")
+    assert [tool.name for tool in role.tools] == ["list_files", "shout"]
+    assert role.tools[1].description == "Say it aloud."
+    assert role.tools[1].parameters["required"] == ["word"]
+    assert role.model is authored.client
+    for workflow in (authored.chain, authored.sequence):
+        names = [role.name for role in ADAPTER.roles(workflow)]
+        assert names == ["planner", "worker"]
+    [desk, expert] = ADAPTER.roles(authored.handed)
+    assert [tool.name for tool in desk.tools] == ["handoff_to_expert"]
+    assert expert.tools[0].name == "list_files"
+
+
+async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
+    [_, shout] = ADAPTER.own_tools(authored.clerk)
+    assert await shout(word="hey") == "HEY"
+    assert [x.spec.name for x in ADAPTER.own_tools(authored.handed)] == ["list_files"]
+    [leave] = ADAPTER.own_tools(authored.quit_all)
+    with pytest.raises(RuntimeError, match=r"quit_all called sys.exit\(3\)"):
+        await leave()
+    of_clerk = [x.spec.name for x in ADAPTER.own_tools(authored.boss)]
+    assert of_clerk == ["list_files", "shout"]
+
+
+def test_an_mcp_server_that_does_not_start_is_named(authored: Any) -> None:
+    wanted = r"MCP server shop of afar cannot be asked for its tools: \w+: .+\."
+    with pytest.raises(UnsupportedError, match=wanted):
+        ADAPTER.own_tools(authored.afar)
+
+
+def test_tools_of_a_providers_servers_are_left_out_and_named(authored: Any) -> None:
+    [note] = ADAPTER.concerns(authored.searching)
+    assert note.startswith("web_search of 'searching' is left out")
+    assert ADAPTER.concerns(authored.chain) == []
+
+
+async def test_the_scenarios_agent_uses_its_tools_and_streams(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = scripted(monkeypatch, list_then_say)
+    agent = trained_in(tmp_path, "agent_framework").to_agent_framework()
+    assert ".py" in (await agent.run("List them.")).text
+    assert asked[0].messages[0] == {"role": "system", "content": "You code."}
+    assert (asked[0].temperature, asked[0].max_tokens) == (0.0, 40)
+    pieces = [piece.text async for piece in agent.run("List them.", stream=True)]
+    assert ".py" in "".join(pieces)
+
+
+async def test_its_own_agent_comes_back_with_the_trained_model_throughout(
+    authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def respond(request: Any) -> Reply:
+        names = [tool["function"]["name"] for tool in request.tools]
+        if names == ["ask_clerk"] and request.messages[-1]["role"] != "tool":
+            return Reply(calls=[("ask_clerk", {"question": "?"})])
+        return list_then_say(request)
+
+    asked = scripted(monkeypatch, respond)
+    inside = {key: id(value) for key, value in vars(authored.boss).items()}
+    trained = trained_in(tmp_path, "agent_framework", f"{AUTHORED}:boss")
+    agent = trained.to_agent_framework()
+    assert type(agent) is type(authored.boss)
+    assert agent is not authored.boss
+    session = agent.create_session()
+    said = (await agent.run("Go.", session=session)).text
+    assert said.strip() == authored.REAL  # the script streams its words
+    assert len(asked) == 4
+    await agent.run("Again.", session=session)
+    assert "Go." in str(asked[4].messages)
+    assert {key: id(value) for key, value in vars(authored.boss).items()} == inside
+    assert authored.boss.context_providers == []
+    with pytest.raises(UsageError, match=r"boss has its own tools: leave tools=\[\]"):
+        trained.to_agent_framework(tools=[])
+
+
+async def test_a_workflow_comes_back_as_a_workflow(
+    authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = scripted(
+        monkeypatch, lambda r: list_then_say(r) if r.tools else Reply("Look.")
+    )
+    trained = trained_in(tmp_path, "agent_framework", f"{AUTHORED}:chain")
+    workflow = trained.to_agent_framework()
+    assert type(workflow) is type(authored.chain)
+    assert workflow is not authored.chain
+    assert (await workflow.run("Go.")).get_outputs()[-1] == authored.REAL
+    assert len(asked) == 3
+    assert all(role.model is authored.client for role in ADAPTER.roles(authored.chain))
+
+
+async def test_a_hand_off_workflow_comes_back_and_hands_over(
+    authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def respond(request: Any) -> Reply:
+        names = [tool["function"]["name"] for tool in request.tools]
+        if "list_files" not in names:
+            return Reply(calls=[("handoff_to_expert", {})])
+        return list_then_say(request)
+
+    scripted(monkeypatch, respond)
+    trained = trained_in(tmp_path, "agent_framework", f"{AUTHORED}:handed")
+    ended = await trained.to_agent_framework().run("Go.")
+    [waiting] = ended.get_request_info_events()
+    assert waiting.data.agent_response.text == authored.REAL
+
+
+async def test_a_factory_is_given_the_model_and_the_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, list_then_say)
+    trained = trained_in(tmp_path, "agent_framework", f"{AUTHORED}:make_later")
+    assert ".py" in (await trained.to_agent_framework().run("?")).text

@@ -1,0 +1,151 @@
+"""Lambda, against a fake of its API."""
+
+import json
+
+import pytest
+
+from agentgym.errors import (
+    ComputeError,
+    ComputeRefusedError,
+    NoCapacityError,
+    UnclearLaunchError,
+)
+from agentgym.plugins.cloud.base import Address, MachineState, Offer
+from agentgym.plugins.cloud.providers.lambda_cloud import LambdaCloud
+from tests.plugins.cloud.fakes.lambda_cloud import FakeLambda
+
+NAME = "agentgym-run-1a2b"
+KEY = "ssh-ed25519 AAAA agentgym"
+
+
+def offer(region: str = "us-west-1") -> Offer:
+    return next(each for each in LambdaCloud().offers() if each.region == region)
+
+
+def test_offers_are_instances_of_one_gpu_by_region(lambda_cloud: FakeLambda) -> None:
+    offers = LambdaCloud().offers()
+    assert [(each.kind, each.region) for each in offers] == [
+        ("gpu_1x_a10", "us-west-1"),
+        ("gpu_1x_a10", "us-east-1"),
+        ("gpu_1x_a100_sxm4", ""),
+        ("gpu_1x_gh200", "us-east-3"),
+    ]
+    assert offers[0] == Offer(
+        "lambda", "gpu_1x_a10", "A10", 1, 24.0, 200.0, 1.29, "us-west-1"
+    )
+    assert not offers[2].is_available
+
+
+@pytest.mark.slow
+def test_an_instance_comes_up_and_goes_with_its_key(lambda_cloud: FakeLambda) -> None:
+    provider = LambdaCloud()
+    machine = provider.launch(offer(), NAME, KEY)
+    assert [key["public_key"] for key in lambda_cloud.keys.values()] == [KEY]
+    assert provider.machines()[0].state is MachineState.STARTING
+    machine = provider.describe(machine)
+    assert machine.state is MachineState.RUNNING
+    assert machine.address == Address("127.0.0.1", lambda_cloud.ssh, "ubuntu")
+    assert machine.hourly == 1.29
+    assert "jupyter" not in repr(machine)
+    provider.terminate(machine)
+    provider.terminate(machine)  # one that is gone is no error
+    provider.forget(NAME)
+    provider.forget(NAME)
+    assert (provider.machines(), lambda_cloud.keys) == ([], {})
+    assert provider.describe(machine).state is MachineState.GONE
+
+
+def test_one_that_is_about_to_end_is_gone(lambda_cloud: FakeLambda) -> None:
+    lambda_cloud.make(NAME)["status"] = "terminating"
+    lambda_cloud.make("agentgym-sick")["status"] = "unhealthy"
+    lambda_cloud.make("not-ours")
+    [found] = LambdaCloud().machines()
+    assert (found.name, found.state) == ("agentgym-sick", MachineState.STOPPED)
+
+
+def test_no_capacity_leaves_no_key(lambda_cloud: FakeLambda) -> None:
+    lambda_cloud.no_capacity = {"us-west-1"}
+    with pytest.raises(NoCapacityError, match="Not enough capacity"):
+        LambdaCloud().launch(offer(), NAME, KEY)
+    assert lambda_cloud.keys == {}
+
+
+def test_a_quota_is_no_want_of_capacity(lambda_cloud: FakeLambda) -> None:
+    lambda_cloud.quota = True
+    with pytest.raises(ComputeRefusedError, match="Quota exceeded") as caught:
+        LambdaCloud().launch(offer(), NAME, KEY)
+    assert caught.value.code == "global/quota-exceeded"
+
+
+@pytest.mark.parametrize("how", ["lost", "page"])
+def test_a_launch_without_an_answer_is_asked_for_once(
+    lambda_cloud: FakeLambda, how: str
+) -> None:
+    lambda_cloud.on_launch = how  # type: ignore[assignment]
+    with pytest.raises(UnclearLaunchError):
+        LambdaCloud().launch(offer(), NAME, KEY)
+    assert lambda_cloud.count("POST", "/instance-operations/launch") == 1
+
+
+def test_a_key_whose_answer_was_lost_is_found(lambda_cloud: FakeLambda) -> None:
+    lambda_cloud.lose_key = True
+    LambdaCloud().launch(offer(), NAME, KEY)
+    assert len(lambda_cloud.keys) == len(lambda_cloud.instances) == 1
+
+
+class Clock:
+    """Stands for ``time``: a sleep is over at once."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.slow
+def test_requests_and_launches_keep_the_distance_that_lambda_wants(
+    lambda_cloud: FakeLambda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fake refuses what comes too soon, as its provider does."""
+    monkeypatch.undo()
+    clock = Clock()
+    lambda_cloud.clock = clock.monotonic
+    monkeypatch.setattr(LambdaCloud, "url", lambda_cloud.url)
+    monkeypatch.setenv("LAMBDA_API_KEY", lambda_cloud.key)
+    for module in ("api", "lambda_cloud"):
+        monkeypatch.setattr(f"agentgym.plugins.cloud.providers.{module}.time", clock)
+    provider = LambdaCloud()
+    first, second = [each for each in provider.offers() if each.kind == "gpu_1x_a10"]
+    assert clock.now == 0
+    lambda_cloud.no_capacity = {first.region}
+    with pytest.raises(NoCapacityError):
+        provider.launch(first, NAME, KEY)
+    provider.launch(second, NAME, KEY)
+    assert lambda_cloud.refused == 0
+    assert 12 < clock.now < 25
+
+
+def test_a_wrong_key_is_never_shown(
+    lambda_cloud: FakeLambda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAMBDA_API_KEY", "secret_lambda_0123")
+    with pytest.raises(ComputeRefusedError, match="LAMBDA_API_KEY") as caught:
+        LambdaCloud().machines()
+    assert "secret_lambda_0123" not in repr(caught.value)
+
+
+def test_no_key_says_how_to_give_one() -> None:
+    with pytest.raises(ComputeError, match=r"LAMBDA_API_KEY.*\.env.*lambda\.ai"):
+        LambdaCloud().check()
+
+
+def test_a_machine_can_end_itself(lambda_cloud: FakeLambda) -> None:
+    machine = LambdaCloud().launch(offer(), NAME, KEY)
+    ending = LambdaCloud().ending(machine)
+    assert (ending.method, ending.key) == ("POST", lambda_cloud.key)
+    assert ending.url == f"{lambda_cloud.url}/instance-operations/terminate"
+    assert json.loads(ending.body) == {"instance_ids": [machine.id]}

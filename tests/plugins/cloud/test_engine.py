@@ -1,0 +1,92 @@
+"""Training with vLLM on a machine over SSH, the real one and one that tests play.
+
+They start processes of their own: the command here, and the training over a real SSH
+server. The program's environment stands where `agentgym engine install` puts it.
+"""
+
+import getpass
+from pathlib import Path
+
+import pytest
+
+from agentgym.train.result import TrainingResult
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.trained_agent import TrainedAgent
+from tests.engines.vllm.conftest import make_environment
+from tests.plugins.cloud.home import TRAIN, ended, require_whole, start
+from tests.plugins.cloud.sshd import Machine
+from tests.real_models import SMOLLM2, VLLM_FOLDER, VLLM_ON_CPU, train
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+VLLM = ("--engine", "vllm", "--set", "lora_rank=8", "--episodes", "32", "--name", "x")
+
+
+def test_vllm_samples_on_the_other_machine(tmp_path: Path, machine: Machine) -> None:
+    make_environment(machine.home / ".agentgym", "0.32.0+cpu")
+    seen = machine.folder / "seen.jsonl"
+    machine.environment |= {
+        "FAKE_VLLM": str(machine.folder / "script.json"),
+        "FAKE_VLLM_SEEN": str(seen),
+    }
+    machine.stop_listening()
+    machine.start()
+    code, out, err = ended(start(tmp_path, *TRAIN, *VLLM, "--gpu", machine.gpu))
+    assert code == 0, err
+    assert "vLLM starts" in out
+    run = RunFolder(tmp_path / "runs" / "x")
+    require_whole(run)
+    assert '"name": "agentgym-v2"' in seen.read_text()
+    assert TrainedAgent.load("x@1").verified_model().is_dir()
+
+
+@VLLM_ON_CPU
+def test_a_real_vllm_samples_on_the_other_machine(
+    tmp_path: Path, machine: Machine
+) -> None:
+    assert VLLM_FOLDER is not None
+    place = machine.home / ".agentgym" / "engines" / "vllm"
+    place.parent.mkdir(parents=True)
+    place.symlink_to(VLLM_FOLDER)
+    few = {f"AGENTGYM_{name}_TASKS": "2" for name in ("TEST", "EVAL")}
+    process = start(tmp_path, *TRAIN, *VLLM, "--gpu", machine.gpu, **few)
+    code, _, err = ended(process)
+    assert code == 0, err
+    run = RunFolder(tmp_path / "runs" / "x")
+    require_whole(run)
+    assert all(0 < step["logprob_gap"] < 1e-4 for step in run.metrics())
+    assert not machine.trainees()
+
+
+@SMOLLM2
+@pytest.mark.sweep
+def test_a_machine_chooses_the_engine_and_does_without_vllm_if_need_be(
+    tmp_path: Path, machine: Machine
+) -> None:
+    """Its GPU is played, so vLLM is wanted, is not had, and the run goes on."""
+    machine.shim("uv", "echo 'error: dns error' >&2; exit 2\n", there=True)
+    machine.shim("nvidia-smi", "echo 24564\n", there=True)
+    machine.shim("df", "echo; echo /dev/x 9 9 99000000 9% /\n", there=True)
+    machine.stop_listening()
+    machine.start()
+    run = RunFolder(train(tmp_path, "smollm2", "auto", gpu=machine.gpu))
+    assert run.record()["config"]["engine"] == "auto"  # another machine may have vLLM
+    result = TrainingResult.load(run.path)
+    assert result is not None
+    assert result.config["engine"] == "local"
+    require_whole(run)
+
+
+def test_an_engine_that_cannot_be_installed_is_named(
+    tmp_path: Path, machine: Machine
+) -> None:
+    machine.shim("uv", "echo 'error: dns error' >&2; exit 2\n", there=True)
+    machine.stop_listening()
+    machine.start()
+    code, out, err = ended(start(tmp_path, *TRAIN, *VLLM, "--gpu", machine.gpu))
+    assert code == 1
+    assert f"Installing vllm on {getpass.getuser()}@127.0.0.1" in out
+    assert "vllm could not be installed on" in err
+    assert "dns error" in err
+    assert "--engine local" in err
+    assert not (tmp_path / "runs" / "x").exists()

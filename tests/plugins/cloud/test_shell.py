@@ -1,0 +1,152 @@
+"""Logging in: what is refused, and what the user is told to do."""
+
+import re
+import shlex
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import ComputeError, ConfigError, UnreachableError
+from agentgym.plugins.cloud.base import Address
+from agentgym.plugins.cloud.shell import Shell
+from tests.plugins.cloud.sshd import Machine
+
+
+def shell_of(machine: Machine) -> Shell:
+    return Shell(Address.parse(machine.gpu.partition(":")[2]))
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("host", Address("host")),
+        ("me@host", Address("host", 22, "me")),
+        ("me@host.example:2222", Address("host.example", 2222, "me")),
+        ("me@[fe80::1]:23", Address("fe80::1", 23, "me")),
+    ],
+)
+def test_an_address_is_read_as_it_is_written(text: str, address: Address) -> None:
+    assert Address.parse(text) == address
+    assert str(address) == text
+    assert TrainingConfig(gpu=f"ssh:{text}").gpu == f"ssh:{text}"
+
+
+@pytest.mark.parametrize(
+    "gpu",
+    ["ssh:", "ssh", "ssh:-oProxyCommand=x", "ssh:a b", "ssh:h:0", "ssh:h:99999", "shh"],
+)
+def test_what_is_no_machine_is_refused(gpu: str) -> None:
+    with pytest.raises(ConfigError, match="ssh:user@host"):
+        TrainingConfig.create(gpu=gpu)
+
+
+def test_a_command_runs_there(machine: Machine) -> None:
+    found = shell_of(machine).run('echo "$HOME"; cat', data=b"from home")
+    assert found == f"{machine.home}\nfrom home"
+
+
+@pytest.mark.slow
+def test_a_command_that_fails_says_why(machine: Machine) -> None:
+    with pytest.raises(ComputeError, match="no such thing"):
+        shell_of(machine).run("echo no such thing >&2; exit 3")
+
+
+def test_an_unreachable_machine(machine: Machine) -> None:
+    machine.stop_listening()
+    with pytest.raises(UnreachableError, match=r"refused.*ssh -p \d+ "):
+        shell_of(machine).run("true")
+
+
+@pytest.mark.slow
+def test_a_machine_that_answers_nothing(machine: Machine) -> None:
+    with pytest.raises(UnreachableError, match="did not answer within 1 seconds"):
+        shell_of(machine).run("sleep 60", timeout_s=1)
+
+
+def test_a_host_without_a_name(machine: Machine) -> None:
+    with pytest.raises(UnreachableError, match=r"host\.invalid cannot be reached"):
+        Shell(Address("host.invalid")).run("true")
+
+
+def test_a_key_that_is_not_let_in(machine: Machine) -> None:
+    other = machine.folder / "other"
+    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)]
+    subprocess.run(words, check=True)
+    machine.write_client_config(other)
+    with pytest.raises(ComputeError, match="accepts none of the keys") as caught:
+        shell_of(machine).run("true")
+    assert not isinstance(caught.value, UnreachableError)
+
+
+def test_a_host_that_is_not_known(machine: Machine) -> None:
+    machine.known_hosts.write_text("")
+    with pytest.raises(ComputeError, match="is not known here. Connect once by hand"):
+        shell_of(machine).run("true")
+    assert machine.known_hosts.read_text() == ""
+
+
+def test_a_host_with_another_key_than_before(machine: Machine) -> None:
+    machine.stop_listening()
+    machine.new_host_key()
+    machine.start()
+    file = machine.known_hosts
+    told = rf"another key.*ssh-keygen -f {file} -R '\[127.0.0.1\]:{machine.port}'"
+    with pytest.raises(ComputeError, match=told):
+        shell_of(machine).run("true")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alias", ["", "HostKeyAlias box-key\n"])
+def test_advice_on_an_alias_names_what_known_hosts_has(
+    machine: Machine, alias: str
+) -> None:
+    """Its command works: after it, the host's key is not known any more."""
+    config = machine.folder / "client_config"
+    config.write_text(
+        f"Host box\nHostName 127.0.0.1\nPort {machine.port}\n{alias}Host *\n"
+        + config.read_text()
+    )
+    if alias:
+        known = machine.known_hosts.read_text()
+        machine.known_hosts.write_text(f"box-key {known.partition(' ')[2]}")
+    shell = Shell(Address("box"))
+    assert shell.run("echo in") == "in\n"
+    machine.stop_listening()
+    machine.new_host_key()
+    machine.start()
+    with pytest.raises(ComputeError, match="another key than before") as caught:
+        shell.run("true")
+    advice = re.search(r"\((ssh-keygen .*?)\) and try", str(caught.value))
+    assert advice is not None
+    subprocess.run(shlex.split(advice[1]), check=True, capture_output=True)
+    with pytest.raises(ComputeError, match="is not known here"):
+        shell.run("true")
+
+
+@pytest.mark.slow
+def test_a_rented_machine_is_trusted_once(machine: Machine, tmp_path: Path) -> None:
+    machine.known_hosts.unlink()
+    machine.write_client_config(tmp_path / "none")
+    address = Address.parse(machine.gpu.partition(":")[2])
+    shell = Shell(address, machine.user_key, tmp_path / "the run's" / "known_hosts")
+    (tmp_path / "the run's").mkdir()
+    assert shell.run("echo in") == "in\n"
+    machine.stop_listening()
+    machine.new_host_key()
+    machine.start()
+    with pytest.raises(ComputeError, match="another key than before.*remove /"):
+        shell.run("echo in")
+    assert not machine.known_hosts.exists()
+
+
+@pytest.mark.slow
+def test_a_server_that_is_none(machine: Machine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.listen()
+        port = server.getsockname()[1]
+        shell = Shell(Address("127.0.0.1", port))
+        with pytest.raises(UnreachableError):
+            shell.run("true", timeout_s=1)

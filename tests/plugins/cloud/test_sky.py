@@ -1,0 +1,132 @@
+"""A run on a cluster of SkyPilot's: rented, trained on over its alias, given back."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.errors import NoCapacityError, UnclearLaunchError
+from agentgym.plugins.cloud.lease import Lease
+from agentgym.plugins.cloud.providers.skypilot import SkyPilot
+from agentgym.plugins.cloud.record import MachineRecord
+from tests.plugins.cloud.fakes.fixtures import QUICK
+from tests.plugins.cloud.fakes.sky import FakeSky
+from tests.plugins.cloud.home import ended, start, wait_for
+from tests.plugins.cloud.sshd import Machine
+from tests.variants import first_of
+
+WORDS = ["train", "coding", "--framework", "native", "--episodes", "32", "--name", "r"]
+
+
+def lease(folder: Path, **more: Any) -> Lease:
+    offers = sorted(SkyPilot().offers(), key=lambda offer: offer.hourly)
+    return Lease(SkyPilot(), offers, folder, waits=QUICK, **more)
+
+
+def record(folder: Path) -> MachineRecord:
+    found = MachineRecord.read(folder)
+    assert found is not None
+    return found
+
+
+def rents(sky: FakeSky, folder: Path, *words: str) -> "subprocess.Popen[str]":
+    path = os.environ["PATH"]
+    return start(folder, *WORDS, "--gpu", "sky", "--yes", *words, PATH=path)
+
+
+@pytest.mark.slow
+def test_a_cluster_for_the_time_of_a_block(sky: FakeSky, tmp_path: Path) -> None:
+    with lease(tmp_path) as held:
+        assert list(sky["clusters"]) == [held.address.host] == [held.record.name]
+        assert (held.record.kind, held.record.hourly) == ("gcp/g2-standard-4", 0.7)
+        assert held.ending is None  # SkyPilot itself sees to it
+    assert (sky["clusters"], record(tmp_path).fate) == ({}, "ended")
+
+
+@pytest.mark.slow
+def test_the_next_offer_is_taken_where_there_is_no_capacity(
+    sky: FakeSky, tmp_path: Path
+) -> None:
+    sky.change(full=["g2-standard-4"])
+    with lease(tmp_path) as held:
+        assert held.record.kind == "aws/g6.xlarge"
+    assert "Failed to provision all possible" in record(tmp_path).tried[0]
+    sky.change(full=["g2-standard-4", "g6.xlarge", "p4de"])
+    with pytest.raises(NoCapacityError, match="None of 3 offers"):
+        lease(tmp_path).__enter__()
+    assert (sky["clusters"], record(tmp_path).fate) == ({}, "never")
+
+
+@pytest.mark.slow
+def test_a_launch_that_hangs_is_found_by_its_name_and_used(
+    sky: FakeSky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    sky.change(on_launch="hangs")
+    monkeypatch.setattr(SkyPilot, "launch_s", 2.0)
+    with lease(tmp_path, report=told.append) as held:
+        assert list(sky["clusters"]) == [held.record.name]
+    assert len(sky["launches"]) == 1
+    assert "It exists." in told
+    assert (sky["clusters"], record(tmp_path).fate) == ({}, "ended")
+
+
+@pytest.mark.slow
+def test_a_launch_that_hangs_and_makes_nothing(
+    sky: FakeSky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sky.change(on_launch="never")
+    monkeypatch.setattr(SkyPilot, "launch_s", 2.0)
+    with pytest.raises(UnclearLaunchError, match="gave no answer"):
+        lease(tmp_path).__enter__()
+    assert (len(sky["launches"]), record(tmp_path).fate) == (1, "unclear")
+
+
+@pytest.mark.slow
+def test_a_cluster_that_breaks_before_it_is_used(sky: FakeSky, tmp_path: Path) -> None:
+    sky.change(on_launch="breaks")
+    with pytest.raises(Exception, match="Failed to set up SkyPilot runtime"):
+        lease(tmp_path).__enter__()
+    assert (sky["clusters"], record(tmp_path).fate) == ({}, "never")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("number", first_of([signal.SIGINT, signal.SIGTERM]))
+def test_a_signal_in_the_launch_waits_for_it_and_ends_the_cluster(
+    sky: FakeSky, tmp_path: Path, number: int
+) -> None:
+    sky.change(launch_s=3.0)
+    process = rents(sky, tmp_path)
+    wait_for(lambda: sky["launches"], process)
+    os.killpg(process.pid, number)  # as a terminal does
+    code, _, err = ended(process)
+    assert code != 0
+    assert "The answer to the launch is awaited first" in err
+    assert "Traceback" not in err
+    assert sky["clusters"] == {}
+    assert not (tmp_path / "runs/r").exists() or record(tmp_path / "runs/r").fate in (
+        "ended",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_from_the_quote_to_the_agent(
+    sky: FakeSky, machine: Machine, tmp_path: Path
+) -> None:
+    """A real training, on a real SSH server that only the alias leads to."""
+    config = machine.folder / "client_config"
+    sky.change(ssh_config=str(config), ssh_port=machine.port)
+    code, out, err = ended(rents(sky, tmp_path, "--max-cost", "5"))
+    assert code == 0, err
+    assert "Before and after" in out
+    found = json.loads((tmp_path / "runs/r/machine.json").read_text())
+    assert (found["fate"], found["address"]) == ("ended", found["name"])
+    assert sky["clusters"] == {}
+    assert (tmp_path / "runs/r/agent").is_dir()
+    assert machine.trainees() == []

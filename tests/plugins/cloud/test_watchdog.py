@@ -1,0 +1,262 @@
+"""The watchdog, alone: it ends training and machines that nobody ends."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from agentgym.core.config import TrainingConfig
+from agentgym.plugins.cloud import watchdog
+from agentgym.plugins.cloud.watchdog import EndLimits, Watchdog
+from agentgym.version import __version__
+from tests.plugins.cloud.home import make_sleepy
+
+KEY = "planted-key-of-a-provider"
+
+
+class Provider(BaseHTTPRequestHandler):
+    """Notes what it is asked; refuses the first request, as providers do."""
+
+    asked: list[tuple[str, str, str, str]]
+
+    def do_DELETE(self) -> None:
+        head = self.headers
+        agent, key = head["User-Agent"], head["Authorization"]
+        self.asked.append((self.command, self.path, key, agent))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *args: Any) -> None: ...
+
+
+@pytest.fixture
+def provider() -> Iterator[HTTPServer]:
+    Provider.asked = []
+    server = HTTPServer(("127.0.0.1", 0), Provider)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+class Guarded:
+    """A training that sleeps, with its watchdog."""
+
+    def __init__(self, folder: Path, ending: dict[str, str] | None, **limits: Any):
+        make_sleepy(folder)
+        self.attempt = folder / "run" / "attempt-1"
+        self.attempt.mkdir(parents=True)
+        self.heartbeat = folder / "run" / "heartbeat"
+        self.heartbeat.touch()
+        config = TrainingConfig(
+            scenario=str(folder / "sleepy"), output=folder / "run" / "runs", name="x"
+        )
+        train = {
+            "folder": str(folder),
+            "config": config.model_dump(mode="json"),
+            "resume": False,
+            "variables": {},
+        }
+        order = {
+            "train": train,
+            "ending": ending,
+            "limits": asdict(EndLimits(**limits)),
+        }
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "agentgym.plugins.cloud.watchdog",
+                str(self.attempt),
+            ],
+            stdin=subprocess.PIPE,
+        )
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(order).encode())
+        self.process.stdin.close()
+        self.awake = folder / "awake"
+
+    def child(self) -> psutil.Process:
+        while not (found := psutil.Process(self.process.pid).children()):
+            assert self.process.poll() is None
+            time.sleep(0.05)
+        return found[0]
+
+    def wait_until_awake(self) -> psutil.Process:
+        while not self.awake.exists():
+            assert self.process.poll() is None
+            time.sleep(0.05)
+        return self.child()
+
+    def outcome(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.attempt / "outcome.json").read_text())
+        return found
+
+
+class Clock:
+    """Stands for ``time``: a sleep is over at once, and a script runs meanwhile."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.script: Callable[[], object] = lambda: None
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.script()
+
+
+class Alone:
+    """A watchdog in this process, whose training sleeps."""
+
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, words: str, **limits: Any
+    ) -> None:
+        self.clock = Clock()
+        self.attempt = folder / "run" / "attempt-1"
+        self.attempt.mkdir(parents=True)
+        self.heartbeat = folder / "run" / "heartbeat"
+        self.ended: list[float] = []
+        ending = {"url": "", "method": "", "key": "", "body": ""}
+        order = {"train": {}, "limits": asdict(EndLimits(**limits))}
+        monkeypatch.setattr(watchdog, "time", self.clock)
+        self.watchdog = Watchdog(self.attempt, {**order, "ending": ending})
+        self.child = subprocess.Popen(["sh", "-c", words], start_new_session=True)
+        monkeypatch.setattr(self.watchdog, "_start", lambda: self.child)
+        note = lambda: self.ended.append(self.clock.now)  # noqa: E731
+        monkeypatch.setattr(self.watchdog, "_end_machine", note)
+
+    def run(self) -> dict[str, Any]:
+        """Run it to its end; return how training ended."""
+        self.watchdog.run()
+        assert self.child.poll() is not None
+        found: dict[str, Any] = json.loads((self.attempt / "outcome.json").read_text())
+        return found
+
+
+@pytest.mark.slow
+def test_silence_ends_training_that_heeds_no_signal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaf = "trap '' INT; sleep 600"
+    alone = Alone(tmp_path, monkeypatch, deaf, silent_s=1800.0, idle_s=900.0)
+    told = {"kind": "limit", "message": "the client was silent for 1800 s"}
+    assert alone.run() == told
+    [end] = alone.ended
+    assert end == pytest.approx(1800 + 60 + 900, abs=5)  # silence, grace, idleness
+
+
+@pytest.mark.slow
+def test_a_word_from_home_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = Alone(tmp_path, monkeypatch, "sleep 600", silent_s=60.0, longest_s=500.0)
+
+    def beat() -> None:
+        if alone.clock.now < 600:
+            alone.heartbeat.touch()
+            os.utime(alone.heartbeat, (alone.clock.now, alone.clock.now))
+
+    alone.clock.script = beat
+    assert alone.run()["message"] == "the longest duration, 500 s, was reached"
+
+
+@pytest.mark.parametrize("how", ["fetched", "removed"])
+def test_a_machine_stays_a_little_once_everything_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Its client has an answer to wait for, and ends the machine by itself."""
+    alone = Alone(tmp_path, monkeypatch, "true")
+    alone.child.wait()
+
+    def fetch() -> None:
+        if alone.clock.now > 100 and alone.attempt.exists():
+            if how == "fetched":
+                (alone.attempt / "fetched").touch()
+            else:
+                shutil.rmtree(alone.attempt)
+
+    alone.clock.script = fetch
+    alone.watchdog.run()
+    assert alone.ended == [pytest.approx(100 + 60, abs=2)]
+
+
+@pytest.mark.slow
+def test_an_idle_machine_ends_itself(tmp_path: Path, provider: HTTPServer) -> None:
+    ending = {
+        "method": "DELETE",
+        "url": f"http://127.0.0.1:{provider.server_port}/v2/pods/abc",
+        "key": KEY,
+        "body": "",
+    }
+    guarded = Guarded(tmp_path, ending, idle_s=1.0)
+    child = guarded.wait_until_awake()
+    for process in (child, psutil.Process(guarded.process.pid)):
+        assert KEY not in " ".join(process.cmdline())
+        assert KEY not in str(process.environ())
+    os.kill(child.pid, signal.SIGKILL)
+    while not Provider.asked:
+        time.sleep(0.05)
+    guarded.process.kill()  # else it asks until the machine is gone
+    guarded.process.wait()
+    agent = f"agentgym/{__version__}"
+    assert Provider.asked == [("DELETE", "/v2/pods/abc", f"Bearer {KEY}", agent)]
+    assert guarded.outcome() == {"kind": "killed", "code": -signal.SIGKILL}
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert written
+    assert not any(KEY.encode() in data for data in written)
+
+
+@pytest.mark.slow
+def test_money_ends_a_machine_that_waits_for_home(
+    tmp_path: Path, provider: HTTPServer
+) -> None:
+    """Home is gone and training has ended: what was set-up before it counts, too."""
+    ending = {
+        "method": "DELETE",
+        "url": f"http://127.0.0.1:{provider.server_port}/v2/pods/abc",
+        "key": KEY,
+        "body": "",
+    }
+    guarded = Guarded(tmp_path, ending, ends_s=3.0, idle_s=None, silent_s=None)
+    os.kill(guarded.wait_until_awake().pid, signal.SIGKILL)
+    while not Provider.asked:
+        time.sleep(0.05)
+    guarded.process.kill()
+    guarded.process.wait()
+    assert Provider.asked[0][:2] == ("DELETE", "/v2/pods/abc")
+
+
+@pytest.mark.slow
+def test_training_that_does_not_heed_a_stop_is_killed(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path, None, grace_s=0.5)
+    child = guarded.wait_until_awake()
+    child.suspend()
+    (guarded.attempt / "stop").touch()
+    guarded.process.wait(60)
+    assert not child.is_running()
+    assert guarded.outcome() == {"kind": "interrupted"}
+
+
+@pytest.mark.slow
+def test_without_its_watchdog_training_ends(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path, None)
+    child = guarded.wait_until_awake()
+    guarded.process.kill()
+    guarded.process.wait()
+    child.wait(60)
+    assert guarded.outcome() == {"kind": "interrupted"}

@@ -1,0 +1,329 @@
+"""Programs, tests and values in JavaScript, Go and Rust."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agentgym.errors import SandboxError, SandboxUnavailableError
+from agentgym.sandbox import (
+    Argv,
+    Program,
+    RunTests,
+    Sandbox,
+    SandboxConfig,
+    gives,
+    open_sandbox,
+)
+from agentgym.sandbox.languages import toolchain
+from agentgym.sandbox.verdict import json_text, json_text_of
+
+PROGRAMS = {
+    "javascript": {
+        "main.js": "const { hi } = require('./lib/hi.js'); hi(process.argv[2]);",
+        "lib/hi.js": "exports.hi = (name) => console.log(`hi ${name}`);",
+    },
+    "go": {
+        "main.go": 'package main\n\nimport "os"\n\nfunc main() { hi(os.Args[1]) }\n',
+        "hi.go": (
+            'package main\n\nimport "fmt"\n\n'
+            'func hi(name string) { fmt.Println("hi " + name) }\n'
+        ),
+    },
+    "rust": {
+        "main.rs": "mod hi;\nfn main() { hi::hi(&std::env::args().nth(1).unwrap()) }\n",
+        "hi.rs": 'pub fn hi(name: &str) { println!("hi {}", name) }\n',
+    },
+}
+MAIN = {"javascript": "main.js", "go": "main.go", "rust": "main.rs"}
+TESTS = {
+    "javascript": {
+        "cart.js": "exports.total = (prices) => prices.reduce((a, b) => a + b, 0);",
+        "cart.test.js": (
+            "const { test, describe, it } = require('node:test');\n"
+            "const assert = require('node:assert');\n"
+            "const { total } = require('./cart.js');\n"
+            "test('right', () => assert.equal(total([1, 2]), 3));\n"
+            "test('wrong', () => assert.equal(total([1]), 2, 'sum'));\n"
+            "describe('deep', () => { it('crash', () => total(null)); });\n"
+        ),
+    },
+    "go": {
+        "cart.go": (
+            "package cart\n\nfunc Total(prices []int) (sum int) {\n"
+            "\tfor _, price := range prices {\n\t\tsum += price\n\t}\n\treturn\n}\n"
+        ),
+        "cart_test.go": (
+            'package cart\n\nimport "testing"\n\n'
+            "func TestRight(t *testing.T) {\n"
+            "\tif Total([]int{1, 2}) != 3 {\n\t\tt.Fatal()\n\t}\n}\n"
+            'func TestWrong(t *testing.T) { t.Errorf("sum") }\n'
+            "func TestCrash(t *testing.T) {\n\tvar m map[int]int\n\tm[1] = 1\n}\n"
+        ),
+    },
+    "rust": {
+        "cart.rs": (
+            "pub fn total(prices: &[i64]) -> i64 { prices.iter().sum() }\n"
+            "#[cfg(test)]\nmod tests {\n    use super::*;\n"
+            "    #[test]\n    fn right() { assert_eq!(total(&[1, 2]), 3) }\n"
+            '    #[test]\n    fn wrong() { assert_eq!(total(&[1]), 2, "sum") }\n'
+            "    #[test]\n    fn crash() { total(&Vec::new()[3..]); }\n"
+            "}\n"
+        ),
+    },
+}
+IDS = {
+    "javascript": [
+        f"cart.test.js::{name}" for name in ("right", "wrong", "deep > crash")
+    ],
+    "go": [f"cart_test.go::Test{name}" for name in ("Right", "Wrong", "Crash")],
+    "rust": [f"cart.rs::tests::{name}" for name in ("right", "wrong", "crash")],
+}
+BROKEN = {
+    "javascript": {"a.test.js": "test(("},
+    "go": {
+        "a_test.go": (
+            'package a\n\nimport "testing"\n\nfunc TestIt(t *testing.T) { nothing() }\n'
+        )
+    },
+    "rust": {"a.rs": "#[test]\nfn it() { nothing() }\n"},
+}
+EARLY = {
+    "javascript": {
+        "a.test.js": (
+            "const { test } = require('node:test');\n"
+            "test('first', () => {}); test('it', () => process.exit(0));\n"
+        )
+    },
+    "go": {
+        "a_test.go": (
+            'package a\n\nimport (\n\t"syscall"\n\t"testing"\n)\n\n'
+            "func TestFirst(t *testing.T) {}\n"
+            "func TestIt(t *testing.T) { syscall.Exit(0) }\n"
+        )
+    },
+    "rust": {
+        "a.rs": "#[test]\nfn first() {}\n#[test]\nfn it() { std::process::exit(0) }\n"
+    },
+}
+VALUES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "javascript": (
+        "cart.js",
+        {
+            "total([1, 2])": 3,
+            "total([0.5, 0.5])": 1.0,
+            "({ a: [null, true, 'x\"'], b: -0 })": {"a": (None, True, 'x"'), "b": 0},
+            "Promise.resolve(4)": 4,
+            "2n ** 70n": 2**70,
+        },
+        {"total([2])": 1, "NaN": None, "undefined": None, "new Map()": {}, "gone()": 1},
+    ),
+    "go": (
+        "cart.go",
+        {
+            "Total([]int{1, 2})": 3,
+            'map[string]any{"a": []any{nil, true, "x\\""}}': {"a": [None, True, 'x"']},
+            "1.5": 1.5,
+        },
+        {"Total(nil)": 1, "1": True, "[]int{}[Total(nil)]": 0},
+    ),
+    "rust": (
+        "cart.rs",
+        {
+            "total(&[1, 2])": 3,
+            '(1.5e300, Some("x\\""), None::<i64>)': [1.5e300, 'x"', None],
+            "std::collections::HashMap::from([(1, vec![true])])": {"1": [True]},
+        },
+        {"total(&[])": 1, "total(&[][2..])": 0, "f64::NAN": None},
+    ),
+}
+
+
+def test_a_program_is_compiled_and_run(
+    language: str, languages_sandbox: Sandbox
+) -> None:
+    command = Program(MAIN[language], ("you",))
+    result = languages_sandbox.run_sync(PROGRAMS[language], command, collect=True)
+    assert result.ok, result
+    assert result.stdout == "hi you\n"
+    assert result.files == {}, "what the compiler makes is not in the workspace"
+
+
+def test_outcomes_of_tests(language: str, languages_sandbox: Sandbox) -> None:
+    result = languages_sandbox.run_sync(
+        TESTS[language], RunTests(language=language), timeout_s=30
+    )
+    found = {test.name: test for test in result.tests or ()}
+    assert set(found) == set(IDS[language]), result
+    right, wrong, crash = (found[name] for name in IDS[language])
+    assert (right.outcome, right.message) == ("passed", "")
+    assert wrong.outcome == "failed"
+    assert "sum" in wrong.message
+    assert crash.outcome == "error"
+    assert not result.ok
+    assert result.passed == 1
+
+
+def test_selected_tests(language: str, languages_sandbox: Sandbox) -> None:
+    select = (IDS[language][0],)
+    result = languages_sandbox.run_sync(
+        TESTS[language], RunTests(select=select, language=language), timeout_s=30
+    )
+    assert [test.name for test in result.tests or ()] == [*select]
+    assert result.ok, result
+
+
+@pytest.mark.parametrize("files", [BROKEN, EARLY], ids=["broken", "early-end"])
+def test_a_run_that_does_not_end_is_no_success(
+    language: str, languages_sandbox: Sandbox, files: dict[str, dict[str, str]]
+) -> None:
+    result = languages_sandbox.run_sync(
+        files[language], RunTests(language=language), timeout_s=30
+    )
+    assert not result.ok, result
+    assert any(test.outcome == "error" for test in result.tests or ()), result
+
+
+def test_values(language: str, languages_sandbox: Sandbox) -> None:
+    path, right, wrong = VALUES[language]
+    verdict = gives(
+        languages_sandbox, TESTS[language], {path: right | wrong}, timeout_s=30
+    )
+    assert set(verdict.wrong) == {f"{path}: {text}" for text in wrong}, verdict
+
+
+def test_files_of_a_module_are_evaluated_in(languages_sandbox: Sandbox) -> None:
+    files = {
+        "sum.mjs": "const secret = 4; export const add = (a, b) => a + b + secret;",
+        "app/index.js": "export default (a) => a * 2; function inner() { return 7 }",
+        "app/package.json": '{"type": "module"}',
+        "strict.js": "'use strict'; module.exports = { one: () => 1 };",
+    }
+    expected = {
+        "sum.mjs": {"add(1, 2)": 7, "secret": 4},
+        "app/index.js": {"inner()": 7},
+        "strict.js": {"one()": 1},
+    }
+    if "javascript" not in languages_sandbox.config.languages:
+        pytest.skip("Node.js is not installed")
+    assert gives(languages_sandbox, files, expected)
+
+
+@pytest.mark.slow
+def test_packages_of_go_and_cargo(languages_sandbox: Sandbox) -> None:
+    files = {
+        "go.mod": "module shop\n\ngo 1.18\n",
+        "cart/cart.go": "package cart\n\nfunc Two() int { return 2 }\n",
+        "cart/cart_test.go": (
+            'package cart\n\nimport "testing"\n\nfunc TestTwo(t *testing.T) {}\n'
+        ),
+        "cmd/main.go": (
+            'package main\n\nimport (\n\t"fmt"\n\t"shop/cart"\n)\n\n'
+            "func main() { fmt.Println(cart.Two()) }\n"
+        ),
+        "Cargo.toml": '[package]\nname = "shop"\nversion = "0.1.0"\nedition = "2021"\n',
+        "src/lib.rs": "pub mod cart;\n",
+        "src/cart.rs": (
+            "pub fn two() -> i64 { hidden() }\nfn hidden() -> i64 { 2 }\n"
+            "#[cfg(test)]\nmod tests {\n    #[test]\n    fn two() {}\n}\n"
+        ),
+        "src/main.rs": 'fn main() { println!("{}", shop::cart::two()) }\n',
+        "tests/all.rs": "#[test]\nfn all() { assert_eq!(shop::cart::two(), 2) }\n",
+    }
+    names = {
+        "go": ("cmd/main.go", {"cart/cart_test.go::TestTwo"}, "cart/cart.go"),
+        "rust": (
+            "src/main.rs",
+            {"src/lib.rs::cart::tests::two", "tests/all.rs::all"},
+            "src/cart.rs",
+        ),
+    }
+    asked = {"go": {"Two()": 2}, "rust": {"hidden()": 2, "two()": 2}}
+    for language, (main, tests, module) in names.items():
+        if language not in languages_sandbox.config.languages:
+            continue
+        ran = languages_sandbox.run_sync(files, Program(main), timeout_s=30)
+        assert ran.stdout == "2\n", ran
+        result = languages_sandbox.run_sync(
+            files, RunTests(language=language), timeout_s=30
+        )
+        assert result.ok, result
+        assert {test.name for test in result.tests or ()} == tests
+        verdict = gives(
+            languages_sandbox, files, {module: asked[language]}, timeout_s=30
+        )
+        assert verdict, verdict
+
+
+def test_a_shell_finds_the_toolchains(languages_sandbox: Sandbox) -> None:
+    words = {"javascript": "node --version", "go": "go version", "rust": "cargo -V"}
+    for language in languages_sandbox.config.languages:
+        command = Argv(tuple(words[language].split()))
+        assert languages_sandbox.run_sync({}, command).ok
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0, "1"), (True, "true"), ((1, [2.5]), "[1, [2.5]]"), ({"b": 1, "a": None}, "")],
+)
+def test_one_text_for_equal_values(value: object, text: str) -> None:
+    assert json_text(value) == (text or '{"a": null, "b": 1}')
+    assert json_text_of(json.dumps(value)) == json_text(value)
+
+
+@pytest.mark.parametrize("text", ["", "NaN", "[" * 90 + "]" * 90, "undefined", "1 2"])
+def test_no_text_for_other_than_json(text: str) -> None:
+    assert json_text_of(text) is None
+
+
+def test_a_sandbox_without_the_language_says_so(best_sandbox: Sandbox) -> None:
+    with pytest.raises(SandboxError, match=r"languages=\('go',\)"):
+        best_sandbox.run_sync({"a.go": ""}, Program("a.go"))
+    with pytest.raises(SandboxError, match=r"'a.txt' is not the path of a module"):
+        best_sandbox.run_sync({"a.txt": ""}, Program("a.txt"))
+
+
+def test_bad_names_of_languages() -> None:
+    with pytest.raises(SandboxError, match="Unknown language 'cobol'"):
+        SandboxConfig(languages=("cobol",))
+    with pytest.raises(SandboxError, match="several names"):
+        SandboxConfig(languages="go")  # type: ignore[arg-type]
+    assert SandboxConfig(languages=("python",)).languages == ()
+
+
+def test_limits_are_raised_to_the_least(best_rung: str) -> None:
+    config = SandboxConfig(languages=("go",))
+    assert config.limits.memory_mb == 4096
+    more = replace(config.limits, memory_mb=9000)
+    assert SandboxConfig(languages=("go",), limits=more).limits == more
+    assert SandboxConfig().limits.memory_mb == 512
+
+
+@pytest.mark.parametrize(
+    ("language", "program", "package"),
+    [
+        ("javascript", "node", "nodejs"),
+        ("go", "go", "golang-go"),
+        ("rust", "rustc", "rustc cargo gcc"),
+    ],
+)
+def test_a_missing_toolchain_is_named_with_its_package(
+    language: str, program: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolchain.cache_clear()
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SandboxUnavailableError) as caught:
+        open_sandbox(SandboxConfig(languages=(language,)))
+    toolchain.cache_clear()
+    assert f"`{program}` is not on the search path" in str(caught.value)
+    assert f"apt-get install {package})" in str(caught.value)
+
+
+def test_a_rung_without_subprocesses_has_no_compilers() -> None:
+    for language in ("go", "rust"):
+        config = SandboxConfig(rung="landlock-user", languages=(language,))
+        with pytest.raises(
+            SandboxUnavailableError, match="cannot (run|be used)|not in"
+        ):
+            open_sandbox(config)

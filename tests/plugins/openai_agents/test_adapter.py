@@ -1,0 +1,153 @@
+"""Looking into agents of the OpenAI Agents SDK, and giving trained ones back."""
+
+import sys
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.engines.scripted import Reply
+from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.agent_import import load_agent
+from agentgym.plugins.openai_agents import adapter
+from agentgym.plugins.openai_agents.adapter import OpenAIAgentsAdapter
+from tests.integrations.exported import list_then_say, scripted, trained_in
+
+AUTHORED = "tests.plugins.openai_agents.authored"
+ADAPTER = OpenAIAgentsAdapter()
+
+
+@pytest.fixture(scope="module")
+def authored() -> Any:
+    load_agent(f"{AUTHORED}:clerk")
+    return sys.modules[AUTHORED]
+
+
+@pytest.fixture
+def runner() -> Any:
+    from agents import Runner
+
+    return Runner
+
+
+@pytest.mark.slow
+def test_agents_prompts_tools_and_hand_offs_are_found(authored: Any) -> None:
+    [role] = ADAPTER.roles(authored.clerk)
+    assert (role.name, role.system_prompt, role.model) == ("clerk", "You look.", None)
+    assert [tool.name for tool in role.tools] == ["list_files", "shout"]
+    assert role.tools[1].description == "Say it aloud."
+    assert role.tools[1].parameters["required"] == ["word"]
+    desk, clerk = ADAPTER.roles(authored.noted)
+    assert (desk.model, clerk.name) == ("gpt-4o", "clerk")
+    assert [tool.name for tool in desk.tools] == ["transfer_to_clerk"]
+    assert [role.name for role in ADAPTER.roles(authored.circle)] == [
+        "circle",
+        "worker",
+    ]
+    assert [role.name for role in ADAPTER.roles(authored.boss)] == ["boss", "clerk"]
+
+
+@pytest.mark.slow
+async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
+    [_, shout] = ADAPTER.own_tools(authored.boss)
+    assert await shout(word="hey") == "HEY"
+    assert len(ADAPTER.own_tools(authored.desk)) == 2
+    [leave] = ADAPTER.own_tools(authored.quit_all)
+    with pytest.raises(RuntimeError, match=r"quit_all called sys.exit\(3\)"):
+        await leave()
+    with pytest.raises(UnsupportedError, match="has no tools"):
+        ADAPTER.own_tools(authored.judge)
+
+
+async def test_arguments_with_a_default_may_be_left_out(authored: Any) -> None:
+    [tool] = ADAPTER.own_tools(authored.labelling)
+    assert tool.spec.parameters["required"] == ["word"]
+    assert await tool(word="so") == "soso"
+
+
+def test_tools_of_openais_servers_are_left_out_and_named(authored: Any) -> None:
+    [note] = ADAPTER.concerns(authored.searching)
+    assert note.startswith("FileSearchTool of 'searching' is left out")
+    assert ADAPTER.concerns(authored.desk) == []
+
+
+async def test_the_scenarios_agent_uses_its_tools(
+    runner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = scripted(monkeypatch, list_then_say)
+    agent = trained_in(tmp_path, "openai_agents").to_openai_agents()
+    result = await runner.run(agent, "List them.")
+    assert ".py" in result.final_output
+    assert asked[0].messages[0] == {"role": "system", "content": "You code."}
+    assert (asked[0].temperature, asked[0].max_tokens) == (0.0, 40)
+    assert [request.seed for request in asked] == [0, 1]
+    assert all("strict" not in tool["function"] for tool in asked[0].tools)
+
+
+async def test_a_trained_agent_streams(
+    runner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, list_then_say)
+    agent = trained_in(tmp_path, "openai_agents").to_openai_agents()
+    streamed = runner.run_streamed(agent, "List them.")
+    async for _ in streamed.stream_events():
+        pass
+    assert ".py" in streamed.final_output
+
+
+async def test_its_own_agent_comes_back_with_the_trained_model_throughout(
+    runner: Any, authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def respond(request: Any) -> Reply:
+        if request.messages[0]["content"] == "You send on.":
+            return Reply(calls=[("transfer_to_clerk", {})])
+        if {"role": "system", "content": "Is it homework?"} in request.messages:
+            return Reply(calls=[("final_output", {"is_homework": False})])
+        if ".py" not in str(request.messages) and authored.REAL not in str(
+            request.messages
+        ):
+            return Reply(calls=[("list_files", {})])
+        return Reply(str(request.messages[-1]["content"]))
+
+    asked = scripted(monkeypatch, respond)
+    inside = {key: id(value) for key, value in vars(authored.desk).items()}
+    trained = trained_in(tmp_path, "openai_agents", f"{AUTHORED}:desk")
+    agent = trained.to_openai_agents()
+    assert type(agent) is type(authored.desk)
+    assert agent is not authored.desk
+    result = await runner.run(agent, "Go.")
+    assert result.final_output == authored.REAL
+    assert result.last_agent.name == "clerk"
+    assert result.last_agent is not authored.clerk
+    assert len(asked) == 3
+    assert {key: id(value) for key, value in vars(authored.desk).items()} == inside
+    guarded = trained.to_openai_agents(agent=authored.guarded)
+    monkeypatch.setattr(authored.judge, "model", agent.model)  # its guardrail's own
+    assert (await runner.run(guarded, "?")).final_output == authored.REAL
+    with pytest.raises(UsageError, match=r"desk has its own tools: leave tools=\[\]"):
+        trained.to_openai_agents(tools=[])
+
+
+async def test_a_factory_is_given_the_model_and_the_tools(
+    runner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, list_then_say)
+    trained = trained_in(tmp_path, "openai_agents", f"{AUTHORED}:make_later")
+    assert ".py" in (await runner.run(trained.to_openai_agents(), "?")).final_output
+
+
+def test_a_module_of_the_users_that_is_named_agents_is_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "agents.py"
+    theirs.write_text("def make(): ...")
+    monkeypatch.setattr(import_module("agents"), "__file__", str(theirs))
+    assert not ADAPTER.owns("agents")
+    monkeypatch.undo()
+    assert ADAPTER.owns("agents")
+    found = ModuleSpec("agents", None, origin=str(theirs))
+    monkeypatch.setattr(adapter, "find_spec", lambda name: found)
+    with pytest.raises(UnsupportedError, match=r"agents\.py hides the package"):
+        ADAPTER.check()

@@ -1,0 +1,130 @@
+"""Looking into agents of pydantic-ai, and giving trained ones back."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.engines.scripted import Reply
+from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.agent_import import load_agent
+from agentgym.plugins.pydantic_ai.adapter import PydanticAIAdapter
+from agentgym.plugins.pydantic_ai.describe import servers_of
+from tests.integrations.exported import list_then_say, scripted, trained_in
+
+AUTHORED = "tests.plugins.pydantic_ai.authored"
+ADAPTER = PydanticAIAdapter()
+
+
+@pytest.fixture(scope="module")
+def authored() -> Any:
+    load_agent(f"{AUTHORED}:clerk")
+    return sys.modules[AUTHORED]
+
+
+@pytest.mark.slow
+def test_prompt_tools_outputs_and_model_are_found(authored: Any) -> None:
+    [role] = ADAPTER.roles(authored.clerk)
+    assert (role.name, role.system_prompt) == ("clerk", "You look.")
+    assert [tool.name for tool in role.tools] == ["list_files", "shout"]
+    assert role.tools[1].description == "Say it aloud."
+    assert role.tools[1].parameters["required"] == ["word"]
+    assert role.model.model_name == "gpt-4o"
+    [role] = ADAPTER.roles(authored.typed)
+    assert role.answers == ("final_result",)
+    [role] = ADAPTER.roles(authored.without_model)
+    assert (role.system_prompt, role.model) == ("You look.", None)
+
+
+@pytest.mark.slow
+async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
+    [_, shout] = ADAPTER.own_tools(authored.clerk)
+    assert await shout(word="hey") == "HEY"
+    [shout] = ADAPTER.own_tools(authored.named)
+    assert (shout.spec.name, await shout(word="ho")) == ("my_shout", "HO")
+    assert [tool.spec.name for tool in ADAPTER.own_tools(authored.toolset)] == [
+        "list_files"
+    ]
+    [leave] = ADAPTER.own_tools(authored.quitting)
+    with pytest.raises(RuntimeError, match=r"quit_all called sys.exit\(3\)"):
+        await leave()
+    with pytest.raises(UnsupportedError, match="has no tools"):
+        ADAPTER.own_tools(authored.instructed(ValueError).__class__("openai:gpt-4o"))
+
+
+def test_tools_that_need_a_run_to_be_chosen_are_listed(authored: Any) -> None:
+    tools = ADAPTER.own_tools(authored.choosing)
+    assert [tool.spec.name for tool in tools] == ["greet", "my_shout"]
+    tools = ADAPTER.own_tools(authored.deciding)
+    assert [tool.spec.name for tool in tools] == ["list_files"]
+
+
+def test_an_mcp_server_that_does_not_start_is_named(authored: Any) -> None:
+    from fastmcp.client.transports import StdioTransport  # takes a second
+    from pydantic_ai.mcp import MCPToolset
+
+    server = MCPToolset(StdioTransport(command="no-such-command", args=[]))
+    afar = type(authored.clerk)("openai:gpt-4o", toolsets=[server.prefixed("shop")])
+    assert servers_of(afar) == [server]
+    wanted = r"tools of .*MCPToolset.* cannot be listed.*Error: .*'no-such-command'"
+    with pytest.raises(UnsupportedError, match=wanted):
+        ADAPTER.own_tools(afar)
+
+
+async def test_the_scenarios_agent_uses_its_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = scripted(monkeypatch, list_then_say)
+    agent = trained_in(tmp_path, "pydantic_ai").to_pydantic_ai()
+    result = await agent.run("List them.")
+    assert ".py" in result.output
+    assert asked[0].messages[0] == {"role": "system", "content": "You code."}
+    assert (asked[0].temperature, asked[0].max_tokens) == (0.0, 40)
+    assert [request.seed for request in asked] == [0, 1]
+    assert all("strict" not in tool["function"] for tool in asked[0].tools)
+
+
+async def test_a_trained_agent_streams(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, lambda _: Reply("There are two."))
+    agent = trained_in(tmp_path, "pydantic_ai").to_pydantic_ai()
+    async with agent.run_stream("How many?") as streamed:
+        text = streamed.stream_text(delta=True, debounce_by=None)
+        pieces = [piece async for piece in text]
+    assert len(pieces) > 1
+    assert "".join(pieces).strip() == "There are two."
+
+
+async def test_its_own_agent_comes_back_with_the_trained_model_throughout(
+    authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def respond(request: Any) -> Reply:
+        if request.messages[0]["content"] == "You lead.":
+            done = request.messages[-1]["role"] == "tool"
+            asks = Reply(calls=[("ask_clerk", {"question": "?"})])
+            return Reply(str(request.messages[-1]["content"])) if done else asks
+        return list_then_say(request)
+
+    asked = scripted(monkeypatch, respond)
+    inside = {key: id(value) for key, value in vars(authored.boss).items()}
+    trained = trained_in(tmp_path, "pydantic_ai", f"{AUTHORED}:boss")
+    agent = trained.to_pydantic_ai()
+    assert type(agent) is type(authored.boss)
+    assert agent is not authored.boss
+    assert (await agent.run("Go.")).output == authored.REAL
+    assert len(asked) == 4
+    assert {key: id(value) for key, value in vars(authored.boss).items()} == inside
+    mine = authored.make_own()
+    assert (await trained.to_pydantic_ai(agent=mine).run("?")).output == authored.REAL
+    with pytest.raises(UsageError, match=r"boss has its own tools: leave tools=\[\]"):
+        trained.to_pydantic_ai(tools=[])
+
+
+async def test_a_factory_is_given_the_model_and_the_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, list_then_say)
+    trained = trained_in(tmp_path, "pydantic_ai", f"{AUTHORED}:make_later")
+    assert ".py" in (await trained.to_pydantic_ai().run("?")).output

@@ -1,0 +1,95 @@
+"""Rollouts of pydantic-ai's agents as their authors wrote them."""
+
+from pathlib import Path
+
+import pytest
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.trajectory import RolloutStatus
+from agentgym.engines.scripted import Reply
+from agentgym.rollout.located import located
+from agentgym.rollout.probe import probed
+from tests.integrations.authored_runs import (
+    LIST,
+    OK,
+    acting,
+    roles,
+    run,
+)
+
+AUTHORED = "tests.plugins.pydantic_ai.authored"
+SEEN = [("list_files", "ok", True)]
+FORM = {"text": "Two.", "files": 2}
+
+pytestmark = pytest.mark.slow  # each starts workers that import pydantic-ai
+
+
+@pytest.mark.parametrize(
+    ("agent", "script", "who"),
+    [
+        ("clerk", [LIST, OK], ["clerk", "clerk"]),
+        ("without_model", [LIST, OK], None),
+        ("typed", [LIST, Reply(calls=[("final_result", FORM)])], None),
+        ("native", [LIST, Reply(calls=[("Answer", FORM)])], None),
+        (
+            "boss",
+            [Reply(calls=[("ask_clerk", {"question": "?"})]), LIST, OK, OK],
+            ["boss", "clerk", "clerk", "boss"],
+        ),
+        ("held", [LIST, OK], None),
+        ("deciding", [LIST, OK], None),
+        ("knowing", [LIST, OK], None),
+        ("approved", [LIST, OK], None),
+        ("wary", [LIST, Reply(calls=[("final_result", FORM)])], None),
+        ("checked", [LIST, Reply("No."), OK], None),
+        ("make_own", [LIST, OK], None),
+        ("make_on", [LIST, OK], None),
+        ("make_later", [LIST, OK], None),
+    ],
+)
+def test_its_models_and_tools_are_led_to_training(
+    tmp_path: Path, agent: str, script: list[Reply], who: list[str] | None
+) -> None:
+    context = {"context": f"{AUTHORED}:deps"} if agent == "knowing" else {}
+    found = run(tmp_path, "pydantic_ai", agent, *script, **context)
+    assert found.reward is not None, found.reason
+    assert acting(found) == SEEN
+    assert len(found.model_calls) == len(script)
+    assert who is None or roles(found) == who
+
+
+def test_a_live_tool_that_asks_for_approval_when_it_runs_has_it(
+    tmp_path: Path,
+) -> None:
+    found = run(
+        tmp_path,
+        "pydantic_ai",
+        "wary",
+        Reply(calls=[("remove", {"word": "Hi"}), ("my_shout", {"word": "hey"})]),
+        Reply(calls=[("final_result", FORM)]),
+        allow_tools=("remove", "my_shout"),
+    )
+    assert found.reward is not None, found.reason
+    called = [(call.name, call.outcome) for call in found.get_tool_calls()]
+    assert called[:2] == [("remove", "ok"), ("my_shout", "ok")]
+    results = [x["content"] for x in found.model_calls[-1].messages[-2:]]
+    assert results == ["removed Hi", "HEY"]
+
+
+def test_a_form_beside_tools_is_named_as_the_answer() -> None:
+    config = TrainingConfig.create(
+        scenario="coding", framework="pydantic_ai", agent=f"{AUTHORED}:native"
+    )
+    report = probed(located(config))
+    assert report.problems == []
+    assert report.own == {"Answer": "is its answer"}
+    assert not any("Answer" in concern for concern in report.concerns)
+
+
+def test_a_text_where_a_form_is_wanted_counts_as_the_models_failure(
+    tmp_path: Path,
+) -> None:
+    found = run(tmp_path, "pydantic_ai", "typed", LIST, OK, OK)
+    assert found.status is RolloutStatus.FAILED
+    assert str(found.reason).startswith("wrong form")
+    assert found.reward is not None

@@ -1,0 +1,302 @@
+"""agentgym solve, against a server that plays the roles."""
+
+import asyncio
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.cli.main import main
+from agentgym.security.audit import default_log
+
+NOWHERE = "http://127.0.0.1:9/v1#none"
+FLIP = "def flip(text):\n    return text[::-1]\n"
+TEST = (
+    "from solution import flip\n\n\ndef test_flip():\n    assert flip('ab') == 'ba'\n"
+)
+
+
+def answer(messages: list[dict[str, Any]]) -> tuple[str, dict[str, Any]] | str:
+    """Return a call, or the text, of the role that the system prompt names."""
+    system, last = messages[0]["content"], messages[-1]
+    if "You lead" in system:
+        facts = last["content"]
+        to = "finish"
+        if "Code: none" in facts:
+            to = "generator"
+        elif "Tests: not run" in facts:
+            to = "executor"
+        return "hand_over", {"to": to}
+    if last["role"] == "tool":
+        return "Done."
+    if "You write code" in system:
+        return "write_file", {"path": "solution.py", "text": FLIP}
+    return "run_tests", {}
+
+
+class Roles(BaseHTTPRequestHandler):
+    status = 200
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        made = answer(body["messages"])
+        message: dict[str, Any] = {"role": "assistant", "content": None}
+        if isinstance(made, str):
+            message["content"] = made
+        else:
+            name, arguments = made
+            function = {"name": name, "arguments": json.dumps(arguments)}
+            call = {"id": "c1", "type": "function", "function": function}
+            message["tool_calls"] = [call]
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+        text = json.dumps(
+            {
+                "id": "1",
+                "object": "chat.completion",
+                "created": 0,
+                "model": "roles",
+                "choices": [choice],
+                "usage": usage,
+            }
+        )
+        if self.status != 200:
+            text = json.dumps({"error": {"message": "no such key"}})
+        self.send_response(self.status)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    made = ThreadingHTTPServer(("127.0.0.1", 0), Roles)
+    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{made.server_port}/v1#roles"
+    made.shutdown()
+    made.server_close()
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_solution.py").write_text(TEST)
+    return tmp_path
+
+
+def run(*words: str) -> int:
+    return main(["solve", "coding", *words])
+
+
+@pytest.mark.slow
+def test_the_team_is_seen_at_work(
+    server: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run(
+        *("--problem", "Flip a text", "--file", "tests/test_solution.py"),
+        *("--model", server, "--save", "out", "--price-in", "1", "--price-out", "2"),
+    )
+    shown = capsys.readouterr().out
+    assert code == 0
+    assert "supervisor  -> generator" in shown
+    assert "generator   write_file: Wrote solution.py." in shown
+    assert "executor    = 1 tests passed, 0 failed" in shown
+    assert "Solved: all tests pass." in shown
+    assert "cost" in shown
+    assert (project / "out" / "solution.py").read_text() == FLIP
+    assert not (project / "solution.py").exists()
+    log = default_log().read_text()
+    assert "sha256" in log
+    for said in ("Flip a text", "def flip", "test_solution", "solution.py"):
+        assert said not in log
+
+
+@pytest.mark.slow
+def test_json(server: str, project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ("--problem", "Flip", "--file", "tests/test_solution.py")
+    assert run(*words, "--model", server, "--json") == 0
+    captured = capfd.readouterr()
+    record = json.loads(captured.out)
+    assert record["outcome"] == "passed"
+    assert record["usage"]["generator"]["prompt_tokens"] == 20
+    assert "supervisor  -> executor" in captured.err
+
+
+@pytest.mark.slow
+def test_without_tests_it_is_not_proven(
+    server: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        run(
+            "--problem",
+            "Flip",
+            "--models",
+            f"supervisor={server},generator={server},reviewer={server},executor={server}",
+        )
+        == 1
+    )
+    shown = capsys.readouterr().out
+    assert "there are no tests that prove it" in shown
+    assert "return text[::-1]" in shown
+
+
+@pytest.mark.slow
+def test_chat_goes_on(
+    server: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = iter(["make it faster"])
+
+    def read(prompt: str = "") -> str:
+        try:
+            return next(lines)
+        except StopIteration:
+            raise EOFError from None
+
+    monkeypatch.setattr("builtins.input", read)
+    words = ("--problem", "Flip", "--file", "tests/test_solution.py", "--chat")
+    assert run(*words, "--model", server) == 1  # the second request changed nothing
+    shown = capsys.readouterr().out
+    assert shown.count("supervisor  -> generator") >= 2
+    assert "Solved: all tests pass." in shown
+
+
+@pytest.mark.slow
+def test_a_refused_key(
+    server: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Roles, "status", 401)
+    assert run("--problem", "Flip", "--model", server, "--save", "out") == 1
+    shown = capsys.readouterr().out
+    assert "Ended early." in shown
+    assert "Error code: 401" in shown
+    assert "No file was changed." in shown
+
+
+@pytest.mark.slow
+def test_a_question_may_name_any_file(
+    server: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = answer
+
+    def odd(messages: list[dict[str, Any]]) -> tuple[str, dict[str, Any]] | str:
+        made = plain(messages)
+        if made[0] != "write_file":
+            return made
+        return "write_file", {"path": "[/x].py", "text": "import subprocess\n"}
+
+    monkeypatch.setattr(sys.modules[__name__], "answer", odd)
+    monkeypatch.setattr("builtins.input", lambda prompt="": "no")
+    run("--problem", "Flip", "--model", server, "--human", "--max-rounds", "1")
+    shown = capsys.readouterr().out
+    assert "Keep this change of [/x].py?" in shown
+    assert "MarkupError" not in shown
+
+
+@pytest.mark.slow
+def test_files_that_cannot_be_saved_are_shown(
+    server: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (project / "out" / "solution.py").mkdir(parents=True)
+    assert run("--problem", "Flip", "--model", server, "--save", "out") == 2
+    captured = capsys.readouterr()
+    assert "return text[::-1]" in captured.out
+    assert "Cannot write" in captured.err
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_the_files(
+    server: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from agentgym.plugins.team.screens import TeamLines
+
+    def stop(lines: TeamLines, event: Any) -> None:
+        if event.tool == "write_file":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(TeamLines, "__call__", stop)
+    assert run("--problem", "Flip", "--model", server, "--save", "out") == 130
+    assert "Interrupted. Saved: " in capsys.readouterr().err
+    assert (project / "out" / "solution.py").read_text() == FLIP
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_the_files_before_it_waits_for_anything(
+    server: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is ended soon after Ctrl-C, whatever its threads do."""
+    from agentgym.plugins.team.screens import TeamLines
+
+    saved = project / "out" / "solution.py"
+    seen: list[bool] = []
+
+    def hang() -> None:
+        for _ in range(200):
+            if saved.exists():
+                break
+            time.sleep(0.05)
+        seen.append(saved.exists())
+
+    def stop(lines: TeamLines, event: Any) -> None:
+        if event.tool == "write_file":
+            asyncio.get_running_loop().run_in_executor(None, hang)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(TeamLines, "__call__", stop)
+    assert run("--problem", "Flip", "--model", server, "--save", "out") == 130
+    assert seen == [True]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model", NOWHERE], "Which problem?"),
+        (["--problem", "x"], "No model for supervisor"),
+        (["--problem", "x", "--model", NOWHERE, "--models", "a"], "takes role=model"),
+        (["--problem", "x", "--models", "a=nano,a=nano"], "names the role 'a' twice"),
+        (
+            ["--problem", "x", "--model", NOWHERE, "--file", "no.py"],
+            "Cannot read",
+        ),
+        (["--problem", "x", "--model", NOWHERE, "--price-in", "1"], "both --price-in"),
+        (
+            ["--problem", "x", "--model", NOWHERE, "--save", "/dev/null/x"],
+            "cannot write",
+        ),
+        (["--problem", "x", "--model", NOWHERE, "--language", "go!"], "No language"),
+    ],
+)
+def test_bad_input(
+    words: list[str], message: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_unknown_team(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", "codign", "--problem", "x"]) == 2
+    assert "Did you mean 'coding'" in capsys.readouterr().err

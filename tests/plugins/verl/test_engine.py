@@ -1,0 +1,236 @@
+"""The engine against scripted servers: updates, checkpoints, weights that differ."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoTokenizer
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.ledger import NOT_FINITE
+from agentgym.core.policy import ChatRequest
+from agentgym.core.trajectory import ModelCall, RequestedCall
+from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
+from agentgym.errors import CheckpointError, EngineError, ModelError
+from agentgym.models.nano import nano_path
+from agentgym.models.template import template_text
+from agentgym.plugins.verl.engine import VerlEngine
+from agentgym.plugins.verl.protocol import KEY_VARIABLE
+from tests.plugins.verl.conftest import KEY, Server
+
+BATCH = TrainingBatch(
+    [TrainingSequence("", 0, [3, 4, 5, 6], [TrainedToken(2, -0.5, 1.0)])]
+)
+Make = Callable[..., VerlEngine]
+
+
+@pytest.fixture
+def make(
+    servers: Callable[[], Server], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Make]:
+    """Yield what makes an engine whose verl follows a script."""
+    import agentgym.plugins.verl.engine as module
+
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    given = module.verl_settings
+    with ExitStack() as stack:
+
+        def engine(script: str = "", **settings: Any) -> VerlEngine:
+            monkeypatch.setattr(
+                module, "verl_settings", lambda c: given(c) | {"script": script}
+            )
+            address = servers().address
+            config = TrainingConfig.create(engine_server=address, **settings)
+            made = VerlEngine.create(config)
+            stack.callback(made.close)
+            return made
+
+        yield engine
+
+
+@pytest.mark.slow
+def test_an_update_counts_on_and_its_servers_version_with_it(make: Make) -> None:
+    engine = make()
+    assert engine.policy.servers == ["http://127.0.0.1:9/v1"]
+    assert (engine.step, engine.policy.version) == (0, 0)
+    done = engine.update(BATCH)
+    assert (done.step, done.loss, done.grad_norm, done.refused) == (1, 1.0, 1.0, "")
+    assert (engine.step, engine.policy.version) == (1, 1)
+
+
+@pytest.mark.slow
+def test_an_empty_batch_is_an_update_too(make: Make) -> None:
+    engine = make()
+    assert engine.update(TrainingBatch()).loss == 0.0
+    assert engine.step == 1
+
+
+@pytest.mark.slow
+def test_gradients_that_are_not_finite_are_told(make: Make) -> None:
+    assert make("not finite").update(BATCH).refused == NOT_FINITE
+
+
+@pytest.mark.slow
+def test_servers_with_other_weights_than_the_learners_are_an_error(make: Make) -> None:
+    engine = make("other weights")
+    with pytest.raises(EngineError, match=r"0\.500 nats off the learner's"):
+        engine.update(BATCH)
+    assert engine.step == 0
+
+
+@pytest.mark.slow
+def test_a_warm_start_is_imitated_and_its_weights_are_sent_once(make: Make) -> None:
+    engine = make()
+    with engine.sampling():  # nothing was imitated, so nothing is sent
+        pass
+    imitation = engine.imitation()
+    assert imitation.learn(BATCH, share=0.25) == 0.5
+    assert imitation.measure(BATCH) == 0.25
+    for _ in range(2):
+        with engine.sampling():
+            pass
+    assert engine.step == 0
+    after, usual = engine.update(BATCH), make().update(BATCH)
+    assert after.step == usual.step == 1
+    assert after.kl == pytest.approx(usual.kl / 4)  # the script says the rate there
+
+
+@pytest.mark.slow
+def test_an_imitation_whose_gradient_is_not_finite_has_no_loss(make: Make) -> None:
+    imitation = make("not finite").imitation()
+    assert math.isnan(imitation.learn(BATCH, share=1.0))
+
+
+@pytest.mark.slow
+def test_an_imitated_answer_is_the_templates_and_ends(make: Make) -> None:
+    call = RequestedCall(id="call_1", name="read_file", arguments='{"path": "a.py"}')
+    request = ChatRequest(messages=[{"role": "user", "content": "Read a.py."}])
+    written = make().imitation().write(request, "", [call])
+    assert written.finish_reason == "tool_calls"
+    tokenizer = AutoTokenizer.from_pretrained(nano_path())
+    assert tokenizer.eos_token_id == written.response_ids[-1]
+    assert "a.py" in tokenizer.decode(written.response_ids)
+
+
+@pytest.mark.slow
+def test_labels_are_those_of_the_models_tokenizer(make: Make) -> None:
+    labels = make().label(ModelCall(prompt_ids=[30], response_ids=[40, 50, 60]))
+    assert labels is not None
+    assert len(labels) == 3
+
+
+@pytest.mark.slow
+def test_a_checkpoint_is_continued_from(make: Make, tmp_path: Path) -> None:
+    first, folder = make(), tmp_path / "step"
+    folder.mkdir()
+    first.update(BATCH)
+    first.save_checkpoint(folder)
+    second = make()
+    second.load_checkpoint(folder)
+    assert (second.step, second.policy.version) == (1, 1)
+    assert second.update(BATCH).step == 2
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_is_not_whole_is_refused(make: Make, tmp_path: Path) -> None:
+    engine, folder = make(), tmp_path / "step"
+    folder.mkdir()
+    engine.save_checkpoint(folder)
+    file = folder / "verl" / "rank_0.pt"
+    file.write_text("")
+    with pytest.raises(CheckpointError, match="it has 0 bytes and not 1"):
+        engine.load_checkpoint(folder)
+    file.unlink()
+    with pytest.raises(CheckpointError, match="it has 0 bytes and not 1"):
+        engine.load_checkpoint(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"engine": "local"}, "is not a checkpoint of engine verl"),
+        ({"model": {"name": "another"}}, "'another'"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_checkpoint_of_something_else_is_refused(
+    make: Make, tmp_path: Path, change: dict[str, Any] | None, why: str
+) -> None:
+    engine, folder = make(), tmp_path / "step"
+    folder.mkdir()
+    engine.save_checkpoint(folder)
+    path = folder / "engine.json"
+    if change is None:
+        path.unlink()
+    else:
+        path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(CheckpointError, match=why):
+        engine.load_checkpoint(folder)
+
+
+@pytest.mark.slow
+def test_a_folder_that_the_other_machine_does_not_share_is_an_error(
+    make: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "step").mkdir()
+    with pytest.raises(EngineError, match="Put --output on a folder that both"):
+        make("elsewhere").save_checkpoint(tmp_path / "step")
+
+
+@pytest.mark.slow
+def test_an_export_has_the_tokenizer(make: Make, tmp_path: Path) -> None:
+    make().export(tmp_path / "agent")
+    assert (tmp_path / "agent" / "tokenizer.json").is_file()
+
+
+@pytest.mark.slow
+def test_a_server_whose_verl_fails_in_a_step_ends_the_update(make: Make) -> None:
+    with pytest.raises(EngineError, match="illegal memory access"):
+        make("dies").update(BATCH)
+
+
+@pytest.mark.slow
+def test_a_model_that_cannot_show_tools_is_refused(make: Make, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    from agentgym.models.nano import nano_path
+
+    tokenizer = AutoTokenizer.from_pretrained(nano_path())
+    tokenizer.chat_template = "{{ messages[0].content }}"
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(ModelError, match="does not show the model which tools"):
+        make(model=str(tmp_path))
+
+
+@pytest.mark.slow
+def test_the_template_and_its_variables_reach_the_servers(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agentgym.plugins.verl.engine import VerlClient
+
+    begun: list[dict[str, Any]] = []
+    start = VerlClient.start
+
+    def noted(client: VerlClient, given: dict[str, Any]) -> Any:
+        begun.append(given)
+        return start(client, given)
+
+    monkeypatch.setattr(VerlClient, "start", noted)
+    switch = "{% if enable_thinking %}<think>{% endif %}"
+    (tmp_path / "own.jinja").write_text(template_text("hermes") + switch)
+    engine = make(
+        chat_template=template_text(str(tmp_path / "own.jinja")),
+        thinking="off",
+        chat_template_kwargs={"effort": "low"},
+    )
+
+    given = begun[0]["actor_rollout_ref.rollout.engine_kwargs.vllm.chat_template"]
+    assert given.endswith(switch)
+    variables = {"enable_thinking": False, "effort": "low"}
+    assert engine.policy.template_variables == variables

@@ -1,0 +1,256 @@
+"""What is refused before anything starts, and how the environment is found."""
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agentgym.core.config import TrainingConfig
+from agentgym.engines import environments
+from agentgym.engines.registry import check_engine
+from agentgym.errors import AgentGymError, EngineError, UsageError
+from agentgym.plugins.verl import environment, support
+
+
+@pytest.fixture
+def made(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Return what makes something that looks like an environment with verl."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+    def make(version: str) -> Path:
+        place = own_home / "engines" / "verl"
+        info = place / "lib" / "python3.12" / "site-packages"
+        (info / f"verl-{version}.dist-info").mkdir(parents=True)
+        (place / "bin").mkdir()
+        (place / "bin" / "python").write_text("")
+        return place
+
+    return make
+
+
+def room(_: object, free: int = 2**50) -> shutil._ntuple_diskusage:
+    return shutil._ntuple_diskusage(2**50, 0, free)
+
+
+def refused(**settings: Any) -> str:
+    with pytest.raises(AgentGymError) as error:
+        check_engine(TrainingConfig.create(engine="verl", **settings))
+    assert error.value.exit_code == 2
+    return str(error.value)
+
+
+def test_without_an_environment_it_says_how_to_make_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "agentgym engine install verl" in refused()
+
+
+def test_another_release_of_verl_is_refused(made: Callable[[str], Path]) -> None:
+    made("0.8.0")
+    told = refused()
+    assert "verl 0.8.0" in told
+    assert "works with 0.9" in told
+
+
+def test_fewer_gpus_than_asked_for_are_refused(made: Callable[[str], Path]) -> None:
+    made("0.9.1")
+    assert "gpus_per_node = 999, and this machine has" in refused(gpus_per_node=999)
+
+
+def test_several_machines_want_a_cluster(made: Callable[[str], Path]) -> None:
+    made("0.9.1")
+    assert "RAY_ADDRESS" in refused(nodes=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"gpu": "none"}, "gpu = 'none' with engine = 'verl'"),
+        ({"deterministic": True}, "deterministic = true"),
+        (
+            {"warm_start": True, "verl": {"model_engine": "megatron"}},
+            "calls are imitated with dp",
+        ),
+        ({"precision": "bf16"}, "'bf16' is a setting of --engine local or vllm"),
+        ({"gradient_checkpointing": False}, "a setting of --engine local or vllm"),
+        ({"model": "./nowhere"}, "No model is at"),
+        ({"engine_server": "somewhere"}, "write host:port"),
+        ({"engine_server": "there:1"}, "AGENTGYM_ENGINE_KEY"),
+        ({"verl": {"trainer.nnode": 2}}, "the nearest is 'trainer.nnodes'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(settings: dict[str, Any], why: str) -> None:
+    assert why in refused(**settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"gpus_per_node": 2},
+        {"nodes": 2},
+        {"tensor_parallel": 2},
+        {"offload": True},
+        {"engine_server": "there:1"},
+        {"verl": {"trainer.device": "cuda"}},
+    ],
+)
+def test_other_engines_refuse_what_is_verls(settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"of --engine (vllm or )?verl"):
+        check_engine(TrainingConfig.create(**settings))
+
+
+@pytest.mark.parametrize("engine", ["local", "vllm"])
+def test_other_engines_have_no_value_model(engine: str) -> None:
+    config = TrainingConfig.create(engine=engine, algorithm="ppo")
+    with pytest.raises(UsageError, match="which only --engine verl does"):
+        check_engine(config)
+
+
+def test_a_cluster_is_asked_at_the_plan_which_names_all_gpus(
+    made: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made("0.9.1")
+    config = TrainingConfig.create(engine="verl", nodes=2, gpus_per_node=8)
+    with closing(socket.create_server(("127.0.0.1", 0))) as cluster:
+        port = cluster.getsockname()[1]
+        for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", "auto"):
+            monkeypatch.setenv("RAY_ADDRESS", address)
+            assert check_engine(config).device == "2 x 8 GPUs, verl"
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
+    told = refused(nodes=2)
+    assert f"RAY_ADDRESS = '127.0.0.1:{port}': nothing answers there" in told
+    assert "ray start --head" in told
+
+
+def test_what_is_set_over_verls_defaults_is_shown_first(
+    made: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainingConfig.create(engine="verl", seed=3)
+    first = "# Set by this run, over verl's defaults:\n"
+    shown = support.VerlEngines().composed(config)
+    assert shown.startswith(first)
+    assert "actor_rollout_ref.actor.fsdp_config.seed: 3" in shown
+    assert shown.endswith(
+        "# The defaults are shown once the environment exists. "
+        "Make it with: agentgym engine install verl\n"
+    )
+
+    python = made("0.9.1") / "bin" / "python"
+    python.write_text("#!/bin/sh\necho 'all: of it'\n")
+    python.chmod(0o755)
+    shown = support.VerlEngines().composed(config)
+    assert shown.startswith(first)
+    ours, whole = yaml.safe_load_all(shown)
+    assert ours["actor_rollout_ref.rollout.seed"] == 3
+    assert whole == {"all": "of it"}
+
+    python.write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr(support, "_COMPOSE_S", 0.2)
+    shown = support.VerlEngines().composed(config)
+    assert shown.startswith(first)
+    assert "did not answer within 0.2 s" in shown
+    assert "agentgym engine check verl" in shown
+
+
+def test_why_verl_cannot_compose_is_told(
+    made: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = made("0.9.1") / "bin" / "python"
+    python.write_text("#!/bin/sh\necho 'agentgym: no such key' >&2\nexit 1\n")
+    python.chmod(0o755)
+    with pytest.raises(EngineError, match="its configuration: no such key"):
+        support.VerlEngines().composed(TrainingConfig.create(engine="verl"))
+
+
+def test_install_makes_the_environment_with_uv_and_says_what_it_does(
+    made: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place = made("0.9.1")
+    uv = tmp_path / "uv"
+    uv.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/words\n')
+    uv.chmod(0o755)
+    monkeypatch.setattr(environments, "which", lambda _: str(uv))
+    monkeypatch.setattr(environments, "disk_usage", room)
+    steps = list(environment.ENVIRONMENT.install())
+    assert steps[-1] == f"verl 0.9.1 is in {place}"
+    words = (tmp_path / "words").read_text()
+    assert "venv" in words
+    assert "verl[vllm]>=0.9,<0.10" in words
+
+
+def test_install_tells_why_uv_failed(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text("#!/bin/sh\necho 'no route' >&2\nexit 2\n")
+    uv.chmod(0o755)
+    monkeypatch.setattr(environments, "which", lambda _: str(uv))
+    monkeypatch.setattr(environments, "disk_usage", room)
+    with pytest.raises(EngineError, match="uv failed: .* It said: no route"):
+        list(environment.ENVIRONMENT.install())
+
+
+def test_install_refuses_without_uv_or_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments, "which", lambda _: None)
+    monkeypatch.delenv("UV", raising=False)
+    with pytest.raises(UsageError, match="uv is not installed"):
+        list(environment.ENVIRONMENT.install())
+    monkeypatch.setattr(environments, "which", lambda _: "uv")
+    monkeypatch.setattr(environments, "disk_usage", lambda _: room("", 2**30))
+    with pytest.raises(UsageError, match="GB left"):
+        list(environment.ENVIRONMENT.install())
+
+
+def test_check_tells_what_is_missing(
+    made: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [found.name for found in environment.check()] == ["environment"]
+    python = made("0.9.1") / "bin" / "python"
+    python.write_text("#!/bin/sh\necho \"No module named 'ray'\" >&2\nexit 1\n")
+    python.chmod(0o755)
+    found = {finding.name: finding for finding in environment.check()}
+    assert found["verl"] == ("verl", True, "0.9.1")
+    assert not found["vllm"].is_good
+    assert found["imports"].text == "verl cannot be imported: No module named 'ray'"
+
+
+def test_a_check_tries_a_tiny_model_where_nothing_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    *_, last = support.VerlEngines().examine()
+    assert (last.name, last.is_good) == ("start", False)
+    assert "nothing was started" in last.text
+    asked: list[TrainingConfig] = []
+
+    def fails(_: object, config: TrainingConfig) -> None:
+        asked.append(config)
+        raise EngineError("verl has failed: no room")
+
+    good = environments.Checked("verl", True, "0.9.1")
+    monkeypatch.setattr(support, "check", lambda: [good])
+    monkeypatch.setattr(support.VerlEngines, "create", fails)
+    *_, last = support.VerlEngines().examine()
+    assert last.text == "nano did not answer: verl has failed: no room"
+    assert [(config.engine, config.model) for config in asked] == [("verl", "nano")]
+
+
+def test_a_ray_cluster_that_does_not_answer_is_told(
+    made: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made("0.9.1")
+
+    def run(words: list[str], **given: Any) -> Any:
+        if "ray.init" in words[-1]:
+            raise subprocess.TimeoutExpired(words, 1)
+        return subprocess.CompletedProcess(words, 0, "0 13.0\n", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setenv("RAY_ADDRESS", "there:6379")
+    found = {finding.name: finding for finding in environment.check()}
+    assert found["Ray"] == ("Ray", False, "RAY_ADDRESS = there:6379 does not answer")
