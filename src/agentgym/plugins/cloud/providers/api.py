@@ -168,7 +168,7 @@ class ApiProvider(Provider):
                         f"{self.name} gave no answer to {method} {path}, asked "
                         f"{_TRIES} times: {self._clean(error)}."
                     ) from None
-            time.sleep(min(_WAIT_CAP_S, asked or self.backoff_s * 2**attempt))
+            self._pause(attempt, asked)
         raise AssertionError("unreachable")
 
     def ask_once[T](
@@ -207,12 +207,16 @@ class ApiProvider(Provider):
                     raise unclear(error) from None
                 asked = error.wait_s
             if attempt < _TRIES:
-                time.sleep(min(_WAIT_CAP_S, asked or self.backoff_s * 2**attempt))
+                self._pause(attempt, asked)
         raise ComputeRefusedError(
             f"{self.name} takes no more requests at present (429, {_TRIES} times). "
             "Try again in a few minutes.",
             429,
         )
+
+    def _pause(self, attempt: int, asked: float | None) -> None:
+        """Wait before the next attempt, as long as the provider asked."""
+        time.sleep(min(_WAIT_CAP_S, asked or self.backoff_s * 2**attempt))
 
     def _send(
         self, method: str, path: str, body: Any, params: dict[str, str]
