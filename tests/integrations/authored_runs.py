@@ -20,7 +20,7 @@ def run_all(
         folder,
         ScriptedPolicy(respond),
         framework=framework,
-        agent=f"tests.integrations.{framework}.authored:{agent}",
+        agent=f"tests.plugins.{framework}.authored:{agent}",
         max_attempts=1,
         **settings,
     ) as opened:

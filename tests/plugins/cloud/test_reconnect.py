@@ -51,7 +51,7 @@ def rent(
     return subprocess.Popen(
         [sys.executable, "-m", CLIENT, runpod.url, "agentgym", *words],
         cwd=folder,
-        env={**os.environ, **settings, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, **settings, "PYTHONPATH": str(Path(__file__).parents[3])},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

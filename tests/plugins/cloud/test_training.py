@@ -25,7 +25,7 @@ from tests.plugins.cloud.sshd import Machine
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 SECRET = "planted-51d0b2-secret"
 KNOWS_A_SECRET = """
 import hashlib, os, pathlib

@@ -12,7 +12,7 @@ from tests.plugins.verl.running import FLOATS, marked_engine
 
 ENVIRONMENT = "AGENTLIGHTNING_ENVIRONMENT"
 TESTS = Path(__file__).parents[2]
-PLUG_INS = (TESTS / "rollout" / "lightning", TESTS / "engines" / "verl")
+PLUG_INS = (TESTS / "rollout" / "lightning", TESTS / "plugins" / "verl")
 """Folders of the plug-in that stands for a GPU: ``cpu_lightning``."""
 ON_CPU: dict[str, Any] = {
     "actor_rollout_ref": {

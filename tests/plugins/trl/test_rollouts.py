@@ -16,7 +16,7 @@ from agentgym.plugins.trl import rollouts as module
 from agentgym.plugins.trl.rollouts import CUT
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-PROGRAM = Path(__file__).parents[2] / "integrations" / "command" / "bookshop.py"
+PROGRAM = Path(__file__).parents[2] / "plugins" / "programs" / "bookshop.py"
 SIZE = 4
 
 Make = Callable[..., Any]

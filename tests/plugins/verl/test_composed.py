@@ -20,7 +20,7 @@ from tests.plugins.verl.running import ENVIRONMENT
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PACKAGE = Path(agentgym.__file__).parent
-RECIPES = PACKAGE / "scenarios" / "coding" / "recipes"
+RECIPES = PACKAGE / "plugins" / "packs" / "coding" / "recipes"
 MEGATRON = {"verl": {"model_engine": "megatron"}}
 
 

@@ -51,7 +51,7 @@ def in_verl(
             str(here.with_name("verl_user.py")),
             str(file),
         ],
-        env={**os.environ, "PYTHONPATH": str(here.parents[2] / "src")},
+        env={**os.environ, "PYTHONPATH": str(here.parents[3] / "src")},
         capture_output=True,
         text=True,
         check=False,

@@ -88,7 +88,7 @@ def test_their_trainer_makes_a_step_on_what_our_agents_do(
 def train(asked: dict[str, str], *, log: Path, **variables: str) -> None:
     """Run their trainer to its end in its own environment."""
     root = HERE.parents[2]
-    paths = [str(HERE), str(root / "tests" / "engines" / "verl")]
+    paths = [str(HERE), str(root / "tests" / "plugins" / "verl")]
     with log.open("wb") as file:
         done = subprocess.run(
             [

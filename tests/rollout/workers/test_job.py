@@ -89,7 +89,7 @@ def test_a_job_runs_a_program_on_a_task_that_a_command_judges(tmp_path: Path) ->
     lines = [{"instruction": f"Look at {n}.", "files": {"a": ""}} for n in range(12)]
     (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, lines)))
     check = f"{sys.executable} -c 'exit(input() != \"Done.\")'"
-    program = Path(__file__).parents[2] / "integrations" / "command" / "bookshop.py"
+    program = Path(__file__).parents[2] / "plugins" / "programs" / "bookshop.py"
     words = (
         *(str(tmp_path / "tasks.jsonl"), "--check-command", check),
         *("--command", f"{sys.executable} -S {program}"),
