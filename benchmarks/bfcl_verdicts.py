@@ -18,7 +18,8 @@ from typing import Any
 
 from agentgym.core.files import agents_folder
 
-CHECKER = Path(__file__).parents[1] / "tests" / "plugins" / "bench" / "bfcl" / "theirs.py"
+TESTS = Path(__file__).parents[1] / "tests"
+CHECKER = TESTS / "plugins" / "bench" / "bfcl" / "theirs.py"
 
 
 def calls_of(rollout: dict[str, Any]) -> list[list[str]]:
