@@ -41,18 +41,11 @@ class AgentSpec(BaseModel):
     """The definition of a saved agent, without its weights.
 
     Attributes:
-        scenario: Name of the scenario that the agent was trained on.
-        framework: The agent's framework in training, e.g. ``langchain``.
         agent: ``module:name`` of the user's agent or of a function that creates it, or
             ``command:`` and a program's command. None means the agent that the scenario
             itself defines.
-        system_prompt: The agent's system prompt.
-        tools: The agent's tools in OpenAI's format. Empty if every task of the scenario
-            has its own tools.
         max_turns: Maximum number of model calls in one episode, for each agent of a
             team.
-        max_tokens: Maximum number of tokens in one response.
-        temperature: Sampling temperature at which the agent was evaluated.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -127,10 +120,7 @@ class Trained(Protocol):
 
 
 def _read_keys(value: Any) -> Any:
-    """Read a mapping from a JSON text, or from one or more ``key=value`` texts.
-
-    The part after ``=`` may be JSON or plain text. A mapping is returned unchanged.
-    """
+    """Read a mapping from a JSON text, or from one or more ``key=value`` texts."""
     if isinstance(value, str):
         try:
             return json.loads(value)

@@ -18,11 +18,7 @@ os.register_at_fork(after_in_child=_WAITING.clear)
 
 
 def in_background[T](awaitable: Awaitable[T]) -> T:
-    """Run an awaitable from sync code and return its result.
-
-    If an event loop already runs in this thread, as in a notebook, the awaitable runs
-    in another thread. The running loop is blocked until the awaitable is done.
-    """
+    """Run an awaitable from sync code; in another thread if this one has a loop."""
     import asyncio
 
     try:
@@ -40,11 +36,7 @@ async def _await[T](awaitable: Awaitable[T]) -> T:
 
 @contextmanager
 def no_running_loop() -> Iterator[None]:
-    """Hide the running event loop, so that ``asyncio.run`` works in a ``with`` block.
-
-    Use it to import user code that may call ``asyncio.run``. The hidden loop stands
-    still until the ``with`` block ends.
-    """
+    """Hide the running event loop, so that user code may call ``asyncio.run``."""
     import asyncio
 
     loop = asyncio._get_running_loop()
@@ -64,11 +56,9 @@ async def call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
 
 
 async def call_in_thread(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Run a sync function in a thread of its own and return its result.
-
-    The caller may stop waiting: a function that never returns delays neither other
-    calls nor the exit of the process. A few threads wait for the next function.
-    """
+    """Run a sync function in a thread of its own and return its result."""
+    # The caller may stop waiting: a function that never returns delays neither other
+    # calls nor the exit of the process.
     import asyncio
 
     future: Future[Any] = Future()
@@ -104,11 +94,9 @@ def _run_each(works: SimpleQueue[Callable[[], None]]) -> None:
 
 
 class ThreadsInContext(ThreadPoolExecutor):
-    """Threads with the context variables of the code that gives them work.
+    """Threads with the context variables of the code that gives them work."""
 
-    As an event loop's default threads, they let sync tools find their episode.
-    """
-
+    # As an event loop's default threads, they let sync tools find their episode.
     def submit(self, work: Any, /, *args: Any, **named: Any) -> Any:
         """Run ``work`` in a thread, in a copy of the caller's context."""
         run = contextvars.copy_context().run

@@ -14,12 +14,9 @@ def collect_rarely() -> None:
 
 @contextmanager
 def calm_collector() -> Iterator[None]:
-    """Exclude the existing objects from garbage collection inside the block.
-
-    Most of them, such as modules, live as long as the process, and scanning them again
-    and again takes a tenth of a run's CPU time. Inside the block, existing objects in
-    an unused reference cycle are not freed.
-    """
+    """Exclude the existing objects from garbage collection inside the block."""
+    # Scanning objects that live as long as the process takes a tenth of a run's CPU
+    # time.
     before = gc.get_threshold()
     gc.freeze()
     collect_rarely()

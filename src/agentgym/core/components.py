@@ -65,15 +65,9 @@ def label_tokens(
 ) -> list[Components]:
     """Return the components (labels) of each token of a response.
 
-    The first token outside of reasoning, and the end token of a response that was not
-    cut at the token limit (``ended``), count as tool selection.
-
-    Args:
-        pieces: The text of each token, in order, special tokens included. Joined, they
-            are the response. A token that is only a part of a character has an empty
-            text and takes the components of the next character.
-        spans: The ranges into which a tool format split the response.
-        ended: Whether the last token is an end token.
+    ``pieces`` are the texts of the tokens. A token that is only a part of a character
+    has an empty text, and takes the components of the next character. The end token of
+    a response that was not cut (``ended``) counts as tool selection.
     """
     by_character: list[Components] = [OUTPUT] * sum(map(len, pieces))
     for span in spans:
@@ -100,12 +94,7 @@ def is_trained(components: Components, trainable: Mapping[str, bool]) -> bool:
 
 
 def components_of(tokens: TrainTokens) -> dict[str, bool]:
-    """Return for each component (label) whether ``train_tokens=tokens`` trains it.
-
-    ``calls`` trains the choice of a tool and its arguments; ``calls+reasoning`` also
-    the text between marks such as ``<think>``; ``all`` every token that the model
-    wrote. Results of tools are never trained: the model did not write them.
-    """
+    """Return for each component (label) whether ``train_tokens=tokens`` trains it."""
     return {
         "tool_selection": True,
         "parameter_selection": True,
@@ -116,11 +105,7 @@ def components_of(tokens: TrainTokens) -> dict[str, bool]:
 
 
 def tokens_name(trainable: Mapping[str, bool]) -> str:
-    """Return the value of ``train_tokens`` that trains exactly these components.
-
-    If such a value does not exist, for example for arguments alone, return the names of
-    the trained components, comma-separated, or ``none``.
-    """
+    """Return the ``train_tokens`` that trains just these components, or their names."""
     trained = {name for name in Component if trainable.get(name, False)}
     for tokens in TRAIN_TOKENS:
         if trained == {name for name in Component if components_of(tokens)[name]}:
@@ -129,10 +114,7 @@ def tokens_name(trainable: Mapping[str, bool]) -> str:
 
 
 def _decision(pieces: Sequence[str], by_character: Sequence[Components]) -> int:
-    """Return the index of the first non-blank token outside of reasoning.
-
-    If there is none, return the index of the last token.
-    """
+    """Return the index of the first non-blank token outside of reasoning."""
     start = 0
     for index, piece in enumerate(pieces):
         covered = by_character[start : start + len(piece)]

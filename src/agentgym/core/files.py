@@ -71,9 +71,8 @@ def check_name(name: str) -> str:
 def write_atomically(path: Path, text: str, *, private: bool = True) -> None:
     """Write ``text`` to a file atomically, with secrets redacted.
 
-    The file is safely on disk when this returns. An existing file keeps its
-    permissions. If ``private`` is true, only this user may read a new file; if false,
-    the umask decides.
+    An existing file keeps its permissions. If ``private`` is true, only this user may
+    read a new file.
     """
     text = Redactor.of_environment().written(text)
     mode = _PRIVATE if private else _USUAL
@@ -112,10 +111,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def whole_text(text: str) -> str:
-    """Return ``text`` with each unpaired surrogate replaced by U+FFFD.
-
-    An unpaired surrogate (half of a UTF-16 pair) cannot be encoded as UTF-8.
-    """
+    """Replace unpaired surrogates, which cannot be encoded as UTF-8, by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -127,11 +123,7 @@ def is_below(name: str) -> bool:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Create a temporary folder; rename it to ``path`` if the block succeeds.
-
-    A folder that already exists at ``path`` is then replaced. If the block raises, the
-    existing folder stays and the temporary one is removed.
-    """
+    """Create a temporary folder; rename it to ``path`` if the block succeeds."""
     _remove_left(path, "tmp")
     temporary = _temporary(path, "tmp")
     temporary.mkdir(parents=True)
@@ -165,10 +157,7 @@ def _temporary(path: Path, kind: str) -> Path:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock a temporary file or folder, to mark it as in use.
-
-    Do nothing if the file system does not support locks.
-    """
+    """Mark a temporary file or folder as in use, if the file system supports locks."""
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
@@ -180,11 +169,9 @@ def _remove_left(path: Path, kind: str) -> None:
 
 
 def _remove_unlocked(left: Path, grace_s: float) -> None:
-    """Remove this user's temporary file or folder if no process has locked it.
-
-    A process locks such a file a little later than it creates it. So a file that is
-    younger than ``grace_s`` seconds is kept.
-    """
+    """Remove this user's temporary file or folder if no process has locked it."""
+    # A process locks its file a little later than it creates it, hence the grace
+    # period.
     with suppress(OSError, RecursionError):
         lock = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -205,9 +192,7 @@ def _remove_unlocked(left: Path, grace_s: float) -> None:
 def scratch_folder(kind: str) -> Iterator[Path]:
     """Create a folder below ``TMPDIR``; remove it at the end of the block.
 
-    ``kind`` is a part of the folder's name. A lock marks the folder as in use while its
-    process lives. Each call also removes folders of this ``kind`` that a killed process
-    left.
+    Folders of the same ``kind`` that a killed process left are removed too.
     """
     prefix = f"agentgym-{kind}-"
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*/"):
@@ -246,11 +231,8 @@ def state_problem() -> str | None:
 
 
 def folder_problem(folder: Path) -> str | None:
-    """Return why a folder cannot be written or made; None if it can.
-
-    A folder is made in it, or in the nearest folder above that exists, and removed
-    again: permissions say little to root, and nothing of file systems such as /proc.
-    """
+    """Return why a folder cannot be written or made; None if it can."""
+    # Permissions say little to root, and nothing of file systems such as /proc.
     while not folder.exists():
         folder = folder.parent
     try:
@@ -271,10 +253,9 @@ def no_beat(stalled: str | None) -> None:
 
 
 def disk_trouble(error: BaseException | None) -> str | None:
-    """Return the disk problem that caused an error, e.g. ``the disk is full``.
+    """Return the disk problem that caused an error, e.g.
 
-    None if the disk is not the cause. The error's causes are searched too, and the
-    messages, since libraries put the system's message into errors of their own.
+    ``the disk is full``, or None.
     """
     while error is not None:
         message = None
@@ -283,6 +264,7 @@ def disk_trouble(error: BaseException | None) -> str | None:
         elif isinstance(error, sqlite3.Error):
             code = getattr(error, "sqlite_errorcode", None)
             message = None if code is None else _SQLITE.get(code & 0xFF)
+        # Libraries put the system's message into errors of their own.
         if message is None and "No space left on device" in str(error):
             message = _NUMBERS[errno.ENOSPC]
         if message is not None:
@@ -294,8 +276,8 @@ def disk_trouble(error: BaseException | None) -> str | None:
 def patiently(write: Callable[[], None], beat: Beat, wait_s: float = WAIT_S) -> None:
     """Call ``write``; retry while the disk is full or fails, up to ``wait_s`` seconds.
 
-    ``beat`` is called after each attempt: with the disk problem after a failure, with
-    None after success. When the time is over, the error is raised.
+    ``beat`` is called after each attempt with the disk problem, or with None after
+    success.
     """
     until = time.monotonic() + wait_s
     while True:

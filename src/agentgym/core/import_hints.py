@@ -11,10 +11,7 @@ _AGENTS = ("agent", "graph", "app", "crew", "team", "workflow", "make_agent")
 
 
 def reference_hint(text: str, folder: str | Path = "") -> str:
-    """Return " Did you mean 'app:agent'?" for a text without a colon; "" if unknown.
-
-    The text may be a file, ``app.py``, or have a dot for the colon, ``app.agent``.
-    """
+    """Return " Did you mean 'app:agent'?" for a text without a colon; "" if unknown."""
     place = Path(folder or Path.cwd())
     module, _, name = text.removesuffix(".py").rpartition(".")
     for found, wanted in ((text.removesuffix(".py"), ""), (module, name)):
@@ -37,10 +34,7 @@ def module_hint(module: str, folder: str | Path) -> str:
 
 
 def name_hint(module: str, name: str, folder: str | Path, *, agent: bool) -> str:
-    """Return which names of a module may have been meant, or "".
-
-    With ``agent``, an agent is looked for, whatever its name.
-    """
+    """Return which names, or agents, of a module may have been meant, or ""."""
     path = _file_of(module, Path(folder))
     names = [] if path is None else names_in(path)
     best = _best(names, name)

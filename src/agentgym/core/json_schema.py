@@ -36,10 +36,8 @@ _FORMATS: Mapping[str, TypeAdapter[Any]] = {
 
 
 def with_parts(schema: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a JSON schema in which ``change`` was applied to each direct subschema.
-
-    Values in ``default``, ``const``, ``enum`` and ``examples`` are not schemas.
-    """
+    """Return a JSON schema in which ``change`` was applied to each direct subschema."""
+    # Values in default, const, enum and examples are not schemas.
     if not isinstance(schema, Mapping):
         return schema
     made = dict(schema)
@@ -54,9 +52,9 @@ def with_parts(schema: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def referred(reference: str, root: Any) -> Any:
-    """Return the part of the schema ``root`` that a ``$ref`` names; None if missing.
+    """Return the part of ``root`` that a ``$ref`` names.
 
-    It may be any JSON pointer or anchor within ``root``; nothing is downloaded.
+    None if missing. Never download.
     """
     from referencing import Registry, Resource
     from referencing.exceptions import Unresolvable
@@ -74,8 +72,7 @@ def referred(reference: str, root: Any) -> Any:
 def resolved(schema: Any, root: Any) -> dict[str, Any]:
     """Return a subschema as an object, merged with the schema that its ``$ref`` names.
 
-    ``True`` and everything that is not a schema become ``{}``, which allows all values;
-    ``False`` becomes ``{"not": {}}``.
+    ``True`` becomes ``{}``, and ``False`` ``{"not": {}}``.
     """
     for _ in range(_MOST_NESTED):
         if schema is False:
@@ -110,11 +107,7 @@ def equal(one: Any, other: Any) -> bool:
 
 
 class JsonSchema:
-    """A JSON schema, for validation and for comparing values.
-
-    Attributes:
-        root: The schema.
-    """
+    """A JSON schema, for validation and for comparing values."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root = root
@@ -131,11 +124,7 @@ class JsonSchema:
                 raise Unresolvable(ref=reference)
 
     def errors(self, value: Any) -> list[Any]:
-        """Return jsonschema's errors of a value, in pydantic's lax mode.
-
-        In this mode ``"7"`` is accepted for a number. A schema that cannot be applied,
-        e.g. since it refers to another document, has none.
-        """
+        """Return jsonschema's errors of a value; ``"7"`` is accepted for a number."""
         from jsonschema.exceptions import UnknownType
         from referencing.exceptions import Unresolvable
 
@@ -162,11 +151,7 @@ class JsonSchema:
             return False
 
     def read(self, value: Any, *, fill: bool = True) -> Any:
-        """Return a value as a tool reads it: types converted, and with defaults.
-
-        Dates get one spelling; null for an optional argument without a default is left
-        out. Without ``fill``, only types are converted.
-        """
+        """Return a value as a tool reads it, with defaults if ``fill`` is true."""
         return self._read(self.root, value, fill, 0)
 
     @cached_property
@@ -261,10 +246,7 @@ class JsonSchema:
 
 
 class SchemaArguments(BaseModel):
-    """Arguments of a tool that is known only by its JSON schema.
-
-    A value passes unchanged: the tool's framework converts it.
-    """
+    """Arguments of a tool known only by its schema; its framework converts them."""
 
     model_config = ConfigDict(extra="allow")
     json_schema: ClassVar[JsonSchema]
@@ -328,10 +310,7 @@ def found(pattern: str, text: str) -> bool:
 
 @cache
 def _readable(base: Any) -> Any:
-    """Return a class of validators that skips patterns that Python cannot read.
-
-    It also knows OpenAPI's ``nullable``, which many MCP servers have.
-    """
+    """Return a validator that skips unreadable patterns and knows ``nullable``."""
     from jsonschema.validators import extend
 
     known = base.VALIDATORS

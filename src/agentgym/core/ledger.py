@@ -74,13 +74,9 @@ class Judging(BaseModel, extra="forbid"):
     """Counts of a judge, a model that ranks groups of attempts, and its cost.
 
     Attributes:
-        model: The judge, as the user named it.
         groups: Number of groups. A group is the attempts at one task.
-        judged: Number of groups whose attempts the judge scored.
-        kept: Number of groups without scores, by reason; their rewards do not change.
         estimated: Number of requests whose tokens were estimated, because the server
             did not count them.
-        cost: US dollars; None if the price of the judge's tokens is unknown.
         pairs: Number of pairs of a successful and a failed attempt at the same task.
             The scenario decides which attempts are successful.
         agreed: Number of pairs in which the judge gave the successful attempt the
@@ -117,8 +113,6 @@ class Ledger(RoleLedger):
         judging: The counts and the cost of the judge; None without a judge.
         tokens: The value of ``train_tokens``: which tokens of a trained call the loss
             covered. Empty for runs that did not record the value.
-        roles: Counts of each role; a single agent is one role. They add up to the
-            counts of all roles together.
     """
 
     judging: Judging | None = None
@@ -126,12 +120,7 @@ class Ledger(RoleLedger):
     roles: dict[str, RoleLedger] = Field(default_factory=dict)
 
     def add(self, buckets: Iterable[Bucket], *, roles: Sequence[str]) -> None:
-        """Add some model calls to the counts.
-
-        ``roles`` has the role that made each call, ``buckets`` how each call was used.
-        If there are fewer buckets than roles, the last calls count only as calls: not
-        as trained, masked or dropped.
-        """
+        """Add model calls by role and bucket; the last may have no bucket yet."""
         for role in roles:
             self.calls += 1
             self.roles.setdefault(role, RoleLedger()).calls += 1
@@ -140,20 +129,14 @@ class Ledger(RoleLedger):
             self.roles[role]._put(bucket)
 
     def add_rollout(self, rollout: Trajectory, buckets: Iterable[Bucket]) -> None:
-        """Add a rollout's model calls to the counts; ``buckets`` has the use of each.
-
-        Calls without a step in the trajectory (``unused_calls``) count as dropped.
-        """
+        """Add a rollout's calls with their buckets; unused calls are dropped."""
         self.add(buckets, roles=[call.agent for call in rollout.model_calls])
         for role, unused in rollout.unused_calls.items():
             for reason, count in unused.items():
                 self.add([Bucket("dropped", reason)] * count, roles=[role] * count)
 
     def why_untrained(self) -> str:
-        """Return the main reason for untrained calls, as the end of a sentence.
-
-        Empty if every call was trained.
-        """
+        """Return the main reason for untrained calls, as a sentence's end, or ""."""
         for reason, _ in (self.masked + self.dropped).most_common(1):
             text = f", most of them because of: {reason}"
             if CONTEXT_LENGTH not in reason:

@@ -55,10 +55,7 @@ def is_elsewhere(gpu: str) -> bool:
 
 
 def split_address(text: str) -> tuple[str, str, int]:
-    """Split ``user@host:port`` into user, host and port, or raise ValueError.
-
-    A missing user is returned as an empty text, a missing port as 22.
-    """
+    """Split ``user@host:port``, or raise ValueError; the port is 22 if missing."""
     match = _ADDRESS.fullmatch(text)
     port = int(match["port"] or 22) if match else 0
     if match is None or not 0 < port < 2**16:

@@ -24,10 +24,7 @@ _CATEGORIES = {
 
 
 def matching(pattern: str, rng: Random, longer: int) -> str | None:
-    """Return a text that a regular expression may match; None if it is not readable.
-
-    Repeated parts get up to ``longer`` repetitions more than their least.
-    """
+    """Return a text that a pattern may match; None if it is not readable."""
     from re import _parser  # type: ignore[attr-defined]
 
     try:
@@ -144,18 +141,8 @@ def made_up(
 ) -> Any:
     """Return a value that a JSON schema accepts; equal seeds give equal values.
 
-    Args:
-        schema: The schema.
-        seed: Different seeds give different values if the schema allows that.
-        name: Name of the value; texts are made of it.
-        optional: Probability of each optional part of the outermost object.
-        known: Values by name. An inner part of this name has this value if it may.
-        texts: Texts from which to choose.
-        numbers: Numbers from which to choose.
-        accepts: A further condition.
-
-    Raises:
-        NoValueError: No value was found.
+    ``optional`` is the probability of each optional part. An inner part named in
+    ``known`` has that value if it may.
     """
     judge = JsonSchema(schema if isinstance(schema, Mapping) else resolved(schema, {}))
     for attempt in range(_ATTEMPTS):

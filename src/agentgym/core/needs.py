@@ -116,10 +116,7 @@ def align(
 
 
 def is_own(call: ToolCall, specs: Mapping[str, ToolSpec]) -> bool:
-    """Return whether a call uses one of the agent's own tools, e.g. a hand-off.
-
-    Own tools exist, but are not in ``specs``, the tools of the scenario.
-    """
+    """Return whether a call is one of the agent's own tools, not in ``specs``."""
     if call.name in specs or call.name == MALFORMED_CALL:
         return False
     return call.outcome is not ToolOutcome.UNKNOWN_TOOL

@@ -14,10 +14,7 @@ def in_notebook() -> bool:
 
 
 def notebook_bar(name: str, total: int) -> Any:
-    """Return tqdm's progress bar for rollouts.
-
-    It is a widget if ipywidgets is installed, else a line of text.
-    """
+    """Return tqdm's progress bar for rollouts."""
     with warnings.catch_warnings(action="ignore"):  # on ipywidgets that are missing
         from tqdm.auto import tqdm
     return tqdm(total=total, desc=name, unit=" rollouts", file=sys.stdout)

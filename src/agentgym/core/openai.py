@@ -27,10 +27,8 @@ class ApiError(RolloutError):
     """An error that the gateway returns to a client, in OpenAI's format.
 
     Attributes:
-        status: HTTP status.
         code: OpenAI's ``code``, for programs, e.g. ``context_length_exceeded``.
         kind: OpenAI's ``type`` of the error.
-        headers: Extra response headers.
     """
 
     status: int
@@ -71,10 +69,10 @@ _SAMPLING: Mapping[str, tuple[Any, ...]] = {
 def unsupported_option(
     options: Mapping[str, Any], *, in_training: bool = False
 ) -> str | None:
-    """Return the name of the first unsupported option; None if all are supported.
+    """Return the name of the first unsupported option.
 
-    ``in_training`` allows any sampling options, since training replaces them; only
-    options that change the answer's form are then checked.
+    None if all are supported. Training replaces sampling options, so ``in_training``
+    allows any of them.
     """
     neutral = _FORM if in_training else {**_FORM, **_SAMPLING}
     refused = (n for n, known in neutral.items() if options.get(n) not in known)
@@ -87,11 +85,7 @@ def joined_text(parts: list[Any]) -> str:
 
 
 def chosen_tools(tools: list[dict[str, Any]], choice: Any) -> list[dict[str, Any]]:
-    """Return the tools that a request's ``tool_choice`` allows.
-
-    The choice is ``none``, ``auto``, ``required``, a tool's name, or OpenAI's or
-    Anthropic's object with a name. If it names a tool, only this tool is returned.
-    """
+    """Return the tools that a ``tool_choice`` of OpenAI or Anthropic allows."""
     named = _chosen(choice)
     if named == "none":
         return []
@@ -176,10 +170,7 @@ class Completion:
 
     @property
     def problem(self) -> str | None:
-        """Why this completion is invalid; None if it is valid.
-
-        Token ids may be missing, but not malformed. Log-probabilities are not checked.
-        """
+        """Why this completion is invalid; None if it is valid."""
         choice = self.choice
         if not choice:
             return "it has no choices"
@@ -203,10 +194,7 @@ class Completion:
 
     @property
     def length_problem(self) -> str | None:
-        """A message if there are more or fewer log-probabilities than token ids.
-
-        None if both numbers are equal, or if ids or log-probabilities are missing.
-        """
+        """A message if the numbers of log-probabilities and token ids differ."""
         count, given = len(self.response_ids), _logprob_entries(self.choice)
         if not given or count in (0, len(given)):
             return None
@@ -222,11 +210,7 @@ class Completion:
 
     @property
     def token_counts(self) -> dict[str, int]:
-        """The server's counts ``prompt_tokens`` and ``response_tokens``.
-
-        Empty if the completion has token ids, which can be counted exactly, or if the
-        server sent no counts.
-        """
+        """The server's counts of tokens; empty if the token ids can be counted."""
         usage = self.body.get("usage")
         if self.prompt_ids or self.response_ids or not isinstance(usage, dict):
             return {}
@@ -238,21 +222,15 @@ class Completion:
 
 
 def is_logprob(value: object) -> bool:
-    """Return whether a value can be the log-probability of a sampled token.
-
-    Values a little above 0 are allowed, since they come from rounding. -9999 is allowed
-    too, since servers write it for minus infinity.
-    """
+    """Return whether a value can be the log-probability of a sampled token."""
+    # Rounding gives values a little above 0, and servers write -9999 for minus
+    # infinity.
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return _LEAST_LOGPROB <= value <= _MOST_LOGPROB
 
 
 def _logprob_entries(choice: dict[str, Any]) -> list[Any] | None:
-    """Return a choice's log-probabilities without validation; None if missing.
-
-    Chat completions have them in ``content``, text completions in ``token_logprobs``.
-    """
     found = choice.get("logprobs")
     if not isinstance(found, dict):
         return None

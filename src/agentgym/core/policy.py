@@ -15,13 +15,11 @@ class ChatRequest:
     """One chat completion request to the policy.
 
     Attributes:
-        temperature: Sampling temperature; 0 is greedy.
         agent: Name of the asking agent in a team; a policy with several LoRA adapters
             uses the adapter of this agent.
         session: Id that all requests of one agent in one rollout attempt share. The
             prompt reuses the exact token ids of earlier turns in the same session, if
             the rendered text begins with them.
-        wants_call: Whether the answer must be a tool call.
         one_call: Whether the answer may have at most one tool call.
         form: Name of a tool that stands for a JSON schema which the answer must follow.
             The policy calls this tool, and the call's arguments become the answer's
@@ -60,7 +58,6 @@ class ChatResult:
             of ``malformed_call``, a tool that no agent has.
         finish_reason: ``stop``, ``tool_calls`` or ``length``.
         model_version: Number of updates of the policy's weights before it answered.
-        reasoning: The text of the reasoning, without its marks.
         grammar: The grammar that restricted the response; None if every token was
             allowed.
     """
@@ -156,9 +153,7 @@ class ServedPolicy:
     """A policy behind servers that return token ids and log-probabilities.
 
     Attributes:
-        model_name: Model name that the servers offer.
         servers: Base URLs of OpenAI-compatible servers, ``http://host:8000/v1``.
-        version: Number of updates of the servers' weights so far.
         failure: Why the servers cannot answer any more, set by the engine that runs
             them; empty while they can.
         template_variables: Variables for the servers' chat template. A variable of the

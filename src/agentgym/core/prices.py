@@ -6,10 +6,9 @@ from pydantic import BaseModel, Field
 
 
 class Prices(BaseModel, frozen=True, extra="forbid"):
-    """Prices of a million prompt, cached and response tokens, in US dollars.
+    """Prices of a million tokens in US dollars.
 
-    ``cached`` is the price of prompt tokens that the model's server has already read in
-    an earlier request of the rollout; None means that of other prompt tokens.
+    ``cached`` is None if it costs as ``prompt``.
     """
 
     prompt: float = Field(ge=0, allow_inf_nan=False)

@@ -31,11 +31,8 @@ if TYPE_CHECKING:
 
 
 def points(group: str) -> "list[EntryPoint]":
-    """Return the entry points of a group in installed packages, by name.
-
-    Importing and searching ``importlib.metadata`` takes 40 ms. So the files of the
-    packages are first searched for the group, which takes 2 ms.
-    """
+    """Return the entry points of a group in installed packages, by name."""
+    # Importing and searching importlib.metadata takes 40 ms, this search 2 ms.
     if not any(_declares(group, folder) for folder in sys.path):
         return []
     from importlib.metadata import entry_points
@@ -66,10 +63,10 @@ def registered(group: str, name: str) -> Any:
 
 @dataclass(frozen=True)
 class Registry[T]:
-    """A group of registered classes with a common base class, e.g. all frameworks.
+    """A group of classes with a common base class, e.g. all frameworks.
 
-    ``thing`` is the word for such a class in error messages, e.g. ``framework``.
-    ``core`` has ``module:class`` by name for those of the core.
+    ``thing`` is the word for such a class in error messages. ``core`` has
+    ``module:class`` by name.
     """
 
     base: type[T]
@@ -84,10 +81,8 @@ class Registry[T]:
         return {**self.core, **REGISTERED.get(self.group, {})}
 
     def __iter__(self) -> Iterator[str]:
-        """Yield all names, built-in names first.
-
-        Entry points are read only when a caller asks for more than the built-in names.
-        """
+        """Yield all names, built-in names first."""
+        # Entry points are read only when a caller asks for more than these.
         built_in = self.built_in
         yield from built_in
         yield from (p.name for p in points(self.group) if p.name not in built_in)
@@ -97,14 +92,7 @@ class Registry[T]:
         return list(self)
 
     def get(self, name: str) -> T:
-        """Return a new instance of the class with this name.
-
-        Raises:
-            NotFoundError: The name is unknown; the message has the nearest known name
-                and all names.
-            UsageError: The class cannot be imported or created, or does not implement
-                the base class.
-        """
+        """Return a new instance of the class with this name, or raise NotFoundError."""
         if name in self.built_in:
             return self._made(name, resolve_name(self.built_in[name]))
         found = [point for point in points(self.group) if point.name == name]
@@ -146,10 +134,7 @@ def _contract_of(kind: type, method: str) -> str:
 
 
 def require_type[T](value: Any, expected: type[T], where: str) -> T:
-    """Return a value from another package's method, or raise UsageError for its type.
-
-    ``where`` names the method, e.g. ``create_environment() of the framework 'mine'``.
-    """
+    """Return the value of the method ``where``, or raise UsageError for its type."""
     if not isinstance(value, expected):
         article = "an" if expected.__name__[0] in "AEIOU" else "a"
         raise UsageError(
@@ -224,11 +209,7 @@ def package_root(file: Path) -> Path:
 
 
 def module_of(file: Path) -> tuple[str, str]:
-    """Return the module name of a file, and the folder to import it from.
-
-    If Python cannot import the file by a name, as ``3.5_agent.py``, the name is its
-    path.
-    """
+    """Return a file's module name, or its path, and the folder to import it from."""
     root = package_root(file)
     return dotted_name(file, root) or str(file), str(root)
 
@@ -256,11 +237,9 @@ def _import(name: str) -> ModuleType:
 
 
 def _require_from(module: ModuleType, folder: str) -> None:
-    """Raise UsageError if a module comes from another file than that in ``folder``.
-
-    A process keeps the first module that it imports under a name, which may belong to
-    another project.
-    """
+    """Raise UsageError if a module comes from another file than that in ``folder``."""
+    # A process keeps the first module that it imports under a name, which may belong to
+    # another project.
     place = Path(folder, *module.__name__.split("."))
     for wanted in (place / "__init__.py", place.with_name(f"{place.name}.py")):
         if wanted.is_file():

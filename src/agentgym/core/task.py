@@ -130,10 +130,7 @@ class TaskSource:
 
     @property
     def name(self) -> str:
-        """The scenario's name, of small letters, digits and ``_``.
-
-        It is made from ``given_name`` or from the file's name.
-        """
+        """The scenario's name, of small letters, digits and ``_``."""
         stem = os.path.basename(self.path).removesuffix(".jsonl")
         word = (self.given_name or stem).lower()
         plain = re.sub(r"[^a-z0-9]+", "_", word).strip("_")

@@ -201,11 +201,7 @@ def bound_tools(instance: object) -> list[Tool]:
 
 
 def as_tools(found: Any, what: str) -> list[Tool]:
-    """Convert functions or pairs of spec and callable to tools.
-
-    ``found`` is a typed function, a :class:`Tool`, a pair (:class:`ToolSpec`,
-    callable), or a list of these; ``what`` describes its source in error messages.
-    """
+    """Convert functions, pairs of spec and callable, or a list of these to tools."""
     many = isinstance(found, list | tuple) and not _is_pair(found)
     tools = [_as_tool(each, what) for each in (found if many else [found])]
     if not tools:
@@ -239,10 +235,9 @@ def _as_tool(value: Any, what: str) -> Tool:
 
 
 def spec_of(function: Callable[..., Any], *, is_strict: bool = True) -> ToolSpec:
-    """Derive a :class:`ToolSpec` from a function's signature and docstring.
+    """Derive a :class:`ToolSpec` from a function.
 
-    Raise ScenarioError if an annotation is unusable, and, with ``is_strict``, if the
-    docstring or an annotation is missing.
+    Raise ScenarioError if an annotation is unusable, or, if ``is_strict``, missing.
     """
     name = function.__name__
     doc = inspect.getdoc(function) or ""
@@ -298,22 +293,15 @@ def spec_of(function: Callable[..., Any], *, is_strict: bool = True) -> ToolSpec
 
 
 def _is_filled_in(hint: Any) -> bool:
-    """Return whether a framework fills in an argument and hides it from the model.
-
-    The type annotation is compared by name with LangChain's ``InjectedToolArg``, since
-    the core must not import a framework.
-    """
+    """Return whether a framework fills in an argument and hides it from the model."""
+    # By name, since the core must not import LangChain.
     marks = [*getattr(hint, "__metadata__", ()), get_origin(hint) or hint]
     kinds = [mark if isinstance(mark, type) else type(mark) for mark in marks]
     return any(base.__name__ in _FILLED_IN for kind in kinds for base in kind.__mro__)
 
 
 def parse_arguments(raw: str) -> dict[str, Any] | None:
-    """Parse the arguments of a tool call; return None if they are malformed.
-
-    They are malformed if they are not a JSON object, or if :func:`is_recordable`
-    rejects a value. An empty text means no arguments.
-    """
+    """Parse the arguments of a tool call ("" is {}); return None if malformed."""
     try:
         value = json.loads(raw or "{}")
     except (ValueError, RecursionError):
@@ -322,11 +310,9 @@ def parse_arguments(raw: str) -> dict[str, Any] | None:
 
 
 def is_recordable(value: Any, depth: int = 0) -> bool:
-    """Return whether any JSON parser can read a value that Python parsed from JSON.
-
-    Python also accepts integers beyond 64 bits, NaN and infinities, unpaired surrogates
-    and very deep nesting. Other parsers do not.
-    """
+    """Return whether any JSON parser can read a value that Python parsed from JSON."""
+    # Python also accepts integers beyond 64 bits, NaN, infinities and unpaired
+    # surrogates.
     if isinstance(value, str):
         return whole_text(value) == value
     if isinstance(value, int):
@@ -357,9 +343,8 @@ def same_arguments(
 ) -> bool:
     """Return whether a tool reads two calls' arguments as the same values.
 
-    Defaults and convertible types (``"7"`` for 7) make no difference. Arguments that
-    ``spec`` refuses, or any if it is None, are compared as they are. Arguments named in
-    ``without`` are not compared.
+    Defaults and convertible types (``"7"`` for 7) make no difference. Arguments named
+    in ``without`` are not compared.
     """
 
     def rest(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -386,12 +371,7 @@ def as_read(spec: ToolSpec | None, arguments: dict[str, Any]) -> dict[str, Any]:
 def check_call(
     specs: dict[str, ToolSpec], name: str, raw_arguments: str
 ) -> tuple[ToolOutcome, str]:
-    """Check a tool call before it runs, in the same way for every framework.
-
-    ``specs`` are the offered tools with their original schemas; ``raw_arguments`` are
-    the arguments as the model wrote them. Returns the outcome, ``OK`` if the call may
-    run; and the reason, empty if ``OK``.
-    """
+    """Check a call before it runs; return its outcome, and the reason unless ``OK``."""
     if name not in specs:
         return _missing(name)
     arguments = parse_arguments(raw_arguments)
@@ -405,10 +385,8 @@ def check_call(
 
 
 def name_fault(name: Any) -> str:
-    """Return how to change a name by which no model can call a tool; "" if one can.
-
-    Some providers allow fewer characters; the names of MCP servers often have dots.
-    """
+    """Return how to change a name by which no model can call a tool; "" if one can."""
+    # Some providers allow fewer characters; the names of MCP servers often have dots.
     if isinstance(name, str) and _CALLABLE.fullmatch(name):
         return ""
     return "use letters, digits and any of _ - . / :, at most 128 of them"
@@ -425,9 +403,8 @@ async def run_tool(
 ) -> tuple[ToolOutcome, str]:
     """Run a tool call; return its outcome and the result as text for the agent.
 
-    If the call is refused (``ToolError``, invalid arguments, unknown tool), the text
-    starts with ``Error:``. Any other exception of the tool's code is raised, also a
-    ``ValidationError``.
+    A refused call's text starts with ``Error:``. Any other exception of the tool's code
+    is raised.
     """
     if name not in tools:
         outcome, why = _missing(name)

@@ -26,11 +26,7 @@ class RolloutStatus(StrEnum):
 
 
 class Reason(BaseModel, frozen=True, extra="forbid"):
-    """Why a rollout, an attempt or a model call failed or ended early.
-
-    ``kind`` is the category, e.g. ``timeout`` or ``crash: KeyError``; ``detail`` has
-    details of this case for people, or is empty.
-    """
+    """Why a rollout, attempt or model call failed: a category, details for people."""
 
     kind: str
     detail: str = ""

@@ -36,16 +36,10 @@ _SAME_ANSWER = frozenset({"seed", "user"})
 
 
 class AnswerCache:
-    """Stores complete answers in an SQLite file of limited size.
+    """Stores complete answers in an SQLite file, which several processes may share.
 
-    Only requests at temperature 0 are cached. A stored answer is used for a request
-    with the same ``weights`` (a text that identifies the servers and their weights),
-    path and body (model, messages, tools, sampling); the fields ``seed`` and ``user``
-    may differ. If the file is full, the least recently used answers are removed.
-    Several processes may share a file.
-
-    Raises:
-        UsageError: The file cannot be used.
+    Only requests at temperature 0 are cached. An answer is used for the same
+    ``weights``, path and body; the fields ``seed`` and ``user`` may differ.
     """
 
     def __init__(
@@ -101,10 +95,7 @@ class AnswerCache:
         return hashlib.sha256(data).digest()
 
     def turn(self, key: bytes) -> asyncio.Lock:
-        """Return a lock, so that equal requests run one after another.
-
-        The first request stores the answer, and the later ones use it.
-        """
+        """Return a lock: the first of equal requests stores the answer for all."""
         return self._turns.setdefault(key, asyncio.Lock())
 
     def get(self, key: bytes) -> bytes | None:

@@ -45,10 +45,6 @@ class FolderTemplate:
     """The chat template of a model's folder, rendered without a tokenizer."""
 
     def __init__(self, folder: Path, text: str = "") -> None:
-        """Read the chat template of a model's folder.
-
-        If ``text`` is given, it is the template instead.
-        """
         settings: dict[str, Any] = {}
         if (folder / _SETTINGS).is_file():
             settings = read_json(folder / _SETTINGS)
@@ -77,11 +73,7 @@ class FolderTemplate:
 
 
 class ChatTemplate:
-    """Renders messages to text with a model's chat template.
-
-    ``variables`` are values of the template's variables besides messages and tools. If
-    ``constrains`` is true, sampled tool calls are restricted to the tools' schemas.
-    """
+    """Renders messages with a chat template; ``variables`` are the template's own."""
 
     def __init__(
         self,
@@ -89,10 +81,6 @@ class ChatTemplate:
         tokenizer: Templated,
         settings: TemplateSettings | None = None,
     ) -> None:
-        """Read a template, and detect its tool-call format.
-
-        ``model`` is the user's name of the model, for error messages.
-        """
         settings = settings or TemplateSettings()
         self._tokenizer = tokenizer
         self._describes = False
@@ -139,12 +127,7 @@ class ChatTemplate:
 
     @property
     def reasons(self) -> bool:
-        """Whether the model probably reasons before it answers, judged by the template.
-
-        True if prompts begin a reasoning part, or if the template has a variable that
-        switches reasoning on, and its value is true. Without such a variable, also true
-        if the template drops the reasoning of earlier answers.
-        """
+        """Whether the model probably reasons first, judged by the template."""
         if self.form.begins_reasoning:
             return True
         asked = self._render(_ASKED, [dict(PROBE_TOOL)], prompt=True)
@@ -161,10 +144,9 @@ class ChatTemplate:
         *,
         prompt: bool = True,
     ) -> str:
-        """Render messages to text; convert them with :meth:`prepared_all` before.
+        """Render :meth:`prepared_all` messages.
 
-        If ``prompt`` is true, the text ends with the generation prompt (the beginning
-        of an answer).
+        ``prompt`` adds the begin of an answer.
         """
         try:
             return self._render(list(messages), list(tools), prompt=prompt)
@@ -174,23 +156,18 @@ class ChatTemplate:
             ) from error
 
     def prepared_all(self, messages: Sequence[Message]) -> list[Message]:
-        """Convert messages to the form that the template takes; see :meth:`prepared`.
+        """Convert messages to the form that the template takes.
 
-        If the template takes only one tool call per answer, an answer with several is
-        split into several answers, each followed by its call's result.
+        If it takes only one tool call per answer, an answer with several is split into
+        several answers.
         """
         if not self.form.one_call:
             return list(map(self.prepared, messages))
         return list(map(self.prepared, _one_by_one(messages)))
 
     def prepared(self, message: Message) -> Message:
-        """Convert a message to the form that the template takes.
-
-        A call's arguments are parsed if the template takes objects; otherwise they stay
-        the text that the policy wrote. Content in parts is joined to one text, since
-        many templates ignore parts. Missing content becomes an empty text, since some
-        templates fail without content.
-        """
+        """Convert a message to the form that the template takes."""
+        # Many templates ignore content in parts, and some fail without content.
         if message.get("tool_calls"):
             calls = list(map(self._prepared_call, message["tool_calls"]))
             message = {**message, "tool_calls": calls}
@@ -248,10 +225,7 @@ class ChatTemplate:
         return False
 
     def _switched(self, name: str) -> list[str]:
-        """Render a prompt twice, with the variable ``name`` true and then false.
-
-        Return both texts, or an empty list if the template fails.
-        """
+        """Render a prompt with ``name`` true, then false; [] if that fails."""
         own, texts = self.variables, []
         try:
             for value in (True, False):
@@ -276,10 +250,7 @@ class ChatTemplate:
 
 
 def can_be_constrained(form: str) -> bool:
-    """Return whether sampling can restrict the tool calls of the format ``form``.
-
-    It can if a fixed text opens a call, so that calls differ from free text.
-    """
+    """Return whether a fixed text opens a call, so that sampling can restrict it."""
     text = FORMATS[form].call_text("f", FORMATS[form].example)
     return text is not None and bool(text.opening)
 
@@ -322,9 +293,7 @@ def _short_id(call_id: Any) -> str:
 class FormReport(NamedTuple):
     """How a model writes tool calls and keeps reasoning.
 
-    ``name`` is the name of the tool-call format; empty if the model's files are not on
-    this machine. ``drops_reasoning`` is true if the template drops earlier reasoning
-    after the next user message. For ``reasons``, see :attr:`ChatTemplate.reasons`.
+    ``name`` is empty if unknown.
     """
 
     name: str
@@ -335,11 +304,7 @@ class FormReport(NamedTuple):
 
 
 def form_of(model: str, given: TemplateSettings) -> FormReport:
-    """Detect a model's tool-call format and use of reasoning from its template.
-
-    Neither weights nor tokenizer are loaded. Nothing is downloaded: if the files of a
-    hub model are not on this machine, the format's name is empty in the report.
-    """
+    """Detect a model's tool-call format and reasoning; download and load nothing."""
     if model == NANO and given == TemplateSettings():
         return FormReport(_NANO_FORM)
     source = model_source(model)

@@ -21,11 +21,7 @@ def checksums(folder: Path) -> dict[str, str]:
 
 
 def verify(folder: Path, expected: Mapping[str, str]) -> None:
-    """Raise CorruptModelError if a model's files do not match their checksums.
-
-    The message has the name of a file that is missing, altered, or outside of the
-    folder.
-    """
+    """Raise CorruptModelError if a model's files do not match their checksums."""
     for name, checksum in expected.items():
         path = folder / name
         if not is_below(name) or (path.exists() and not path.is_file()):
@@ -51,12 +47,8 @@ def verify(folder: Path, expected: Mapping[str, str]) -> None:
 
 
 def refuse_links(folder: Path, known: Collection[str]) -> None:
-    """Raise CorruptModelError if an agent's folder has links to files outside of it.
-
-    Saving or exporting the agent would copy the linked files. A link is allowed if it
-    points to a file in the folder or in the same Hugging Face cache, or if the link's
-    name is in ``known``, the model files with a checksum.
-    """
+    """Raise CorruptModelError if an agent's folder has links to files outside of it."""
+    # Saving or exporting the agent would copy the linked files.
     root = folder.resolve()
     if root.parent.name == "snapshots":  # files are in a sibling folder
         root = root.parents[1]

@@ -28,14 +28,10 @@ _PATH = "chat/completions"
 
 
 class EndpointLlm:
-    """Calls ``/chat/completions`` of a model's servers; create it in an event loop.
+    """Calls chat completions of a model's servers, with retries; create it in a loop.
 
-    Broken connections and statuses 408, 409, 429 and 5xx are retried a few times: at
-    another server if there are several, else after growing waits or the server's
-    ``Retry-After``. ``on_retry`` gets the reason before a request is sent again, and
-    may raise an error to stop. Conversations with the same first two messages go to the
-    same server, unless it is much busier than another. A call has no timeout of its
-    own; the rollout limits its time.
+    ``on_retry`` may raise an error to stop. A call has no timeout: the rollout limits
+    its time.
     """
 
     def __init__(

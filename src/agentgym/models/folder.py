@@ -28,11 +28,7 @@ _TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json
 
 
 def model_source(model: str) -> str:
-    """Return the path of a model's folder, or ``model`` if it is a Hugging Face id.
-
-    A GGUF file, or the model of ``smollm2``, is converted at its first use; the path is
-    that of the converted folder.
-    """
+    """Return the folder of a model, converted from GGUF if needed, or its hub id."""
     if is_converted(model):
         return str(converted_folder(model))
     path = nano_path() if model == NANO else Path(model).expanduser()
@@ -59,8 +55,7 @@ def model_source(model: str) -> str:
 def new_rank(model: str, lora_rank: int | None) -> int:
     """Return the rank of a new adapter to train; 0 for no new adapter.
 
-    With rank 0, the adapter in the model's folder is trained, or all weights if there
-    is none. If ``lora_rank`` is None, the rank is 0 for nano and 16 for other models.
+    None as ``lora_rank`` means 0 for nano and 16 for other models.
     """
     if lora_rank is not None:
         return lora_rank
@@ -82,11 +77,7 @@ def held_rank(folder: Path) -> int:
 
 
 def adapter_folders(folder: Path) -> dict[str, Path]:
-    """Return the folders of the adapters in a model's folder, by role.
-
-    An adapter for all roles has the role ``""``. The dict is empty if the folder has no
-    adapter.
-    """
+    """Return the adapters' folders by role; ``""`` is the role of one for all."""
     if (folder / ADAPTER_FILE).is_file():
         return {"": folder}
     if not (folder / ROLES_FILE).is_file():
@@ -102,9 +93,9 @@ def adapter_folders(folder: Path) -> dict[str, Path]:
 
 
 def held_adapter(folder: Path) -> Path | None:
-    """Return the folder of the first adapter in a model's folder, or None.
+    """Return the folder of the first adapter; all have the same base and rank.
 
-    All adapters in a folder have the same base and rank.
+    Or None.
     """
     return next(iter(adapter_folders(folder).values()), None)
 
@@ -115,11 +106,8 @@ def held_roles(folder: Path) -> tuple[str, ...]:
 
 
 def name_base(folder: Path) -> None:
-    """Name the GGUF file, not its converted folder, as the adapters' base model.
-
-    The converted folder is a cache. It may be deleted, and its path differs between
-    machines. Adapters with another base model are unchanged.
-    """
+    """Name the GGUF file, not its converted folder, as the adapters' base model."""
+    # The converted folder is a cache, and its path differs between machines.
     for held in adapter_folders(folder).values():
         path = held / ADAPTER_FILE
         settings = read_json(path)
@@ -129,10 +117,9 @@ def name_base(folder: Path) -> None:
 
 
 def base_folder(source: str, *, fetch: bool = False) -> Path | None:
-    """Return the folder with the ``config.json`` of a model or of an adapter's base.
+    """Return the folder with a model's ``config.json``.
 
-    ``source`` is the result of :func:`model_source`. If ``fetch`` is true, the file is
-    downloaded for a Hugging Face id. Returns None if the file is not on this machine.
+    None if it is not on this machine.
     """
     adapter = held_adapter(Path(source))
     if adapter is not None:
@@ -156,10 +143,7 @@ def base_folder(source: str, *, fetch: bool = False) -> Path | None:
 
 
 def count_parameters(folder: Path) -> int:
-    """Return a model's number of parameters, from its safetensors files or their index.
-
-    The number is 0 if the folder has neither.
-    """
+    """Return the number of parameters in the safetensors files; 0 without files."""
     files = sorted(folder.glob("*.safetensors"))
     index = folder / "model.safetensors.index.json"
     if not index.is_file():
@@ -173,12 +157,8 @@ def count_parameters(folder: Path) -> int:
 
 
 def is_small(model: str) -> bool:
-    """Return whether a model has fewer than 30 million parameters, like nano.
-
-    Such a model can only call tools, so it has no other abilities to lose, and it
-    trains at other learning rates. The result is False if its weights are not on this
-    machine.
-    """
+    """Return whether a model has fewer than 30 million parameters, like nano."""
+    # Such a model can only call tools, so it has no other abilities to lose.
     if model == NANO:
         return True
     folder = base_folder(model_source(model))
@@ -197,11 +177,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def describe_model(model: str, rank: int, roles: Sequence[str] = ()) -> str:
-    """Describe the policy, e.g. ``nano (1.1M parameters, full weights)``.
-
-    A ``rank`` of 0 means no adapters. ``roles`` are the agents of a team that have
-    their own adapters.
-    """
+    """Describe the policy, e.g. ``nano (1.1M parameters, full weights)``."""
     source = model_source(model)
     trained = f"LoRA rank {rank}" if rank else "full weights"
     if roles:

@@ -24,11 +24,7 @@ _DESCRIPTION = "Give the answer in this form."
 
 
 class Form(NamedTuple):
-    """A tool through which a policy answers a request that has a JSON schema.
-
-    ``name`` is empty in :data:`NO_FORM`. If ``is_strict`` is true, the answer must
-    follow every part of the schema.
-    """
+    """A tool that stands for a request's JSON schema; its name is empty in NO_FORM."""
 
     name: str = ""
     is_strict: bool = True
@@ -40,8 +36,7 @@ NO_FORM = Form()
 def form_as_tool(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
     """Replace a request's JSON schema by a tool that the model must call.
 
-    If the request has other tools, the model may call one of them instead. Returns the
-    changed request and the new tool; :data:`NO_FORM` if there was no schema.
+    If the request has other tools, the model may call one of them instead.
     """
     asked = body.get("response_format")
     kind = asked.get("type") if isinstance(asked, Mapping) else None
@@ -96,11 +91,8 @@ def _checked(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def form_given(message: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Move the arguments of the call of tool ``name`` into the message's content.
-
-    Without such a call, or if its arguments are not a JSON object, the message is
-    unchanged: then the agent's own parser reports the error.
-    """
+    """Move the arguments of the call of tool ``name`` into the message's content."""
+    # Otherwise the agent's own parser reports the error.
     calls = message.get("tool_calls") or () if name else ()
     given = [c["function"] for c in calls if c["function"]["name"] == name]
     if not given or parse_arguments(given[0]["arguments"]) is None:
@@ -132,11 +124,7 @@ def request_in_form(
     form: Form,
     **sampling: Any,
 ) -> ChatRequest:
-    """Build a policy's ChatRequest from the messages and options of a request.
-
-    ``options`` and ``form`` are results of :func:`form_as_tool`, ``sampling`` has other
-    fields of ChatRequest.
-    """
+    """Build a policy's ChatRequest from the messages and options of a request."""
     choice = options.get("tool_choice")
     offered = chosen_tools(list(options.get("tools") or ()), choice)
     names = {tool["function"]["name"] for tool in offered}

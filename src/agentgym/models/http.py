@@ -78,18 +78,9 @@ class ModelClient:
             async with attempt.at(replicas):
                 response = await attempt.post("chat/completions", data)
 
-    Timeouts, broken connections and some statuses are retried: at once at another
-    server if there is one, else with growing waits. ``Retry-After`` is respected up to
-    a minute. A server that fails gets no calls until its ``/models`` answers; see
-    :class:`~agentgym.models.servers.ServerPool`.
-
-    Args:
-        tries: Most attempts of one call. One attempt may ask a second server at once,
-            and servers that cannot be reached do not count.
-        backoff_s: Seconds of the first wait between attempts; it doubles up to 8 s.
-        timeout_s: Timeout of one attempt in seconds; None waits for ever.
-        proxies: Whether HTTP_PROXY, HTTPS_PROXY and NO_PROXY count. This machine's own
-            servers are always asked directly.
+    Failed requests are sent again: at once to another server if there is one, else
+    after growing waits from ``backoff_s`` to 8 s, or ``Retry-After`` up to a minute.
+    ``tries`` limits the attempts of one call, and ``timeout_s`` the time of each.
     """
 
     def __init__(
@@ -167,16 +158,9 @@ class ModelClient:
 class ServerAttempts:
     """Iterates over the attempts of one call, each at a server chosen by :meth:`at`.
 
-    Every iteration yields this object itself. The iteration ends after a ``with`` block
-    without an error. The last attempt's error is raised from its ``with`` block.
-
-    A request is sent again even if a server may have executed it, since a chat
-    completion changes nothing on its server. It is not sent again after a part of the
-    answer was passed on: the code that does so must set ``has_begun``.
-
-    Calls with the same ``session``, a conversation's id, prefer one server, which has
-    their common prefix cached. ``on_retry`` gets the last error before each further
-    attempt.
+    The last attempt's error is raised from its ``with`` block. Nothing is sent again
+    after a part of the answer was passed on: then set ``has_begun``. Calls with the
+    same ``session`` prefer one server, which has their prefix cached.
     """
 
     def __init__(
@@ -247,10 +231,9 @@ class ServerAttempts:
     async def post(
         self, path: str, data: bytes, *, stream: bool = False
     ) -> aiohttp.ClientResponse | WholeAnswer:
-        """Send a POST to this attempt's server, and return its response.
+        """Send a POST; the caller reports with :meth:`end` whether the answer is valid.
 
-        If the status is not an error, the caller must report with :meth:`end` whether
-        the answer is valid. With ``stream``, return when the answer begins.
+        With ``stream``, return when the answer begins.
         """
         server, pool = self._server, self._client.pool
         url, headers = f"{server.url}/{path}", pool.replicas.headers_of(server.url)
@@ -299,10 +282,7 @@ class ServerAttempts:
             raise AskAgain(f"answered with an invalid completion ({problem})")
 
     def _finds_other(self, reached: int) -> bool:
-        """Return whether to ask another server at once after this one failed.
-
-        ``reached`` is 1 if this server received the request, else 0.
-        """
+        """Return whether to ask another server at once after this one failed."""
         if self._reached + reached >= _AT_ONCE:
             return False
         return self._client.pool.has_other((*self._failed, self._server))
@@ -346,10 +326,7 @@ class ServerAttempts:
 
 
 def _unfit(status: int, model: str, body: bytes) -> str | None:
-    """Return why a server can never answer for this model, or None if it may.
-
-    ``body`` is that of the server's error response.
-    """
+    """Return why a server can never answer for this model, or None if it may."""
     if status == HTTPStatus.UNAUTHORIZED:
         return f"refuses the key (status {status})"
     if status == HTTPStatus.NOT_FOUND and _names(model, body):
@@ -385,10 +362,7 @@ def _is_unsent(error: BaseException) -> bool:
 
 
 def overflow_message(body: bytes) -> str | None:
-    """Return a server's message that a prompt exceeds the model's context.
-
-    None if the error response with this ``body`` has another cause.
-    """
+    """Return a server's message that a prompt exceeds the model's context, or None."""
     if not any(mark in body for mark in _TOO_LONG):
         return None
     try:

@@ -52,11 +52,9 @@ def require_config(source: str) -> None:
 
 @contextmanager
 def _retries_kept(said: list[str]) -> Iterator[None]:
-    """Collect huggingface_hub's warnings on failed requests, instead of showing them.
+    """Collect huggingface_hub's warnings on failed requests; do not show them."""
 
-    It retries on a closed client, so that its own error hides the first one.
-    """
-
+    # It retries on a closed client, so that its own error hides the first one.
     def keep(record: logging.LogRecord) -> bool:
         said.append(record.getMessage())
         return False
@@ -78,11 +76,7 @@ def repository_of(folder: Path) -> str | None:
 
 
 def download(repository: str, card: str, model: str) -> Path:
-    """Download an agent unless it is in Hugging Face's cache; return its folder.
-
-    ``card`` is the file that every agent's folder has, ``model`` the folder with its
-    weights.
-    """
+    """Download an agent unless it is in Hugging Face's cache; return its folder."""
     message = f"No folder is named {repository!r}, and as a Hugging Face id"
     try:
         import httpx

@@ -204,11 +204,7 @@ class _Link(asyncio.Protocol):
 
 
 class Links:
-    """Sends requests to plain HTTP servers, over persistent connections.
-
-    Timeouts are in seconds; without ``timeout_s``, a request may take for ever.
-    ``most`` limits the bytes of one answer.
-    """
+    """Sends requests to plain HTTP servers, over persistent connections."""
 
     def __init__(
         self, timeout_s: float | None, connect_s: float, most: int = MOST_ANSWER

@@ -37,11 +37,7 @@ _BETWEEN = re.compile(r",\s*(?=https?://)")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """OpenAI-compatible servers, with their key if needed, and the model's name.
-
-    ``servers`` are base URLs of ``/chat/completions``, without a slash at the end. All
-    servers must have the same weights, since any of them may answer.
-    """
+    """OpenAI-compatible servers with the same weights, their key and model name."""
 
     servers: tuple[str, ...]
     api_key: str = field(repr=False)
@@ -115,10 +111,7 @@ def provider_url(provider: str) -> str:
 
 
 def is_remote(spec: str) -> bool:
-    """Return whether ``spec`` is a model behind a server: PROVIDER:MODEL, or a URL.
-
-    Folders, Hugging Face ids and ``nano`` have no colon.
-    """
+    """Return whether ``spec`` is a model behind a server: PROVIDER:MODEL, or a URL."""
     return _ADDRESS.match(spec) is not None or _SPEC.fullmatch(spec) is not None
 
 
@@ -143,12 +136,9 @@ def is_local(spec: str) -> bool:
 
 
 def resolve_model(spec: str) -> Endpoint:
-    """Return the servers, model and key for ``spec``.
-
-    The key comes from an environment variable: the provider's usual one, or
-    ``AGENTGYM_API_KEY`` for servers given by address. It is optional for such servers,
-    and for a provider with another address in ``OPENAI_BASE_URL`` or the like.
-    """
+    """Return the servers, model and key for ``spec``."""
+    # The key is optional for servers given by address, and for a provider with another
+    # address in OPENAI_BASE_URL or the like.
     if _ADDRESS.match(spec):
         servers, model = _addresses(spec)
         key = os.environ.get(KEY_OF_ADDRESS, "").strip()
@@ -225,11 +215,8 @@ def _common_model(servers: Sequence[str], key: str) -> str:
 
 
 def weights_of(endpoint: Endpoint) -> str:
-    """Return a text that identifies the servers' model and weights, as far as known.
-
-    It has the description of the model in each server's ``/models``; of a provider's
-    server, only the URL. vLLM's description includes the folder of the weights.
-    """
+    """Return a text that identifies the servers' model and weights, as far as known."""
+    # vLLM's description includes the folder of the weights.
     cards = [_card(url, endpoint) for url in sorted(endpoint.servers)]
     return json.dumps([endpoint.model, *cards], sort_keys=True)
 
@@ -327,10 +314,7 @@ def refusal(base_url: str, status: int, said: str) -> str:
 
 
 def located_model(model: str) -> str:
-    """Make a model's path absolute, so that it is valid in any working folder.
-
-    Names, such as ``nano`` or a Hugging Face id, are returned unchanged.
-    """
+    """Make a model's path absolute; return names unchanged."""
     path = os.path.expanduser(model)
     if not os.path.exists(path):
         require_provider(model)

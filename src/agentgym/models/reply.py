@@ -24,11 +24,7 @@ _SHOWN = 120
 
 @dataclass(frozen=True)
 class ModelReply:
-    """A parsed answer of a model.
-
-    ``message`` is the message to append to the conversation, in OpenAI's format.
-    ``recorded`` has token ids, log-probabilities and token counts for the trajectory.
-    """
+    """A parsed answer: the ``message`` to append, and its ``recorded`` parts."""
 
     content: str
     tool_calls: list[RequestedCall]
@@ -57,11 +53,7 @@ class _Message(BaseModel):
 
 
 def read_reply(value: Any, *, step: int = 0) -> ModelReply:
-    """Parse the result of a model function.
-
-    It is a text, a message (``{"content": …, "tool_calls": […]}``), or a whole chat
-    completion (``{"choices": […]}``). Tool calls without an id get one with ``step``.
-    """
+    """Parse the result of a model function: a text, a message or a chat completion."""
     if isinstance(value, str):
         return ModelReply(value, [], {"role": "assistant", "content": value}, "stop")
     if isinstance(value, dict) and "choices" in value:

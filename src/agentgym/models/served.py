@@ -9,12 +9,8 @@ _ANSWERS_S = 5.0
 
 
 def served_name(address: str, key: str | None, wanted: str) -> str:
-    """Return the model name to request at an OpenAI-compatible server.
-
-    If the server lists models, but not ``wanted``, it may have been started without
-    this name. Then the only listed model or the only listed adapter is returned. In all
-    other cases, ``wanted`` is returned.
-    """
+    """Return the model name to request at an OpenAI-compatible server."""
+    # A server may have been started without this name: then its only model is meant.
     url = base_url(address)
     cards = listed_models(url, key, _ANSWERS_S)
     names = [card["id"] for card in cards]

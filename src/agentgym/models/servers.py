@@ -30,8 +30,7 @@ class Replicas:
     """Servers with the same model, any of which may answer.
 
     If ``trains`` is true, weights change while the servers run: a server that refused a
-    connection gets no calls until :meth:`ServerPool.renew`, and a server that failed
-    gets calls again only if it lists the model.
+    connection gets no calls until :meth:`ServerPool.renew`.
     """
 
     urls: tuple[str, ...]
@@ -40,9 +39,9 @@ class Replicas:
     trains: bool = False
 
     def headers_of(self, url: str) -> dict[str, str] | None:
-        """Return the header with the key; None without a key.
+        """Return the header with the key.
 
-        Also None for a URL with a user name or password, which is sent instead.
+        None without a key, or with one in the URL.
         """
         host = url.partition("//")[2].partition("/")[0]
         if "@" in host or not self.api_key:
@@ -59,7 +58,6 @@ class Server:
         was_out: The last text in ``out``; empty if the server always got calls.
         is_barred: Whether the server gets no calls until :meth:`ServerPool.renew`,
             because it may have restarted with other weights.
-        rest_s: Seconds until a server that gets no calls is checked again.
         quiet_until: Monotonic time until which the server asked for no calls, by
             ``Retry-After``.
     """
@@ -77,10 +75,7 @@ class Server:
 
     @property
     def load(self) -> tuple[int, int]:
-        """Sort key: number of calls in flight, then when the server was last chosen.
-
-        The server with the smallest key is chosen next.
-        """
+        """Sort key: number of calls in flight, then when it was last chosen."""
         return self.in_flight, self.turn
 
     def is_ready(self, now: float) -> bool:
@@ -91,10 +86,8 @@ class Server:
 class ServerPool:
     """Chooses among the servers of one model; use it in one event loop.
 
-    A call goes to the server with the fewest calls in flight; among equals, to the one
-    that was asked longest ago. But a conversation's next call goes to its last server,
-    which has the prefix cached, unless that server is much busier than another.
-    ``on_out`` is called with a server that gets no more calls, to check it later.
+    A call goes to the least busy server, but a conversation's next call to its last
+    server, which has the prefix cached, unless that is much busier.
     """
 
     def __init__(self, on_out: Callable[[Server], None]) -> None:
@@ -118,11 +111,7 @@ class ServerPool:
     def choose(
         self, replicas: Replicas, session: str, avoid: Collection[Server] = ()
     ) -> Server:
-        """Return the server to ask next, for a conversation with the id ``session``.
-
-        A server in ``avoid`` is returned only if no other is ready. If no server is
-        ready, one with ``is_barred`` false is returned, to test whether it answers.
-        """
+        """Return the server to ask next, if possible not one in ``avoid``."""
         every = self._known(replicas)
         if len(every) == 1 and not every[0].is_barred:
             return every[0]
@@ -146,30 +135,20 @@ class ServerPool:
         return self._least_busy(avoid) is not None
 
     def wait_s(self) -> float:
-        """Return the seconds until the first ``Retry-After`` wait of a server ends.
-
-        Only servers that get calls count. The result is 0 if one of them does not wait.
-        """
+        """Return the seconds until ``Retry-After`` allows to ask a server again."""
         up = (server for server in self._servers if not server.out)
         until = min((server.quiet_until for server in up), default=0.0)
         return max(0.0, round(until - time.monotonic(), 2))
 
     def answered(self, server: Server) -> None:
-        """Record that a server answered.
-
-        It gets calls again, unless its ``is_barred`` is true.
-        """
+        """Record that a server answered."""
         if server.out and not server.is_barred:
             self.take_back(server)
         server.failures, server.rest_s = 0, _REST_S
         server.has_answered = True
 
     def failed(self, server: Server, why: str, *, at_once: bool = False) -> None:
-        """Count a call that a server failed to answer.
-
-        ``why`` follows the server's name in messages. With ``at_once``, one failure is
-        enough to give the server no more calls.
-        """
+        """Count a call that a server failed to answer; ``why`` follows its name."""
         server.failures += 1
         others = len(self.replicas.urls) > 1
         if others and (at_once or server.failures >= _OUT_AFTER) and not server.out:
@@ -179,8 +158,7 @@ class ServerPool:
     def is_gone(self, server: Server) -> None:
         """Record that nothing listens at a server's address.
 
-        If weights change (``Replicas.trains``), a server that has answered before gets
-        no calls until :meth:`renew`, since it may come back with other weights.
+        It may come back with other weights.
         """
         if self.replicas.trains and server.has_answered and not server.is_barred:
             server.is_barred = True
@@ -192,10 +170,7 @@ class ServerPool:
         server.out, server.failures = "", _OUT_AFTER - 1
 
     def renew(self, url: str) -> None:
-        """Record that a server has the current weights: it gets calls again.
-
-        Its ``is_barred`` becomes false.
-        """
+        """Record that a server has the current weights: it gets calls again."""
         for server in self._servers:
             if server.url == url:
                 server.out, server.is_barred, server.failures = "", False, 0

@@ -27,11 +27,7 @@ def _end(stop: Sequence[str] | None, text: str) -> int | None:
 
 
 def until_stop(stop: Sequence[str] | None, result: ChatResult) -> ChatResult:
-    """Cut an answer before its first stop sequence, and remove its tool calls.
-
-    The answer's tokens stay, since they were sampled. An answer without a stop sequence
-    is returned unchanged.
-    """
+    """Cut an answer before its first stop sequence; its tokens stay as sampled."""
     end = _end(stop, result.content or "")
     if end is None:
         return result
@@ -42,11 +38,8 @@ def until_stop(stop: Sequence[str] | None, result: ChatResult) -> ChatResult:
 async def stream_until_stop(
     stop: Sequence[str] | None, pieces: AsyncIterator[str | ChatResult]
 ) -> AsyncIterator[str | ChatResult]:
-    """Yield text up to the first stop sequence; at the end, yield the cut ChatResult.
-
-    If the end of the text may begin a stop sequence, this end is held back until the
-    next piece shows whether it does.
-    """
+    """Yield text up to the first stop sequence, then the cut ChatResult."""
+    # An end of the text that may begin a stop sequence is held back.
     text, shown = "", 0
     async for piece in pieces:
         if isinstance(piece, str):

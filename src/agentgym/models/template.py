@@ -15,11 +15,7 @@ _MOST_BYTES = 2**20
 
 
 def template_text(given: str) -> str:
-    """Return the text of a chat template, given the value of ``--chat-template``.
-
-    The value is a file, ``hermes`` for the built-in template, or the template itself,
-    which contains ``{``. For an empty value, the result is empty.
-    """
+    """Return the template of ``--chat-template``: a file, ``hermes`` or its text."""
     if not given or "{" in given:
         return given
     if given == HERMES:
@@ -44,10 +40,7 @@ def template_text(given: str) -> str:
 
 
 def template_of(source: str, given: TemplateSettings | None) -> TemplateSettings:
-    """Return the template settings in a model's folder, overridden by ``given``.
-
-    Only settings of ``given`` that differ from their default override the folder's.
-    """
+    """Return a folder's template settings, overridden by the changed ``given``."""
     path = Path(source) / TEMPLATE_FILE
     kept = TemplateSettings()
     if path.is_file():

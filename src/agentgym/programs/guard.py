@@ -27,10 +27,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def marked(marks: set[bytes]) -> dict[int, bytes]:
-    """Find the processes whose environment has one of ``marks`` (``NAME=VALUE``).
-
-    Return the mark of each process by its process id.
-    """
+    """Return the marks of processes that have one in their environment, by id."""
     found: dict[int, bytes] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -76,10 +73,7 @@ def _end_too_large(most: dict[bytes, int]) -> None:
 
 
 def main(folder: str) -> None:
-    """Limit the memory of programs; when the parent process ends, kill all programs.
-
-    ``folder`` is the parent's folder for programs, which is then removed.
-    """
+    """Limit programs' memory; when the parent ends, kill all and remove its folder."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     most: dict[bytes, int] = {}

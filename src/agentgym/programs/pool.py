@@ -29,11 +29,7 @@ SAID_ERROR = "program: error"
 
 @dataclass
 class PooledProgram:
-    """A running program that attempts several tasks, one after the other.
-
-    Attributes:
-        had: Number of tasks that the program has received so far.
-    """
+    """A running program that attempts several tasks; ``had`` is the number so far."""
 
     run: ProgramRun
     folder: Path
@@ -64,10 +60,7 @@ def _parsed(line: bytes) -> dict[str, str]:
 
 
 class ProgramPool:
-    """Reuses the processes of one program for several tasks. Thread-safe.
-
-    ``start`` starts a process in a folder. A process is ended after ``most`` tasks.
-    """
+    """Reuses a program's process for up to ``most`` tasks. Thread-safe."""
 
     def __init__(self, start: Callable[[Path], ProgramRun], most: int) -> None:
         self._start = start
@@ -98,12 +91,7 @@ class ProgramPool:
     def ask(
         self, taken: PooledProgram, task: Mapping[str, Any], timeout_s: float | None
     ) -> str:
-        """Send a task to a process from :meth:`take`, and return its answer.
-
-        Afterwards the process can be taken again, also if it reported an error. It is
-        ended if it did not reply correctly, if it has had the maximum number of tasks,
-        or if the pool is closed.
-        """
+        """Send a task to a process from :meth:`take`; end it after a wrong reply."""
         goes_on = False
         taken.had += 1
         try:

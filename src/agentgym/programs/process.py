@@ -68,8 +68,6 @@ class ProgramEnd:
 
     Attributes:
         exit_code: Exit code; minus the signal's number if a signal killed the program.
-        output: Standard output.
-        errors: The end of standard error.
     """
 
     exit_code: int
@@ -90,10 +88,8 @@ class ProgramEnd:
 
     @property
     def wanted_input(self) -> bool:
-        """Whether it failed because its standard input had no further line.
-
-        Python's ``input`` raises EOFError then; click's prompts print "Aborted!".
-        """
+        """Whether it failed because its standard input had no further line."""
+        # Python's `input` raises EOFError then; click's prompts print "Aborted!".
         return self.exit_code == 1 and _ENDED_INPUT.match(self.last_error) is not None
 
     @property
@@ -106,14 +102,10 @@ class ProgramEnd:
 
 
 class Watcher:
-    """Starts the guard, a process that kills programs of this process if necessary.
+    """Starts the guard, which kills programs that use too much memory or survive us.
 
-    The guard kills a program that uses too much memory. When this process ends, the
-    guard kills all programs that this process has started.
-
-    Attributes:
-        folder: Parent folder of the programs' folders. It is removed when this process
-            ends.
+    ``folder`` is the parent of the programs' folders, and is removed when this process
+    ends.
     """
 
     def __init__(self) -> None:
@@ -141,11 +133,9 @@ class Watcher:
         return self._process.pid
 
     def begin(self, mark: bytes, memory_mb: int) -> threading.Event:
-        """Limit the memory of a program and its children together.
+        """Limit the memory of the processes with the variable ``mark`` (``A=B``).
 
-        Return an event that is set when the program was killed because it exceeded
-        this limit. ``mark`` identifies the program: it is ``NAME=VALUE`` of a variable
-        in the program's environment.
+        Return an event that is set when they were killed at this limit.
         """
         self._over[mark] = over = threading.Event()
         self._say(b"+ %s %d\n" % (mark, memory_mb))
@@ -193,12 +183,7 @@ def new_folder() -> Path:
 
 
 class ProgramRun:
-    """Starts a program, sends its input, and reads its output.
-
-    ``words`` are the program and its arguments, which no shell interprets. The program
-    gets this process's environment variables and ``variables``. ``memory_mb`` limits
-    the program and its children together, in megabytes.
-    """
+    """Starts a program, without a shell; sends its input, and reads its output."""
 
     def __init__(
         self,
@@ -236,9 +221,9 @@ class ProgramRun:
             ) from error
 
     def kill(self, why: ProgramError | None = None) -> None:
-        """Kill the program and its process group. Thread-safe.
+        """Kill the program's process group; waiting methods raise ``why``.
 
-        If ``why`` is given, methods that wait for the program raise this error.
+        Thread-safe.
         """
         self._killed = self._killed or why
         if self._process.returncode is None or not _HAS_PROC:
@@ -251,10 +236,7 @@ class ProgramRun:
         return self._killed is None and self._process.poll() is None
 
     def wait(self, given: bytes = b"", timeout_s: float | None = None) -> ProgramEnd:
-        """Wait until the program ends, and kill the children that it leaves behind.
-
-        ``given`` is its standard input. After ``timeout_s`` wall seconds it is killed.
-        """
+        """Wait until the program ends, or kill it; kill the children it leaves."""
         try:
             self._talk(given, timeout_s)
             return self._ended()
@@ -264,12 +246,7 @@ class ProgramRun:
     def ask[T](
         self, line: bytes, timeout_s: float | None, parse: Callable[[bytes], T]
     ) -> T:
-        """Write a line to the program's standard input, and return the parsed answer.
-
-        The program keeps running until :meth:`close`, even after an error. ``line`` has
-        no newline at its end. ``timeout_s`` limits the wait for the answer, in wall
-        seconds.
-        """
+        """Write a line to standard input, and return the parsed answer."""
         self._errors.clear()
         self._errors_seen = 0
         assert self._process.stdout is not None
@@ -310,10 +287,7 @@ class ProgramRun:
     def _talk(
         self, given: bytes, timeout_s: float | None, until: bytes | None = None
     ) -> None:
-        """Write ``given`` to the program, and read its output and errors meanwhile.
-
-        Return when the program has ended, or when its output contains ``until``.
-        """
+        """Write ``given`` and read, until the program ends or writes ``until``."""
         process, output, errors = self._process, self._output, self._errors
         assert process.stdin is not None
         assert process.stdout is not None
@@ -405,11 +379,8 @@ def _is_readable(number: int) -> bool:
 
 
 def _exit_descriptor(pid: int) -> int | None:
-    """Return a file descriptor that becomes readable when a process ends.
-
-    None if the system has no such descriptors. The end of a process's output does not
-    show that the process has ended, because a child may keep the pipe open.
-    """
+    """Return a descriptor that is readable when a process ends; None if unsupported."""
+    # The end of the output does not show it: a child may keep the pipe open.
     if sys.platform == "linux":
         with suppress(OSError):
             return os.pidfd_open(pid)
@@ -417,10 +388,7 @@ def _exit_descriptor(pid: int) -> int | None:
 
 
 def _sent(number: int, given: bytes) -> bytes:
-    """Write to a pipe, and return the bytes that are left to write.
-
-    Return b"" if the reader has ended.
-    """
+    """Write to a pipe; return the rest, or b"" if the reader has ended."""
     try:
         return given[os.write(number, given[:65536]) :] if given else b""
     except BlockingIOError:

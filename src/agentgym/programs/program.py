@@ -61,20 +61,15 @@ class ProgramCommand:
 
     @property
     def tasks(self) -> int | None:
-        """Maximum number of tasks of one process: 50 if the command has ``{tasks:50}``.
+        """Maximum number of tasks of one process, from ``{tasks:50}``.
 
-        Such a process reads each task as a line of JSON. In its arguments,
-        ``{tasks:50}`` becomes ``50``. None if a process attempts only one task.
+        None without it.
         """
         found = _TASKS.search(" ".join(self.words))
         return None if found is None else int(found[1])
 
     def located(self, folder: Path | None = None) -> Self:
-        """Return the command with absolute paths, so that it runs in any folder.
-
-        A word that is the relative path of a file becomes the file's absolute path.
-        Paths are relative to ``folder``, by default the working folder.
-        """
+        """Return the command with absolute paths, so that it runs in any folder."""
         project = Path.cwd() if folder is None else folder
 
         def place(number: int, word: str) -> str:
@@ -88,10 +83,7 @@ class ProgramCommand:
         return type(self)(tuple(words))
 
     def require(self, *, option: str = "--command") -> None:
-        """Raise UsageError if the program is not installed.
-
-        The message names the command-line option ``option``.
-        """
+        """Raise UsageError if the program is not installed."""
         if shutil.which(self.words[0]) is None:
             raise UsageError(
                 f"{option} {str(self)!r}: the program {self.words[0]!r} was not found "
@@ -114,10 +106,7 @@ class ProgramCommand:
         )
 
     def arguments(self, instruction: str, file: Path) -> list[str]:
-        """Return the program and its arguments for one task.
-
-        ``{task}`` becomes ``instruction``, and ``{task_file}`` the path of ``file``.
-        """
+        """Return the program and its arguments for one task."""
         if self.tasks is not None:
             return [_TASKS.sub(r"\1", word) for word in self.words]
         named = {TASK: instruction, TASK_FILE: str(file)}
@@ -149,10 +138,7 @@ def _problem_of_tasks(text: str) -> str:
 
 
 def write_task(folder: Path, task: Mapping[str, Any]) -> Path:
-    """Write a task to ``task.json``, and its ``instruction`` to ``task.txt``.
-
-    Return the path of ``task.txt``.
-    """
+    """Write ``task.json`` and ``task.txt``, and return the path of the latter."""
     (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
     file = folder / "task.txt"
     file.write_text(task["instruction"], encoding="utf-8")
@@ -160,11 +146,7 @@ def write_task(folder: Path, task: Mapping[str, Any]) -> Path:
 
 
 def base_variables() -> dict[str, str]:
-    """Return the environment variables that every program gets.
-
-    They turn off proxies for requests to servers on this machine. The working folder is
-    in ``AGENTGYM_PROJECT``, and is the first entry of ``PYTHONPATH``.
-    """
+    """Return all programs' variables: no proxies to this machine, the project."""
     found = {}
     for name in ("NO_PROXY", "no_proxy"):
         known = os.environ.get(name, "")

@@ -41,8 +41,7 @@ class ResultCache:
     def key(self, job: Job) -> bytes | None:
         """Return a job's cache key, or None if its result must not be cached.
 
-        The key is a hash of the job, of the sandbox's settings, and of the change
-        times, sizes and inode numbers of the files in ``python_path``.
+        It is a hash of the job, the settings and the change times of ``python_path``.
         """
         if not self._config.cache_entries or not self._config.cache_bytes:
             return None
@@ -62,11 +61,8 @@ class ResultCache:
             return replace(self._results[key][0], cached=True)
 
     def put(self, key: bytes | None, result: SandboxResult) -> None:
-        """Cache a result under ``key``; drop the least recently used results if full.
-
-        Do nothing if ``key`` is None, if the program did not exit by itself, or if the
-        result is larger than an eighth of the cache.
-        """
+        """Cache a result under ``key``; drop the least recently used ones if full."""
+        # A program that was killed may do better next time.
         size = _size(result)
         most = self._config.cache_bytes
         if key is None or result.status != "exited" or size > most // _LARGEST_SHARE:

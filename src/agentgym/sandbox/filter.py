@@ -123,10 +123,7 @@ def _op(code: int, k: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def _fail(number: int) -> bytes:
-    """Return filter code that skips the system call and reports the errno ``number``.
-
-    0 reports success.
-    """
+    """Return filter code that skips the call and reports an errno; 0 is success."""
     return _op(_RETURN, 0x00050000 | number)
 
 
@@ -137,18 +134,12 @@ _UNKNOWN = _fail(errno.ENOSYS)
 
 
 def _argument(index: int) -> bytes:
-    """Return filter code that loads the low 32 bits of a system call's argument.
-
-    ``index`` is the argument's number, from 0 on.
-    """
+    """Return filter code that loads the low 32 bits of argument ``index``."""
     return _op(_LOAD, 16 + 8 * index)
 
 
 def _if_one_of(index: int, values: tuple[int, ...], hit: bytes, miss: bytes) -> bytes:
-    """Return filter code that runs ``hit`` if an argument is in ``values``.
-
-    Otherwise it runs ``miss``. ``index`` is the argument's number, from 0 on.
-    """
+    """Return filter code: ``hit`` if an argument is in ``values``, else ``miss``."""
     tests = [_op(_EQUAL, value, len(values) - n) for n, value in enumerate(values)]
     return _argument(index) + b"".join(tests) + miss + hit
 
@@ -190,10 +181,7 @@ def build_filter(
 
 
 def _verdicts(allowed: set[int]) -> list[bytes]:
-    """Return the filter's last part: allow system calls with numbers in ``allowed``.
-
-    All other calls are refused.
-    """
+    """Return the filter's last part: allow the calls ``allowed``, refuse all others."""
 
     def verdict(number: int) -> bytes:
         if number in allowed:
@@ -208,10 +196,7 @@ def _verdicts(allowed: set[int]) -> list[bytes]:
 
 
 def _rules(*, shared_memory: bool) -> dict[str, bytes]:
-    """Return filter code for system calls whose arguments are checked.
-
-    The keys are the names of the calls.
-    """
+    """Return filter code for system calls whose arguments are checked, by name."""
     stream_pair = [
         _argument(0),
         _op(_EQUAL, _AF_UNIX, 0, 5),
@@ -247,10 +232,7 @@ def _rules(*, shared_memory: bool) -> dict[str, bytes]:
 
 
 def _strict_rules() -> dict[str, bytes]:
-    """Return the filter code that only the strict filter has.
-
-    The keys are the names of system calls.
-    """
+    """Return the filter code that only the strict filter has, by system call."""
     itself = _if_one_of(0, (0, OWN_PID), _ALLOW, _REFUSE)
     thread = [_argument(0), _op(_ANY_BIT, _CLONE_NAMESPACES, 1, 0)]
     thread += [_op(_ANY_BIT, _CLONE_THREAD, 1, 0), _REFUSE, _ALLOW]

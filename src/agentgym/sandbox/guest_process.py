@@ -103,10 +103,7 @@ class MemoryGroup:
         return killed_at_limit(self.deaths)
 
     def close(self) -> None:
-        """Wait until the group's last process has ended, and remove the group.
-
-        Do not wait longer than 2 seconds.
-        """
+        """Wait up to 2 seconds for the group's last process, and remove the group."""
         os.close(self.members)
         os.close(self.deaths)
         deadline = time.monotonic() + _GONE_S
@@ -138,10 +135,9 @@ def _place() -> tuple[Path, _Names] | None:
 
 
 def _candidates() -> list[tuple[Path, _Names]]:
-    """Return the folders in which new control groups may work, and their file names.
+    """Return folders in which new control groups may work, and their file names.
 
-    They are this process's own control group and, in version 2, the parent group. In
-    version 2, a group that has processes cannot have subgroups with limits.
+    In version 2, a group that has processes cannot have subgroups with limits.
     """
     found = []
     with suppress(OSError):
@@ -182,10 +178,9 @@ _OVER_OUTPUT = "It wrote more output than is read, 16 MB, and waited."
 
 
 class GuestDiedError(SandboxError):
-    """A zygote (an interpreter in the sandbox) ended or stopped answering.
+    """A zygote ended or stopped answering.
 
-    Attributes:
-        started: Whether the execution had started already.
+    ``started``: whether the execution had begun.
     """
 
     started = False
@@ -193,14 +188,7 @@ class GuestDiedError(SandboxError):
 
 @dataclass
 class _Stream:
-    """Reads a pipe; keeps the first ``keep`` bytes, and counts all bytes.
-
-    Attributes:
-        descriptor: Descriptor of the pipe to read.
-        data: The kept bytes.
-        seen: Number of bytes that were read.
-        open: Whether to read on; False at the pipe's end, or after too many bytes.
-    """
+    """Reads a pipe; keeps the first ``keep`` bytes, and counts all bytes."""
 
     descriptor: int
     keep: int
@@ -223,15 +211,8 @@ class _Stream:
 class GuestProcess:
     """Starts a zygote (an interpreter in the sandbox), and runs executions in it.
 
-    The thread that creates this object must run as long as the zygote is needed, since
-    the kernel kills the zygote when that thread ends.
-
-    Attributes:
-        process: The zygote, or the bubblewrap process around it.
-        spoiled: Whether the zygote has become unusable and has to be closed.
-
-    Raises:
-        SandboxError: The zygote did not start; the message quotes its output.
+    The kernel kills the zygote when the thread that created this object ends. If
+    ``spoiled``, it has to be closed.
     """
 
     def __init__(self, rung: Rung, config: SandboxConfig) -> None:
@@ -348,10 +329,7 @@ class GuestProcess:
         )
 
     def is_stale(self) -> bool:
-        """Return whether files in ``python_path`` changed after they were copied.
-
-        False if executions use the original files.
-        """
+        """Return whether copied files of ``python_path`` have changed."""
         folders = self._config.python_path
         return self._copied is not None and signature(folders) != self._copied
 
@@ -409,10 +387,6 @@ class GuestProcess:
     def _wait_for(
         self, key: str, deadline: float, streams: Iterable[_Stream] = ()
     ) -> dict[str, Any]:
-        """Return the zygote's next message; read ``streams`` while waiting for it.
-
-        ``deadline`` is a time of ``time.monotonic()``.
-        """
         sources = {stream.descriptor: stream for stream in streams}
         poll = select.poll()
         for descriptor in (self._control.fileno(), *sources):
@@ -451,10 +425,7 @@ class GuestProcess:
         return f"it ended (exit code {code}): {text or 'without a word'}"
 
     def interrupt(self) -> None:
-        """End all processes in the sandbox.
-
-        A call of :meth:`run` in another thread then raises GuestDiedError.
-        """
+        """End all processes; a call of :meth:`run` then raises GuestDiedError."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
 
@@ -473,10 +444,6 @@ class GuestProcess:
 
 
 def _file_with(content: bytes, opened: ExitStack) -> int:
-    """Return the descriptor of a new temporary file with this content.
-
-    It is closed with ``opened``.
-    """
     if sys.platform == "linux":
         descriptor = os.memfd_create("job")
     else:

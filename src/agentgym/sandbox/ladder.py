@@ -47,10 +47,7 @@ print(",".join(leaks) or "sealed")
 
 
 def choose_rung(config: SandboxConfig) -> Rung:
-    """Return the kind of isolation to use.
-
-    The kind that ``config`` names is used; if it names none, the safest that works.
-    """
+    """Return the kind of isolation that ``config`` names, or the safest that works."""
     for name in config.languages:
         toolchain(name)  # raises an error if there is none
     if config.rung is not None:
@@ -97,10 +94,7 @@ def _ran(program: str, rung: Rung, config: SandboxConfig) -> SandboxResult:
 
 
 def _unfit(rung: Rung, config: SandboxConfig) -> str:
-    """Return why a kind of isolation does not allow the programs of ``config``.
-
-    It is "" if they are allowed. For example, a shell must start other programs.
-    """
+    """Return why a kind of isolation cannot run the programs of ``config``, or ""."""
     if rung.forks:
         return ""
     if config.subprocesses:
@@ -136,10 +130,7 @@ def _named(name: str, config: SandboxConfig) -> Rung:
 
 
 def described(rung: Rung) -> str:
-    """Describe a kind of isolation in one line.
-
-    If bubblewrap is installed but does not work, add the reason.
-    """
+    """Describe a kind of isolation; say why an installed bubblewrap does not work."""
     reason = "" if rung.bubblewrap else _hidden()
     if not reason or shutil.which("bwrap") is None:
         return rung.in_words

@@ -51,8 +51,6 @@ class Toolchain:
     """An installed toolchain, and the files that executions need from it.
 
     Attributes:
-        version: The version, as the toolchain reports it.
-        bin: The folder of its programs; None if they are on the default PATH.
         trees: Folders, except system folders, that executions must be able to read.
         variables: Environment variables of executions; ``{tmp}`` is replaced by the
             execution's temporary folder.
@@ -132,11 +130,7 @@ class Language(ABC):
 def chosen(
     files: Iterable[str], paths: CommandLine, select: CommandLine = ()
 ) -> list[str]:
-    """Return the files that are in ``paths``, and that have a test in ``select``.
-
-    ``paths`` are files and folders, ``select`` test ids ``file::name``. An empty tuple
-    selects all files.
-    """
+    """Return the files in ``paths`` with a test in ``select``; all if it is empty."""
     folders = [path.rstrip("/") for path in paths] or ["."]
     wanted = {identity.partition("::")[0] for identity in select}
     return [

@@ -55,12 +55,9 @@ main(int(sys.argv[2]), sys.argv[3])
 
 
 def reserve_identity() -> tuple[int, socket.socket]:
-    """Reserve a user and group id for the executions of one zygote.
-
-    Each zygote on a machine needs its own id, because ``RLIMIT_NPROC`` counts all
-    processes of a user id, and the clean-up kills all of them. Ids that an account or a
-    running process has are skipped.
-    """
+    """Reserve a user and group id for the executions of one zygote."""
+    # Each zygote needs its own: RLIMIT_NPROC counts all processes of a user id, and the
+    # clean-up kills all of them.
     for identity in range(_FIRST_IDENTITY, _FIRST_IDENTITY + _IDENTITIES):
         lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         with suppress(OSError):
@@ -89,10 +86,7 @@ def _is_somebodys(identity: int) -> bool:
 
 
 def own_python() -> Path:
-    """Return the path of the Python that runs this process.
-
-    In a virtual environment, this is the Python that the environment is based on.
-    """
+    """Return the Python that runs this process; the base of a virtual environment."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     python = Path(sys.base_prefix).resolve() / "bin" / name
     return python if python.exists() else Path(sys.executable).resolve()
@@ -173,9 +167,9 @@ def _copy(python: Path, stdlib: Path, draft: Path) -> None:
 
 
 def environment(home: PythonHome, tools: Iterable[Path] = ()) -> dict[str, str]:
-    """Return all environment variables of executions in the sandbox, without secrets.
+    """Return the variables of executions, without secrets.
 
-    ``tools`` are folders of programs. In ``PATH`` they come before system folders.
+    ``tools`` come first in PATH.
     """
     env = {
         "PATH": ":".join(map(str, (home.bin, *tools, *_PROGRAMS))),

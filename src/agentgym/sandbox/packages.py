@@ -26,11 +26,8 @@ _MOST_COPIED = 256 << 20
 class PythonHome:
     """The virtual environment of a sandbox.
 
-    All paths are as executions see them, which may differ from the host.
-
     Attributes:
         python: The interpreter that the environment is based on.
-        place: Folder of the environment.
         path: Folders of packages that executions can import.
     """
 
@@ -56,9 +53,7 @@ class PythonHome:
     ) -> tuple[list[str], list[int]]:
         """Return bubblewrap options that create the environment and mount ``folders``.
 
-        Also return the file descriptors that bubblewrap must inherit. The host's folder
-        ``folders[i]`` is mounted at ``path[i]``. The descriptors are closed with
-        ``owned``.
+        Also return the descriptors to inherit, which are closed with ``owned``.
         """
         options: list[str] = []
         descriptors = []
@@ -111,10 +106,10 @@ class PythonHome:
 def readable_trees(
     folders: Sequence[Path], scratch: Path, *, reachable: bool
 ) -> list[Path]:
-    """Return folders that every user can read: the given folders, or copies of them.
+    """Return the folders, or copies in ``scratch`` if not every user can read them.
 
-    The copies are made in the folder ``scratch``. With ``reachable``, bubblewrap mounts
-    the folders, so the permissions of their parent folders do not matter.
+    With ``reachable``, bubblewrap mounts them, so their parents' permissions do not
+    matter.
     """
     return [
         folder
@@ -153,11 +148,10 @@ def _copied(folder: Path, target: Path) -> Path:
 def signature(
     folders: Sequence[Path], *, most: int = sys.maxsize, before_ns: int = sys.maxsize
 ) -> bytes | None:
-    """Return a hash that changes when a file in the folders changes.
+    """Return a hash of all files' change times and sizes.
 
-    It is a hash of the change times, sizes and inode numbers of all files. It is None
-    if there are more than ``most`` files and folders, if one has changed after the time
-    ``before_ns`` (nanoseconds since 1970), or if one cannot be read.
+    None if there are more than ``most``, or if one has changed after ``before_ns`` or
+    cannot be read.
     """
     digest = hashlib.sha256()
     try:

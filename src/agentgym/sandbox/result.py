@@ -110,10 +110,7 @@ class SandboxResult:
 
 
 def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
-    """Parse an execution's report, and add its content to the result.
-
-    ``report`` has one line of JSON for each event, such as a test result.
-    """
+    """Parse an execution's report, and add its content to the result."""
     first, _, rest = report.partition(b"\n")
     begun = _read(first)
     if "ready" not in begun and not result.error and not result.timed_out:
@@ -164,10 +161,7 @@ def _tests(report: bytes, status: Status) -> tuple[TestOutcome, ...]:
 
 
 def _changes(report: bytes, job: Job) -> dict[str, str | None] | None:
-    """Return the changed files in a report, for ``SandboxResult.files``.
-
-    None if that part of the report is missing or malformed.
-    """
+    """Return the changed files in a report; None if they are missing or malformed."""
     match _read(report.rstrip(b"\n").rpartition(b"\n")[2]):
         case {"left": {"files": dict(changed), "gone": list(gone)}}:
             texts = [*changed, *changed.values()]

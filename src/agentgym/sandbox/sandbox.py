@@ -40,10 +40,7 @@ _MOST_FILES = 50
 def note_execution(
     job: Job, config: SandboxConfig, result: SandboxResult | BaseException | None
 ) -> None:
-    """Write the end of an execution to the audit log.
-
-    ``result`` is the result or the error of the execution; None if it was cancelled.
-    """
+    """Write the end of an execution to the audit log."""
     if not audit.is_audited():
         return
     facts: dict[str, Any] = {
@@ -106,11 +103,7 @@ _Note = Callable[[SandboxResult | BaseException | None], None]
 
 
 class _Execution:
-    """A running execution, which its caller can end.
-
-    Attributes:
-        given_up: Whether the caller has stopped waiting for the result.
-    """
+    """A running execution, which its caller can end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -118,10 +111,7 @@ class _Execution:
         self.given_up = False
 
     def moves_to(self, guest: GuestProcess | None) -> None:
-        """Set the zygote that runs the execution; None if it has ended.
-
-        If the caller has stopped waiting, end the zygote.
-        """
+        """Set the zygote that runs the execution; end it if the caller has given up."""
         with self._lock:
             self._guest = guest
             if guest and self.given_up:
@@ -250,10 +240,6 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     def _work(
         self, job: Job, key: bytes | None, execution: _Execution, note: _Note
     ) -> SandboxResult:
-        """Run a job in a thread of the pool, and return its result.
-
-        The result is logged by ``note``, and cached under ``key``.
-        """
         self._running.add(execution)
         try:
             if not self._finalizer.alive:
@@ -337,10 +323,7 @@ def _take(idle: deque[GuestProcess]) -> GuestProcess | None:
 
 
 def _shut(owner: int, pool: ThreadPoolExecutor, idle: deque[GuestProcess]) -> None:
-    """Close a sandbox; do nothing in a fork of the process that opened it.
-
-    ``owner`` is the id of that process.
-    """
+    """Close a sandbox; do nothing in a fork of the process that opened it."""
     if os.getpid() == owner:  # A fork has neither threads nor zygotes.
         pool.shutdown(wait=True)
         while guest := _take(idle):

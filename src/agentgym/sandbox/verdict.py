@@ -27,10 +27,7 @@ _LONGEST_NUMBER = 4000
 
 
 def json_text(value: object, depth: int = 0) -> str:
-    """Return the canonical text of a JSON value.
-
-    ``depth`` is the number of lists and dicts around the value.
-    """
+    """Return the canonical text of a JSON value."""
     if depth > _DEEPEST:
         raise TypeError(f"it is nested deeper than {_DEEPEST}")
     kind = type(value)
@@ -201,10 +198,7 @@ def _job(
 
 
 def _comparable(text: str, language: str) -> str | None:
-    """Convert the text that a program wrote for a value to a comparable text.
-
-    None if the program should have written JSON, and it is invalid.
-    """
+    """Convert a program's text to a comparable one; None if it is invalid JSON."""
     if language == PYTHON:
         return text[: plain.MOST_CHARACTERS]
     return json_text_of(text)

@@ -150,8 +150,7 @@ class Workspace:
     def _keep(self, name: str, text: str) -> bool:
         """Store a file that a command wrote; return False if the workspace is full.
 
-        Files that cannot exist together with the new file are removed in any case: a
-        file whose path is now a folder, and files below the new path.
+        Files that cannot exist together with it are removed.
         """
         for other in (*map(str, PurePosixPath(name).parents), *self.below(name)):
             self.files.pop(other, None)

@@ -41,10 +41,7 @@ def _reads(
     *,
     by_key: bool = True,
 ) -> bool:
-    """Return whether the code of a function mentions all of the names.
-
-    The functions of the same package that ``function`` calls are searched too.
-    """
+    """Return whether a function, or one of its package that it calls, has all names."""
     seen: set[str] = set()
     for code in _codes(function, owner):
         seen.update(code.co_names)
@@ -54,10 +51,7 @@ def _reads(
 
 
 def _codes(function: Callable[..., Any], owner: type | None) -> Iterator[CodeType]:
-    """Yield the code objects of a function and of the functions that it calls.
-
-    These are global functions of the same package, and methods of ``owner``.
-    """
+    """Yield the code of a function and of those that it calls in its package."""
     package = _package(function)
     waiting: list[Any] = [function]
     done: set[CodeType] = set()

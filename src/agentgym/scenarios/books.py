@@ -9,12 +9,7 @@ from agentgym.errors import RuleViolation, ToolError
 
 
 class ReceivedCall(NamedTuple):
-    """A tool call that reached the environment.
-
-    Attributes:
-        tool: Name of the tool.
-        args: The arguments that the environment got, defaults included.
-    """
+    """A tool call that reached the environment; ``args`` include defaults."""
 
     tool: str
     args: dict[str, Any]
@@ -25,7 +20,6 @@ class Books:
     """A record of the tool calls that an environment received in an episode.
 
     Attributes:
-        calls: Calls that succeeded, in order.
         errors: Calls that were refused or failed, without those in ``violations``.
         violations: Calls that broke a rule.
     """
@@ -36,12 +30,7 @@ class Books:
 
     @contextmanager
     def recording(self, call: ReceivedCall) -> Iterator[None]:
-        """Run the ``with`` block, which makes ``call``, and record the call.
-
-        The exception of the block selects the list: ``RuleViolation`` selects
-        ``violations``, another ``ToolError`` selects ``errors``, none selects
-        ``calls``.
-        """
+        """Run the block, which makes ``call``; record it by the block's error."""
         try:
             yield
         except RuleViolation:

@@ -33,10 +33,7 @@ def read_options(reference: str, known: Sequence[str] | None = None) -> dict[str
 
 
 def with_options(reference: str, **given: str) -> str:
-    """Return a reference with the options ``given`` added or replaced.
-
-    Options with an empty value are removed.
-    """
+    """Return a reference with options added, replaced, or removed by an empty value."""
     from urllib.parse import urlencode
 
     name = reference.partition("?")[0]
@@ -46,10 +43,7 @@ def with_options(reference: str, **given: str) -> str:
 
 
 def with_absolute_data(reference: str) -> str:
-    """Return a reference whose option ``data`` is an absolute path.
-
-    A reference without this option is returned without it.
-    """
+    """Return a reference whose option ``data``, if given, is an absolute path."""
     data = read_options(reference).get(DATA, "")
     path = os.path.abspath(os.path.expanduser(data)) if data else ""
     return with_options(reference, **{DATA: path})

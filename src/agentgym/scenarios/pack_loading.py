@@ -17,11 +17,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def load_pack(path: str) -> Scenario:
-    """Return a new instance of the scenario in a pack (a folder with a scenario).
-
-    The pack's folder is imported as a Python package, so that ``scenario.py`` can
-    import other modules of the folder, as in ``from .words import NAMES``.
-    """
+    """Return a new instance of the scenario in a pack (a folder with a scenario)."""
+    # Imported as a package, so that scenario.py can import other modules of the folder.
     module = _import(path)
     scenario = _scenario_class(module, path)
     name = getattr(scenario, "name", None)  # a class attribute that may be missing

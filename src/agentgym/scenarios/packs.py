@@ -21,7 +21,6 @@ class PackCard(NamedTuple):
     """The data of a pack that a list of scenarios shows.
 
     Attributes:
-        path: Folder of the pack.
         problem: Why the pack cannot be read; "" if it can be read.
     """
 
@@ -41,9 +40,9 @@ def is_path(reference: str) -> bool:
 
 
 def is_tasks_file(reference: str) -> bool:
-    """Return whether a reference is a tasks file (``.jsonl``), with or without options.
+    """Return whether a reference is a tasks file, e.g.
 
-    An example with an option is ``tasks.jsonl?tools=app.tools:TOOLS``.
+    ``tasks.jsonl?tools=app:TOOLS``.
     """
     return reference.partition("?")[0].endswith(".jsonl")
 
@@ -66,10 +65,9 @@ def pack_name(path: str) -> str:
 
 
 def shown_name(reference: str) -> str:
-    """Return a short name for the setting ``scenario``.
+    """Return a short name for the setting ``scenario``, e.g.
 
-    Of a tasks file it is the file's name, with its tools or the agent that has them:
-    ``tasks.jsonl (app:agent)``. Else it is the scenario's name.
+    ``tasks.jsonl (app:agent)``.
     """
     path, _, options = reference.partition("?")
     name = pack_name(path)
@@ -82,10 +80,7 @@ def shown_name(reference: str) -> str:
 
 
 def pack_cards(folder: str = PACKS_FOLDER) -> list[PackCard]:
-    """Return the data of each pack in ``folder``, sorted by name.
-
-    The packs are parsed, not imported.
-    """
+    """Return the data of each pack in ``folder``, sorted by name; import none."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
     except OSError:

@@ -39,10 +39,8 @@ class Attempts:
     """The tool calls of an episode, by outcome.
 
     Attributes:
-        done: Calls that succeeded, in order.
         tools: Name of the tool of every call, including refused and failed calls.
         failed: Name of the tool of each call that failed or had invalid arguments.
-        violations: Number of calls that broke a rule.
     """
 
     done: Sequence[ReceivedCall]
@@ -68,10 +66,7 @@ class Attempts:
 
 
 def melted(needless: int) -> float:
-    """Return the factor by which needless calls reduce a partial reward.
-
-    It is 1 without needless calls, and 0 with 3 or more.
-    """
+    """Return the factor for a partial reward: 1, down to 0 with 3 needless calls."""
     return min(1.0, max(0.0, 1.0 - needless / _NEEDLESS_CALLS))
 
 
@@ -80,9 +75,8 @@ def is_guessed(
 ) -> bool:
     """Return whether an attempt reached its goal by trying many calls.
 
-    Such an attempt has more than ``spare`` needless calls. It called either every tool
-    that the task does not need, or the needed tools with many different arguments.
-    Repeated calls and a few calls of other tools are not guessing.
+    It called every tool that the task does not need, or the needed tools with many
+    different arguments, with more than ``spare`` needless calls.
     """
     if len(attempts.tools) - len(needed) <= spare:
         return False
@@ -100,11 +94,10 @@ def is_guessed(
 def success_parts(
     attempts: Attempts, needed: int, error: float, spare: int | None = None
 ) -> dict[str, float]:
-    """Return the parts of the reward for a success, by name.
+    """Return the reward's parts for a success: ``outcome`` and (negative) ``cost``.
 
-    They are ``outcome``, which is 1, and ``cost``, a negative number for needless and
-    failed calls. Their sum is at least 0.9 with up to ``spare`` needless calls, and at
-    least 0.5 with more. If ``spare`` is None, the sum is always at least 0.9.
+    Their sum is at least 0.9 with up to ``spare`` needless calls, or if it is None,
+    else 0.5.
     """
     failed = len(attempts.failed)
     extra = max(0, len(attempts.tools) - needed - failed)
@@ -115,10 +108,7 @@ def success_parts(
 
 
 def tools_called(needed: Iterable[str], called: Iterable[str]) -> int:
-    """Count the needed calls whose tool was called.
-
-    Each call counts for at most one needed call.
-    """
+    """Count the needed calls whose tool was called; a call counts for one of them."""
     left = list(called)
     count = 0
     for tool in needed:

@@ -39,11 +39,8 @@ BUILT_IN = {
 
 
 def scenario_cards() -> list[ScenarioCard]:
-    """Return the data of all scenarios: built-in ones, packs, and installed ones.
-
-    Nothing is imported, so an installed package's scenario has only the name of the
-    package as its description.
-    """
+    """Return the data of all scenarios: built-in ones, packs, and installed ones."""
+    # Nothing is imported, so an installed package's scenario has no other description.
     cards = dict(BUILT_IN)
     for pack in pack_cards():
         if pack.problem:
@@ -71,10 +68,7 @@ def scenario_names() -> list[str]:
 
 
 def absolute_reference(reference: str) -> str:
-    """Return a scenario's reference with absolute paths.
-
-    It then selects the same scenario in any current folder.
-    """
+    """Return a scenario's reference that is valid in any current folder."""
     from agentgym.errors import ScenarioError
 
     if is_tasks_file(reference):
@@ -99,11 +93,7 @@ def class_of(name: str) -> "type[Scenario]":
 
 
 def data_of(reference: str) -> "Path | None":
-    """Return the path of a scenario's data files; None for a scenario without any.
-
-    It is the option ``data`` of the reference. Without this option, it is the folder
-    into which ``agentgym scenarios fetch`` has downloaded the data.
-    """
+    """Return a scenario's data: the option ``data``, the downloaded folder, or None."""
     if data := read_options(reference).get(DATA):
         return Path(data)
     name = reference.partition("?")[0]
@@ -161,11 +151,8 @@ def get_scenario(reference: str) -> "Scenario":
 
 
 def agents_of(reference: str) -> dict[str, str]:
-    """Return a scenario's own agents as ``module:name``, by framework; may be empty.
-
-    A built-in scenario is not instantiated, since this machine may lack the packages
-    that the scenario needs.
-    """
+    """Return a scenario's own agents as ``module:name``, by framework; may be empty."""
+    # Not instantiated: this machine may lack the packages that the scenario needs.
     name = reference.partition("?")[0]
     if name in BUILT_IN:
         return class_of(name).agents
@@ -177,10 +164,7 @@ def agents_of(reference: str) -> dict[str, str]:
 
 
 def extras_of(reference: str) -> tuple[str, ...]:
-    """Return the optional dependencies (extras) of agentgym that a scenario needs.
-
-    For packs and scenarios of installed packages, the result is empty.
-    """
+    """Return the extras of agentgym that a built-in scenario needs."""
     name = reference.partition("?")[0]
     if name in BUILT_IN:
         return class_of(name).extras

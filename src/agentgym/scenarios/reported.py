@@ -6,11 +6,9 @@ from agentgym.core.trajectory import Reward
 
 
 class ReportedReward(BaseModel):
-    """A reward that a program or a check command reports; other keys are ignored.
+    """A reward that a program or a check command reports, from 0 to 1.
 
-    Attributes:
-        reward: The reward, from 0 to 1.
-        success: Whether the task was solved. If it is None, a reward of 1 is a success.
+    If ``success`` is None, a reward of 1 is a success. Other keys are ignored.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)

@@ -17,10 +17,7 @@ _BESIDE = {"allOf", "anyOf", "oneOf", "if", "dependentSchemas", "unevaluatedProp
 
 
 def spec_of_openai(tool: Any) -> ToolSpec:
-    """Convert a tool in OpenAI's JSON format to a `ToolSpec`.
-
-    The value of its key ``function`` alone is accepted too.
-    """
+    """Convert a tool in OpenAI's JSON format, or its ``function``, to a `ToolSpec`."""
     function = tool.get("function", tool) if isinstance(tool, Mapping) else None
     if not isinstance(function, Mapping):
         raise ValueError(
@@ -57,10 +54,7 @@ def spec_of_openai(tool: Any) -> ToolSpec:
 
 
 def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
-    """Return the `ToolSpec` of a tool from a pydantic model of its arguments.
-
-    The spec refuses calls with arguments that the model does not have.
-    """
+    """Return a `ToolSpec` from a pydantic model, which refuses unknown arguments."""
     body = {
         "__module__": __name__,
         "__doc__": model.__doc__,
@@ -85,10 +79,8 @@ def model_of_schema(
 ) -> type[BaseModel]:
     """Return a pydantic model that validates arguments by a JSON schema.
 
-    It refuses arguments that the schema does not name, unless the schema's
-    ``additionalProperties`` allows them. ``read`` is the framework's own validation,
-    which returns the arguments of the function by name: it fills in defaults that a
-    JSON schema cannot show, e.g. of a ``default_factory``.
+    ``read`` is the framework's own validation, which fills in defaults that a schema
+    cannot show.
     """
     wording = {"type": "object", "properties": {}, **resolved(schema, schema)}
     judge = JsonSchema(wording)
@@ -131,8 +123,7 @@ def model_of_schema(
 def distinct(tools: Iterable[Tool]) -> list[Tool]:
     """Return one tool for each name, for the tools of all agents of a team.
 
-    If agents have different tools of one name, the result accepts the calls of each,
-    and runs the tool that a call fits.
+    Of different tools of one name, it runs the one that a call fits.
     """
     by_name: dict[str, list[Tool]] = {}
     for tool in tools:

@@ -23,10 +23,7 @@ def make_tasks(scenario: Scenario, split: Split, seed: int, count: int) -> list[
 def tasks_to_measure(
     scenario: Scenario, split: str, seed: int, count: int
 ) -> list[Task]:
-    """Return up to ``count`` tasks of one split or of all splits, for an evaluation.
-
-    With :data:`EVERY_SPLIT`, the tasks come from each family (kind of task) in turn.
-    """
+    """Return up to ``count`` tasks of a split; of all splits, by family in turn."""
     if split != EVERY_SPLIT:
         return make_tasks(scenario, Split(split), seed, count)
     every = [t for s in scenario.splits for t in make_tasks(scenario, s, seed, count)]
@@ -48,10 +45,7 @@ def with_id(tasks: Sequence[Task], task_id: str) -> Task:
 
 
 def needs_of(scenario: Scenario, tasks: Iterable[Task]) -> Needs:
-    """Return the tool calls that the tasks need, and the specs of their tools.
-
-    A scenario may not know the needed calls of a task.
-    """
+    """Return the tool calls that the tasks need, and the specs of their tools."""
     tasks = list(tasks)
     by_task = {task.id: scenario.needed_calls(task) for task in tasks}
     if usual := scenario.tools():
@@ -74,10 +68,7 @@ def tools_of(scenario: Scenario, task: Task) -> list[ToolSpec]:
 
 
 def usual_tools(scenario: Scenario, seed: int) -> list[ToolSpec]:
-    """Return the specs of the scenario's tools.
-
-    If each task has its own tools, these are the tools of one training task.
-    """
+    """Return the specs of the scenario's tools, or else those of one training task."""
     tools = scenario.tools()
     return tools or tools_of(scenario, make_tasks(scenario, Split.TRAIN, seed, 1)[0])
 

@@ -93,10 +93,7 @@ class AuditLog:
             self._turn_over()
 
     def _open(self) -> None:
-        """Open the file if this process has not done so.
-
-        The first entry of each process has its command, user and host.
-        """
+        """Open the file in this process; its first entry has command and user."""
         if self._file >= 0 and self._owner == os.getpid():
             return
         self._redactor = Redactor.of_environment()
@@ -114,10 +111,7 @@ class AuditLog:
         )
 
     def _turn_over(self) -> None:
-        """Begin a new file, and rename the full one.
-
-        If several processes do so at once, only one of them renames it.
-        """
+        """Begin a new file, and rename the full one, unless another process has."""
         old = self._file
         fcntl.flock(old, fcntl.LOCK_EX)  # held until it is closed
         try:
@@ -152,10 +146,9 @@ def audit_into(path: Path, *, private: bool = False) -> None:
 
 @contextmanager
 def asking(**who: Any) -> Iterator[None]:
-    """Context manager that adds fields to all audit entries of the block.
+    """Context manager that adds fields, e.g.
 
-    The fields, such as ``rollout`` and ``agent``, identify the caller. Fields that an
-    outer block has added are kept.
+    ``rollout``, to all audit entries of the block.
     """
     token = _ASKER.set({**_ASKER.get({}), **who})
     try:
@@ -165,10 +158,7 @@ def asking(**who: Any) -> Iterator[None]:
 
 
 def note(what: str, **facts: Any) -> None:
-    """Write an action to the open audit log, with the fields from :func:`asking`.
-
-    Do nothing if no log is open.
-    """
+    """Write an action with the fields from :func:`asking`, if an audit log is open."""
     if (log := _LOG.get()) is not None:
         log.write(what, **_ASKER.get({}), **facts)
 
@@ -197,10 +187,7 @@ def head(text: str) -> str:
 
 
 def default_log() -> Path:
-    """Return the path of the audit log for actions outside of runs.
-
-    It is in the folder ``AGENTGYM_HOME``.
-    """
+    """Return the path of the audit log for actions outside of runs."""
     home = os.environ.get("AGENTGYM_HOME", "~/.agentgym")
     try:
         return Path(home).expanduser() / FILE
@@ -209,19 +196,16 @@ def default_log() -> Path:
 
 
 def _files(newest: Path) -> list[Path]:
-    """Return the paths of a log's newest file and older files; some may not exist.
-
-    The oldest file is first.
-    """
+    """Return the paths of a log's files, the oldest first; some may not exist."""
     older = [newest.with_name(f"{newest.name}.{n}") for n in range(KEPT - 1, 0, -1)]
     return [*older, newest]
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the entries of an audit log, the oldest first. Skip truncated lines.
+    """Yield the entries of an audit log, the oldest first.
 
-    ``path`` is the newest file of the log; older files are read too. It may also be a
-    run's folder, for the entries of two logs: of commands and of rented machines.
+    Skip truncated lines. ``path`` is the newest file of the log, or a run's folder with
+    two logs.
     """
     logs = [path / FILE, path / MACHINES_FILE] if path.is_dir() else [path]
     files = chain.from_iterable(map(_files, logs))

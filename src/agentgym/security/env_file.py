@@ -44,11 +44,7 @@ other programs run, or addresses to which keys are sent."""
 
 
 def load_env_file() -> None:
-    """Set the environment variables in the file ``./.env`` that are not set yet.
-
-    Variables that the file must not set are skipped, with a message on standard error.
-    Do nothing if the file does not exist.
-    """
+    """Set the variables in ``./.env`` that are not set yet, and that it may set."""
     file = os.path.abspath(FILE)
     if not os.path.isfile(file):
         return

@@ -19,9 +19,7 @@ _END_S = 2.0
 class LogFile:
     """A file for the standard error of other processes, from which secrets are removed.
 
-    Use it as ``stderr`` of ``subprocess.Popen``. A thread of this process appends the
-    output to the file. It removes the secrets in this process's environment, and those
-    in ``secrets`` (name to value). After the end of this process, output is lost.
+    A thread of this process appends the output. Its end loses further output.
     """
 
     def __init__(self, path: Path, secrets: Mapping[str, str] | None = None) -> None:

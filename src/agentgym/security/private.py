@@ -12,16 +12,13 @@ from pathlib import Path
 def private(path: str | Path, flags: int) -> int:
     """Open a file; if it is new, only this user can read it.
 
-    Use this function as the argument ``opener`` of :func:`open`.
+    An ``opener`` for :func:`open`.
     """
     return os.open(path, flags, 0o600)
 
 
 def make_private_folder(path: Path) -> None:
-    """Make a folder that only this user can enter; do nothing if it exists.
-
-    Missing parent folders are made with default permissions.
-    """
+    """Make a folder that only this user can enter; do nothing if it exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
@@ -30,10 +27,7 @@ def make_private_folder(path: Path) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """Create an empty file that only this user can read; do nothing if it exists.
-
-    It is for libraries such as SQLite, which open a file themselves. An existing file
-    is not opened, because closing it would release SQLite's locks in this process.
-    """
+    """Create an empty file that only this user can read; do nothing if it exists."""
+    # For SQLite: closing an existing file would release SQLite's locks in this process.
     with suppress(FileExistsError):
         os.close(private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))

@@ -104,8 +104,7 @@ _TOKENS = frozenset(
 class Redactor:
     """Replaces secrets in texts by placeholders such as ``[redacted: API_KEY]``.
 
-    ``values`` are the secrets, by the names of their variables. Texts in the key
-    formats of providers are replaced too.
+    ``values`` are the secrets, by the names of their variables.
     """
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -118,17 +117,11 @@ class Redactor:
 
     @classmethod
     def of_environment(cls, more: Mapping[str, str] | None = None) -> "Redactor":
-        """Return a redactor for the secrets in this process's environment.
-
-        ``more`` are further secrets, by name.
-        """
+        """Return a redactor for the secrets in this process's environment."""
         return _known((*_secrets_of(os.environ), *(more or {}).items()))
 
     def finds(self, text: str) -> bool:
-        """Return whether a text, which may be JSON, possibly contains a secret.
-
-        This check is fast, because all texts are checked and few contain a secret.
-        """
+        """Return quickly whether a text or JSON possibly contains a secret."""
         if _any_form().search(text) is not None:
             return True
         if "@" in text and _forms()[0].search(text) is not None:
@@ -140,10 +133,7 @@ class Redactor:
         return self.replaced(text, lambda _, mask: mask)
 
     def replaced(self, text: str, by: Callable[[str, str], str]) -> str:
-        """Return a text with each secret replaced by the result of ``by``.
-
-        ``by`` is called with the secret and the placeholder that :meth:`text` uses.
-        """
+        """Replace each secret by ``by(secret, placeholder)``."""
         if not self.finds(text):
             return text
         for form, mask in self._forms:
@@ -166,17 +156,14 @@ class Redactor:
         return self.json(value)
 
     def written(self, text: str) -> str:
-        """Return a text with its secrets replaced.
-
-        If the text is JSON, secrets with escaped characters are found too.
-        """
+        """Replace the secrets in a text; in JSON, also those that are escaped."""
         return self._rewritten(text, lambda value: value)
 
     def record(self, text: str) -> str:
-        """Return a JSON text of recorded model calls, with its secrets replaced.
+        """Replace the secrets in a JSON record of model calls.
 
-        If it has a secret, token ids and log-probabilities are removed too, since the
-        secret could be decoded from them. The numbers of tokens are kept.
+        Token ids and log-probabilities of a record with a secret are removed too, since
+        it could be decoded from them.
         """
         return self._rewritten(text, _without_tokens)
 
@@ -207,10 +194,7 @@ def redacted(text: str) -> str:
 
 
 def beginning(text: str, most: int) -> str:
-    """Return the first ``most`` characters of a text, with secrets replaced.
-
-    A secret of which only a part is in these characters is replaced too.
-    """
+    """Return a text's first ``most`` characters; replace secrets, also cut ones."""
     return redacted(text[: most + _READ])[:most]
 
 
@@ -222,9 +206,8 @@ def quoted(value: object, most: int = 80) -> str:
 def without_secrets(words: Iterable[str]) -> list[str]:
     """Return the words of a command line, with secret values replaced.
 
-    If an option or setting has the name of a secret, its value is replaced, even if it
-    is short: ``--api-key VALUE``, ``--api-key=VALUE``, ``hub.token=VALUE``. In a URL,
-    the text between ``://`` and ``@`` is replaced too.
+    Those are of options with a secret's name (``--api-key VALUE``, ``hub.token=VALUE``)
+    and passwords in URLs.
     """
     shown: list[str] = []
     is_secret = False
@@ -247,10 +230,7 @@ def new_key() -> str:
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """Return whether the value of a variable in ``.env`` looks like a random key.
-
-    Return False if the name shows that the value is not a key, such as ``MODEL``.
-    """
+    """Return whether a variable in ``.env`` looks like a key, by name and value."""
     letters, digits = re.search("[A-Za-z]", value), re.search("[0-9]", value)
     is_random = letters and digits and re.fullmatch(r"[^\s/]{16,}", value)
     return bool(is_random) and _ORDINARY.search(name) is None
@@ -265,10 +245,7 @@ def redacted_output() -> Iterator[None]:
 
 
 class RedactedStream:
-    """A text stream that replaces secrets in each text that is written.
-
-    All other methods are those of the wrapped stream.
-    """
+    """A text stream that replaces secrets in each text that is written."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

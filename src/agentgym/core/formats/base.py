@@ -29,10 +29,7 @@ class WrittenCall:
     """A tool call as the model wrote it in a response's text.
 
     Attributes:
-        start: Offset of the call's first character.
-        end: Offset after the call's last character.
         name: Name of the tool; None if the call is malformed.
-        arguments: The arguments, a JSON object as text; None if the call is malformed.
         values: Start and end offset of the arguments in the response's text.
         mark: Offset after the mark that opens the call, e.g. ``<tool_call>``.
     """
@@ -64,13 +61,8 @@ class WrittenCall:
 class CallText(NamedTuple):
     """The fixed text around a call's arguments, for a grammar that restricts sampling.
 
-    A call is ``opening``, ``before``, the arguments, ``after``, ``closing``.
-
     Attributes:
         opening: The mark that opens calls; empty if the format has no such mark.
-        before: Texts and marks between the opening mark and the arguments.
-        after: Text between the arguments and the closing mark.
-        closing: The mark that closes calls; empty if the format has no such mark.
         notation: How arguments are written: ``json`` (a JSON object), ``python``
             (keyword arguments) or ``tags`` (one tag per argument, then the function's
             closing tag).
@@ -94,11 +86,8 @@ class Reading:
     """A parsed response.
 
     Attributes:
-        text: The whole response, with its end token if it has one.
         spans: The parts of the response, in order, without gaps or overlaps.
-        calls: Tool calls in order, malformed ones included.
         content: The text for the user, without calls, reasoning and marks.
-        reasoning: The text of the reasoning, without its marks.
     """
 
     text: str
@@ -228,12 +217,9 @@ class ToolFormat(ABC):
     def _reasoning(
         self, text: str, prefix: str, tools: Sequence[Mapping[str, Any]]
     ) -> tuple[int, int]:
-        """Return start and end offset of the reasoning at the start of a response.
-
-        Both are 0 without reasoning. The opening mark may be in the prompt, or
-        missing (some models write only the closing mark). A closing mark inside a
-        call's arguments does not end the reasoning.
-        """
+        """Return start and end offset of the reasoning at the start of a response."""
+        # The opening mark may be in the prompt, or missing. A closing mark inside a
+        # call's arguments does not end the reasoning.
         start = len(text) - len(text.lstrip())
         for opening, closing in self.reasoning_marks:
             if text.startswith(opening, start):
@@ -266,10 +252,8 @@ def call_of(
 ) -> WrittenCall:
     """Build a call; mark it as malformed if its name or its arguments are not valid.
 
-    The name must be a non-empty string without outer spaces. The arguments must be a
-    dictionary, or a JSON object as text, which is kept as written. ``span`` and
-    ``values`` are the start and end offsets of the call and of its arguments; ``mark``
-    is the offset after the opening mark.
+    ``span`` and ``values`` are the offsets of the call and of its arguments, ``mark``
+    the offset after the opening mark.
     """
     broken = WrittenCall(*span, mark=mark)
     written = arguments if isinstance(arguments, str) else ""
@@ -293,10 +277,7 @@ def json_call(
     arguments: tuple[Any, int, int],
     mark: int,
 ) -> WrittenCall:
-    """Build a call from the name and the arguments in a :class:`JsonObject`.
-
-    The arguments may be an object, or the text of an object.
-    """
+    """Build a call from a :class:`JsonObject`, with arguments as object or text."""
     given, first, last = arguments
     written = given if isinstance(given, str) else text[first:last]
     return call_of(span, name, written, (first, last), mark)
@@ -306,7 +287,6 @@ def malformed_call(text: str, start: int, mark: int, closing: str) -> WrittenCal
     """Return a malformed call that begins at ``start``.
 
     It ends after its closing mark, or before the next opening mark if this comes first.
-    ``mark`` is the offset after the call's opening mark.
     """
     ends = [text.find(closing, mark), text.find(text[start:mark], mark)]
     closed, reopened = (len(text) if at < 0 else at for at in ends)
@@ -322,10 +302,7 @@ def _is_object(text: str) -> bool:
 
 
 class JsonObject(NamedTuple):
-    """A JSON object that was read from a text, and ends before the offset ``end``.
-
-    ``fields`` has for each key the value, and its start and end offset in the text.
-    """
+    """A JSON object in a text. ``fields`` has the value and its offsets, by key."""
 
     fields: dict[str, tuple[Any, int, int]]
     end: int
@@ -339,11 +316,8 @@ _END = re.compile(r"\s*\}")
 
 
 def read_object(text: str, start: int) -> JsonObject | None:
-    """Read the JSON object at offset ``start``, with the offsets of its values.
-
-    If a key occurs twice, the last value counts, as for ``json.loads``. None if the
-    text at ``start`` is not a complete JSON object.
-    """
+    """Read the JSON object at offset ``start``, with the offsets of its values."""
+    # If a key occurs twice, the last value counts, as for json.loads.
     fields: dict[str, tuple[Any, int, int]] = {}
     try:
         at = _after(_OPEN, text, start)
@@ -382,10 +356,7 @@ def _begun(text: str, mark: str) -> int:
 def parameter_types(
     tools: Sequence[Mapping[str, Any]], name: str
 ) -> Mapping[str, frozenset[str]]:
-    """Return the JSON types that each parameter of the tool ``name`` may have.
-
-    A parameter without a type in its schema is left out. Empty for an unknown tool.
-    """
+    """Return the JSON types of a tool's typed parameters; {} for an unknown tool."""
     for tool in tools:
         function = tool.get("function", tool)
         if isinstance(function, Mapping) and function.get("name") == name:
@@ -420,10 +391,7 @@ _TYPE_NAMES = {
 
 
 def typed_value(raw: str, types: frozenset[str] | None) -> Any:
-    """Convert a parameter's text to one of its JSON types.
-
-    The text itself is returned if it cannot be converted, or if no type is known.
-    """
+    """Convert a parameter's text to one of its JSON types, if that is possible."""
     if not types or types == {"string"}:
         return raw
     try:

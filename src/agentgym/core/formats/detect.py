@@ -54,10 +54,7 @@ class TemplateForm:
     """How a chat template writes and expects tool calls.
 
     Attributes:
-        takes_objects: Whether arguments must be passed as objects, not as JSON text.
         short_ids: Whether call ids must have exactly nine letters and digits.
-        begins_reasoning: Whether the template's prompts end with a mark that opens
-            reasoning, e.g. ``<think>``.
         one_call: Whether an answer may have one call only. With several calls, the
             template fails or leaves some out.
     """
@@ -70,9 +67,9 @@ class TemplateForm:
     written: str = ""
 
     def call_text(self, name: str) -> CallText | None:
-        """Return the text around the arguments of a call of the tool ``name``.
+        """Return the text around a call's arguments.
 
-        None if calls of the template's format cannot be restricted by a grammar.
+        None if no grammar can restrict it.
         """
         return self.format.call_text(name, self.written)
 
@@ -80,10 +77,7 @@ class TemplateForm:
 def find_form(
     model: str, render: Render, formats: Mapping[str, ToolFormat], *, forced: str = ""
 ) -> TemplateForm:
-    """Detect how the chat template of ``model`` writes tool calls.
-
-    Tries all ``formats``; only the one named ``forced`` if this is not empty.
-    """
+    """Detect how a chat template writes tool calls, if not ``forced`` to a format."""
     first_error = ""
     written = ""
     found: list[TemplateForm] = []
@@ -122,10 +116,7 @@ def find_form(
 def keeps_reasoning(render: Render, form: ToolFormat | None = None) -> bool:
     """Return whether a template keeps the reasoning of earlier answers in a prompt.
 
-    If the template drops reasoning after the next user message, earlier answers in the
-    prompt no longer have the tokens that were sampled. The test uses reasoning in a
-    separate message field and, with ``form``, also reasoning between this format's
-    marks in an answer's text.
+    If it does not, earlier answers no longer have the tokens that were sampled.
     """
     marks = form.reasoning_marks if form is not None else ()
     texts = [f"{opening}{_THOUGHT}{closing}" for opening, closing in marks]
@@ -156,10 +147,7 @@ _ADVICE = (
 
 
 def _probe(render: Render, *, as_object: bool, call_id: str) -> tuple[str, str]:
-    """Render a test prompt and a test call; return the texts of both.
-
-    ``as_object``: whether the arguments are passed as an object, not as JSON text.
-    """
+    """Render a test prompt and a test call; return the texts of both."""
     answer = _answer(_call(_ARGUMENTS, as_object, call_id))
     result: Message = {
         "role": "tool", "tool_call_id": call_id, "name": _NAME, "content": "r",
@@ -211,9 +199,7 @@ def _read_back(
 ) -> WrittenCall | None:
     """Return the test call as ``form`` reads it from ``answer``.
 
-    None if ``form`` misreads the call, or if the text around the call has marks of any
-    of ``formats``. ``before`` is the test prompt; ``as_object``: whether the arguments
-    were passed to the template as an object.
+    None if it misreads it.
     """
     if not as_object and json.dumps(_ARGUMENTS) not in answer:
         return None  # the template wrote the JSON text as a quoted string

@@ -21,11 +21,7 @@ _BRANCHES = ("anyOf", "oneOf", "allOf")
 def free_text(
     text: str, span: tuple[int, int], schema: Mapping[str, Any]
 ) -> list[tuple[int, int]]:
-    """Return start and end offset of each free text in an answer.
-
-    The opening quote is not included, the closing quote is. Empty if the schema has
-    fields for free text only. ``span`` has the offsets of the answer, a JSON object.
-    """
+    """Return the offsets of each free text in an answer, its closing quote included."""
     if not _decides(schema, schema, 0):
         return []
     return list(_free(text, span[0], schema, schema, 0))
@@ -34,11 +30,7 @@ def free_text(
 def _free(
     text: str, at: int, schema: Any, root: Mapping[str, Any], depth: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield start and end offset of each free text in the JSON value at offset ``at``.
-
-    ``root`` is the whole schema, to which ``$ref`` refers; ``depth`` counts the objects
-    and lists around the value.
-    """
+    """Yield the offsets of each free text in the JSON value at offset ``at``."""
     at = _skipped(text, at, " \t\r\n")
     if depth > _MOST_DEPTH or at >= len(text):
         return

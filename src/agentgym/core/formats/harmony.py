@@ -42,10 +42,7 @@ class Harmony(ToolFormat):
         tools: Sequence[Mapping[str, Any]] = (),
         end: str = "",
     ) -> Reading:
-        """Parse a response message by message; see :meth:`ToolFormat.read`.
-
-        Messages in the channel ``analysis`` are reasoning.
-        """
+        """Parse a response message by message; see :meth:`ToolFormat.read`."""
         if end and end not in self.end_marks:
             found = self.read(text.removesuffix(end), prefix=prefix, tools=tools)
             ending = Span(len(found.text), len(text), TOOL)
@@ -85,11 +82,7 @@ class Harmony(ToolFormat):
         return Reading(text, tiled, tuple(calls), content, "\n".join(reasoning).strip())
 
     def thinks(self, prefix: str) -> bool:
-        """Return False: in this format, a prompt cannot begin the model's reasoning.
-
-        The model writes the header of each message itself, and the header says whether
-        the message is reasoning.
-        """
+        """Return False: the model writes the header of each message itself."""
         return False
 
     def safe_content(self, text: str, *, prefix: str = "") -> str:

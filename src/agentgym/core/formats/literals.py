@@ -38,10 +38,7 @@ def skip_space(text: str, at: int) -> int:
 
 
 def read_literal(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
-    """Read the Python literal at offset ``at``; return its value and end offset.
-
-    Raise Unreadable if the text is not a literal, or is nested too deeply.
-    """
+    """Return the Python literal at ``at`` and its end, or raise Unreadable."""
     at = skip_space(text, at)
     if depth > _DEEPEST or at >= len(text):
         raise Unreadable
@@ -57,10 +54,7 @@ def read_literal(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
 
 
 def read_word(text: str, at: int) -> tuple[Any, int]:
-    """Read a number, true, false or null; return its value and end offset.
-
-    The spelling may be Python's or JSON's. Raise Unreadable for any other text.
-    """
+    """Read a number, true, false or null of Python or JSON, or raise Unreadable."""
     if word := _WORD.match(text, at):
         return _WORDS[word[1]], word.end()
     if number := _NUMBER.match(text, at):
@@ -73,10 +67,9 @@ def read_word(text: str, at: int) -> tuple[Any, int]:
 
 
 def read_quoteless(text: str, at: int, quote: str, depth: int = 0) -> tuple[Any, int]:
-    """Read a value in Gemma's notation; return the value and its end offset.
+    """Read a value in Gemma's notation, or raise Unreadable.
 
-    Strings stand between two ``quote`` marks, keys have no quotes. ``depth`` is the
-    number of objects and lists around the value. Raise Unreadable for any other text.
+    Strings stand between two ``quote`` marks, keys have no quotes.
     """
     at = skip_space(text, at)
     if depth > _DEEPEST or at >= len(text):

@@ -19,10 +19,7 @@ _BARE = re.compile(r"\s*\[\s*[A-Za-z_][\w.\-]*\s*\(")
 
 
 class Pythonic(ToolFormat):
-    """Reads tool calls that are written as Python calls with keyword arguments.
-
-    The calls stand in a list or one per line.
-    """
+    """Reads calls that are written as Python calls, in a list or one per line."""
 
     name = "pythonic"
     vllm_parser = "pythonic"
@@ -32,11 +29,8 @@ class Pythonic(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls in the part of ``text`` that begins at index ``start``.
-
-        Calls stand between marks such as ``<function_calls>``. If this part has no
-        mark, it must be a list of calls and nothing else.
-        """
+        """Return the calls in the part of ``text`` that begins at index ``start``."""
+        # Without a mark, the rest must be a list of calls and nothing else.
         calls: list[WrittenCall] = []
         if not _OPEN.search(text, start):
             return _read(text, start, start, "") if _BARE.match(text, start) else []
@@ -59,19 +53,13 @@ class Pythonic(ToolFormat):
         )
 
     def safe_content(self, text: str, *, prefix: str = "") -> str:
-        """Return the part of an unfinished answer that streaming can already show.
-
-        Empty if the answer starts with ``[``, since it may be a list of calls.
-        """
+        """Return the text to stream; nothing after ``[``, which may begin calls."""
         shown = super().safe_content(text, prefix=prefix)
         return "" if shown.lstrip().startswith("[") else shown
 
 
 def _read(text: str, start: int, mark: int, closing: str) -> list[WrittenCall]:
-    """Return the calls after a mark, or one malformed call if they cannot be read.
-
-    The opening mark spans ``start`` to ``mark``; ``closing`` is empty without marks.
-    """
+    """Return the calls after a mark, or one malformed call if they cannot be read."""
     at = skip_space(text, mark)
     is_list = text.startswith("[", at)
     calls: list[WrittenCall] = []

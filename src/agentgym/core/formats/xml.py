@@ -32,12 +32,10 @@ _BROKEN_END = re.compile(r"</tool_call>|(?=<tool_call>)|(?=<function=)|\Z")
 
 
 class Xml(ToolFormat):
-    """Reads tool calls that are tags for the function and for each parameter.
+    """Reads tool calls that are tags for the function and for each parameter."""
 
-    Values have no quotes. One newline after a value's opening tag and one before its
-    closing tag belong to the format; everything else belongs to the value.
-    """
-
+    # One newline after a value's opening tag and one before its closing tag belong to
+    # the format.
     name = "xml"
     vllm_parser = "qwen3_coder"
     openers = (OPEN, "<function=")

@@ -31,11 +31,7 @@ class ChatDialect(Dialect):
 
 
 class ChunkWriter:
-    """Writes a policy's answer as the chunks of a streamed chat completion.
-
-    Text is sent as it arrives. Parsed tool calls follow at the end, then the numbers of
-    tokens if the request ``body`` asks for them.
-    """
+    """Writes a policy's answer as the chunks of a streamed chat completion."""
 
     def __init__(self, call_id: str, model: str, body: Mapping[str, Any]) -> None:
         self._head = {

@@ -120,10 +120,7 @@ def _blocks(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _converted(message: Any, where: str) -> Iterator[dict[str, Any]]:
-    """Convert a message to chat messages; each tool result becomes its own message.
-
-    ``where`` names the message in errors.
-    """
+    """Convert a message to chat messages; each tool result becomes its own message."""
     if not isinstance(message, Mapping):
         raise _refused(f"{where} is not an object")
     role, content = message.get("role"), message.get("content")

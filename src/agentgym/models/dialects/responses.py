@@ -152,12 +152,8 @@ def _items(message: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
 
 
 def _add(messages: list[dict[str, Any]], item: Any, where: str) -> None:
-    """Append a message or tool result of a request's input to ``messages``.
-
-    A function call is added to the model's message before it. If there is no such
-    message, a new one is appended. Reasoning is left out. ``where`` names the item in
-    errors.
-    """
+    """Append a message or tool result of a request's input to ``messages``."""
+    # A function call is added to the model's message before it. Reasoning is left out.
     kind = item.get("type", "message") if isinstance(item, Mapping) else None
     if kind == "message":
         content = _text_of(item.get("content"), where)

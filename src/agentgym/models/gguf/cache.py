@@ -39,11 +39,8 @@ def is_converted(model: str) -> bool:
 
 
 def converted_folder(model: str) -> Path:
-    """Return the converted folder of ``smollm2`` or a GGUF file; convert it once.
-
-    If several processes need the folder, one converts and the others wait. A killed
-    process leaves no incomplete folder.
-    """
+    """Return the converted folder of ``smollm2`` or a GGUF file; convert it once."""
+    # Other processes wait for the one that converts.
     file = _packaged() if model == SMOLLM2 else _given(model)
     name = SMOLLM2 if model == SMOLLM2 else file.stem
     template = template_text(HERMES) if model == SMOLLM2 else ""

@@ -38,10 +38,7 @@ _AGAIN = "Download it again."
 
 
 def convert(file: Path, folder: Path, template: str = "") -> None:
-    """Convert a GGUF file to an empty folder: weights in bfloat16, settings, tokenizer.
-
-    A ``template`` replaces the file's own chat template.
-    """
+    """Convert a GGUF file to a folder: weights in bfloat16, settings, tokenizer."""
     if any(find_spec(name) is None for name in _LIBRARIES):
         raise MissingExtraError("local", f"Reading {file.name}")
     reader = _read(file)
@@ -150,12 +147,10 @@ def _write_tokenizer(
 def _split_as_trained(
     tokenizer: "PreTrainedTokenizerBase", reader: "GGUFReader"
 ) -> None:
-    """Make a byte-level tokenizer split text and join tokens as in pretraining.
-
-    transformers splits the text of all Llama-like models as for GPT-2. It also joins
-    tokens before it decodes their bytes: then one token that contains a plain space
-    leaves all other tokens undecoded.
-    """
+    """Make a byte-level tokenizer split text and join tokens as in pretraining."""
+    # transformers splits texts of all Llama-like models as for GPT-2. It also joins
+    # tokens before it decodes their bytes: then one token with a plain space leaves all
+    # others undecoded.
     from tokenizers import Regex, decoders, pre_tokenizers
 
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -177,11 +172,9 @@ def _split_as_trained(
 
 
 def _mark_tokens(tokenizer: "PreTrainedTokenizerBase", reader: "GGUFReader") -> None:
-    """Mark the tokens that are never split, and the tokens that begin and end texts.
-
-    transformers reads only some of these tokens from the file. For Llama-like models,
-    it takes the begin token for the end token, and the end token for the begin token.
-    """
+    """Mark the tokens that are never split, and the tokens that begin and end texts."""
+    # transformers reads only some of these tokens, and swaps the begin and end tokens
+    # of Llama-like models.
     from transformers import AddedToken
 
     tokens = _value(reader, "tokenizer.ggml.tokens")

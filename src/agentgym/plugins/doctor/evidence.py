@@ -82,10 +82,7 @@ def read_evidence(run: RunFolder) -> Evidence:
 
 
 def read_result(run: RunFolder) -> tuple[TrainingResult | None, str]:
-    """Return a run's result and ""; if it cannot be read, return None and the reason.
-
-    Return None and "" if the run has no result yet.
-    """
+    """Return a run's result, or None, and why it cannot be read, or ""."""
     try:
         return TrainingResult.load(run.path), ""
     except RunFolderError as error:

@@ -82,10 +82,7 @@ _info = partial(Obstacle, "info")
 
 
 def diagnose(run: Evidence) -> list[Obstacle]:
-    """Return the reasons why a run does not learn, sorted by severity.
-
-    Reasons of the same severity are sorted by likelihood, the likeliest first.
-    """
+    """Return the reasons why a run does not learn, by severity, then likelihood."""
     checks = (
         *(_broken, _lost, _losing, _base, _watched, _signal, _far_off, _gap, _cut),
         *(_updates, _outcome, _regressions),
@@ -193,10 +190,7 @@ def _watched(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _signal(run: Evidence) -> Iterator[Obstacle]:
-    """Find steps and model calls from which the policy cannot learn.
-
-    Examples: all attempts at a task have equal rewards; most calls were masked.
-    """
+    """Find steps and calls without a signal, e.g. with equal rewards or masked."""
     groups = sum(step["groups"] for step in run.recent)
     skipped = sum(step["skipped_groups"] for step in run.recent)
     if groups and skipped / groups >= 0.8:
@@ -403,12 +397,9 @@ def _regressions(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _no_progress(run: Evidence) -> Iterator[Obstacle]:
-    """Report a reward that does not rise; used if no other reason was found.
-
-    The reward of validations is used if there are at least three, else the reward of
-    training steps. The latter is less reliable: training prefers tasks that fail, so
-    its reward may not rise although the policy learns.
-    """
+    """Report a reward that does not rise; used if no other reason was found."""
+    # Training prefers tasks that fail, so its reward may not rise although the policy
+    # learns. Validations are more reliable.
     if len(run.steps) < 2 * _FEW_STEPS:
         return
     validated = [s["validation"] for s in run.steps if "validation" in s]

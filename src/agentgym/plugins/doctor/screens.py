@@ -19,10 +19,7 @@ from agentgym.ui.tables import ledger_view
 def findings_view(
     run: Evidence, findings: Sequence[Obstacle], status: str
 ) -> RenderableType:
-    """Return a view of the reasons why a run does not learn.
-
-    Above them are the counts of model calls that were trained, masked or dropped.
-    """
+    """Return a view of the ledger and of the reasons why a run does not learn."""
     head = f"{status}, {plural(len(run.steps), 'step')}, "
     head += plural(run.episodes, "rollout")
     parts: list[RenderableType] = [Text(head, "dim"), ledger_view(run.ledger)]

@@ -87,10 +87,7 @@ class Go(Language):
     needs = COMPILER_NEEDS
 
     def find(self, programs: Mapping[str, Path], *, reachable: bool) -> Toolchain:
-        """Prepare the installed Go; see :meth:`Language.find`.
-
-        Common packages of the standard library are compiled once per machine.
-        """
+        """Prepare the installed Go; see :meth:`Language.find`."""
         go = programs["go"]
         words = ("env", "GOROOT", "GOVERSION")
         said = installed.ask(go, *words, variables=_VARIABLES).splitlines()
@@ -142,11 +139,8 @@ class Go(Language):
     def values(
         self, files: Mapping[str, str], asked: Sequence[tuple[int, str, str]]
     ) -> tuple[dict[str, str], Steps]:
-        """Return files and steps that evaluate expressions, and write their values.
-
-        Added test files evaluate the expressions; they replace all other test files.
-        ``asked`` is described at :meth:`Language.values`.
-        """
+        """Return files and steps that evaluate; see :meth:`Language.values`."""
+        # Added test files evaluate the expressions; they replace all other test files.
         changed = {
             file: text for file, text in files.items() if not file.endswith("_test.go")
         }
@@ -175,11 +169,7 @@ class Go(Language):
 
 
 def _package(files: Iterable[str], folder: str, *, tests: bool) -> CommandLine:
-    """Return arguments for ``go`` that select the package in ``folder``.
-
-    If the workspace has a ``go.mod``, the argument is the folder. Otherwise, the
-    arguments are the Go files in the folder; with ``tests``, also the test files.
-    """
+    """Return the argument for ``go``: a folder with ``go.mod``, else Go files."""
     names = [file for file in sorted(files) if folder_of(file) == folder]
     if any(file.rpartition("/")[2] == "go.mod" for file in files):
         return (f"./{folder}",)
@@ -191,10 +181,7 @@ def _package(files: Iterable[str], folder: str, *, tests: bool) -> CommandLine:
 
 
 def _standard_library(go: Path, version: str, variables: Mapping[str, str]) -> Path:
-    """Return a Go build cache that has compiled common standard packages.
-
-    It is made at the first call for a version of Go.
-    """
+    """Return a Go build cache with common packages, made once for a version of Go."""
 
     def write(draft: Path) -> None:
         project = draft / "project"

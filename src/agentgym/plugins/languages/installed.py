@@ -46,11 +46,7 @@ def is_of_the_system(path: Path) -> bool:
 def readable_tree(
     tree: Path, version: str, *, reachable: bool, keep: tuple[str, ...]
 ) -> Path:
-    """Return a toolchain's folder; if executions cannot read it, a cached copy.
-
-    Each ``version`` has its own copy. ``keep`` are glob patterns of the relative paths
-    to copy. For ``reachable`` see :meth:`Language.find`.
-    """
+    """Return a toolchain's folder; if executions cannot read it, a copy of ``keep``."""
     if is_of_the_system(tree) or reachable or readable_by_anyone(tree):
         return tree
 

@@ -126,10 +126,7 @@ class JavaScript(Language):
     def values(
         self, files: Mapping[str, str], asked: Sequence[tuple[int, str, str]]
     ) -> tuple[dict[str, str], Steps]:
-        """Return files and steps that evaluate expressions, and write their values.
-
-        An added script does this. ``asked`` is described at :meth:`Language.values`.
-        """
+        """Return an added script that evaluates; see :meth:`Language.values`."""
         changed = dict(files)
         for file in {file for _, file, _ in asked} & {*files}:
             hook = _COMMON if _is_common(files, file) else _MODULE

@@ -71,10 +71,7 @@ class Rust(Language):
         )
 
     def program(self, files: Iterable[str], path: str, args: CommandLine) -> Steps:
-        """Return the steps that compile and run the source file ``path``.
-
-        If the workspace has a ``Cargo.toml``, run ``cargo run`` instead.
-        """
+        """Return the steps for ``path``, or ``cargo run`` with a ``Cargo.toml``."""
         files = frozenset(files)
         if "Cargo.toml" not in files:
             compile_it = (*_COMPILE, "--edition=2021", path, "-o", PROGRAM)
@@ -117,10 +114,7 @@ class Rust(Language):
     def values(
         self, files: Mapping[str, str], asked: Sequence[tuple[int, str, str]]
     ) -> tuple[dict[str, str], Steps]:
-        """Return files and steps that evaluate expressions, and write their values.
-
-        Added tests do this. ``asked`` is described at :meth:`Language.values`.
-        """
+        """Return added tests that evaluate; see :meth:`Language.values`."""
         changed = dict(files)
         by_file: dict[str, list[tuple[int, str]]] = {}
         for number, file, expression in asked:

@@ -29,21 +29,15 @@ _SAID = ("messages", "message", "output", "choices", "generations")
 
 
 def is_run(value: dict[str, Any]) -> bool:
-    """Return whether an object is a LangSmith run, or an example of a dataset.
-
-    Examples have ``inputs`` and ``outputs``, as runs have.
-    """
+    """Return whether an object is a LangSmith run, or an example of a dataset."""
+    # Examples have inputs and outputs, as runs have.
     if isinstance(value.get("run_type"), str):
         return True
     return isinstance(value.get("inputs"), dict) and "outputs" in value
 
 
 class Runs:
-    """A collection of LangSmith's runs, grouped into traces.
-
-    Args:
-        problems: A list to which messages about unreadable runs are added.
-    """
+    """A collection of LangSmith's runs, grouped into traces."""
 
     def __init__(self, problems: list[str]) -> None:
         self._problems = problems

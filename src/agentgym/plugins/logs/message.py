@@ -56,7 +56,6 @@ class LoggedCall:
 
     Attributes:
         id: Id of the call; empty if the log does not have it.
-        name: Name of the tool.
         arguments: Arguments of the call; None if they are not a JSON object.
     """
 
@@ -76,7 +75,6 @@ class Result:
 
     Attributes:
         id: Id of the call that it answers; empty if the log does not have it.
-        text: The answer.
         failed: Whether the log marks it as an error.
     """
 
@@ -91,9 +89,6 @@ class Message:
 
     Attributes:
         role: ``user``, ``assistant``, ``tool`` or ``system``.
-        text: The text of the message.
-        calls: Tool calls that the model requested in the message.
-        results: Answers of tools in the message.
         unknown: Types of further parts, such as images, which were not read.
     """
 
@@ -117,10 +112,7 @@ def read_messages(value: Any) -> list[Message]:
 
 
 def read_message(value: Any) -> Message:
-    """Parse one message in any of the known formats.
-
-    A text is a message of the user.
-    """
+    """Parse one message in any of the known formats; a text is one of the user."""
     if isinstance(value, str):
         return Message("user", whole_text(value))
     if _is_pair(value):

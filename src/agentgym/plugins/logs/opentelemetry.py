@@ -69,10 +69,7 @@ class _Span:
 
 
 def is_export(value: dict[str, Any]) -> bool:
-    """Return whether an object is a span, a log record, or a group of these.
-
-    A group is an object such as ``{"resourceSpans": […]}``.
-    """
+    """Return whether it is a span, a log record, or ``{"resourceSpans": […]}``."""
     if any(_plain(key) in _GROUPS for key in value):
         return True
     return _identity(value, "traceid") is not None and (
@@ -81,11 +78,7 @@ def is_export(value: dict[str, Any]) -> bool:
 
 
 class Spans:
-    """A collection of OpenTelemetry's spans and log records, grouped into traces.
-
-    Args:
-        problems: A list to which messages about unreadable spans and records are added.
-    """
+    """A collection of OpenTelemetry's spans and log records, grouped into traces."""
 
     def __init__(self, problems: list[str]) -> None:
         self._problems = problems
@@ -266,10 +259,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _tree(items: Any) -> Any:
-    """Build nested objects from pairs of a dotted name and a value.
-
-    An object whose names are all numbers becomes a list.
-    """
+    """Build nested objects from dotted names; one with only numbers becomes a list."""
     tree: dict[str, Any] = {}
     for name, value in items:
         if isinstance(value, dict):
@@ -341,10 +331,7 @@ def _identity(value: dict[str, Any], name: str) -> str | None:
 
 
 def _named(value: dict[str, Any], *names: str) -> Any:
-    """Return the value of the first key that is one of ``names``; None if none is.
-
-    Capital letters and underscores in the keys are ignored.
-    """
+    """Return the first value under one of ``names`` (without case and ``_``)."""
     return next((v for k, v in value.items() if _plain(k) in names), None)
 
 

@@ -82,7 +82,6 @@ class _Request:
         conversations: The conversation of each review.
         answers: The answers that the person gave instead of a tool, by the key of the
             call.
-        rejected: Names of the tools with a rejected call.
         decisions: Number of decisions by kind, e.g. ``edit``.
     """
 
@@ -95,10 +94,7 @@ class _Request:
 
 
 class Reviews:
-    """A collection of reviews, grouped by the user's request.
-
-    A review has a person's decisions on the tool calls that an agent wants to make.
-    """
+    """Collects a person's decisions on an agent's tool calls, by the user's request."""
 
     def __init__(self) -> None:
         self._by_request: dict[str, _Request] = {}
@@ -146,10 +142,6 @@ def _trace(about: _Request) -> Trace:
 
 
 def _reviewed(message: Message, about: _Request) -> Message:
-    """Return a message with the right calls, as the reviewer decided.
-
-    Edited calls are replaced, and rejected calls are left out.
-    """
     calls = []
     for call in message.calls:
         right = about.decided.get(call.key, call)

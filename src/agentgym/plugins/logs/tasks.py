@@ -47,11 +47,7 @@ def is_observation(value: dict[str, Any]) -> bool:
 
 
 class Observations:
-    """A collection of Langfuse's observations, grouped into traces.
-
-    Args:
-        problems: A list to which messages about unreadable observations are added.
-    """
+    """A collection of Langfuse's observations, grouped into traces."""
 
     def __init__(self, problems: list[str]) -> None:
         self._problems = problems
@@ -163,10 +159,7 @@ def _conversation(value: Mapping[str, Any]) -> list[Message]:
 
 
 class Secrets:
-    """Replaces secrets (API keys and tokens) by names such as ``SECRET-1``.
-
-    Equal secrets get the same name.
-    """
+    """Replaces equal secrets by equal names such as ``SECRET-1``."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -287,12 +280,7 @@ def _counted(counted: Mapping[str, int]) -> list[str]:
 
 
 class _Log:
-    """Reads the traces in a log file.
-
-    Args:
-        path: The log file.
-        made: The result, whose ``skipped`` counts the unreadable entries.
-    """
+    """Reads the traces in a log file; counts unreadable entries in ``made.skipped``."""
 
     def __init__(self, path: Path, made: FromLogs) -> None:
         self._path = path
@@ -340,10 +328,7 @@ class _Log:
 
 
 def _offered(entry: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the tools in a log entry with messages; () if there are none.
-
-    They are a list or its JSON text.
-    """
+    """Return the tools in a log entry, a list or its JSON text; () without any."""
     tools = entry.get("tools") or ()
     try:
         found = json.loads(tools) if isinstance(tools, str) else tools
@@ -353,11 +338,7 @@ def _offered(entry: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _values(path: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the position and value of each line of a JSON Lines file.
-
-    A JSON file has only one value. Messages about lines that are not JSON are added to
-    ``problems``.
-    """
+    """Yield position and value of each line; a JSON file has only one value."""
     text = read_text(path)
     try:
         value = json.loads(text)

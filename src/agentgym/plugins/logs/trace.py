@@ -86,10 +86,7 @@ class LeftOutError(Exception):
 def read_task(
     trace: Trace, specs: Mapping[str, ToolSpec] | None, left_out: Counter[str]
 ) -> dict[str, Any]:
-    """Convert a trace to a line of a tasks file.
-
-    The line has the first request, and the calls until the user's next message.
-    """
+    """Convert a trace to a line of a tasks file, up to the user's second message."""
     own = _own_tools(trace) if specs is None else {}
     specs = specs or own or None
     request, calls = _first_turn(trace)
@@ -151,10 +148,7 @@ def _own_tools(trace: Trace) -> dict[str, ToolSpec]:
 
 
 def _first_turn(trace: Trace) -> tuple[str, list[LoggedCall]]:
-    """Return the user's first request, and the tool calls for it.
-
-    If the conversations have no calls, the calls of the tool runs are returned.
-    """
+    """Return the first request and its tool calls, or else those of the tool runs."""
     first = (_request(messages) for messages in trace.conversations)
     opening = next((message for message in first if message is not None), None)
     if opening is not None and opening.unknown:
@@ -195,10 +189,7 @@ def _until_more(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _answers(trace: Trace) -> dict[str, Result]:
-    """Return the answers of tools, by the id of the call.
-
-    An answer that is not in a conversation is taken from the tool's run.
-    """
+    """Return the answers of tools by call id, from the messages, else the runs."""
     found: dict[str, Result] = {}
     for messages in trace.conversations:
         for message in messages:
@@ -212,10 +203,7 @@ def _answers(trace: Trace) -> dict[str, Result]:
 
 
 def _answers_in_order(trace: Trace) -> dict[str, list[Result]]:
-    """Return the answers of calls without an id, by :attr:`LoggedCall.key`.
-
-    The first answer without an id is that of the first such call, and so on.
-    """
+    """Return the answers of calls without an id, by :attr:`LoggedCall.key`."""
     found: dict[str, list[Result]] = {}
     for messages in trace.conversations:
         calls = [c for message in messages for c in message.calls if not c.id]

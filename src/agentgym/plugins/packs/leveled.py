@@ -54,11 +54,10 @@ class LeveledScenario[F: LeveledFamily](Scenario):
         ]
 
     def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return the held-out tasks in three sets.
+        """Return three sets of held-out tasks.
 
-        ``held-out``, the main set, has levels 1 and 2. ``level 3`` has the hardest
-        tasks. ``out-of-vocabulary`` has levels 1 and 2, with words that no other split
-        uses. These two sets have a sixth of ``count`` tasks each.
+        ``held-out`` has levels 1 and 2, ``out-of-vocabulary`` words that no other split
+        uses. It and ``level 3`` have a sixth of ``count`` tasks.
         """
         smaller = max(1, count // 6)
         return {

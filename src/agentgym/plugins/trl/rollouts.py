@@ -72,11 +72,9 @@ def row_of(
 ) -> CompletionRow:
     """Return a rollout's row: the sequence of calls with the most trained tokens.
 
-    A sequence is a series of calls, each of which continues the tokens of the one
-    before. A rollout may have several, for example one for each role of a team. TRL
-    takes one completion per rollout, so the other sequences are left out, and also
-    calls that end after ``most`` completion tokens. Without a trained call, the whole
-    row is masked, and its completion is the end token ``end``.
+    TRL takes one completion per rollout, so other sequences, e.g. of a team's other
+    roles, are left out, and calls after ``most`` tokens. Without a trained call, the
+    whole row is masked.
     """
     calls = rollout.model_calls
     found = [_places(rollout, call, builder) for call in calls]
@@ -127,10 +125,7 @@ def _end(call: ModelCall) -> int:
 
 
 def _kept(sequence: TrainingSequence, most: int) -> Sequence[ModelCall]:
-    """Return the calls that end within the first ``most`` tokens of the completion.
-
-    The completion begins with the response of the first trained call.
-    """
+    """Return the calls that end within the first ``most`` tokens of the completion."""
     start = len(sequence.calls[0].prompt_ids)
     return [call for call in sequence.calls if _end(call) - start <= most]
 
@@ -175,13 +170,9 @@ def check_trainer(trainer: "GRPOTrainer") -> None:
 
 
 def load_policy(config: TrainingConfig, trainer: "GRPOTrainer") -> "LocalPolicy":
-    """Load the model that answers the agent's requests, on the trainer's device.
-
-    With ``precision="auto"``, the loaded model is bfloat16 if the trainer's model is,
-    else float32. If TRL trains an adapter, the loaded model is always float32, since
-    bfloat16 would lose the first updates: they are smaller than the last bit of the
-    weights.
-    """
+    """Load the model that answers the agent's requests, on the trainer's device."""
+    # bfloat16 would lose an adapter's first updates, which are smaller than the last
+    # bit of the weights.
     import torch
 
     from agentgym.engines.local.loading import load_model

@@ -38,10 +38,7 @@ STOPPED = "The agent stopped before it made this call."
 
 
 class CallJudge:
-    """Compares the tool calls of rollouts with the calls that their tasks need.
-
-    ``reference`` names the run's scenario, which lists the needed calls.
-    """
+    """Compares rollouts' tool calls with those that the scenario needs."""
 
     def __init__(self, reference: str) -> None:
         self._scenario: Scenario | None = None
@@ -55,11 +52,9 @@ class CallJudge:
             )
 
     def judge(self, rollout_input: Any, trajectory: Trajectory) -> dict[str, Any]:
-        """Return each tool call's class, the needed calls, and the first wrong call.
+        """Return each call's class (right, or its fault) and the first wrong call.
 
-        The class says whether a call is right, or its fault, such as a wrong argument.
-
-        If the needed calls are not known, ``problem`` in the result says why.
+        If the needed calls are not known, ``problem`` says why.
         """
         problem, needs = self.problem, Needs({}, {})
         if self._scenario is not None:
@@ -100,11 +95,7 @@ class CallJudge:
     def confusion(
         self, tasks: Sequence[Task], trajectories: Sequence[Trajectory]
     ) -> dict[str, Any]:
-        """Return how often each tool was called when a given tool was needed.
-
-        Returns the confusion matrix as ``matrix``, and the number of ``rollouts``. If
-        the matrix cannot be computed, it is None and ``problem`` says why.
-        """
+        """Return how often each tool was called when a given tool was needed."""
         empty: dict[str, Any] = {"rollouts": len(trajectories), "matrix": None}
         if self._scenario is None:
             return empty | {"problem": self.problem}
@@ -120,12 +111,10 @@ class CallJudge:
 def _first_wrong(
     judged: Sequence[JudgedCall], needed: int, succeeded: bool
 ) -> dict[str, Any] | None:
-    """Return the first wrong call and the call that was needed instead.
+    """Return the indices of the first wrong call, and of the needed call instead.
 
-    Both are indices: ``call`` in ``judged``, ``needed`` in the list of needed calls. If
-    the attempt failed without a wrong call, ``call`` is the first repeated or unneeded
-    call. If the agent stopped too early, ``call`` is None. Returns None if nothing was
-    wrong. The argument ``needed`` is the number of needed calls.
+    Without a wrong call, it is the first repeated or unneeded call; None if the agent
+    stopped too early. Return None if nothing was wrong.
     """
     places = [n for n, call in enumerate(judged) if _is_wrong(call)]
     if not places and not succeeded:

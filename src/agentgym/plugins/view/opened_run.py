@@ -67,11 +67,7 @@ def rollout_page(
 def speaker_graph(
     conversations: Iterable[tuple[Sequence[str], int]],
 ) -> dict[str, Any]:
-    """Return the roles of a team, and how often each spoke after another.
-
-    A role speaks when it makes a model call. A conversation is the sequence in which
-    roles spoke, and its number of rollouts.
-    """
+    """Return a team's roles, and how often each made a model call after another."""
     roles, turns, rollouts = Counter[str](), Counter[tuple[str, str]](), 0
     for speakers, times in conversations:
         rollouts += times
@@ -92,11 +88,7 @@ def speaker_graph(
 def task_line(
     trajectory: Trajectory, task: Mapping[str, Any], judged: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the task as a line of a tasks file.
-
-    The line expects the needed calls. If these are not known, it expects the calls
-    that this rollout made without an error.
-    """
+    """Return the task as a tasks file's line, with needed calls or these."""
     made = [call for call in trajectory.get_tool_calls() if call.outcome == "ok"]
     needed = [
         {"tool": need["tool"], "args": need["arguments"]}
@@ -176,8 +168,7 @@ def token_texts(
 ) -> dict[str, Any]:
     """Return the tokens of each model call of a rollout.
 
-    Without a tokenizer, ``texts`` are token ids. ``logprobs`` are those at sampling;
-    ``gaps`` are the learner's log-probabilities minus these, or None if not measured.
+    ``gaps`` are the learner's log-probabilities minus those at sampling, or None.
     """
     tokenizer, problem = _tokenizer(run)
     credit = read_credit(run.path / CREDIT_FILE, trajectory.rollout_id)
@@ -196,10 +187,7 @@ def token_texts(
 
 
 def read_credit(path: Path, rollout_id: str) -> list[dict[str, Any]]:
-    """Return the training record of each model call of a rollout; [] if there is none.
-
-    ``path`` is the run's ``credit.jsonl``.
-    """
+    """Return each model call's record in ``credit.jsonl``; [] if there is none."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -259,9 +247,8 @@ MODEL = "MODEL"
 def replay_command(config: Mapping[str, Any], task: Mapping[str, Any]) -> str:
     """Return the command with which another model attempts a task of a run.
 
-    If the run trained a user's own agent, this agent attempts the task; otherwise
-    AgentGym's agent, which ``agentgym rollout`` runs. Run the command in the folder in
-    which the run was started, so that the agent's module is found.
+    Run it in the folder in which the run was started, so that an own agent's module is
+    found.
     """
     settings, scenario = flattened(config), str(config.get("scenario"))
     is_file = is_tasks_file(scenario)
@@ -277,10 +264,7 @@ def replay_command(config: Mapping[str, Any], task: Mapping[str, Any]) -> str:
 
 
 def _agent_options(settings: Mapping[str, Any], *, is_file: bool) -> list[str]:
-    """Return the command-line options that select a user's own agent, as in the run.
-
-    If the scenario is a tasks file (``is_file``), the options for tools are left out.
-    """
+    """Return the options that select a user's own agent, as in the run."""
     words = ["--agent", str(settings["agent.reference"])]
     for name in ("framework", "agent.context", "agent.inputs"):
         if value := settings.get(name):
@@ -336,10 +320,7 @@ class WatchedRun(RunFolder):
 
 
 class OpenedRun:
-    """A run that the viewer shows, with an index of its rollouts.
-
-    Every method reads the current files, also while the run goes on. Thread-safe.
-    """
+    """A run that the viewer shows, with an index of its rollouts. Thread-safe."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run = WatchedRun(run.path)
@@ -357,10 +338,7 @@ class OpenedRun:
         return file_marks(self.run.path, _FILES)
 
     def cursor(self) -> dict[str, str]:
-        """Return hashes that change with the run's steps and with its rollouts.
-
-        Data that is read after this call is at least as new as the hashes.
-        """
+        """Return hashes that change with the run's steps and with its rollouts."""
         now = self.signature()
         parts = {"steps": now[_STEPS], "rollouts": now[_ROLLOUTS]}
         return {name: digest(part) for name, part in parts.items()}
@@ -373,12 +351,7 @@ class OpenedRun:
     def rollouts(
         self, filters: Mapping[str, str], sort: str, offset: int, limit: int
     ) -> dict[str, Any]:
-        """Return some of the rollouts that match the filters, and their total number.
-
-        If ``is_loading`` in the result is True, the database is still being read:
-        later calls may return more rollouts. For the arguments, see
-        :meth:`RolloutIndex.find`.
-        """
+        """Return some rollouts and their total; see :meth:`RolloutIndex.find`."""
         cursor = as_text(self.cursor())
         is_loading = self._refresh()
         found = self._index.find(filters, sort=sort, offset=offset, limit=limit)
@@ -397,10 +370,7 @@ class OpenedRun:
         return self._index.facets() | {"is_loading": is_loading}
 
     def curves(self, by: str) -> dict[str, Any]:
-        """Return training metrics by step and by value of the column ``by``.
-
-        For the metrics, see :meth:`RolloutIndex.curves`.
-        """
+        """Return metrics by step and ``by``; see :meth:`RolloutIndex.curves`."""
         is_loading = self._refresh()
         return {"rows": self._index.curves(by), "is_loading": is_loading}
 
@@ -433,11 +403,7 @@ class OpenedRun:
         return found
 
     def confusion(self, phase: str) -> dict[str, Any]:
-        """Return the confusion matrix of called and needed tools in one measurement.
-
-        At most a thousand rollouts are counted. ``phase`` names the measurement, such
-        as ``before`` or ``after`` training.
-        """
+        """Return the confusion matrix of called and needed tools in one ``phase``."""
         key = phase, self.signature()
         if key not in self._confusions:
             self._confusions = {key: self._confuse(phase)}
@@ -473,10 +439,7 @@ class OpenedRun:
             return self._judge
 
     def _refresh(self, patience_s: float = _PATIENCE_S) -> bool:
-        """Read new events in a thread for at most ``patience_s`` seconds.
-
-        Returns whether the thread is still reading.
-        """
+        """Read new events for at most ``patience_s`` seconds; return if it goes on."""
         if not self._store.exists:
             return False
         with self._lock:

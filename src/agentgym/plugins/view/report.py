@@ -53,11 +53,7 @@ def _steps(run: RunFolder) -> Sequence[dict[str, Any]]:
 
 
 def _instructions(run: Path, result: TrainingResult) -> dict[str, str]:
-    """Return the requests of out-of-vocabulary tasks, by task id.
-
-    They are read from the run's ``rollouts.db``. Return {} without such tasks, or if
-    the file cannot be read.
-    """
+    """Return the requests of out-of-vocabulary tasks, by task id, if readable."""
     if UNUSUAL not in result.breakdown:
         return {}
     try:

@@ -89,10 +89,7 @@ class Attempt:
     failure: dict[str, Any] | None = None
 
     def read(self, kind: str, data: str | bytes | None) -> None:
-        """Add one event to the summary.
-
-        ``data`` is the event's JSON; for a model call, it may be None.
-        """
+        """Add one event to the summary; ``data`` of a model call may be None."""
         if kind == MODEL_REQUEST:
             self.model_calls += 1
         elif kind == "tool_call":
@@ -121,8 +118,8 @@ class Attempt:
     ) -> tuple[Any, ...]:
         """Return the row of a rollout, in the order of ``COLUMNS``.
 
-        ``text`` is the rollout's record as JSON. ``place`` is the rollout's position in
-        the order in which rollouts ended; None if it has not ended.
+        ``place`` is its position in the order in which rollouts ended; None if it has
+        not.
         """
         record = orjson.loads(text)
         task, metadata = _task(record.get("input")), record.get("metadata") or {}
@@ -192,10 +189,7 @@ def _task(given: Any) -> dict[str, Any]:
 
 
 def _phase(is_train: bool, group: str) -> tuple[str, str]:
-    """Return a rollout's phase and its held-out set, from the name of its group.
-
-    The set is empty unless the phase measures held-out tasks.
-    """
+    """Return a rollout's phase and its held-out set, from the name of its group."""
     if is_train:
         return TRAIN, ""
     if found := _MEASURED.match(group):
@@ -205,11 +199,7 @@ def _phase(is_train: bool, group: str) -> tuple[str, str]:
 
 
 def _turns(speakers: list[str], tokens: list[int]) -> list[tuple[str, int, int | None]]:
-    """Return each role with its numbers of model calls and sampled tokens.
-
-    ``speakers`` has the role of each model call. The number of tokens is None if
-    ``tokens`` is empty.
-    """
+    """Return each role with its numbers of model calls and sampled tokens, or None."""
     calls, sampled = Counter(speakers), Counter[str]()
     for role, count in zip(speakers, tokens, strict=False):
         sampled[role] += count
@@ -224,12 +214,10 @@ def _listed(values: list[str]) -> str:
 
 
 class WordIndex:
-    """Finds the rows whose texts contain given words; kept in memory.
+    """Finds the rows whose texts contain given words, also as parts of longer words."""
 
-    Words are separated by whitespace. A searched word also matches parts of longer
-    words: it is compared with all distinct words, which are few even in many texts.
-    """
-
+    # A searched word is compared with all distinct words, which are few even in many
+    # texts.
     def __init__(self) -> None:
         self._rows: dict[str, array[int]] = {}
         self._open: Mapping[int, str] = {}
@@ -293,11 +281,7 @@ class CreditLog:
         self._end = 0
 
     def read(self) -> Iterator[list[tuple[str, list[Learned | None]]]]:
-        """Yield new lines in batches, each as a rollout id and sums per model call.
-
-        The sums are None for a call that was not trained or not measured. A line whose
-        calls all have None is left out.
-        """
+        """Yield new lines in batches: a rollout id, and sums per model call or None."""
         try:
             with open(self._path, "rb") as file:
                 if self._path.stat().st_size < self._end:  # it was replaced
@@ -395,10 +379,7 @@ _KEPT, _SHOWN = NAMES[:-2], NAMES[:-3]
 
 
 class RolloutIndex:
-    """Keeps summaries of a run's rollouts in memory, read from the run's database.
-
-    Thread-safe. Takes about 1.5 kB of memory per rollout.
-    """
+    """Keeps summaries of a run's rollouts in memory, 1.5 kB for each. Thread-safe."""
 
     def __init__(self, store: StoreReader) -> None:
         self._store = store
@@ -426,32 +407,21 @@ class RolloutIndex:
         self._identity: tuple[Any, ...] = ()
 
     def update(self) -> None:
-        """Read new events from the run's database.
-
-        If the database has lost rows, e.g. because the run was resumed, the whole
-        database is read again.
-        """
+        """Read new events; read all again if rows are lost, e.g. by a resume."""
         with self._updating:
             while self._read_chunk():
                 pass
             self._read_credit()
 
     def _read_credit(self) -> None:
-        """Read new lines of ``credit.jsonl`` into the rows of their rollouts.
-
-        If the end of a line's rollout was not read from the database yet, the line
-        is kept for the next call.
-        """
+        """Read new lines of ``credit.jsonl``; keep those of unfinished rollouts."""
         early, self._uncredited = self._uncredited, []
         for lines in chain([early], self._credit.read()):
             with self._lock:
                 self._uncredited += [line for line in lines if not self._learn(*line)]
 
     def _learn(self, rollout_id: str, calls: Sequence[Learned | None]) -> bool:
-        """Write sums of a rollout's model calls (see ``Learned``) into its rows.
-
-        Returns False, and writes nothing, if the rollout's end was not read yet.
-        """
+        """Write sums into a rollout's rows; return False if it has not ended."""
         row = self._database.execute(_ENDED_ROW, (rollout_id,)).fetchone()
         if row is None:
             return False
@@ -571,12 +541,9 @@ class RolloutIndex:
     ) -> dict[str, Any]:
         """Return some of the rollouts that match the filters, and their total number.
 
-        ``filters`` maps names of columns to required values. ``step`` and ``level``
-        may have several values, with commas between them. The filter ``text`` searches
-        instructions, calls, errors and ids. The filter ``wrong_argument`` keeps
-        rollouts that called the right tool with wrong arguments. ``sort`` is the name
-        of a column, e.g. ``place``, the order in which rollouts ended; a ``-`` before
-        it means descending order.
+        ``filters`` has a value by column; ``step`` and ``level`` may list several,
+        ``text`` searches texts, ``wrong_argument`` means the right tool with wrong
+        arguments. ``sort`` is a column, after a ``-`` descending.
         """
         name = sort.removeprefix("-")
         if name not in _SHOWN:
@@ -595,10 +562,7 @@ class RolloutIndex:
         return {"total": total, "rows": [_record(row) for row in rows]}
 
     def next_failed(self, rollout_id: str) -> str | None:
-        """Return the id of the next rollout of the same phase and set that failed.
-
-        After the last one, the first follows. Return None if no other failed.
-        """
+        """Return the next failed rollout of the same phase and set, or None."""
         sql = """SELECT next.rollout_id FROM rollouts AS next, rollouts AS own
             WHERE own.rollout_id = ? AND next.rollout_id != own.rollout_id
             AND next.outcome = 'failed' AND next.phase = own.phase
@@ -623,10 +587,7 @@ class RolloutIndex:
         return found | {name: both[name].total() for name in (_WRONG, _ALL)}
 
     def speakers(self, filters: Mapping[str, str]) -> list[tuple[list[str], int]]:
-        """Return the sequences in which roles spoke, each with its number of rollouts.
-
-        Only scored rollouts count. For ``filters``, see :meth:`find`.
-        """
+        """Return the sequences in which roles spoke, with numbers of rollouts."""
         with self._lock:
             where, values = self._conditions(filters)
             both = f"{where} AND" if where else "WHERE"
@@ -640,11 +601,9 @@ class RolloutIndex:
     def curves(self, by: str) -> list[dict[str, Any]]:
         """Return metrics of training rollouts for each step and each value of a column.
 
-        Most metrics are means over rollouts: success, reward, model calls, …. The gap
-        of log-probabilities between sampling and training, entropy and KL are means
-        over trained tokens. A metric is None if it was not recorded. With the column
-        ``roles``, a rollout counts for every role that spoke in it, with this role's
-        model calls and tokens.
+        Most are means over rollouts; the gap of log-probabilities, entropy and KL are
+        means over trained tokens. With the column ``roles``, a rollout counts for each
+        role.
         """
         if by not in ("family", "level", "roles"):
             raise UsageError(f"Curves cannot be drawn by {by!r}.")

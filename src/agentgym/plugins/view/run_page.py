@@ -79,11 +79,7 @@ def _row(
 
 
 def run_page(run: RunFolder) -> dict[str, Any]:
-    """Return the data of a run's page: curves, measurements, findings and ledger.
-
-    Findings are problems of the run, as ``agentgym doctor`` lists them. The ledger
-    counts the trained, masked and dropped model calls.
-    """
+    """Return the data of a run's page: curves, measurements, findings and ledger."""
     evidence = read_evidence(run)
     result = evidence.result
     ledger = evidence.ledger if result is None else result.ledger
@@ -154,10 +150,7 @@ def _sets(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _families(evidence: Evidence) -> list[dict[str, Any]]:
-    """Return the success of each family (kind of task) before and after training.
-
-    The family that lost most comes first.
-    """
+    """Return each family's success before and after, the worst change first."""
     result = evidence.result
     before = evidence.baseline if result is None else result.baseline
     if before is None:

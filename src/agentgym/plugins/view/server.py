@@ -43,14 +43,11 @@ _API = "/api/"
 
 
 class PageKeys(Keys):
-    """Accepts only requests of the viewer's own page.
+    """Accepts only requests of the viewer's own page."""
 
-    Pages of other sites could also send requests to this machine. Such a request has
-    another ``Origin``, or another ``Host`` if the site's DNS name was pointed at this
-    machine. Requests for data also need the token, which only the printed address
-    contains. ``address`` returns the server's base URL.
-    """
-
+    # Other sites' pages could send requests, too. They have another Origin, or another
+    # Host if their DNS name was pointed at this machine. The token is only in the
+    # printed address.
     def __init__(self, token: str, address: Callable[[], str]) -> None:
         super().__init__("")
         self._token = token.encode()
@@ -109,10 +106,7 @@ PORT = 8642
 
 
 def kept_token() -> str:
-    """Return this user's token, which only they can read, so that links stay valid.
-
-    It is a new one if ``AGENTGYM_HOME`` cannot be written.
-    """
+    """Return this user's private token, so that links stay valid, or a new one."""
     path = agents_folder().with_name("view-token")
     new = secrets.token_hex(16)
     try:
@@ -128,14 +122,7 @@ def kept_token() -> str:
 
 
 class ViewServer:
-    """Serves a page that shows runs, until :meth:`close`; never writes a file.
-
-    ``runs`` returns the folders of the runs to show; it is called for each request.
-    Requests need ``token``; by default it is a new random one.
-
-    Raises:
-        UsageError: The port cannot be used.
-    """
+    """Serves a page that shows runs, until :meth:`close`; never writes a file."""
 
     def __init__(
         self,
@@ -289,11 +276,9 @@ _OF_RUN: dict[str, _Read] = {
 async def _send_changes(
     cursor: Callable[[], Mapping[str, str]], request: Request
 ) -> web.StreamResponse:
-    """Send the page an event when a hash of the cursor changes, and every 15 s.
-
-    In the query's ``since``, the page sends the cursor of the data that it shows, so
-    that no change is lost before this connection or between two connections.
-    """
+    """Send the page an event when a hash of the cursor changes, and every 15 s."""
+    # The page sends the cursor of the data that it shows, so that no change is lost
+    # before this connection or between two.
     response = web.StreamResponse(
         headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"}
     )

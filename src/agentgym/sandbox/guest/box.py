@@ -58,11 +58,7 @@ class DirectoryBox:
                 os.chown(path, self._owner, self._owner)
 
     def close(self) -> bool:
-        """Remove the folders.
-
-        Return False if that fails, or if they have more than :data:`MOST_LEFT` files
-        and folders.
-        """
+        """Remove the folders; return False if that fails, or for too many files."""
         try:
             return remove_tree(self._root, most=MOST_LEFT)
         except OSError:
@@ -78,10 +74,10 @@ def folder_of(scratch: str) -> str:
 
 
 def holds_more(root: str, most: int) -> bool:
-    """Return whether a folder tree has more than ``most`` files and folders.
+    """Return whether a folder tree has more than ``most`` entries, or too many levels.
 
-    Other processes may change the tree at the same time, but they cannot redirect the
-    function into another tree. Return True for a tree with too many levels.
+    Other processes may change the tree meanwhile, but cannot redirect the function into
+    another one.
     """
     seen = 0
     levels = [(os.open("/", _FOLDER), [root])]
@@ -110,11 +106,11 @@ def holds_more(root: str, most: int) -> bool:
 def remove_tree(root: str, *, most: float = math.inf) -> bool:
     """Remove a folder and everything in it, even if it is deep or write-protected.
 
-    Each non-empty subfolder is first moved into ``root``, so that paths stay short and
-    only one folder is open at a time. Other processes must not write to ``root``.
-
-    Return False if there are more than ``most`` files and folders; the rest then stays.
+    Other processes must not write to ``root``. Return False if there are more than
+    ``most`` entries.
     """
+    # Each non-empty subfolder is first moved into the root, so that paths stay short
+    # and one folder is open at a time.
     top = os.urandom(8).hex()  # Unpredictable prefix of moved directories' names.
     waiting = [root]
     seen = 0

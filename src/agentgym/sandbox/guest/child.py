@@ -31,10 +31,9 @@ _OURS = os.path.dirname(__file__)
 def execute(
     settings: ZygoteSettings, box: Box, timeout_s: float, files: list[int]
 ) -> NoReturn:
-    """Run one execution in this process, then exit.
+    """Run one execution, then exit.
 
-    ``files`` are four file descriptors: for the payload (the workspace's files and the
-    command, as JSON), for stdout, for stderr, and for the report to the host.
+    ``files`` are for payload, stdout, stderr and report.
     """
     given, out, err, report = files
     code = _SETUP_FAILED
@@ -63,10 +62,7 @@ def execute(
 def collect(
     settings: ZygoteSettings, box: Box, timeout_s: float, files: list[int]
 ) -> NoReturn:
-    """Send the host the text files that an execution changed, then exit.
-
-    ``files`` are four file descriptors, as for :func:`execute`.
-    """
+    """Send the host the text files that an execution changed, then exit."""
     given, _, _, report = files
     try:
         payload = _enter(settings, box, timeout_s, given, {report: _REPORT_FD})
@@ -83,12 +79,7 @@ def _enter(
     given: int,
     streams: dict[int, int],
 ) -> dict[str, Any]:
-    """Prepare this process for an execution, and return the files and the command.
-
-    The streams are redirected, and the process gives up its rights. The files and the
-    command are read from the descriptor ``given``. ``streams`` maps the descriptor of
-    each stream to its new number, such as 1 for stdout.
-    """
+    """Redirect the streams and give up all rights; return the files and the command."""
     with open(given, "rb") as source:
         source.seek(0)
         payload: dict[str, Any] = json.load(source)
@@ -124,11 +115,9 @@ def _write_files(files: dict[str, str]) -> None:
 
 
 def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
-    """Compare the workspace with the texts ``given`` at the start.
+    """Return the changed texts, by path, and the removed files of the workspace.
 
-    Return a dict: ``files`` has the text of each changed file by path, ``gone`` the
-    paths of removed files. Files that are not UTF-8 are left out, and so are files that
-    do not fit into ``max_bytes`` in total.
+    Files are left out if they are not UTF-8, or exceed ``max_bytes`` in total.
     """
     files: dict[str, str] = {}
     names = list(itertools.islice(_names(), _MOST_FILES + 1))
@@ -152,10 +141,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _is_left(name: str) -> bool:
-    """Return whether a file still exists in the workspace.
-
-    False if one of its parent folders was replaced by a symbolic link.
-    """
+    """Return whether a file exists, and is not behind a new symbolic link."""
     folder = os.path.dirname(os.path.join(os.getcwd(), name))
     is_ours = os.path.realpath(folder) == folder
     return is_ours and os.path.lexists(name) and not os.path.isdir(name)
@@ -170,10 +156,7 @@ def _names() -> Iterator[str]:
 
 
 def _read_regular(path: str, max_bytes: int) -> bytes | None:
-    """Return a file's bytes.
-
-    None if it is not a regular file, or if it is larger than ``max_bytes``.
-    """
+    """Return a regular file's bytes; None for other or larger files."""
     status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode) or status.st_size > max_bytes:
         return None
@@ -182,18 +165,10 @@ def _read_regular(path: str, max_bytes: int) -> bytes | None:
 
 
 def _text_stream(descriptor: int) -> TextIO:
-    """Open a descriptor as a line-buffered text stream.
-
-    Characters that UTF-8 cannot encode are written as escapes.
-    """
     return open(descriptor, "w", 1, "utf-8", "backslashreplace", closefd=False)
 
 
 def _prepare_tools(settings: ZygoteSettings, temporary: str) -> None:
-    """Set the environment variables of toolchains.
-
-    Their prepared files are linked into the folder ``temporary``.
-    """
     for name, value in settings.variables.items():
         os.environ[name] = value.replace("{tmp}", temporary)
     for name, source in settings.layers.items():
@@ -234,10 +209,7 @@ def _replace(argv: list[str]) -> int:
 
 
 def _put_first(folders: list[str]) -> None:
-    """Put folders first in ``sys.path``.
-
-    Loaded modules that have the name of a file in these folders are unloaded.
-    """
+    """Put folders first in ``sys.path``; unload modules that they replace."""
     sys.path[:0] = folders
     kept = _KEEP_IMPORTED.union(sys.builtin_module_names)
     for folder in folders:
@@ -261,10 +233,7 @@ def _run_script(script: str, args: list[str]) -> int:
 
 
 def _exit_code(error: BaseException) -> int:
-    """Print the exception that ended a program, and return the program's exit code.
-
-    The printed text and the code are the same as for a program run by Python.
-    """
+    """Print the exception that ended a program as Python does; return its exit code."""
     if isinstance(error, SystemExit):
         if error.code is None or isinstance(error.code, int):
             return (error.code or 0) & 0xFF

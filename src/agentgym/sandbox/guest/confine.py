@@ -27,10 +27,7 @@ _SET_MODE_FILTER, _FLAG_TSYNC = 1, 1
 def confine(
     settings: ZygoteSettings, timeout_s: float, writable: tuple[str, ...]
 ) -> None:
-    """Set resource limits, change the user id, apply Landlock and the seccomp filter.
-
-    With Landlock, this process may then write only to the paths ``writable``.
-    """
+    """Set limits, change the user id, apply Landlock and seccomp."""
     rung = settings.rung
     _set_limits(settings, timeout_s)
     if settings.identity is not None:

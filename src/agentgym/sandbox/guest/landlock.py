@@ -26,10 +26,9 @@ _FILE_ONLY = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 def restrict(
     *, readable: Iterable[str], writable: Iterable[str], devices: Iterable[str]
 ) -> None:
-    """Limit the calling thread to these paths; ``PR_SET_NO_NEW_PRIVS`` must be set.
+    """Limit the calling thread to these paths.
 
-    Files below ``readable`` may also be executed. ``devices`` may be read and written.
-    Paths in ``readable`` and ``devices`` that do not exist are skipped.
+    ``PR_SET_NO_NEW_PRIVS`` must be set. Files below ``readable`` may also be executed.
     """
     try:
         abi = syscall(_CREATE_RULESET, None, c_size_t(0), c_uint32(_VERSION_FLAG))
@@ -55,10 +54,8 @@ def restrict(
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Add a rule to a Landlock ruleset: allow ``rights`` on a path.
-
-    If the path is a file, only the rights that apply to files are allowed.
-    """
+    """Add a rule to a Landlock ruleset: allow ``rights`` on a path."""
+    # Only some rights apply to files.
     parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if not os.path.isdir(path):

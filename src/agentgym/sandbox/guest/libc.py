@@ -49,10 +49,6 @@ def drop_capabilities() -> None:
 
 
 def _check(result: int, what: str) -> int:
-    """Return the result of a libc call; if it is negative, raise OSError.
-
-    ``what`` names the call in the error.
-    """
     if result < 0:
         errno = ctypes.get_errno()
         raise OSError(errno, f"{what}: {os.strerror(errno)}")

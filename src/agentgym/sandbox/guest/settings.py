@@ -47,13 +47,7 @@ class Limits:
 class Rung:
     """A kind of isolation for executions, such as bubblewrap or Landlock.
 
-    docs/security.md lists the weaknesses of each kind.
-
     Attributes:
-        name: The name, recorded with every result.
-        summary: Description in a few words.
-        bubblewrap: Whether executions run in bubblewrap's namespaces.
-        landlock: Whether Landlock limits the paths that executions may use.
         own_identity: Whether executions run under a reserved user id. This requires
             root.
     """
@@ -76,9 +70,9 @@ class Rung:
 
     @property
     def strict(self) -> bool:
-        """Whether executions keep the caller's user id without a namespace.
+        """Whether the caller's user id is kept, which needs the strict seccomp filter.
 
-        They then need the strict seccomp filter, and cannot start other programs.
+        Executions then cannot start other programs.
         """
         return self.landlock and not self.own_identity
 
@@ -126,16 +120,11 @@ class ZygoteSettings:
     """Settings of a zygote (an interpreter that forks one process per execution).
 
     Attributes:
-        rung: The kind of isolation.
-        limits: Limits of each execution.
-        identity: User and group id that executions change to; None for no change.
         scratch: Folder on the host's disk for workspaces; None if workspaces are mounts
             in memory.
-        program: The compiled seccomp filter, in hexadecimal digits.
         group: File descriptor for joining the memory control group; None without one.
         deaths: File descriptor that counts kills at the control group's memory limit;
             None without a control group.
-        readable: Toolchain folders that executions may read.
         variables: Environment variables that toolchains need; ``{tmp}`` is replaced by
             the execution's temporary folder.
         layers: Folders of prepared files to link into the execution's temporary folder,
@@ -155,10 +144,7 @@ class ZygoteSettings:
 
     @staticmethod
     def far_s(timeout_s: float) -> float:
-        """Return the maximum wall time, in seconds, of an execution with this timeout.
-
-        The timeout does not count the time in which processes wait for a CPU.
-        """
+        """Return the most wall seconds of an execution; its timeout counts less."""
         return 20 * timeout_s + 10
 
     def encode(self) -> str:

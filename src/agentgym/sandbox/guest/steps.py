@@ -44,10 +44,6 @@ def run(
 
 
 def _wait(argv: list[str], *, to_stderr: bool) -> int:
-    """Run a command line, and return its exit code.
-
-    With ``to_stderr``, its stdout is redirected to stderr.
-    """
     pid = os.fork()
     if pid == 0:
         if to_stderr:
@@ -71,10 +67,7 @@ def _code(status: int) -> int:
 
 
 def _lines(argv: list[str], ended: list[int]) -> Iterator[str]:
-    """Run a command, and yield the lines of its output.
-
-    At the end, its exit code is appended to ``ended``.
-    """
+    """Run a command, and yield its output; its exit code is appended to ``ended``."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -30,9 +30,8 @@ _LEFT, _RIGHT, _EXPLAIN = "@left", "@right", "@explain"
 
 
 def run(files: list[str], select: list[str], report: Report) -> int:
-    """Run the tests in ``files``, and return the exit code.
+    """Run the tests ``select`` (``file::name``; all if empty); return the exit code.
 
-    ``select`` are the ids ``file::name`` of the tests to run; if empty, all tests run.
     ``report`` is called with a dict before and after each test.
     """
     passed = []
@@ -47,10 +46,7 @@ def run(files: list[str], select: list[str], report: Report) -> int:
 
 
 def _run_file(path: str, select: list[str], report: Report) -> Iterator[Event]:
-    """Run the tests of a file, and yield the result of each test.
-
-    If the file cannot be imported, yield one result with the error.
-    """
+    """Yield the result of each test of a file, or the error of its import."""
     report({"running": path})
     try:
         module = _load(path)
@@ -127,10 +123,7 @@ def _run_test(identity: str, call: Callable[[], object]) -> Event:
 
 
 def _describe(error: BaseException) -> str:
-    """Describe an exception as ``file:line: Type: message``.
-
-    ``file:line`` is the last line of a workspace file in the traceback.
-    """
+    """Describe an exception as ``file:line: Type: message``, in a workspace file."""
     workspace = os.getcwd() + os.sep
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
@@ -142,10 +135,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _load(path: str) -> types.ModuleType:
-    """Import a test file, as a submodule if its folder is a package.
-
-    The package's parent folder, or else the file's folder, is added to ``sys.path``.
-    """
+    """Import a test file, as a submodule if its folder is a package."""
     folder, _, base = path.rpartition("/")
     name = base.removesuffix(".py")
     while folder and os.path.exists(f"{folder}/__init__.py"):

@@ -28,10 +28,7 @@ class _Process(NamedTuple):
 
 
 class ProcessWatch:
-    """Measures the processes of one execution, and finds the limit that they exceed.
-
-    ``pid`` is the execution's first process.
-    """
+    """Measures the processes of one execution, and finds the limit that they exceed."""
 
     def __init__(self, settings: ZygoteSettings, pid: int, timeout_s: float) -> None:
         self._settings = settings
@@ -48,12 +45,7 @@ class ProcessWatch:
         self._count_due = self.due
 
     def over(self, reaped_cpu_s: float, reaped_bytes: int) -> str:
-        """Measure the processes, and return the limit that they exceed.
-
-        It is "time", "memory", "disk", "threads" or "files"; "" if none is exceeded.
-        ``reaped_cpu_s`` is the CPU time of processes that have ended, ``reaped_bytes``
-        the number of bytes that they wrote to disk.
-        """
+        """Return the exceeded limit: time, memory, disk, threads, files or ""."""
         now = time.monotonic()
         limits = self._settings.limits
         members = self._members()
@@ -88,10 +80,7 @@ class ProcessWatch:
         return self._settings.scratch is not None and size > limit
 
     def _has_too_many_files(self) -> bool:
-        """Return whether the execution has made more files than can be removed.
-
-        If counting them is slow, some calls return False without counting.
-        """
+        """Return whether there are more files than can be removed; counted rarely."""
         scratch, now = self._settings.scratch, time.monotonic()
         if scratch is None or now < self._count_due:
             return False
@@ -100,10 +89,7 @@ class ProcessWatch:
         return found
 
     def _written(self, pid: int) -> int:
-        """Return the number of bytes that a process has written to the host's disk.
-
-        Those of its ended children are included. 0 if the workspace is in memory.
-        """
+        """Return the bytes written to the host's disk; 0 for a workspace in memory."""
         if self._settings.scratch is not None:
             with suppress(OSError), open(f"/proc/{pid}/io", "rb") as source:
                 words = source.read().split()
@@ -115,12 +101,7 @@ class ProcessWatch:
         return 0 if deaths is None else killed_at_limit(deaths)
 
     def _hold_too_much(self, seen: list[_Process]) -> bool:
-        """Return whether the processes use too much resident memory in total.
-
-        Memory that they share with this process, their parent, does not count. Return
-        False if the kernel limits the total already: in a control group, or if there
-        can be only one process.
-        """
+        """Return whether too much memory is used, unless the kernel limits it."""
         limits = self._settings.limits
         is_one = not self._settings.rung.counts_processes
         bounded = is_one and limits.memory_mb <= limits.total_memory_mb
@@ -151,10 +132,7 @@ class ProcessWatch:
 
 
 def killed_at_limit(deaths: int) -> int:
-    """Return the number of processes killed at a control group's memory limit.
-
-    ``deaths`` is the descriptor of the group's file with this count.
-    """
+    """Return the number of processes killed at a control group's memory limit."""
     words = os.pread(deaths, 4096, 0).split()
     return int(words[words.index(b"oom_kill") + 1])
 

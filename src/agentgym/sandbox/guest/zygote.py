@@ -43,10 +43,7 @@ _OVER = {
 
 
 class Zygote:
-    """Runs executions that the host requests, each in a forked child process.
-
-    ``control`` is the socket of these requests, one JSON line per execution (job).
-    """
+    """Runs executions that the host requests on ``control``, each in a forked child."""
 
     def __init__(self, control: socket.socket, settings: ZygoteSettings) -> None:
         self._control = control
@@ -117,10 +114,8 @@ class Zygote:
             box.remove_tree(self._settings.scratch)
 
     def _end(self, *_: object) -> None:
-        """Handle SIGTERM: set a flag, which makes the process end soon.
-
-        An exception raised in the signal handler could prevent :meth:`shut`.
-        """
+        """Handle SIGTERM: set a flag, which makes the process end soon."""
+        # An exception raised in a signal handler could prevent `shut`.
         self._is_ended = True
 
     def _poll(self) -> select.poll:
@@ -131,10 +126,7 @@ class Zygote:
         return poll
 
     def _polled(self, poll: select.poll, wait_ms: float | None) -> list[int]:
-        """Wait for messages and signals; return the file descriptors that are ready.
-
-        Raise SystemExit after SIGTERM.
-        """
+        """Return the descriptors with messages; raise SystemExit after SIGTERM."""
         found = [descriptor for descriptor, _ in poll.poll(wait_ms)]
         if self._wakeup in found:
             os.read(self._wakeup, 4096)
@@ -146,10 +138,7 @@ class Zygote:
         self._control.sendall(json.dumps(line).encode() + b"\n")
 
     def _run(self, job: dict[str, Any], files: list[int]) -> dict[str, Any]:
-        """Run one execution, clean up, and return the reply for the host.
-
-        ``files`` are the four file descriptors that came with the job.
-        """
+        """Run one execution with its four descriptors; return the reply."""
         self._box.open()
         timeout_s = job["timeout_s"]
         self._cpu_s, self._bytes, self._peak_kb = 0.0, 0, 0
@@ -184,10 +173,7 @@ class Zygote:
         return reply | {"spoiled": spoiled}
 
     def _wait(self, pid: int, watch: ProcessWatch) -> dict[str, Any]:
-        """Wait for the child ``pid``, and kill it if it exceeds a limit.
-
-        Return fields of ``SandboxResult``: the status and, for example, the exit code.
-        """
+        """Wait for the child, or kill it at a limit; return fields of the result."""
         poll = self._poll()
         while True:
             try:
@@ -233,10 +219,6 @@ class Zygote:
                 self._kill_all(pid)
 
     def _kill_all(self, pid: int) -> None:
-        """Send SIGKILL to every process that an execution may have started.
-
-        ``pid`` is the first process of the current execution; 0 if none runs.
-        """
         if self._rung.bubblewrap:
             if os.getpid() == 1:  # Then -1 kills only in this PID namespace.
                 _kill(-1)

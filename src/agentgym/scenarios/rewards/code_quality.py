@@ -25,7 +25,6 @@ class _FewProblems(RewardPart[SubmittedCode]):
     """A part of a reward that each new problem reduces, by the problem's severity.
 
     Attributes:
-        kinds: Kinds of problems to check for.
         costs: Share of the part that one problem removes, by severity.
     """
 
@@ -106,9 +105,9 @@ class Complexity(RewardPart[SubmittedCode]):
 
 
 def _by_name(text: str) -> dict[str, int]:
-    """Return the complexity of each function, by name.
+    """Return each function's complexity.
 
-    For code that does not parse, the result is ``{"": VERY_COMPLEX}``.
+    ``{"": VERY_COMPLEX}`` if the code does not parse.
     """
     try:
         return {name: complexity for name, _, complexity in complexities(text)}

@@ -43,10 +43,7 @@ class Answering:
         object.__setattr__(self, "schemas", schemas)
 
     def tools_of(self, line: TaskLine) -> Sequence[Tool]:
-        """Return the tools for a line of the tasks file.
-
-        A line's own tools replace the tools of the file; they cannot really run.
-        """
+        """Return a line's own tools, which cannot really run, or those of the file."""
         if not line.tools:
             return self.tools
         return [Tool(spec, _no_function) for spec in line.tools.values()]
@@ -55,14 +52,8 @@ class Answering:
 class ToolEnvironment(Environment):
     """The environment of one episode, for one line of a tasks file.
 
-    Attributes:
-        missed: Number of calls that failed because no answer was recorded for them.
-
-    Args:
-        line: The line of the tasks file.
-        answering: How calls are answered.
-        base: The folder of the tasks file.
-        needs_answer: Whether an episode fails if the program prints no answer.
+    ``missed`` counts the calls that failed because no answer was recorded. With
+    ``needs_answer``, a program must print one.
     """
 
     def __init__(
@@ -137,10 +128,7 @@ class ToolEnvironment(Environment):
         return stub_answer(name, schema, read, facts or {})
 
     def _known(self, made: ToolCall) -> str | None:
-        """Return the recorded answer to a call; None if no answer is recorded.
-
-        If the task has several answers to equal calls, each call gets the next answer.
-        """
+        """Return the next recorded answer to equal calls; None if none is recorded."""
         own = [n for n, a in enumerate(self._line.answers) if self._is(a.call, made)]
         if own:
             place = next((n for n in own if n not in self._given), own[-1])
@@ -152,8 +140,7 @@ class ToolEnvironment(Environment):
     def _facts(self, made: ToolCall) -> dict[str, Any] | None:
         """Return the values that the answer to an expected call must contain, by name.
 
-        They are arguments of later expected calls that the user's request does not
-        contain, so that the agent can only get them from answers.
+        They are arguments of later expected calls that the request does not contain.
         """
         expect = self._line.expect
         places = [n for n, need in enumerate(expect) if self._is(need, made)]

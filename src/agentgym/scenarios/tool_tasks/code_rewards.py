@@ -33,14 +33,11 @@ class CodeRewards:
     """The reward for the code that an agent writes with a tool, for one task.
 
     Attributes:
-        tool: Name of the tool that writes a file.
         path: Name of the tool's argument with the file's path; empty if the tool always
             writes the same file.
         file: Path of the file that the tool always writes; empty if ``path`` is given.
         text: Name of the tool's argument with the file's text.
-        start: Text of each initial file, by path.
         reference: Text of each file of a right solution, by path.
-        reward: The weighted parts of the reward, e.g. correctness and style.
     """
 
     tool: str
@@ -53,10 +50,7 @@ class CodeRewards:
 
     @property
     def plan(self) -> list[NeededCall]:
-        """The calls that write the files in ``reference``.
-
-        Their paths and texts are only examples, since other code may be right too.
-        """
+        """The calls that write ``reference``; other code may be right too."""
         judged = frozenset({self.text, *([self.path] if self.path else [])})
         return [
             NeededCall(
@@ -68,10 +62,7 @@ class CodeRewards:
         ]
 
     def files_after(self, calls: Sequence[ToolCall]) -> dict[str, str]:
-        """Return the text of each file after the calls, by path.
-
-        These are the initial files, and the files that successful calls wrote.
-        """
+        """Return the text of each file after the calls, by path."""
         files = dict(self.start)
         for call in calls:
             given = call.arguments or {}
@@ -98,10 +89,7 @@ class CodeRewards:
 
 
 def extras_of_file(reference: str) -> tuple[str, ...]:
-    """Return the optional dependencies (extras) of agentgym that a tasks file needs.
-
-    The tools of the file are not loaded.
-    """
+    """Return the extras of agentgym that a tasks file needs; load no tools."""
     from agentgym.scenarios.rewards.static_checks import EXTRA
 
     text = read_text(Path(TaskSource.parse(reference).path))

@@ -58,7 +58,6 @@ class _Asked:
     """The first request of a conversation that needs calls.
 
     Attributes:
-        instruction: The user's messages up to the first call, joined.
         calls: The keys ``tool``, ``args`` and, if known, ``answer`` of each call.
         turns: Number of the agent's messages with calls.
     """
@@ -75,11 +74,8 @@ _Read = Callable[[str, Sequence[str]], list[dict[str, Any]]]
 def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
     """Convert a record of a known data set to a line of a tasks file.
 
-    Objects that are not such a record are returned unchanged. A conversation gives one
-    line: the first request that needs calls, with the calls up to the user's next
-    message. In function names, characters other than letters, digits, ``_`` and ``-``
-    are replaced by ``_``. If a call in the record contradicts the type of an argument,
-    the type is left out.
+    Other objects are returned unchanged. A conversation gives its first request that
+    needs calls, with the calls up to the user's next message.
     """
     if "instruction" in record:
         return record
@@ -139,10 +135,7 @@ def _object(value: Any, name: str) -> Mapping[str, Any]:
 def _function(
     function: Mapping[str, Any], given: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Convert a function of a data set to a tool in OpenAI's format.
-
-    Types and required arguments are left out if a call contradicts them.
-    """
+    """Convert a data set's function to a tool, without types that calls contradict."""
     parameters = _object(function.get("parameters"), "parameters")
     if "properties" in parameters:
         properties = _object(parameters["properties"], "properties")

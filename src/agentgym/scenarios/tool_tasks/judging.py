@@ -47,13 +47,8 @@ class EpisodeJudge(ABC):
 class CommandJudge(EpisodeJudge):
     """Scores an episode by a check command, which runs in the episode's folder.
 
-    The command runs after the episode, with the agent's answer as standard input. Exit
-    code 0 means that the task is solved, and 1 that it is not. The command may instead
-    print a reward as JSON in its last line: ``{"reward": 0.5}``. Another exit code or a
-    timeout is an error, and the episode is not scored.
-
-    Args:
-        program: The check command.
+    Its standard input is the agent's answer. Exit code 0 means solved and 1 not solved,
+    or its last line is ``{"reward": 0.5}``. Anything else is an error.
     """
 
     def __init__(self, program: ProgramCommand) -> None:
@@ -64,10 +59,8 @@ class CommandJudge(EpisodeJudge):
     def score(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Run the check command, and return the reward.
-
-        For an episode without model calls, the command runs only once per task.
-        """
+        """Run the check command, and return the reward."""
+        # Without model calls, the result is always the same: it runs once per task.
         if trajectory.model_calls:
             return self._run(task, environment, trajectory.answer or "")
         with self._lock:
@@ -123,10 +116,7 @@ class CommandJudge(EpisodeJudge):
 
 
 class PostedJudge(EpisodeJudge):
-    """Scores an episode by the reward that the program posted over HTTP.
-
-    The program posts to the address in ``AGENTGYM_REWARD_URL``.
-    """
+    """Scores an episode by the reward posted to the URL in ``AGENTGYM_REWARD_URL``."""
 
     def score(
         self, task: Task, environment: Environment, trajectory: Trajectory

@@ -22,10 +22,7 @@ class BrokenLineError(ValueError):
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the number and text of each line, except empty lines and comments.
-
-    Numbers start at 1. A comment is a line that starts with ``#``.
-    """
+    """Yield number (from 1) and text of each line but empty ones and ``#`` comments."""
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip() and not line.lstrip().startswith("#"):
             yield number, line
@@ -42,24 +39,14 @@ def read_text(path: Path) -> str:
 
 @dataclass(frozen=True)
 class FileSettings:
-    """Settings for all tasks of a file; a setting is None if the file does not set it.
-
-    Attributes:
-        train_tokens: The tokens that the model learns from: ``calls``,
-            ``calls+reasoning`` or ``all``.
-        max_turns: Maximum number of model calls of each agent in an episode.
-    """
+    """Settings for all tasks of a file; None for settings that it does not have."""
 
     train_tokens: TrainTokens | None = None
     max_turns: int | None = None
 
 
 def read_settings(path: Path) -> FileSettings:
-    """Return the settings of a tasks file.
-
-    They are in the first line, an object without ``instruction``, e.g.
-    ``{"train_tokens": "all"}``. This line is optional.
-    """
+    """Return the settings in a tasks file's optional first line."""
     number, text = next(numbered_lines(path), (0, ""))
     header = _header(text)
     if header is None:

@@ -26,9 +26,6 @@ class Recording:
     """The calls of a tasks file whose answers are to be recorded.
 
     Attributes:
-        path: File with the recorded answers.
-        calls: Calls to make, in the order of the tasks file.
-        tools: The tools by name.
         known: Answers that are recorded, also those from :meth:`run`.
         failed: A message for each call that failed in :meth:`run`.
     """
@@ -69,11 +66,8 @@ class Recording:
         return cls(path, calls, by_name, known)
 
     def run(self) -> int:
-        """Make the calls and write the answers; return the number of new answers.
-
-        If an exception or the user interrupts a call, the answers to earlier calls are
-        still written.
-        """
+        """Make the calls and write the answers; return the number of new answers."""
+        # Answers to earlier calls are written even if the user interrupts a call.
         before = len(self.known)
         try:
             for call in self.calls:

@@ -85,10 +85,7 @@ def score_code(
     calls: Sequence[ToolCall],
     sandbox: "Sandbox | LazySandbox",
 ) -> Reward:
-    """Score the code that an episode's calls wrote.
-
-    A call of a forbidden tool earns -1, the lowest reward.
-    """
+    """Score the code that an episode's calls wrote."""
     if any(call.name in line.forbid for call in calls):
         return Reward(LOWEST, False, {"forbidden": LOWEST})
     if not calls:
@@ -101,11 +98,8 @@ def score_code(
 def without_done(
     line: TaskLine, by_code: Sequence[ToolCall], specs: Mapping[str, ToolSpec]
 ) -> TaskLine:
-    """Return the task without the expected calls that the agent's code has made.
-
-    The model did not request these calls, so they do not count for its reward. If no
-    expected call would be left, the task is returned unchanged.
-    """
+    """Return the task without the expected calls that the agent's code has made."""
+    # The model did not request these calls, so they do not count for its reward.
     left = list(line.expect)
     for call in by_code:
         spec = specs.get(call.name)
@@ -118,10 +112,7 @@ def without_done(
 def matched(
     line: TaskLine, calls: Sequence[ToolCall], specs: Mapping[str, ToolSpec]
 ) -> list[bool]:
-    """Return for each expected call whether it was made.
-
-    One made call matches at most one expected call.
-    """
+    """Return for each expected call whether it was made; a call counts once."""
     fits = [
         [need.accepts(call, specs.get(call.name), succeeded=True) for call in calls]
         for need in line.expect
@@ -130,10 +121,7 @@ def matched(
 
 
 def _in_order(fits: list[list[bool]]) -> list[bool]:
-    """Return for each expected call whether it was made, if the order counts.
-
-    As many expected calls as possible are matched: a longest common subsequence.
-    """
+    """Match as many expected calls as possible: a longest common subsequence."""
     rows, columns = len(fits), len(fits[0]) if fits else 0
     most = [[0] * (columns + 1) for _ in range(rows + 1)]  # matches from (i, j) on
     for i in reversed(range(rows)):
@@ -152,11 +140,7 @@ def _in_order(fits: list[list[bool]]) -> list[bool]:
 
 
 def _in_any_order(fits: list[list[bool]]) -> list[bool]:
-    """Return for each expected call whether it was made, in any order.
-
-    As many expected calls as possible are matched, by Kuhn's algorithm (augmenting
-    paths).
-    """
+    """Match as many expected calls as possible (Kuhn's algorithm)."""
     owner: dict[int, int] = {}
 
     def place(row: int, seen: set[int]) -> bool:
@@ -188,10 +172,7 @@ def score_checked(
     calls: Sequence[ToolCall],
     state: dict[str, Any],
 ) -> Reward:
-    """Score an episode with the user's check function.
-
-    A call of a forbidden tool earns -1, the lowest reward.
-    """
+    """Score an episode with the user's check function."""
     if any(call.name in line.forbid for call in calls):
         return Reward(LOWEST, False, {"forbidden": LOWEST})
     found = check(task, list(calls), state)

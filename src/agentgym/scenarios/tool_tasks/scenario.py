@@ -166,10 +166,7 @@ class ToolScenario(Scenario):
         return made
 
     def system_prompt(self) -> str:
-        """Return a general system prompt for the default agent.
-
-        A user's own agent has its own prompt.
-        """
+        """Return a general system prompt for the default agent."""
         return _PROMPT
 
     def tools(self) -> list[ToolSpec]:
@@ -202,10 +199,7 @@ class ToolScenario(Scenario):
         return list(self._splits[split])
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return up to ``count`` tasks, from each family (kind of task) in turn.
-
-        The seed determines their order.
-        """
+        """Return up to ``count`` tasks, from each family (kind of task) in turn."""
         families: dict[str, list[TaskLine]] = {}
         for line in self._splits[split]:
             families.setdefault(line.family, []).append(line)
@@ -232,11 +226,7 @@ class ToolScenario(Scenario):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score an episode in the way that the scenario and the task require.
-
-        The first of these that exists is used: a judge of the program's work, the
-        function ``check``, the task's reward for code, the task's expected calls.
-        """
+        """Score by the judge, ``check``, the reward for code, or the expected calls."""
         line, (made, by_code) = self._line(task), trajectory.calls_by_maker()
         specs = line.tools or self._specs
         learn_from(specs.values(), trajectory)
@@ -336,11 +326,7 @@ def tasks_reference(
 
 
 def with_own_tools(reference: str, agent: str) -> str:
-    """Add an agent's tools to the reference of a tasks file, if they are needed.
-
-    They are not needed if the reference has tools, if the lines of the file have their
-    own tools, or if episodes are scored by a program's work.
-    """
+    """Add an agent's tools to the reference of a tasks file, if it needs tools."""
     source = TaskSource.parse(reference)
     is_judged = source.check_command is not None or source.check == POSTED
     if source.tools or is_judged or carries_tools(Path(source.path)):
@@ -349,10 +335,7 @@ def with_own_tools(reference: str, agent: str) -> str:
 
 
 def load_source(reference: str) -> ToolScenario:
-    """Create the scenario from a reference with absolute paths.
-
-    :func:`absolute_source` returns such a reference.
-    """
+    """Create the scenario from a reference with absolute paths."""
     source = TaskSource.parse(reference)
     judge = judge_of(source.check, source.check_command)
     knows_tools = bool(source.tools) or judge is not None

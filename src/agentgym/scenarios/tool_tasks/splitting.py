@@ -29,11 +29,7 @@ Groups = list[list[TaskLine]]
 
 
 def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]], str]:
-    """Assign the lines of a tasks file to splits.
-
-    A line that names a ``split`` is in this split. The same lines always give the same
-    result.
-    """
+    """Assign the lines of a tasks file to splits, always in the same way."""
     _refuse_contradictions(lines)
     if all(line.split is not None for line in lines):
         chosen = {split: [x for x in lines if x.split is split] for split in Split}
@@ -111,10 +107,7 @@ def _needed() -> str:
 
 
 def _values(line: TaskLine) -> set[str]:
-    """Return the argument values that the user's request contains.
-
-    Values that are bools or single characters are left out.
-    """
+    """Return the argument values in the user's request, but bools and characters."""
     said = plain_words(line.instruction)
     return {
         f"value {key}"
@@ -130,10 +123,7 @@ def _common_values(lines: Sequence[TaskLine]) -> set[str]:
 
 
 def _wordings(lines: Sequence[TaskLine]) -> dict[int, str]:
-    """Return a key for the wording of each line's request, by line number.
-
-    Requests that differ only in argument values or in a few words have the same key.
-    """
+    """Return a key for the wording of each request, but for values and a few words."""
     known: list[tuple[str, set[str]]] = []
     found: dict[int, str] = {}
     exact: dict[str, str] = {}
@@ -178,10 +168,7 @@ def _groups(lines: Sequence[TaskLine], keys: Callable[[TaskLine], set[str]]) -> 
 
 
 def _assign(groups: Groups) -> dict[Split, list[TaskLine]]:
-    """Assign each group to the split that needs tasks of its families the most.
-
-    Families are kinds of task. Groups with lines that name a split are assigned first.
-    """
+    """Assign each group to the split that needs tasks of its families the most."""
     total = sum(map(len, groups))
     families = Counter(line.family for group in groups for line in group)
     chosen: dict[Split, list[TaskLine]] = {split: [] for split in Split}
@@ -229,12 +216,10 @@ def _assign(groups: Groups) -> dict[Split, list[TaskLine]]:
 def _fill(
     chosen: dict[Split, list[TaskLine]], placed: list[tuple[Split, list[TaskLine]]]
 ) -> None:
-    """Move groups of lines into the splits that have too few, while others can spare.
+    """Move groups of lines into splits with too few, while others can spare."""
 
-    Small groups move first, and those whose families are still trained on without them.
-    ``placed`` are the groups that may move, each with its split.
-    """
-
+    # Small groups move first, and those whose families are still trained on without
+    # them.
     def cost(index: int) -> tuple[int, int, int]:
         split, group = placed[index]
         trained = Counter(line.family for line in chosen[Split.TRAIN])

@@ -37,10 +37,7 @@ _HEAD = """\
 
 
 def starter(tools: Sequence[Tool]) -> str:
-    """Return the text of a tasks file with made-up requests for each tool.
-
-    The requests are made from the tools' schemas. The same tools give the same text.
-    """
+    """Return the text of a tasks file with made-up requests for each tool."""
     specs = [tool.spec for tool in tools]
     least = 2 * sum(LEAST.values())
     each = max(_OF_EACH_TOOL, -(-least // len(specs)))

@@ -30,9 +30,9 @@ def example_arguments(parameters: Schema, key: str = "") -> dict[str, Any]:
 
 
 def returns(function: Callable[..., Any]) -> Schema | None:
-    """Return the JSON schema of a function's result; None for text or an unknown type.
+    """Return the JSON schema of a function's annotated result.
 
-    It is made from the function's return annotation.
+    None for text or unknown.
     """
     try:
         hint = get_type_hints(function).get("return")

@@ -55,12 +55,7 @@ _NO_TEXT = object()
 
 @dataclass(frozen=True)
 class Answer:
-    """A recorded answer to a tool call.
-
-    Attributes:
-        call: The call that gets the answer; calls with equal arguments get it too.
-        text: The answer.
-    """
+    """A recorded answer to a tool call, and to calls with equal arguments."""
 
     call: NeededCall
     text: str
@@ -71,15 +66,10 @@ class TaskLine:
     """One task: a valid line of a tasks file.
 
     Attributes:
-        number: Line number, from 1.
-        instruction: The user's request.
         expect: The expected calls: those that the request needs. ``NeededCall.instead``
             has other calls that are equally right.
         ordered: Whether the expected calls must be made in this order.
-        forbid: Names of the tools that must not be called.
-        split: The split; None if the line does not name one.
         answers: Recorded answers, first to expected calls, then to other calls.
-        configurable: Values for ``config["configurable"]`` of a LangGraph agent.
         tools: The task's own tools by name, which replace the file's tools; may be
             empty.
         code: The reward for code that calls write. ``expect`` then has the calls that
@@ -110,10 +100,7 @@ class TaskLine:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The different argument values of the expected calls; keys are their JSON.
-
-        Lists and objects are replaced by the values in them.
-        """
+        """The different values in the expected calls' arguments, by their JSON."""
         found = (
             value
             for need in self.expect
@@ -177,10 +164,7 @@ def has_expectations(path: Path) -> bool:
 
 
 def read_answers(path: Path, specs: Specs) -> list[Answer]:
-    """Read recorded answers, one ``{"tool": …, "args": …, "answer": …}`` per line.
-
-    A missing file counts as empty.
-    """
+    """Read recorded answers, one ``{"tool": …, "args": …, "answer": …}`` per line."""
     if not path.exists():
         return []
     found = []

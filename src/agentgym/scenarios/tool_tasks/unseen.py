@@ -50,10 +50,8 @@ class UnseenSpec(ToolSpec):
         vars(self).update(description=spec.description, args_model=spec.args_model)
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Check ``arguments``, and return them without those that are defaults.
-
-        Frameworks fill in defaults, also None where the schema does not allow it.
-        """
+        """Check ``arguments``, and return them without those that are defaults."""
+        # Frameworks fill in defaults, also None where the schema does not allow it.
         properties = self.parameters.get("properties", {})
         required = self.parameters.get("required", ())
         given = {
@@ -73,10 +71,8 @@ class AgentTools(dict[str, ToolSpec]):
     """The tools that an agent's source shows, and those that tasks name besides."""
 
     def admit(self, name: Any) -> bool:
-        """Add a tool that only tasks name; return whether the name can be a tool's.
-
-        A hand-off cannot: training does not replace it, so that it has no answer.
-        """
+        """Add a tool that only tasks name; return whether the name can be a tool's."""
+        # Training does not replace a hand-off, so that it has no answer.
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             return False
         if _HAND_OFF.match(name):
@@ -111,10 +107,7 @@ def learn_from(specs: Iterable[ToolSpec], trajectory: Trajectory) -> None:
 
 
 def misfits(scenario: Scenario, learned: Mapping[str, UnseenSpec]) -> str:
-    """Return a sentence on expected calls that the offered tools refuse; "" if none.
-
-    ``learned`` are tools by name, after the trials of the agent.
-    """
+    """Return a sentence on expected calls that the offered tools refuse; "" if none."""
     wrong = []
     splits = scenario.splits if learned else ()  # only a tasks file has such tools
     for task in (t for s in splits for t in scenario.tasks(s, 0, _EVERY)):

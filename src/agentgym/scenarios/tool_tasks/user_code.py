@@ -32,12 +32,10 @@ NO_CHECK = "none"
 
 
 def load_tools(reference: str, folder: str = "") -> list[Tool]:
-    """Import the tools at ``module:name``, which is one tool or a list of tools.
+    """Import the tools at ``module:name``; those of the agent at ``@module:name``.
 
-    A tool is a function or a framework's tool, or its schema as OpenAI's, Anthropic's
-    or MCP's clients take it, or a class of its arguments: a pydantic model or a
-    TypedDict. Only the agent itself can run those. A mapping has tools by name.
-    ``@module:name`` is an agent, and its tools are returned.
+    A tool is a function or a framework's tool, a schema as OpenAI's, Anthropic's or
+    MCP's clients take it, or a class of its arguments.
     """
     # Imported by name: adapters, which know agents' tools, are in a higher layer.
     named = resolve_name("agentgym.integrations.agent_import:named_tools")
@@ -126,10 +124,7 @@ def load_check(reference: str, folder: str) -> Check:
 
 
 def usable_check(check: Any, named: str) -> Check:
-    """Return a check function; raise UsageError for one that would have to be awaited.
-
-    Messages call it ``named``.
-    """
+    """Return a check function; raise UsageError for an async one."""
     if inspect.iscoroutinefunction(check):
         raise UsageError(
             f"{named} is an `async def` function, and a check is called without await. "

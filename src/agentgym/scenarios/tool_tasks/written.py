@@ -54,8 +54,6 @@ class Written:
     """A tasks file written by a language model.
 
     Attributes:
-        text: Text of the tasks file.
-        tasks: Number of tasks in it.
         dropped: Number of the model's lines that were left out, by reason.
     """
 
@@ -71,11 +69,7 @@ async def written_tasks(
     *,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> Written:
-    """Ask a language model to write a tasks file.
-
-    It writes requests for each tool and, if there are enough tools, requests that need
-    several tools. Invalid and repeated lines are left out and counted.
-    """
+    """Ask a language model for requests for each tool, and for several tools."""
     llm = EndpointLlm(endpoint)
     author = _Author(llm, {tool.spec.name: tool.spec for tool in tools}, prompts)
     try:
@@ -118,10 +112,7 @@ class _Author:
         self._seen: set[str] = set()
 
     def topics(self) -> Iterator[str]:
-        """Yield topics to ask for, until there are enough lines.
-
-        A topic is the name of a tool, or a phrase such as "several tools, 1 of 3".
-        """
+        """Yield topics to ask for: a tool, or e.g. "several tools, 1 of 3"."""
         yield from self.specs
         wanted = 2 * sum(LEAST.values())
         several = (
@@ -220,11 +211,9 @@ class _Author:
 
 
 def _unsaid(line: TaskLine) -> str:
-    """Return the name of an argument whose value the request lacks; "" if none.
-
-    Only numbers and codes in the first expected call are checked. The request must
-    contain them literally, since an agent cannot guess them.
-    """
+    """Return the name of an argument whose value the request lacks; "" if none."""
+    # An agent cannot guess numbers and codes, so the request must contain them
+    # literally.
     said = re.sub(r"[\s,.'_-]", "", line.instruction.lower())
     first = line.expect[0]
     for name, value in first.arguments.items():
@@ -239,10 +228,7 @@ def _unsaid(line: TaskLine) -> str:
 
 
 def _objects(said: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in the model's answer.
-
-    The answer is a JSON list, an object with a list, or JSON Lines.
-    """
+    """Yield the JSON objects in a list, an object with a list, or JSON Lines."""
     text = re.sub(r"^\s*```\w*\s*$", "", said, flags=re.MULTILINE).strip()
     values: list[Any] = []
     try:

@@ -29,13 +29,10 @@ class ConversationEntry(Entry):
     """A test case with several turns, whose functions act on simulated programs.
 
     Attributes:
-        turns: The user's message at the start of each turn.
         right_calls: Right calls of each turn, as Python source. They are empty for a
             turn in which the agent must say that a function or an argument is missing.
         later: Functions that the agent does not have at first, by the number of the
             turn (from 0) in which it gets them.
-        programs: Class names of the simulated programs.
-        start: Initial state of each simulated program, by class name.
     """
 
     turns: Sequence[str]

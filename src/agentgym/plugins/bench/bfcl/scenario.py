@@ -63,13 +63,7 @@ class MadeCall(NamedTuple):
 
 
 class Checker:
-    """Judges a model's answer to a test case with the benchmark's checker.
-
-    An answer is a list of calls.
-
-    Args:
-        package: The benchmark's package, which has the checker.
-    """
+    """Judges answers (lists of calls) with the checker of the benchmark's package."""
 
     def __init__(self, package: Package) -> None:
         modules = _Modules(package)
@@ -77,12 +71,9 @@ class Checker:
         self._language: Any = modules.load(f"{NAME}.constants.enums").Language
 
     def accepts(self, entry: Entry, calls: Sequence[MadeCall]) -> bool:
-        """Return whether the benchmark accepts an answer to an entry (test case).
-
-        If the arguments of a call cannot be parsed, the whole answer counts as an
-        answer without calls, as in the benchmark's own runs. If the checker raises an
-        exception, e.g. because of unusual arguments, the answer is wrong.
-        """
+        """Return whether the benchmark accepts an answer to an entry (test case)."""
+        # As in the benchmark's own runs, unparsable arguments make the whole answer
+        # count as one without calls.
         unreadable = any(call.arguments is None for call in calls)
         if entry.category in IRRELEVANCE:
             return unreadable or not calls
@@ -105,10 +96,7 @@ class Checker:
         return bool(found["valid"])
 
     def is_right(self, entry: Entry, answer: int, call: MadeCall) -> bool:
-        """Return whether a call matches the right call ``entry.answers[answer]``.
-
-        ``answer`` is the number of the right call, from 0.
-        """
+        """Return whether a call matches the right call ``entry.answers[answer]``."""
         wanted = entry.answers[answer]
         [name] = wanted
         function = self._checker.find_description(list(entry.functions), name)
@@ -160,11 +148,9 @@ _LEFT_OUT = ""
 
 
 def right_calls(entry: Entry, *, brief: bool = False) -> list[NeededCall]:
-    """Return the calls that an entry (one test case) needs; [] if no function fits.
-
-    The benchmark also accepts texts that differ in spaces or case. So all arguments are
-    in ``NeededCall.by_outcome``: any value is right if the benchmark accepts the call.
-    """
+    """Return the calls that an entry (one test case) needs; [] if no function fits."""
+    # The benchmark also accepts texts that differ in spaces or case, hence
+    # `by_outcome`.
     return [_right_call(entry, answer, brief) for answer in entry.answers]
 
 
@@ -191,10 +177,7 @@ def _right_call(entry: Entry, answer: Mapping[str, Any], brief: bool) -> NeededC
 def _values(
     accepted: Sequence[Any], schema: Mapping[str, Any], language: str
 ) -> Iterator[Any]:
-    """Yield the values of an argument that the benchmark accepts.
-
-    They are source text if the functions' language is Java or JavaScript.
-    """
+    """Yield the accepted values of an argument; of Java and JavaScript as source."""
     for value in accepted:
         if value == _LEFT_OUT:
             continue
@@ -209,11 +192,7 @@ def _values(
 
 
 def _plain(value: Any) -> Any:
-    """Return an accepted value in which each object has one value per key.
-
-    In the benchmark, an object has a list of accepted values per key; the first of them
-    is used.
-    """
+    """Return an accepted value with the first of the accepted values for each key."""
     if isinstance(value, list):
         return [_plain(part) if isinstance(part, dict) else part for part in value]
     if not isinstance(value, dict):
@@ -339,10 +318,7 @@ class BfclScenario(Scenario):
         return []
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return up to ``count`` tasks, from each category in turn.
-
-        The seed determines their order.
-        """
+        """Return up to ``count`` tasks, from each category in turn."""
         rng = Random(f"{split}/{seed}")
         queues: dict[str, list[Entry]] = {name: [] for name in self._categories}
         for entry in self._splits.get(split, ()):
@@ -366,11 +342,7 @@ class BfclScenario(Scenario):
         return [said]
 
     def create_environment(self, task: Task) -> Environment:
-        """Return an environment whose tools are the functions of the task.
-
-        The tools of single-turn tasks do nothing. Those of multi-turn tasks act on
-        simulated programs.
-        """
+        """Return an environment whose tools are the functions of the task."""
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry):
             if entry.id not in self._program_tools:
@@ -406,9 +378,8 @@ class BfclScenario(Scenario):
     ) -> Reward:
         """Score an episode with the benchmark's checker.
 
-        All calls of a multi-turn task are scored. In a single-turn task, only the
-        model's first answer with tool calls is scored, and right functions with wrong
-        arguments earn a partial reward.
+        In a single-turn task, only the first answer with tool calls is scored, and
+        right functions with wrong arguments earn a partial reward.
         """
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry) and isinstance(environment, Programs):
@@ -428,10 +399,7 @@ class BfclScenario(Scenario):
         return Reward(value, False, {"right tools": value}, tools, arguments)
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
-        """Return calls that the benchmark's checker accepts; None if they are unknown.
-
-        They are also None for multi-turn tasks, whose calls belong to certain turns.
-        """
+        """Return calls that the checker accepts; None for multi-turn tasks."""
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry):
             return None
@@ -445,10 +413,6 @@ class BfclScenario(Scenario):
         return None
 
     def _shares(self, entry: Entry, calls: Sequence[MadeCall]) -> tuple[float, float]:
-        """Return which shares of the needed calls have the right tool and arguments.
-
-        Each call of the model counts for at most one needed call.
-        """
         tools = arguments = 0
         by_name, rest = [call.name for call in calls], list(calls)
         for number, need in enumerate(right_calls(entry)):
@@ -489,9 +453,8 @@ def _done(**arguments: Any) -> str:
 def answer_calls(trajectory: Trajectory, tools: set[str]) -> list[MadeCall]:
     """Return the calls in the model's first answer with calls, as the model wrote them.
 
-    Calls of the agent's own tools, e.g. hand-offs to other agents, are left out. If
-    the model's answers have no calls because the agent parses them from text, these
-    parsed calls are returned.
+    The agent's own tools, e.g. hand-offs, are left out. Calls that the agent parses
+    from text are returned if the model's answers have none.
     """
     ran: list[MadeCall] = []
     for step in trajectory.steps:

@@ -53,11 +53,7 @@ _os.write(_out, b"%s")
 
 @dataclass(frozen=True)
 class Asserts(Judge):
-    """Accepts code if tests, which run after it in the same namespace, pass.
-
-    Attributes:
-        tests: The tests, as Python code that raises an exception if a test fails.
-    """
+    """Accepts code if the tests, Python code that runs after it, raise no exception."""
 
     tests: str
 
@@ -118,10 +114,7 @@ def _before(row: dict[str, Any], source: str) -> list[str]:
 
 
 def _split(number: int) -> Split:
-    """Return the split of an MBPP problem, as the benchmark defines it.
-
-    The benchmark's few-shot examples are used for training.
-    """
+    """Return the split of an MBPP problem; few-shot examples are for training."""
     if 11 <= number <= 510:
         return Split.TEST
     return Split.VALIDATION if 511 <= number <= 600 else Split.TRAIN

@@ -94,8 +94,6 @@ class Contest(Judge):
     """Accepts code if it prints the right lines or returns the right values.
 
     Attributes:
-        place: File and line of the problem, for error messages.
-        public: Input and right output of each public test.
         private: The hidden tests as JSON. The JSON may be pickled, compressed with zlib
             and encoded in base64.
         name: The method to call; "" if the code is a program that reads standard input.

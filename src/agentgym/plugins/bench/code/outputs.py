@@ -37,8 +37,6 @@ class TestProgram:
     """The calls that a test program makes.
 
     Attributes:
-        name: Name of the function that it calls; in HumanEval+ always ``candidate``.
-        inputs: The arguments of each call.
         tolerance: Absolute tolerance for floats; 0 if the program has none.
     """
 
@@ -67,11 +65,9 @@ class TestProgram:
 
 
 class _Constants(ast.NodeTransformer):
-    """Replaces the names ``inf`` and ``nan`` in a syntax tree by their values.
+    """Replaces the names ``inf`` and ``nan`` in a syntax tree by their values."""
 
-    Then `ast.literal_eval` can evaluate the tree.
-    """
-
+    # Then `ast.literal_eval` can evaluate the tree.
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(_NUMBERS[node.id]) if node.id in _NUMBERS else node
 
@@ -89,10 +85,7 @@ def _runs_over(loop: ast.For) -> bool:
 
 
 def _called(loop: ast.For) -> Iterator[str]:
-    """Yield the names of functions that a loop calls in the form ``name(*x)``.
-
-    The function ``ref_func`` is left out.
-    """
+    """Yield the functions, but ``ref_func``, that a loop calls as ``name(*x)``."""
     for node in ast.walk(loop):
         match node:
             case ast.Call(
@@ -163,8 +156,6 @@ class Outputs(Judge):
     """Accepts code if its outputs equal those of a reference solution.
 
     Attributes:
-        reference: Source of the reference solution.
-        name: Name of the function to call.
         inputs: Groups of calls; each call is the list of its arguments, converted by
             :func:`recorded.packed`. A group runs only if the code has passed the
             groups before it.
@@ -212,10 +203,7 @@ class Outputs(Judge):
 
     @cached_property
     def _known(self) -> dict[int, list[tuple[Any, float]]]:
-        """A cache of the reference's results: output and CPU seconds of each call.
-
-        Its keys are the ``id()`` of each group of calls.
-        """
+        """A cache of the reference's results, by the ``id()`` of a group of calls."""
         return {}
 
     def _run(
@@ -228,7 +216,7 @@ class Outputs(Judge):
     ) -> list[tuple[Any, float]]:
         """Run code in the sandbox; return the output and CPU seconds of each call.
 
-        The list is empty or too short if a call failed.
+        The list is too short if a call failed.
         """
         asked = json.dumps([code, self.name, inputs, limits])
         files = {"judge.py": inspect.getsource(recorded) + _SCRIPT, "asked.json": asked}
@@ -325,10 +313,7 @@ def _read(
 
 
 def _of_release(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
-    """Convert a line of the data file that EvalPlus releases to a problem.
-
-    The line has the inputs in two fields.
-    """
+    """Convert a line of EvalPlus' data file, with two fields of inputs."""
     prompt, name, solution, number = (
         field(row, key, str, source)
         for key in ("prompt", "entry_point", "canonical_solution", "task_id")
@@ -357,10 +342,7 @@ def _of_release(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProbl
 
 
 def _of_hub(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
-    """Convert a line of the data set on Hugging Face to a problem.
-
-    The line has the inputs in a test program.
-    """
+    """Convert a line of the hub's data set, with a test program, to a problem."""
     try:
         tests = TestProgram.parse(field(row, "test", str, source))
     except ValueError as error:

@@ -37,19 +37,12 @@ class BenchmarkProblem:
     """One problem of a benchmark.
 
     Attributes:
-        id: The id in the data file.
-        family: Name of the benchmark, or of a part of it.
-        instruction: The request to the model.
-        judge: The tests of the problem.
         prefix: Code that the model has to complete; "" if it writes all code.
         entry_point: Name of the function that the answer must define; "" if the answer
             is a program.
         is_python: Whether the prefix is Python. If it is, the prefix is put before each
             answer that lacks it, since it may have imports. If it is not, it is left
             out if the answer defines the function itself.
-        split: The problem's split in the benchmark; None if the benchmark has no
-            splits.
-        level: Difficulty from 1 to 3.
     """
 
     id: str
@@ -63,10 +56,7 @@ class BenchmarkProblem:
     level: int = 1
 
     def code(self, answer: str) -> str:
-        """Return the code in an answer, with the problem's prefix if it is missing.
-
-        This is the longest code block, or the whole answer if it has no code block.
-        """
+        """Return an answer's longest code block, with the prefix if it lacks it."""
         found = _FENCED.findall(answer)
         code = str(max(found, key=len)) if found else answer
         if not self.prefix or code.startswith(self.prefix):
@@ -84,10 +74,7 @@ class BenchmarkProblem:
 
 
 def _values(path: str) -> Iterator[tuple[int, Any]]:
-    """Yield the line number and JSON value of each line of a file.
-
-    If the file is one JSON array, the number and value of each item are yielded.
-    """
+    """Yield number and JSON value of each line, or of each item of a JSON array."""
     with Path(path).open("rb") as raw:
         is_packed = raw.peek(2)[:2] == b"\x1f\x8b"
         data = gzip.GzipFile(fileobj=raw) if is_packed else raw
@@ -109,10 +96,9 @@ def _object_of(line: str, number: int) -> Any:
 
 
 def read_lines(path: str, benchmark: str, source: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a JSON Lines or JSON file, which may be gzipped.
+    """Yield the objects of a (gzipped) JSON Lines or JSON file.
 
-    The key ``""`` is added to each object; it has the file and line, for error
-    messages.
+    The key ``""`` of each has its file and line, for error messages.
     """
     if not path:
         raise UsageError(

@@ -9,11 +9,7 @@ _DEEPEST = 60
 
 
 def packed(value: object, depth: int = 0) -> Any:
-    """Convert a value to JSON that keeps the types of Python.
-
-    A value of an unsupported type is replaced by a mark. Unpacked, it is not equal to
-    any other value.
-    """
+    """Convert a value to JSON that keeps the types of Python, or to an unequal mark."""
     if depth > _DEEPEST:
         return ["other"]
     if value is None or type(value) in (bool, int, float, str):

@@ -49,8 +49,6 @@ class Joined(Judge):
     """Accepts code if the program of this code and its tests succeeds.
 
     Attributes:
-        language: Programming language: ``javascript``, ``go`` or ``rust``.
-        tests: Code of the tests, which is put after the answer's code.
         stops: Texts at which the code is cut, if it starts with ``prefix``. The code
             after such a text does not belong to the function.
         prefix: Start of the code, which the model has to complete.
@@ -107,14 +105,7 @@ _HELD_OUT = 50
 
 
 class CodeBenchmark(Scenario):
-    """Base class of benchmarks in which an answer is code.
-
-    Args:
-        problems: The problems in the benchmark's data file.
-
-    Raises:
-        UsageError: The file is missing, has another format, or has a problem twice.
-    """
+    """Base class of benchmarks in which an answer is code."""
 
     difficulty: ClassVar[Literal["advanced"]] = "advanced"
     estimated_time = "for real models; minutes to hours, by the model"
@@ -252,13 +243,7 @@ class MbppPlusScenario(CodeBenchmark):
 
 
 class LiveCodeBenchScenario(CodeBenchmark):
-    """The benchmark LiveCodeBench, or only its contests between two dates.
-
-    Args:
-        data: Path of the data file.
-        start: First contest date, e.g. 2025-01-31; empty for no limit.
-        end: Last contest date in the same form; empty for no limit.
-    """
+    """The benchmark LiveCodeBench, or only its contests from ``start`` to ``end``."""
 
     name = "livecodebench"
     description = "Solve contest problems in Python: LiveCodeBench."

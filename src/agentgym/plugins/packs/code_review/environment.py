@@ -18,23 +18,14 @@ Reported = tuple[str, int, str]
 
 @dataclass
 class ReviewBooks(ReadingBooks):
-    """Record of an episode: the calls, the files read or linted, and the reports.
-
-    Attributes:
-        linted: Paths of the files that the agent has linted.
-        reports: Path, line and kind of each problem that the agent reported, in order.
-    """
+    """Record of an episode: the calls, the files read or linted, and the reports."""
 
     linted: set[str] = field(default_factory=set)
     reports: list[Reported] = field(default_factory=list)
 
 
 class ReviewEnvironment(ReadableProject[ReviewBooks]):
-    """A small Python project to review; the agent cannot change it.
-
-    Args:
-        files: Text of each file, by relative path.
-    """
+    """A small Python project to review; the agent cannot change it."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         super().__init__(files, ReviewBooks())
@@ -91,11 +82,7 @@ class ReviewEnvironment(ReadableProject[ReviewBooks]):
 
 
 def is_worth_a_line(found: CodeFinding) -> bool:
-    """Return whether the tool ``lint`` shows a finding to the agent.
-
-    It hides bandit's findings of low severity, such as each import of ``subprocess``,
-    and wrong orders of imports (rule I001).
-    """
+    """Return whether ``lint`` shows a finding; not low ones, nor import order."""
     hint = found.kind == "security" and found.severity == "low"
     return not hint and found.rule != "I001"
 

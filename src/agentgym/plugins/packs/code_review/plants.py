@@ -194,12 +194,9 @@ def {f}({a}):
 
 @dataclass(frozen=True)
 class Planted:
-    """A module after plants (pieces of code with a defect) were added.
+    """A module with plants.
 
-    Attributes:
-        source: Source of the module.
-        defects: Line number and kind of each bug and security problem, sorted by line;
-            without style problems.
+    ``defects`` are the lines and kinds of all but style problems.
     """
 
     source: str

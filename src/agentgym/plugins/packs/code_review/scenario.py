@@ -42,8 +42,6 @@ class Review:
     """The content of a task, before it gets an id.
 
     Attributes:
-        instruction: The user's request.
-        files: Text of each file, by relative path.
         defects: Path, line and kind of each defect that the agent must report.
         look: Paths of the files that the agent must read or lint.
         plan: Tool and arguments of each call in the shortest solution.
@@ -68,10 +66,7 @@ ReviewFamily = ProjectFamily[Review]
 
 
 def _planting(name: str, level: Level, phrases: str, *kinds: PlantKind) -> ReviewFamily:
-    """Create a kind of task: review a module that has one defect of each of ``kinds``.
-
-    ``phrases`` is the key in ``PHRASES`` of the phrases for the requests.
-    """
+    """Create a kind of task: review a module with one defect of each kind."""
 
     def draft(scene: Scene, phrases: Phrases) -> Review:
         return _module_review(scene, phrases, kinds)

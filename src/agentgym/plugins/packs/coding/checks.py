@@ -93,9 +93,9 @@ def _longest_line(source: str) -> int:
 
 @lru_cache(_REMEMBERED)
 def meaning(source: str) -> str | None:
-    """Return the syntax tree as text, or None if the source does not parse.
+    """Return the syntax tree, without layout and comments, as text.
 
-    Sources that differ only in layout or comments have equal trees.
+    None if it is broken.
     """
     try:
         return ast.dump(ast.parse(source))

@@ -38,13 +38,7 @@ _REFUSALS = (
 
 @dataclass(frozen=True)
 class Demonstration:
-    """One episode in which the oracle (a script) solves the task.
-
-    Attributes:
-        messages: Messages in OpenAI's format: system, user, then calls with their
-            results, and an answer.
-        reward: The episode's reward.
-    """
+    """One episode, as OpenAI's messages, in which the oracle solves the task."""
 
     messages: list[dict[str, Any]]
     reward: Reward

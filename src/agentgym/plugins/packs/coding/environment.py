@@ -19,11 +19,7 @@ from agentgym.scenarios.books import ReceivedCall
 
 @dataclass
 class CodingBooks(ReadingBooks):
-    """Record of an episode: the calls, the files read, and the modules not tested.
-
-    Attributes:
-        untested: Paths of modules whose tests have not been run since their last edit.
-    """
+    """The calls, the files read, and the modules not tested since their last edit."""
 
     untested: set[str] = field(default_factory=set)
 
@@ -31,11 +27,7 @@ class CodingBooks(ReadingBooks):
 class CodingEnvironment(ReadableProject[CodingBooks]):
     """A small Python project in memory, with tools to read, edit, check and run it.
 
-    Args:
-        files: Text of each file, by relative path.
-        sandbox: Sandbox for tests and scripts.
-        enforce_rules: Whether to refuse a call that breaks a rule. If False, the call
-            runs, and the broken rule is only counted.
+    If ``enforce_rules`` is false, a call that breaks a rule runs, and is only counted.
     """
 
     def __init__(

@@ -14,7 +14,6 @@ class Fault:
 
     Attributes:
         kind: The wrong part of the body: ``operator``, ``condition`` or ``value``.
-        body: The wrong body, with the placeholders of :class:`Template`.
         split: The split whose tasks use the fault. Tasks of ``OUT_OF_VOCABULARY`` use
             the faults of ``TEST``.
     """
@@ -29,18 +28,8 @@ class Template:
     """A template for generated functions whose body has one line.
 
     Its placeholders: ``{a}`` and ``{b}`` for the parameters, ``{K}`` for the name of
-    the module's constant, ``{T}`` for a text.
-
-    Attributes:
-        key: Name of the template.
-        verbs: Possible first words of the function's name, as ``add`` in ``add_lamp``.
-        parameters: One entry per parameter, at most 2. The entry ``list`` is for a
-            list; the text of other entries does not matter.
-        doc: The docstring.
-        body: The line after the docstring.
-        points: Arguments of each test call. Each fault gives a wrong value for some of
-            them.
-        faults: Wrong bodies that can replace ``body``.
+    the module's constant, ``{T}`` for a text. Each fault gives a wrong value for some
+    of ``points``, the arguments of the test calls.
     """
 
     key: str

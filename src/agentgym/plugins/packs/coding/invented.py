@@ -32,11 +32,7 @@ _CODAS = (
 
 
 def names_for(split: Split, rng: Random) -> Names:
-    """Return the words for the names in a project of ``split``.
-
-    They are the words of the split. In training, the share ``INVENTED`` of the projects
-    gets invented words instead.
-    """
+    """Return words for a project of ``split``; in training, sometimes invented ones."""
     if split is Split.TRAIN and rng.random() < INVENTED:
         return invented(rng)
     return NAMES[split]

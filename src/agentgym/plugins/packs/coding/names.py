@@ -14,11 +14,8 @@ class Names:
     """The words of one split, from which names in projects are made.
 
     Attributes:
-        packages: Names of packages.
         nouns: Topics of modules, functions, constants and scripts.
-        adjectives: Words for the texts in generated functions.
         parameters: Pairs of parameter names.
-        lists: Parameter names for lists of numbers.
     """
 
     packages: tuple[str, ...]

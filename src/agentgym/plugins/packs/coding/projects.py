@@ -24,9 +24,6 @@ class Function:
     """One generated function of a module.
 
     Attributes:
-        template: The template of its docstring and body.
-        name: Its name.
-        parameters: Names of its parameters.
         default: Default value of the last parameter; None if it has none.
         text: The text for the placeholder ``{T}`` in the body.
     """
@@ -55,11 +52,7 @@ class Module:
     """One generated module of a package.
 
     Attributes:
-        package: Name of the package.
-        name: Name of the module.
         constant: Name of the module's constant.
-        value: The constant's value.
-        functions: The functions of the module.
     """
 
     package: str
@@ -103,10 +96,10 @@ class Module:
         return "\n\n\n".join(blocks) + "\n"
 
     def values(self) -> dict[str, str]:
-        """Return the right value of each of many expressions, as its ``repr``.
+        """Return the right ``repr`` of many expressions: the constant, and calls.
 
-        The expressions are the name of the constant, and calls of the functions: some
-        with the arguments of the tests, some with others that reveal the same faults.
+        Some calls have the arguments of the tests, some others that reveal the same
+        faults.
         """
         found = {self.constant: repr(self.value)}
         for function in self.functions:
@@ -122,14 +115,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Project:
-    """A generated project: a package of two modules, their tests, and a script.
-
-    Attributes:
-        package: Name of the package.
-        modules: The modules of the package.
-        script: Path of the script.
-        files: Text of each file, by relative path.
-    """
+    """A generated project: a package of two modules, their tests, and a script."""
 
     package: str
     modules: tuple[Module, ...]
@@ -196,10 +182,7 @@ def text_for(rng: Random, names: Names, noun: str) -> str:
 
 
 def other_arguments(point: Point) -> Point:
-    """Return the arguments with 1 added to positive numbers.
-
-    The new arguments reveal the same faults of a function.
-    """
+    """Add 1 to positive arguments, which then reveal the same faults."""
     return tuple(_shift(value) for value in point)
 
 
@@ -229,10 +212,7 @@ def _call(function: Function, point: Point) -> str:
 
 @lru_cache(4096)
 def _expected(body: str, point: str, constant: str) -> str:
-    """Return the expected result of a test call, as source code.
-
-    If the name of a constant is given, the result is an expression with this name.
-    """
+    """Return a test call's expected result as source, maybe with a constant's name."""
     expression = body.removeprefix("return ")
     values: Point = ast.literal_eval(point)
     if constant:

@@ -16,22 +16,13 @@ _MOST_CHARACTERS = 1_200
 
 @dataclass
 class ReadingBooks(Books):
-    """Record of an episode: the calls, and the files that the agent read.
-
-    Attributes:
-        read: Paths of the files that the agent has read.
-    """
+    """Record of an episode: the calls, and the files that the agent read."""
 
     read: set[str] = field(default_factory=set)
 
 
 class ReadableProject[B: ReadingBooks](Environment):
-    """A small Python project in memory, with tools to list, read and search its files.
-
-    Args:
-        files: Text of each file, by relative path.
-        books: The record to which the environment adds each call.
-    """
+    """A small Python project in memory, with tools to list, read and search."""
 
     def __init__(self, files: Mapping[str, str], books: B) -> None:
         self.workspace = Workspace(files)

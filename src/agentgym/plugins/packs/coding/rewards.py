@@ -83,11 +83,9 @@ def score(
 
 
 def _charged(attempts: Attempts) -> int:
-    """Return the number of errors that reduce the reward of a failed episode.
-
-    The first failures of all tools together count as one error, so that trying a tool
-    costs little. Each further failure of a tool counts as one error, up to 6 in all.
-    """
+    """Return the number of errors that reduce the reward of a failed episode."""
+    # All first failures together count as one error, so that trying a tool costs
+    # little.
     again = len(attempts.failed) - len(set(attempts.failed))
     return min(bool(attempts.failed) + again, _MOST_ERRORS)
 
@@ -105,10 +103,7 @@ def _repeated(done: Sequence[ReceivedCall]) -> int:
 
 
 def _matches(step: Step, call: ReceivedCall, task: Task, repaired: bool) -> bool:
-    """Return whether a call counts as this step of the shortest solution.
-
-    An edit counts only if the final project is as required (``repaired``).
-    """
+    """Return whether a call is this step; an edit only if it is ``repaired``."""
     if step.tool != call.tool:
         return False
     if step.tool == "edit_file":
@@ -136,10 +131,7 @@ def _progress(
 
 
 def _next_tool(plan: Sequence[Step], made: int, attempts: Attempts) -> float:
-    """Return ``NEXT_TOOL`` if the first missing step's tool was called, else 0.
-
-    Calls that made earlier steps do not count.
-    """
+    """Return ``NEXT_TOOL`` if the first missing step's tool was called, else 0."""
     if made == len(plan):
         return 0.0
     needed = plan[made].tool

@@ -45,11 +45,8 @@ _CHANGING = {
 
 
 def open_database(state: State) -> sqlite3.Connection:
-    """Return a new database with the rows of a task's initial state.
-
-    Several threads may use the database, one after the other: an episode runs in one
-    thread and is scored in another.
-    """
+    """Return a new database with the rows of a task's initial state."""
+    # An episode runs in one thread and is scored in another, one after the other.
     database = sqlite3.connect(":memory:", check_same_thread=False)
     database.deserialize(_empty())
     for table, columns in _FILLED.items():

@@ -34,13 +34,7 @@ REFUSALS = ("Sorry, that is not possible.", "Sorry, I may not do that.")
 
 @dataclass(frozen=True)
 class SupportDemonstration:
-    """One episode in which the oracle (a script) solves the task.
-
-    Attributes:
-        messages: Messages in OpenAI's format: system, user, then calls with their
-            results, answers, and further messages of the customer.
-        reward: The episode's reward.
-    """
+    """One episode, as OpenAI's messages, in which the oracle solves the task."""
 
     messages: list[dict[str, Any]]
     reward: Reward

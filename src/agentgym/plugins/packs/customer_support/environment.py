@@ -96,9 +96,8 @@ class Customer:
     def _after_statement(self, kinds: Sequence[str]) -> str | None:
         """Return the reply to a message without a question.
 
-        If the message mentions a kind of fact that the agent still needs, the reply is
-        this fact. If the agent needs only other facts, the reply is "sorry?", but only
-        once. If it needs no more facts, the reply is the next request.
+        It is a needed fact that the message mentions, else "sorry?" once, or the next
+        request.
         """
         about = [kind for kind in kinds if kind in self._open]
         if about:
@@ -128,12 +127,7 @@ SENT = ("shipped", "delivered")
 class SupportEnvironment(Environment):
     """A shop's database with tools for its help desk, and a customer with a request.
 
-    Args:
-        state: The initial state of a task: the rows of each table, and under
-            ``customer`` the arguments of :class:`Customer`.
-        instruction: The customer's first message.
-        enforce_rules: Whether to refuse a call that breaks a rule. If False, the call
-            runs, and the broken rule is only counted.
+    If ``enforce_rules`` is false, a call that breaks a rule runs, and is only counted.
     """
 
     def __init__(
@@ -374,9 +368,8 @@ class SupportEnvironment(Environment):
     def _wrong(self, message: str, key: str, *, start: str = "") -> str:
         """Return an error message if the customer gave the wrong value; else raise.
 
-        A returned message does not count as an error, so the agent does not pay for a
-        mistake of the customer. The customer gave a value if it has more than one
-        character and is a whole word in the texts of the customer.
+        A returned message does not count: the agent does not pay for a customer's
+        mistake.
         """
         key = key.strip()
         given = rf"(?<!\w){re.escape(key)}(?!\w)"

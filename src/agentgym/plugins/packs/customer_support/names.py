@@ -17,12 +17,7 @@ class SupportNames:
     """The names of one split.
 
     Attributes:
-        first: First names.
-        last: Surnames.
         domains: Domains of email addresses, without endings such as ``.com``.
-        products: Products of the shop.
-        cities: The customers' cities.
-        streets: Street names, without house numbers.
         subjects: Subjects of complaints.
         numbers: Formats of order numbers. In a format, ``9`` stands for a digit, ``A``
             for a capital letter, and other characters for themselves.

@@ -95,11 +95,8 @@ def _repeated(done: Sequence[ReceivedCall]) -> int:
 
 
 def _plan(task: Task, done: Sequence[ReceivedCall]) -> list[SupportStep]:
-    """Return the calls of the shortest solution, adapted to the calls that were made.
-
-    ``list_orders`` shows the same fields as ``get_order``. So if the agent listed the
-    customer's orders, this replaces a ``get_order`` that it did not make.
-    """
+    """Return the shortest solution's calls, adapted to the calls that were made."""
+    # list_orders shows the same fields as get_order.
     owners = {number: owner for number, owner, *_ in task.initial_state["orders"]}
     plan = []
     for step in map(SupportStep.from_json, task.goal["plan"]):
@@ -133,10 +130,7 @@ def _missing(
 def _next_tool(
     plan: Sequence[SupportStep], missing: Sequence[SupportStep], attempts: Attempts
 ) -> float:
-    """Return ``NEXT_TOOL`` if the first missing step's tool was called, else 0.
-
-    Calls that made other steps do not count.
-    """
+    """Return ``NEXT_TOOL`` if the first missing step's tool was called, else 0."""
     if not missing:
         return 0.0
     needed = missing[0].tool

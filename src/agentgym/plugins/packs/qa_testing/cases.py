@@ -16,11 +16,9 @@ _LONGEST = 300
 
 
 class Case(NamedTuple):
-    """One test: a function call with its expected value.
+    """One test: a call, e.g.
 
-    Attributes:
-        call: The call, e.g. ``area_lamp(3, 4)``.
-        expected: The value that the call must return.
+    ``area_lamp(3, 4)``, with the value that it must return.
     """
 
     call: str

@@ -23,11 +23,7 @@ _MOST_CASES = 20
 
 @dataclass
 class TestingBooks(ReadingBooks):
-    """Record of an episode: the calls, the files read, and the tests added.
-
-    Attributes:
-        cases: The agent's tests of each module, by the module's path, oldest first.
-    """
+    """The calls, the files read, and the tests added to each module, oldest first."""
 
     __test__ = False
 
@@ -40,12 +36,7 @@ class TestingBooks(ReadingBooks):
 
 
 class TestingEnvironment(ReadableProject[TestingBooks]):
-    """A small Python project with right code, to which the agent adds tests.
-
-    Args:
-        files: Text of each file, by relative path.
-        sandbox: Sandbox for the agent's function calls and tests.
-    """
+    """A small Python project with right code, to which the agent adds tests."""
 
     __test__ = False
 

@@ -63,10 +63,9 @@ def score(
 def judge(task: Task, cases: Sequence[Case], sandbox: AnySandbox) -> tuple[int, float]:
     """Return how many tests fail on the right code, and the share of detected mutants.
 
-    A mutant is a version of the code with one fault. A test detects it if the test
-    passes on the right code, and its call raises an error on the mutant or returns
-    another value. All calls run together in the sandbox; their values are compared
-    outside of it (see :func:`agentgym.sandbox.gives`).
+    A test detects a mutant (code with one fault) if it passes on the right code, and
+    the mutant returns another value. All calls run together in the sandbox, and are
+    compared outside of it.
     """
     if not cases:
         return 0, 0.0

@@ -33,12 +33,9 @@ class TestingDraft:
     """The content of a task, before it gets an id.
 
     Attributes:
-        instruction: The user's request.
         files: Text of each file by path, without the tests of ``module``.
-        module: Path of the module to test.
         mutants: By name of each function to test, its mutants: sources of the module
             with one fault in the function.
-        plan: Tool and arguments of each call in the shortest solution.
     """
 
     __test__ = False
@@ -84,10 +81,7 @@ def _test_module(scene: Scene, phrases: Phrases) -> TestingDraft:
 
 
 def _test_boundary(scene: Scene, phrases: Phrases) -> TestingDraft:
-    """Create a task to test a function whose mutants are wrong only at a boundary.
-
-    For example, ``<`` instead of ``<=`` gives another value only for equal arguments.
-    """
+    """Create a task to test a function whose mutants are wrong only at a boundary."""
     hard = [t for t in _usable() if t.key in _HARD]
     return _drafted(scene, phrases, [scene.rng.choice(hard)], whole=False)
 
@@ -166,9 +160,9 @@ def _call(function: Function, point: str) -> str:
 
 
 def _value(body: str, point: str) -> str | None:
-    """Return the ``repr`` of the value that a body returns; None if it raises.
+    """Return the ``repr`` of a body's value for the arguments ``point``.
 
-    ``point`` are the arguments, as the ``repr`` of a tuple.
+    None if it raises.
     """
     expression = body.removeprefix("return ").format(a="a", b="b")
     names = dict(zip("ab", eval(point), strict=False))  # our own templates
@@ -195,12 +189,7 @@ _BY_OUTCOME = frozenset({"call", "expected"})
 
 
 class QaTestingScenario(LeveledScenario[TestingFamily]):
-    """Tasks to write tests for functions of generated Python packages.
-
-    Args:
-        sandbox: Sandbox for function calls and tests; the caller closes it. If None,
-            the scenario opens a sandbox, and :meth:`close` closes it.
-    """
+    """Tasks to write tests for functions of generated Python packages."""
 
     name: ClassVar[str] = "qa_testing"
     description: ClassVar[str] = "Write tests that kill mutants of Python code."
@@ -244,10 +233,7 @@ class QaTestingScenario(LeveledScenario[TestingFamily]):
         return rewards.score(task, own.books, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
-        """Return the calls of the task's shortest solution.
-
-        If the episode succeeds, any tested call and any expected value count as right.
-        """
+        """Return the shortest solution; a success makes any test right."""
         return [
             NeededCall(tool, arguments, by_outcome=_BY_OUTCOME & set(arguments))
             for tool, arguments in task.goal["plan"]

@@ -30,13 +30,10 @@ GREETINGS: Forms = _AROUND["greetings"]
 
 @dataclass(frozen=True, eq=False)
 class Phrases:
-    """The patterns for requests of one family (kind of task), by split.
+    """The patterns for requests of one family (kind of task), by split."""
 
-    A frame that training and another split have in common is removed from training. So
-    a combination of words can be kept for tests, although training has each of the
-    words.
-    """
-
+    # A frame that training and another split share is removed from training. So a
+    # combination of words is kept for tests, although training has each of the words.
     patterns: Forms
 
     @cache  # noqa: B019 - the pools live as long as the process
@@ -63,10 +60,7 @@ def _expand(pattern: str) -> list[str]:
 
 
 def draw(rng: Random, split: Split, forms: Forms) -> str:
-    """Return a random phrase of a split.
-
-    For splits other than training, half of the phrases are those of training.
-    """
+    """Return a random phrase of a split; half of the time, one of training."""
     if split is Split.TRAIN or rng.random() < 0.5:
         return rng.choice(forms[split])
     return rng.choice(forms[Split.TRAIN])

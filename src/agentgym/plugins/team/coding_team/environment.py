@@ -107,10 +107,7 @@ class TeamEnvironment(Environment):
         return self.workspace.changed()
 
     def begin(self) -> None:
-        """Prepare for the user's next request.
-
-        Keep the files; forget rounds, findings and test results.
-        """
+        """Keep the files for the user's next request; forget rounds and findings."""
         self._start = dict(self.workspace.files)
         self._accepted = dict(self._start)
         self.rounds, self.max_rounds = 0, self._more
@@ -364,10 +361,7 @@ class TeamEnvironment(Environment):
     def _checked_by(
         self, name: str, file: str, found: Sequence[dict[str, Any]], note: str
     ) -> str:
-        """Store the findings of one check of a file; return the tool's result.
-
-        The result has the first findings. It is ``note`` if there are none.
-        """
+        """Store a check's findings; return the first ones, or ``note`` without any."""
         self._checked.setdefault(file, set()).add(name)
         self._add_findings(found)
         lines = [f"{f['path']}:{f['line']}: {f['message']}" for f in found]
@@ -426,10 +420,7 @@ def _sound(result: SandboxResult) -> SandboxResult:
 def _report_of(
     name: str, result: SandboxResult, wanted: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the results of one test file in a test run.
-
-    A file without any result counts as one failed test.
-    """
+    """Return the results of one test file; without any, one test has failed."""
     tests = [
         test
         for test in result.tests or ()

@@ -15,9 +15,7 @@ class TeamLanguage:
     """A programming language of a team's projects.
 
     Attributes:
-        name: Name of the language in the sandbox.
         target: Path for code in the generator's answer, if it wrote no file itself.
-        test: An example of a test file's name.
         seconds: Time limit for a test run or a check, compiling included.
         check: Command line that checks a file, with ``{path}`` for the file. Empty if
             ruff, bandit and radon check the code.
@@ -37,10 +35,9 @@ class TeamLanguage:
         return Argv(tuple(word.replace("{path}", path) for word in self.check))
 
     def problems(self, result: SandboxResult) -> list[tuple[int, str]]:
-        """Return line and message of each problem in the output of a check.
+        """Return line and message of each problem in a check's output.
 
-        If the check failed but its output does not match ``problem``, the first line of
-        the output is the message of a problem in line 1.
+        If nothing in a failed check's output matches, its first line is the message.
         """
         if result.ok:
             return []

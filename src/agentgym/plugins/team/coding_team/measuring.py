@@ -43,10 +43,8 @@ def script_for(path: str, call: str) -> str:
 
 
 def measured(result: SandboxResult) -> str:
-    """Describe the measured time and memory, or why the call failed.
-
-    The measured code could have printed other numbers, so do not trust them.
-    """
+    """Describe the measured time and memory, or why the call failed."""
+    # The measured code could have printed other numbers, so do not trust them.
     if result.status != "exited":
         return f"The call was stopped: {result.error or result.status}."
     lines = result.stdout.strip().splitlines()

@@ -106,10 +106,7 @@ def score_outcome(
 
 
 def is_right(task: Task, files: Mapping[str, str], sandbox: AnySandbox) -> bool:
-    """Return whether the code gives the right values of the task's hidden expressions.
-
-    Test files are ignored.
-    """
+    """Return whether the code gives the right values of hidden expressions."""
     code = {path: text for path, text in files.items() if not is_test_file(path)}
     hidden = task.goal["hidden"]
     return all(path in code for path in hidden) and repaired(sandbox, code, hidden)

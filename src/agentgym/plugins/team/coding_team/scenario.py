@@ -32,13 +32,7 @@ Call = dict[str, Any]
 
 @dataclass(frozen=True)
 class Problem:
-    """A programming problem with its right solution.
-
-    Attributes:
-        module: The module that the team has to write.
-        source: The right source of the module.
-        instruction: The user's request.
-    """
+    """A programming problem with its right solution."""
 
     module: Module
     source: str
@@ -50,9 +44,7 @@ class TeamFamily:
     """A kind of task; the generator's first draft decides which roles have to work.
 
     Attributes:
-        name: Name of the family.
         level: Difficulty: 3 if the review must find a serious problem, else 2.
-        functions: Number of functions in the module.
         first: Function that returns a wrong first draft; None if the first draft is
             right.
         is_found: Whether the review finds the fault of the first draft, so that no test
@@ -171,10 +163,7 @@ def _problem(rng: Random, family: TeamFamily, split: Split) -> Problem:
 
 
 def _templates(rng: Random, family: TeamFamily, split: Split) -> Sequence[Template]:
-    """Return templates for the module's functions.
-
-    If the first draft gets a fault, return one template that has faults for ``split``.
-    """
+    """Return templates for a module's functions; one with faults for a wrong draft."""
     if family.first is _faulty:
         kind = rng.choice(_FAULTS)
         return [rng.choice(functions.with_fault(kind, split))[0]]
@@ -263,10 +252,7 @@ class CodingTeamScenario(Scenario):
         ]
 
     def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return two sets of test tasks: ``held-out`` and ``out-of-vocabulary``.
-
-        The second set is smaller. Its tasks have words that no other split uses.
-        """
+        """Return ``held-out`` tasks, and fewer ``out-of-vocabulary`` ones."""
         return {
             "held-out": self.tasks(Split.TEST, seed, count),
             "out-of-vocabulary": self.tasks(

@@ -39,14 +39,9 @@ Listener = Callable[[TeamEvent], None]
 
 
 class TeamEvents(BaseCallbackHandler):
-    """Passes a team's events to a listener, and counts tokens by role.
+    """Passes a team's events to a listener, waits for it, and counts tokens by role.
 
-    The team waits until the listener returns.
-
-    Attributes:
-        usage: Number of model calls and tokens, by role.
-        no_answer: The last error of a model call, if all calls so far have failed; else
-            empty.
+    ``no_answer`` is the last error of a model call, if all so far have failed.
     """
 
     run_inline = True

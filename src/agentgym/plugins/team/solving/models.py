@@ -39,11 +39,7 @@ def chat_models(
     models: "Mapping[str, str | BaseChatModel] | None" = None,
     agent: Any = None,
 ) -> "tuple[dict[str, BaseChatModel], list[str]]":
-    """Return the chat model of each role, and notes for the user about the models.
-
-    A role that is not in ``models`` uses ``model``, or the trained agent ``agent``, an
-    object or a name.
-    """
+    """Return each role's chat model, by default ``model`` or ``agent``, and notes."""
     FRAMEWORKS.get("langchain").check()
     by_role = dict(models or {})
     for role in by_role:

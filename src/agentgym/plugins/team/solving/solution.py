@@ -12,14 +12,7 @@ Outcome = Literal["passed", "failed", "untested", "stopped"]
 
 
 class Usage(NamedTuple):
-    """Numbers of model calls and tokens of a role.
-
-    Attributes:
-        calls: Number of calls, failed ones included.
-        prompt_tokens: Number of prompt tokens; 0 for a model that does not report them.
-        response_tokens: Number of response tokens; 0 for a model that does not report
-            them.
-    """
+    """Numbers of model calls and tokens of a role; 0 tokens if not reported."""
 
     calls: int = 0
     prompt_tokens: int = 0

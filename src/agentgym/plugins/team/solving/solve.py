@@ -109,11 +109,7 @@ def open_session(
 
 
 def read_files(paths: list[Path]) -> dict[str, str]:
-    """Read the user's files, and return each text by its path in the project.
-
-    This path is relative to the working folder. For a file outside of the working
-    folder, it is the file's name.
-    """
+    """Return each text by its path in the working folder, or by its name."""
     found: dict[str, str] = {}
     here = Path.cwd().resolve()
     for path in paths:

@@ -19,10 +19,7 @@ Level = Literal[1, 2, 3]
 class Step:
     """One call of a task's shortest solution.
 
-    Attributes:
-        tool: Name of the tool.
-        args: The arguments.
-        others: Other sets of arguments that are equally right.
+    ``others`` are equally right arguments.
     """
 
     tool: str
@@ -44,14 +41,10 @@ class Draft:
     """The content of a task, before it gets an id.
 
     Attributes:
-        instruction: The user's request.
-        files: Text of each file of the project at the start, by path.
-        plan: The calls of the shortest solution.
         ordered: Whether a success must make the calls of ``plan`` in order. If False,
             only the final state of the project counts.
         expected: By path, a right final text of each file that must change. Another
             text with the same syntax tree is right too.
-        formatted: Paths of the files that must be formatted at the end.
         hidden: Expressions to evaluate in each module, by the module's path; each with
             the ``repr`` of its right value. The agent does not see them. If there are
             any, all code that gives these values is right, not only ``expected``.
@@ -78,13 +71,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Scene:
-    """The inputs from which a family (kind of task) creates the content of a task.
-
-    Attributes:
-        rng: Source of random choices.
-        split: The split whose request phrases and code faults are used.
-        names: Words for the names in the project.
-    """
+    """The inputs from which a family (kind of task) creates the content of a task."""
 
     rng: Random
     split: Split
@@ -108,14 +95,7 @@ class ProjectDraft(Protocol):
 
 @dataclass(frozen=True)
 class ProjectFamily[D: ProjectDraft]:
-    """One kind of task about a generated project.
-
-    Attributes:
-        name: Name of the family.
-        level: Difficulty from 1 to 3.
-        phrases: Phrases of the requests.
-        draft: Function that creates the content of a task.
-    """
+    """One kind of task about a generated project."""
 
     name: str
     level: Level
@@ -144,11 +124,8 @@ class Family(ProjectFamily[Draft]):
 
     @classmethod
     def of(cls, level: Level, draft: Callable[[Scene, Phrases], Draft]) -> Self:
-        """Create a family from a function that creates the content of a task.
-
-        The function's name, without its underscore, is the name of the family and the
-        key of its phrases in ``PHRASES``.
-        """
+        """Create a family from a function that creates the content of a task."""
+        # Its name, without the underscore, is also the key of its phrases in PHRASES.
         name = draft.__name__.removeprefix("_")
         return cls(name, level, PHRASES[name], draft)
 

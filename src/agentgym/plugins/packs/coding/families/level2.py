@@ -43,11 +43,7 @@ def _edit(
     lines: tuple[str, str],
     slots: dict[str, str],
 ) -> Draft:
-    """Create a task to replace ``lines[0]`` by ``lines[1]`` in the first module.
-
-    ``slots`` are the values for the placeholders in ``phrases``, the phrases of the
-    request.
-    """
+    """Create a task to replace ``lines[0]`` by ``lines[1]`` in the first module."""
     module = project.modules[0]
     source = project.files[module.path]
     slots = {"file": _reference(scene, module), **slots}
@@ -192,11 +188,7 @@ def _run_script_with(scene: Scene, phrases: Phrases) -> Draft:
 def _script_draft(
     scene: Scene, phrases: Phrases, project: Project, args: str, slots: dict[str, str]
 ) -> Draft:
-    """Create a task in which the agent must read the project's script, then run it.
-
-    ``args`` are the script's arguments, as one text. ``slots`` are the values for the
-    placeholders in ``phrases``, the phrases of the request.
-    """
+    """Create a task in which the agent must read the project's script, then run it."""
     return Draft(
         request(scene.rng, phrases, scene.split, slots),
         project.files,

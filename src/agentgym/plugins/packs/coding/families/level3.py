@@ -17,11 +17,6 @@ class Broken:
 
     Attributes:
         project: The project before its line was changed.
-        files: Text of each file of the faulty project, by path.
-        module: The module of the wrong line.
-        function: The function of the wrong line.
-        fault: The fault from which the wrong line was made.
-        right: The right line.
         wrong: The wrong line.
     """
 

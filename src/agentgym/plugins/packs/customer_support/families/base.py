@@ -17,13 +17,7 @@ Level = Literal[1, 2, 3]
 
 @dataclass(frozen=True)
 class SupportStep:
-    """One call of a task's shortest solution.
-
-    Attributes:
-        tool: Name of the tool.
-        args: The arguments with a fixed value; other arguments may have any value.
-        request: Index of the customer's request that the call serves, from 0.
-    """
+    """One call of a task's shortest solution; arguments not in ``args`` may vary."""
 
     tool: str
     args: dict[str, Any] = field(default_factory=dict)
@@ -41,12 +35,7 @@ class SupportStep:
 
 @dataclass(frozen=True)
 class SupportScene:
-    """The inputs from which a family (kind of task) creates the content of a task.
-
-    Attributes:
-        rng: Source of random choices.
-        split: The split whose names and phrases are used.
-    """
+    """The inputs from which a family (kind of task) creates the content of a task."""
 
     rng: Random
     split: Split
@@ -62,15 +51,9 @@ class Order:
     """An order of the shop.
 
     Attributes:
-        number: The order number.
-        owner: Id of the customer.
-        status: Such as ``pending``, ``shipped`` or ``delivered``.
         total: The price of the whole order.
         days: Days since the delivery; None if it is not delivered.
         items: Name and quantity of each product.
-        street: Street and house number of the delivery address.
-        city: City of the delivery address.
-        refunded: Whether the shop has paid the money back.
     """
 
     number: str
@@ -99,8 +82,7 @@ class Order:
 class Story:
     """The content of a task under construction; :func:`draft` completes it.
 
-    A new story has a random customer with two or three orders. The methods add orders,
-    the customer's texts, and the calls of the shortest solution (the plan).
+    A new story has a random customer with two or three orders.
     """
 
     def __init__(self, scene: SupportScene) -> None:
@@ -164,11 +146,7 @@ class Story:
         return f"{name} {self.rng.randint(1, 99)}"
 
     def number(self, order: Order, *, stated: float = 0.7) -> str:
-        """Return a phrase for an order, to use in a request.
-
-        With the probability ``stated``, the phrase contains the order number. Otherwise
-        the customer gives the number only when asked.
-        """
+        """Return a phrase for an order; its number is stated, or given when asked."""
         self.facts["order"] = [self.say("order", order.number)]
         if self.rng.random() < stated:
             return talk.order(self.rng, self.scene.split, order.number)
@@ -180,12 +158,7 @@ class Story:
         return request(self.rng, INTENTS[intent], self.scene.split, slots)
 
     def open(self, text: str, *, verified: bool = False) -> None:
-        """Set the customer's first message.
-
-        With ``verified``, add the calls that verify the customer to the plan. The
-        customer then gives the postcode only when asked, and the email either in the
-        first message or when asked.
-        """
+        """Set the customer's first message; if ``verified``, plan to verify them."""
         if not verified:
             self.text = text
             return
@@ -214,14 +187,10 @@ class SupportDraft:
     """The content of a task, before it gets an id.
 
     Attributes:
-        instruction: The customer's first message.
-        state: The initial rows of each table, and the arguments of :class:`Customer`.
-        plan: The calls of the shortest solution.
         every_step: Whether a success must make all calls of ``plan``. If False, only
             the final database counts.
         refuse: Whether the agent must change nothing and refuse the request. The calls
             of ``plan`` then only find the reason.
-        goal_state: The expected final rows of each table.
     """
 
     instruction: str
@@ -284,13 +253,7 @@ def _shipment(order: Order) -> str:
 
 @dataclass(frozen=True)
 class SupportFamily:
-    """One kind of task.
-
-    Attributes:
-        name: Name of the family.
-        level: Difficulty from 1 to 3.
-        draft: Function that creates the content of a task.
-    """
+    """One kind of task."""
 
     name: str
     level: Level

@@ -57,9 +57,8 @@ _LEAST_WORDS = 2
 def understood(answer: Any) -> str | None:
     """Parse a person's answer into ``yes``, ``no``, or the text of an instruction.
 
-    An answer of two or more words counts as an instruction. The answer None means that
-    the person has left, and counts as ``no``. LangGraph does not always allow None as
-    an answer, so ``{"answer": None}`` means the same.
+    None means that the person has left, and counts as ``no``; so does ``{"answer":
+    None}``, since LangGraph does not always allow None.
     """
     if isinstance(answer, Mapping):
         answer = answer.get("answer", "")
@@ -194,9 +193,9 @@ def _supervisor(models: list[BaseChatModel], tools: TeamTools, human: bool) -> A
 async def _chosen(
     model: Any, messages: list[Any], hand_over: BaseTool, facts: Mapping[str, Any]
 ) -> tuple[Choice | None, str]:
-    """Ask a model for the next role; return the role and a note for it.
+    """Ask a model for the next role and a note.
 
-    The role is None if the model made no choice that ``routing`` allows.
+    None if ``routing`` does not allow it.
     """
     for _ in range(_TRIES):
         try:
@@ -249,11 +248,8 @@ def _question(state: TeamState, work: Mapping[str, Any]) -> dict[str, Any] | Non
 
 def _person(tools: TeamTools) -> Any:
     async def person(state: TeamState) -> Command[Any]:
-        """Ask the person, then act on the answer.
-
-        Nothing may happen before the question, since LangGraph runs this node again
-        from its start after the answer.
-        """
+        """Ask the person, then act on the answer."""
+        # LangGraph runs this node again from its start after the answer.
         question = state["question"] or {}
         answer = None
         for number in range(MOST_ASKED):
@@ -286,10 +282,7 @@ def _person(tools: TeamTools) -> Any:
 
 
 def _known(state: TeamState, work: Mapping[str, Any]) -> TeamState:
-    """Return a state update with the user's last request and the state of the work.
-
-    ``work`` is the result of :meth:`TeamTools.record`.
-    """
+    """Return a state update with the last request and the state of the work."""
     problem = state.get("problem") or ""
     asked = [m.text for m in state.get("messages", ()) if m.type == "human"]
     if asked:

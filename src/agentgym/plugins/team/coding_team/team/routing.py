@@ -24,8 +24,8 @@ _RISKY = re.compile(
 def next_roles(facts: Mapping[str, Any]) -> tuple[Choice, ...]:
     """Return the roles that may be next, or ``finish``; the preferred one is first.
 
-    After a serious finding or a failed test, the generator is next, as long as rounds
-    (turns of the generator) are left. Code that is not simple needs a review.
+    After a serious finding or a failed test, it is the generator, while rounds are
+    left.
     """
     has_rounds = facts["rounds"] < facts["max_rounds"]
     if not facts["written"]:

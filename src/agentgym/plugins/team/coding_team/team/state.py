@@ -11,8 +11,6 @@ class ReviewFinding(TypedDict):
     """A problem that a check or the reviewer found in the code.
 
     Attributes:
-        path: Path of the file.
-        line: Line number, from 1.
         severity: ``high`` (serious), ``medium`` or ``low``.
         message: Description of the problem. From ruff, bandit or radon, it starts with
             the rule's name.
@@ -27,10 +25,7 @@ class ReviewFinding(TypedDict):
 class TestReport(TypedDict):
     """The results of the tests since the last edit.
 
-    Attributes:
-        passed: Number of passed tests.
-        failed: Number of tests that did not pass.
-        failures: ``name: message`` of each test that did not pass.
+    ``failures`` are ``name: message``.
     """
 
     __test__ = False  # type: ignore[misc]
@@ -45,7 +40,6 @@ class Turn(TypedDict):
 
     Attributes:
         role: Name of the role, or ``person``.
-        round: Number of turns that the generator has had so far.
         did: The result of the turn in a few words.
         said: The role's last message, or the person's answer; maybe empty.
     """
@@ -60,13 +54,9 @@ class TeamState(TypedDict, total=False):
     """The state of the team's graph.
 
     Attributes:
-        messages: The conversation with the user: the request, and the final answer.
-        problem: The user's last request, as text.
-        files: Text of each file, by relative path.
         findings: Problems found in the files, each until its file is edited.
         tests: Results of the tests since the last edit; None until one has failed or
             all have run.
-        history: All turns so far.
         facts: Facts that decide the next role; see ``routing.next_roles``.
         note: Advice for the next role, from the supervisor, the executor or a person.
         question: The question that a person has to answer now, or None.

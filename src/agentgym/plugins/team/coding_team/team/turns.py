@@ -45,14 +45,7 @@ _AGAIN = "Your last attempt could not be used: {problem} Use your tools."
 
 
 class TeamTools:
-    """All tools of a team, by name.
-
-    Args:
-        tools: The tools of all roles.
-
-    Raises:
-        ValueError: ``hand_over`` or ``team_state`` is missing.
-    """
+    """All tools of a team, by name."""
 
     def __init__(self, tools: Sequence[BaseTool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
@@ -91,7 +84,6 @@ class TurnResult:
     Attributes:
         work: The state of the work after the turn, as :meth:`TeamTools.record` returns
             it.
-        said: The role's last message.
         problem: Why the models' work could not be used; empty if it was used.
     """
 
@@ -103,11 +95,8 @@ class TurnResult:
 def agents_of(
     role: str, models: Sequence[BaseChatModel], tools: TeamTools
 ) -> list[Any]:
-    """Return a compiled agent of a role for each model.
-
-    The list is empty for a generator without the tool ``write_file``, since another
-    program then writes the code.
-    """
+    """Return a compiled agent of a role for each model."""
+    # Without write_file, another program writes the code.
     if role == GENERATOR and "write_file" not in tools:
         return []
     own, prompt = tools.of_role(role), ROLE_PROMPTS[role]
@@ -121,10 +110,7 @@ async def take_turn(
     brief: str,
     before: Mapping[str, Any],
 ) -> TurnResult:
-    """Ask a role's agents until one does usable work, else work without a model.
-
-    Without a model, this runs the checks of a reviewer or the tests of an executor.
-    """
+    """Ask a role's agents until one does usable work, else work without a model."""
     problem, said = "", ""
 
     async def ask(agent: Any) -> tuple[str, str]:
@@ -147,10 +133,7 @@ async def take_turn(
 async def answers[M, A](
     models: Sequence[M], ask: Callable[[M], Awaitable[A]]
 ) -> AsyncIterator[A]:
-    """Ask models one after the other, the first one twice; yield each answer.
-
-    A model whose server is not running is not asked again.
-    """
+    """Ask models one after the other, the first one twice; yield each answer."""
     gone = None
     for model in (*models[:1], *models):
         if model is gone:
@@ -171,10 +154,8 @@ def is_final(error: BaseException) -> bool:
 
 
 def is_unreachable(error: BaseException | None, depth: int = 0) -> bool:
-    """Return whether an error was caused by a server that is not running.
-
-    A server that is starting or overloaded answers with an HTTP status instead.
-    """
+    """Return whether an error was caused by a server that is not running."""
+    # A server that is starting or overloaded answers with an HTTP status instead.
     if error is None or depth > _DEEPEST:
         return False
     if isinstance(error, BaseExceptionGroup):  # one per address of a host
