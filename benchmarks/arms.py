@@ -30,9 +30,9 @@ from agentgym.core.settings import read_assignments
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.intervals import Estimate, points
 from agentgym.evaluate.metrics import Metrics
+from agentgym.train import time_limit
 from agentgym.train.batch import BatchBuilder
-from agentgym.train.measure import time_budget
-from agentgym.train.measure.time_budget import TimeBudget
+from agentgym.train.time_limit import TimeBudget
 
 ARMS = {
     "warm": "warm start alone",
@@ -135,7 +135,7 @@ def _changes(arm: str, seed: int) -> Iterator[tuple[Any, str, Any]]:
 
     yield TimeBudget, "fit", fit
     if arm == "warm":  # all of the time, and no step
-        yield time_budget, "_LESSON_OF_REST", 1.0
+        yield time_limit, "_LESSON_OF_REST", 1.0
         yield TimeBudget, "has_room", lambda *_: False
     if arm == "random":
         yield BatchBuilder, "build", partialmethod(_shuffled, Random(seed))

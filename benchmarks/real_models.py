@@ -27,8 +27,8 @@ from machine import machine
 
 from agentgym import Trainer, TrainingConfig, TrainingResult
 from agentgym.errors import AgentGymError
-from agentgym.evaluate.lines import LinesProgress
 from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.plain_progress import LinesProgress
 
 WISHES = {"app": 15, "arithmetic": 15, "helper": 15, "coding": 60, "bfcl": 60}
 """Minutes of each run."""

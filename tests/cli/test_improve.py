@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from agentgym.rollout.wording import Wording
+from agentgym.rollout.prompt_overrides import Wording
 from tests.cli.conftest import Command
 from tests.integrations.langchain.test_configurable import AGENT, tasks_file
 from tests.rollout.stub_server import StubServer, completion

@@ -12,7 +12,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.prices import Prices
 from agentgym.core.task import Split
 from agentgym.errors import ProviderError, RolloutError
-from agentgym.evaluate.calls import NO_CALL, NOTHING, CallClass
+from agentgym.evaluate.call_classes import NO_CALL, NOTHING, CallClass
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.evaluation import evaluate, measure_baselines
 from agentgym.evaluate.metrics import METRICS

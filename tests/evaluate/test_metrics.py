@@ -12,10 +12,10 @@ from agentgym.core.trajectory import (
     ToolCall,
     Trajectory,
 )
+from agentgym.evaluate.advice import cut_words
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.criteria import compare_goals
 from agentgym.evaluate.metrics import METRICS, Metrics, TaskResult
-from agentgym.evaluate.outlook import cut_words
 from agentgym.ui.comparison import rows, values
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from agentgym.core.config import TrainingConfig
-from agentgym.rollout.located import located
-from agentgym.rollout.probe import probed
+from agentgym.rollout.absolute_paths import located
+from agentgym.rollout.inspection import probed
 
 pytestmark = pytest.mark.slow
 

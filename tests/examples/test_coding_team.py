@@ -67,7 +67,7 @@ def test_the_roles_are_recorded_by_name_with_the_own_one(tmp_path: Path) -> None
     from agentgym.core.config import TrainingConfig
     from agentgym.core.task import Split
     from agentgym.engines.scripted import Reply, ScriptedPolicy
-    from agentgym.rollout.located import located
+    from agentgym.rollout.absolute_paths import located
     from agentgym.rollout.runner import RolloutRequest
     from agentgym.scenarios.registry import get_scenario
     from tests.plugins.team.coding_team.test_training import respond

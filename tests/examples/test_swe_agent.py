@@ -19,7 +19,7 @@ from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, TaskSource
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
-from agentgym.rollout.located import located
+from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario

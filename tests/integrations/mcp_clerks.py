@@ -13,8 +13,8 @@ from typing import Any
 from agentgym import Trainer
 from agentgym.core.config import TrainingConfig
 from agentgym.integrations.registry import FRAMEWORKS
-from agentgym.rollout.located import located
-from agentgym.rollout.probe import probed
+from agentgym.rollout.absolute_paths import located
+from agentgym.rollout.inspection import probed
 from agentgym.scenarios.tool_tasks.user_code import load_tools
 
 SERVER = """#!{python}

@@ -10,7 +10,7 @@ import pytest
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import UsageError
 from agentgym.integrations.agent_import import load_agent
-from agentgym.rollout.located import located
+from agentgym.rollout.absolute_paths import located
 
 MIXED = """
 from autogen_agentchat.agents import AssistantAgent

@@ -15,8 +15,8 @@ from agentgym.core.task import Split, TaskSource
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.evaluate.evaluation import judge
-from agentgym.rollout.located import located
-from agentgym.rollout.probe import AgentReport, probed
+from agentgym.rollout.absolute_paths import located
+from agentgym.rollout.inspection import AgentReport, probed
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario

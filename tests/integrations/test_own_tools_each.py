@@ -13,17 +13,17 @@ from agentgym.core.trajectory import Trajectory
 from agentgym.engines.lengths import longest_episode
 from agentgym.engines.scripted import Reply, ScriptedEngine, ScriptedPolicy
 from agentgym.errors import UsageError
-from agentgym.evaluate.calls import CallClass
+from agentgym.evaluate.call_classes import CallClass
 from agentgym.evaluate.check import check_scenario
 from agentgym.evaluate.evaluation import judge
 from agentgym.evaluate.progress import Progress
-from agentgym.rollout.located import located
+from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.export import Identity
 from agentgym.train.trained_agent import TrainedAgent
-from agentgym.train.warm_start import lesson
-from agentgym.train.warm_start.lesson import Lesson
+from agentgym.train.warm_start import fine_tuning
+from agentgym.train.warm_start.fine_tuning import FineTuning
 from agentgym.ui.cards import agent_view, scenario_view
 from agentgym.ui.words import use_of
 from tests.integrations.calculator import said
@@ -177,10 +177,10 @@ def test_the_longest_prompt_has_the_most_tools() -> None:
 def test_a_warm_start_plays_each_plan_with_its_own_tools(
     monkeypatch: pytest.MonkeyPatch, agent: str | None
 ) -> None:
-    monkeypatch.setattr(lesson, "TASKS", 6)
-    monkeypatch.setattr(lesson, "LEAST_UPDATES", 1)
+    monkeypatch.setattr(fine_tuning, "TASKS", 6)
+    monkeypatch.setattr(fine_tuning, "LEAST_UPDATES", 1)
     config = located(TrainingConfig.create(scenario=SCENARIO, agent=agent))
     engine = ScriptedEngine(lambda request: Reply("Done."))
     scenario = get_scenario(config.scenario)
-    made = Lesson(config, scenario, engine, Progress(), lambda: None).give()
+    made = FineTuning(config, scenario, engine, Progress(), lambda: None).run()
     assert (made.imitated, made.failed) == (6, {})

@@ -13,7 +13,7 @@ from agentgym.errors import ModelError, UsageError
 from agentgym.models.chat_template import ChatTemplate, FolderTemplate, form_of
 from agentgym.models.nano import nano_path
 from agentgym.models.template import keep_template, template_of, template_text
-from agentgym.rollout.located import located
+from agentgym.rollout.absolute_paths import located
 from tests.core.formats.test_detect import CALLS, HEAD, TAIL
 
 THINKS = TAIL.replace(

@@ -9,8 +9,8 @@ import pytest
 from agentgym import Reward, Split, Task
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Trajectory
+from agentgym.evaluate.baselines import Call, play
 from agentgym.evaluate.check import check_scenario
-from agentgym.evaluate.trivial import Call, play
 from agentgym.scenarios.registry import get_scenario
 from tests.some import some
 

@@ -14,7 +14,7 @@ from agentgym.core.policy import ChatRequest
 from agentgym.engines.local import support
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import AgentGymError, CorruptModelError, UsageError
-from agentgym.rollout.wording import NewText, Wording
+from agentgym.rollout.prompt_overrides import NewText, Wording
 from agentgym.train.versions import AGENT_FILE
 from tests.train.agents import make_agent
 

@@ -22,8 +22,8 @@ from agentgym.core.trajectory import ModelCall
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.folder import model_source
-from agentgym.rollout.located import located
-from agentgym.rollout.probe import AgentReport, probed
+from agentgym.rollout.absolute_paths import located
+from agentgym.rollout.inspection import AgentReport, probed
 from agentgym.rollout.store.store import Store
 from tests.train import ledger_team
 

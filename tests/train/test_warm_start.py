@@ -25,7 +25,7 @@ from agentgym.evaluate.progress import Progress
 from agentgym.train import loop
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
-from agentgym.train.warm_start import lesson
+from agentgym.train.warm_start import fine_tuning
 from agentgym.train.warm_start.record import WarmStart
 from agentgym.ui.reports.markdown import render_report
 from tests.toys import ToyEngines
@@ -158,9 +158,9 @@ class Watching(Progress):
 def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Learner]:
     """Let a script learn, of few tasks; every engine that was made is noted."""
     monkeypatch.setenv("AGENTGYM_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(lesson, "TASKS", 10)
-    monkeypatch.setattr(lesson, "TASKS_PER_UPDATE", 4)
-    monkeypatch.setattr(lesson, "LEAST_UPDATES", 2)
+    monkeypatch.setattr(fine_tuning, "TASKS", 10)
+    monkeypatch.setattr(fine_tuning, "TASKS_PER_UPDATE", 4)
+    monkeypatch.setattr(fine_tuning, "LEAST_UPDATES", 2)
     made: list[Learner] = []
 
     def create(config: TrainingConfig) -> Engine:
@@ -376,7 +376,7 @@ def test_plans_kept_apart_are_not_called_left_out() -> None:
 def test_few_tasks_are_gone_through_until_there_were_enough_updates(
     tmp_path: Path, engines: list[Learner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lesson, "LEAST_UPDATES", 7)
+    monkeypatch.setattr(fine_tuning, "LEAST_UPDATES", 7)
 
     result = trainer(tmp_path).train()
 
@@ -388,7 +388,7 @@ def test_few_tasks_are_gone_through_until_there_were_enough_updates(
 def test_it_ends_with_its_time_but_not_before_the_first_update(
     tmp_path: Path, engines: list[Learner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = "agentgym.train.measure.time_budget.TimeBudget.lesson_clock"
+    clock = "agentgym.train.time_limit.TimeBudget.lesson_clock"
     monkeypatch.setattr(clock, lambda *_: lambda: 1.0)
     result = trainer(tmp_path).train()
 
@@ -541,7 +541,7 @@ def test_a_language_model_learns_where_to_answer_in_its_own_words(
     tmp_path: Path, engines: list[Learner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model that learned calls alone would call until the agent stops it."""
-    monkeypatch.setattr(lesson, "is_small", lambda model: False)
+    monkeypatch.setattr(fine_tuning, "is_small", lambda model: False)
     trainer(tmp_path, episodes=0).train()
     [engine] = engines
     taught = [_imitated(s.ids, s.trained) for b in engine.imitated for s in b.sequences]
@@ -566,8 +566,8 @@ def test_it_ends_where_plans_kept_apart_are_learned_no_better(
 ) -> None:
     left = [*losses, *(losses[-1] / n for n in range(2, 99))]
     monkeypatch.setattr(ScriptedImitation, "measure", lambda *_: left.pop(0))
-    monkeypatch.setattr(lesson, "TASKS", 110)
-    monkeypatch.setattr(lesson, "_LOOKS", 25)
+    monkeypatch.setattr(fine_tuning, "TASKS", 110)
+    monkeypatch.setattr(fine_tuning, "_LOOKS", 25)
     result = trainer(tmp_path, episodes=8).train()
     assert result.imitated is not None
     assert result.imitated.updates == updates

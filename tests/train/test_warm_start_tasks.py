@@ -15,7 +15,7 @@ from agentgym.engines.scripted import Reply, ScriptedEngine
 from agentgym.errors import ScenarioError
 from agentgym.train import loop
 from agentgym.train.result import TrainingResult
-from agentgym.train.warm_start import lesson
+from agentgym.train.warm_start import fine_tuning
 
 TOOLS = '''
 """Tools of a counter where keys are kept; the real ones must not run."""
@@ -79,7 +79,7 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Learner]:
     """Let a script learn, and note every engine that was made."""
     monkeypatch.setenv("AGENTGYM_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lesson, "LEAST_UPDATES", 2)
+    monkeypatch.setattr(fine_tuning, "LEAST_UPDATES", 2)
     made: list[Learner] = []
 
     def create(config: Config) -> Engine:

@@ -9,10 +9,10 @@ from agentgym.core.config import TrainingConfig
 from agentgym.engines.scripted import Reply, ScriptedEngine
 from agentgym.evaluate.check import check_scenario
 from agentgym.evaluate.progress import Progress
-from agentgym.rollout.located import located
+from agentgym.rollout.absolute_paths import located
 from agentgym.scenarios.registry import get_scenario
-from agentgym.train.warm_start import lesson
-from agentgym.train.warm_start.lesson import Lesson
+from agentgym.train.warm_start import fine_tuning
+from agentgym.train.warm_start.fine_tuning import FineTuning
 
 LIVE = "tests.integrations.langchain.live_agents"
 TUTORIAL = "tests.integrations.langchain.tutorial_agents"
@@ -34,9 +34,9 @@ def imitated(folder: Path, agent: str, *expect: object) -> list[str]:
     tasks.write_text("\n".join(lines))
     config = located(TrainingConfig.create(scenario=str(tasks), agent=agent))
     engine = ScriptedEngine(lambda request: Reply("Done."))
-    made = Lesson(
+    made = FineTuning(
         config, get_scenario(config.scenario), engine, Progress(), lambda: None
-    ).give()
+    ).run()
     assert (made.imitated, made.failed) == (made.tasks, {})
     [check] = [
         f for f in check_scenario(config.scenario, tasks=4) if f.name == "oracle"
@@ -51,7 +51,7 @@ def imitated(folder: Path, agent: str, *expect: object) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lesson, "LEAST_UPDATES", 1)
+    monkeypatch.setattr(fine_tuning, "LEAST_UPDATES", 1)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Ledger, RoleLedger
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
-from agentgym.evaluate.calls import CallClass, ConfusionMatrix
+from agentgym.evaluate.call_classes import CallClass, ConfusionMatrix
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan, StepReport

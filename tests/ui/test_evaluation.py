@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentgym.evaluate.calls import ConfusionMatrix
+from agentgym.evaluate.call_classes import ConfusionMatrix
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.metrics import TaskResult
 from agentgym.ui.evaluation import comparison_of_two, evaluation_view

@@ -7,7 +7,7 @@ import pytest
 
 from agentgym.core.shown import Shown
 from agentgym.evaluate.compare import compare
-from agentgym.evaluate.lines import LinesProgress
+from agentgym.evaluate.plain_progress import LinesProgress
 from agentgym.plugins.collect.batch import RolloutBatch
 from agentgym.ui.comparison import rows
 from tests.ui import made_up

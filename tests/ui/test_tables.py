@@ -11,8 +11,8 @@ from agentgym.core.config import TrainingConfig
 from agentgym.evaluate import numbers
 from agentgym.evaluate.compare import measure_effect
 from agentgym.evaluate.intervals import Estimate
-from agentgym.evaluate.lines import step_words
 from agentgym.evaluate.metrics import Metrics, TaskResult
+from agentgym.evaluate.plain_progress import step_words
 from agentgym.evaluate.words import verdict_words
 from agentgym.train.run_folder import RunFolder, metrics_line
 from agentgym.ui import words

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from agentgym.evaluate import lines
+from agentgym.evaluate import plain_progress as lines
 from agentgym.ui.terminal_progress import TerminalProgress
 from tests.ui import made_up
 

@@ -100,8 +100,8 @@ def gateway(
     Example: agentgym gateway coding --framework langchain --model-name MODEL
     """
     from agentgym.models.reference import KEY_OF_ADDRESS, base_url
+    from agentgym.rollout.absolute_paths import located
     from agentgym.rollout.gateway.address import check_address
-    from agentgym.rollout.located import located
     from agentgym.rollout.service import GatewayService
     from agentgym.rollout.session import (
         DATABASE_FILE,

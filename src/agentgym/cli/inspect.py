@@ -101,8 +101,8 @@ def inspect(
     Example: agentgym inspect app.agents:graph
     """
     from agentgym.core.config import TrainingConfig
-    from agentgym.rollout.located import located
-    from agentgym.rollout.probe import probed
+    from agentgym.rollout.absolute_paths import located
+    from agentgym.rollout.inspection import probed
     from agentgym.ui.agents import agent_view
 
     if agent is not None and named is not None:
@@ -185,7 +185,7 @@ def tools_of(
         UnsupportedError: The trial shows no tools; the message says why.
     """
     from agentgym.core.agent import is_command
-    from agentgym.rollout.probe import PASSES_ON
+    from agentgym.rollout.inspection import PASSES_ON
     from agentgym.scenarios.schemas import spec_of_openai
     from agentgym.scenarios.tool_tasks.user_code import load_tools, unseen_tool
 
@@ -212,8 +212,8 @@ def _on_tasks(given: dict[str, Any], tasks: str | None, **options: Any) -> Any:
     :func:`with_tools`.
     """
     from agentgym.core.config import TrainingConfig
-    from agentgym.rollout.located import located
-    from agentgym.rollout.probe import probed
+    from agentgym.rollout.absolute_paths import located
+    from agentgym.rollout.inspection import probed
     from agentgym.scenarios.tool_tasks.starter import starter
     from agentgym.scenarios.tool_tasks.user_code import NO_CHECK, load_tools
 

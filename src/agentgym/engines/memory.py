@@ -365,7 +365,7 @@ def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | N
 
 @lru_cache(maxsize=8)
 def _measured(model: str, folder: Path, changed: int) -> Shape:
-    from agentgym.engines.local.measure import measure  # imports torch
+    from agentgym.engines.local.memory_measurement import measure  # imports torch
 
     return measure(model, folder)
 

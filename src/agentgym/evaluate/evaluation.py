@@ -18,13 +18,18 @@ from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.lengths import paced
 from agentgym.engines.registry import create_engine, paced_settings
 from agentgym.errors import Interrupted, RolloutError, UsageError
-from agentgym.evaluate.calls import CallClass, ConfusionMatrix, JudgedCall, judge_calls
+from agentgym.evaluate.advice import cut_words, overflow_words
+from agentgym.evaluate.baselines import CallEverything, DoNothing, run_trivial
+from agentgym.evaluate.call_classes import (
+    CallClass,
+    ConfusionMatrix,
+    JudgedCall,
+    judge_calls,
+)
 from agentgym.evaluate.judge.settings import check_judge, judging_words, open_judge
 from agentgym.evaluate.metrics import Metrics, by_task
-from agentgym.evaluate.outlook import cut_words, overflow_words
 from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import AttemptResult, Evaluation
-from agentgym.evaluate.trivial import CallEverything, DoNothing, run_trivial
 from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import (
     Endpoint,

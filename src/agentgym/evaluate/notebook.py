@@ -5,7 +5,7 @@ from typing import Any
 
 from agentgym.core.ledger import Ledger
 from agentgym.core.notebook import notebook_bar
-from agentgym.evaluate.lines import LinesProgress, step_shares
+from agentgym.evaluate.plain_progress import LinesProgress, step_shares
 from agentgym.evaluate.progress import Plan, StepReport
 
 _TRAINING = "rollouts"

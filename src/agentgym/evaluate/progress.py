@@ -10,7 +10,7 @@ from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import Metrics
 
 if TYPE_CHECKING:  # observers of a run must not load the gateway
-    from agentgym.rollout.probe import AgentReport
+    from agentgym.rollout.inspection import AgentReport
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from agentgym.core.prices import Prices
 from agentgym.core.shown import Shown
 from agentgym.core.trajectory import Reason
 from agentgym.errors import UsageError
-from agentgym.evaluate.calls import CallClass, ConfusionMatrix
+from agentgym.evaluate.call_classes import CallClass, ConfusionMatrix
 from agentgym.evaluate.metrics import Metrics
 from agentgym.version import __version__
 

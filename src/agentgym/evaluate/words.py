@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from agentgym.evaluate.advice import few_words
 from agentgym.evaluate.compare import Change, Effect
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.numbers import digits, percent, plural
-from agentgym.evaluate.outlook import few_words
 
 _VERDICTS = {
     "helped": "{} helped",

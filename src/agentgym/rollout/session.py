@@ -17,9 +17,9 @@ from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint
+from agentgym.rollout.prompt_overrides import Wording
 from agentgym.rollout.runner import RolloutRequest, Runner
 from agentgym.rollout.store.store import Store
-from agentgym.rollout.wording import Wording
 from agentgym.rollout.workers.pool import WorkerPool
 from agentgym.rollout.workers.spec import WorkerSpec
 from agentgym.sandbox.ladder import described, tried

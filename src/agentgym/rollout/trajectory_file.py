@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from agentgym.core.files import parse_json
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import TrajectoryFileError, first_problem
-from agentgym.rollout.interchange import TrajectoryFormat, form_of, records
+from agentgym.rollout.trajectory_formats import TrajectoryFormat, form_of, records
 from agentgym.security.redaction import Redactor, get_logger
 
 logger = get_logger(__name__)

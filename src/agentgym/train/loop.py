@@ -22,12 +22,12 @@ from agentgym.errors import (
     TrainingInterrupted,
     UsageError,
 )
+from agentgym.evaluate.advice import doubts, next_steps, warm_start_offer
 from agentgym.evaluate.forecast import Forecast
 from agentgym.evaluate.judge.group_judge import Ranker
 from agentgym.evaluate.judge.settings import open_judge
 from agentgym.evaluate.metrics import Metrics, TaskResult
 from agentgym.evaluate.numbers import percent
-from agentgym.evaluate.outlook import doubts, next_steps, warm_start_offer
 from agentgym.evaluate.progress import Plan, Progress, StepReport
 from agentgym.evaluate.roles import check_roles
 from agentgym.models.folder import is_small
@@ -39,16 +39,16 @@ from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.audit import AuditLog, audited
 from agentgym.train.batch import BatchBuilder, Credited
 from agentgym.train.export import Saved, export_agent
-from agentgym.train.measure.measuring import Measuring
-from agentgym.train.measure.time_budget import TimeBudget
 from agentgym.train.process import Began, InterruptFlag, ResourceUse
-from agentgym.train.report import credit_lines, report_step
 from agentgym.train.result import Artifacts, TrainingResult, require_trained
 from agentgym.train.run_folder import RunFolder, RunState, metrics_line
+from agentgym.train.step_report import credit_lines, report_step
 from agentgym.train.stopping import End
 from agentgym.train.tasks import TaskStream
+from agentgym.train.time_limit import TimeBudget
 from agentgym.train.tracking import open_tracker
-from agentgym.train.warm_start.lesson import Lesson
+from agentgym.train.validation import Evaluator
+from agentgym.train.warm_start.fine_tuning import FineTuning
 from agentgym.train.warm_start.plans import can_imitate
 
 SPENT = "budget spent"
@@ -144,7 +144,7 @@ class TrainingLoop:
     def _run_within(self) -> TrainingResult:
         """Measure, train, measure again, and export the trained agent."""
         state = self.state
-        self._measuring = Measuring(
+        self._measuring = Evaluator(
             self._config,
             self._scenario,
             state,
@@ -232,7 +232,7 @@ class TrainingLoop:
                     f"has done {state.step}. Leave --warm-start out, or start a new "
                     "run."
                 )
-            lesson = Lesson(
+            lesson = FineTuning(
                 self._config,
                 self._scenario,
                 self._engine,
@@ -241,7 +241,7 @@ class TrainingLoop:
                 self._time.lesson_clock(state, self._measured),
             )
             self._report_time_left(lesson.size)
-            state.warm_start = lesson.give()
+            state.warm_start = lesson.run()
             self._save()
         if not state.warmed:
             with self._forecast.measuring():

@@ -14,14 +14,14 @@ from agentgym.engines.lengths import answer_words
 from agentgym.engines.registry import check_engine, chosen_engine, paced_settings
 from agentgym.engines.settings import base_source, objective_words
 from agentgym.errors import MissingExtraError, ScenarioError, UsageError
+from agentgym.evaluate.advice import few_words
 from agentgym.evaluate.criteria import CRITERIA, Gate, flaws
 from agentgym.evaluate.judge.settings import check_judge, plan_words
-from agentgym.evaluate.outlook import few_words
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.folder import held_roles, model_source
 from agentgym.models.hub import require_config
-from agentgym.rollout.probe import probed, require_trainable
+from agentgym.rollout.inspection import probed, require_trainable
 from agentgym.rollout.prompt_length import prompt_notes
 from agentgym.rollout.session import check_rollouts, worker_count
 from agentgym.scenarios.answer_text import answer_notes
@@ -31,8 +31,8 @@ from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 from agentgym.security.redaction import Redactor
 from agentgym.train.batch import trained_components
 from agentgym.train.export import Identity
-from agentgym.train.measure.time_budget import require_time
 from agentgym.train.places import expected_time
+from agentgym.train.time_limit import require_time
 from agentgym.train.tracking import require_tracker
 from agentgym.train.warm_start.plans import check_calls_known
 

@@ -25,7 +25,7 @@ from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import percent, plural
 from agentgym.evaluate.words import changes_words, verdict_words
 from agentgym.train.export import Saved
-from agentgym.train.measure.forgetting import Forgetting
+from agentgym.train.forgetting import Forgetting
 from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.warm_start.record import WarmStart
 

@@ -40,8 +40,8 @@ from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import StepReport
 from agentgym.security.private import make_private_folder, private
 from agentgym.security.redaction import Redactor
-from agentgym.train.measure.forgetting import Forgetting
-from agentgym.train.measure.watch import Watch
+from agentgym.train.diagnostics import Watch
+from agentgym.train.forgetting import Forgetting
 from agentgym.train.stopping import End, Stopping
 from agentgym.train.tasks import StreamState
 from agentgym.train.warm_start.record import WarmStart
@@ -159,7 +159,7 @@ class RunFolder:
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
         """Create the folder of a new run; raise the errors of :meth:`check_new`."""
-        from agentgym.train.inputs import input_digests  # it reads tasks files
+        from agentgym.train.input_digests import input_digests  # it reads tasks files
 
         run = cls.check_new(config)
         existed = run.path.exists()

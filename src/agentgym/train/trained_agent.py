@@ -24,7 +24,7 @@ from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models import hub
 from agentgym.models.checksums import checksums, refuse_links, refuse_pickles, verify
 from agentgym.models.folder import held_roles
-from agentgym.rollout.wording import WordedPolicy, Wording
+from agentgym.rollout.prompt_overrides import WordedPolicy, Wording
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.versions import AGENT_FILE, Version, Versions, find
 

@@ -23,13 +23,13 @@ from agentgym.errors import (
     message_of,
     resume_hint,
 )
-from agentgym.evaluate.lines import LinesProgress
 from agentgym.evaluate.notebook import NotebookProgress
+from agentgym.evaluate.plain_progress import LinesProgress
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
 from agentgym.integrations.agent_import import is_reference, reference_of
 from agentgym.programs.program import ProgramCommand
-from agentgym.rollout.located import located
+from agentgym.rollout.absolute_paths import located
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario, tasks_reference
 from agentgym.security.redaction import get_logger
 from agentgym.train.places import Elsewhere, choose_machine, place_of
@@ -161,7 +161,7 @@ class Trainer:
             TrainingFailedError: The first measurement shows that training is hopeless,
                 or training gave no usable policy.
         """
-        from agentgym.train.inputs import require_same_tasks
+        from agentgym.train.input_digests import require_same_tasks
         from agentgym.train.plan import make_plan, require_sound, tried
 
         trainer = self
@@ -345,7 +345,7 @@ class Trainer:
             subject = trained.name
         elif config.agent.reference is not None:
             subject = f"{config.agent.reference} on {config.model}"
-            from agentgym.rollout.probe import probed, require_trainable
+            from agentgym.rollout.inspection import probed, require_trainable
 
             require_trainable(config, probed(config))
         return evaluate(

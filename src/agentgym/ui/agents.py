@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agentgym.core.json_schema import properties
-from agentgym.rollout.probe import AgentReport, RoleFound
+from agentgym.rollout.inspection import AgentReport, RoleFound
 from agentgym.ui.layout import grid, indent
 
 _PROMPT = 200

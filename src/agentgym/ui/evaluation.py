@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentgym.evaluate.calls import (
+from agentgym.evaluate.call_classes import (
     INVENTED,
     NO_CALL,
     NOTHING,

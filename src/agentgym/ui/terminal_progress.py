@@ -14,15 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from agentgym.core.ledger import Ledger
-from agentgym.evaluate.lines import (
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.numbers import duration, percent
+from agentgym.evaluate.plain_progress import (
     LinesProgress,
     ended_words,
     share_words,
     stalled_words,
     step_shares,
 )
-from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.numbers import duration, percent
 from agentgym.evaluate.progress import Plan, StepReport
 from agentgym.train.process import keyboard_interrupts
 from agentgym.ui.tables import metrics_view, plan_view

@@ -17,7 +17,7 @@ from agentgym.engines.base import TrainedToken, TrainingSequence
 from agentgym.engines.local.decoding.plain import PlainDecoder
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.loss import LossSums, PolicyLoss
-from agentgym.engines.local.measure import measure
+from agentgym.engines.local.memory_measurement import measure
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.engines.local.shape import CountedShape, Use

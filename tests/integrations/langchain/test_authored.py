@@ -15,8 +15,8 @@ from agentgym.errors import AgentGymError
 from agentgym.integrations.agent_import import agent_tools, load_agent
 from agentgym.integrations.langchain.adapter import LangChainAdapter
 from agentgym.integrations.langchain.model import PolicyChatModel
-from agentgym.rollout.located import located
-from agentgym.rollout.probe import AgentReport, probed
+from agentgym.rollout.absolute_paths import located
+from agentgym.rollout.inspection import AgentReport, probed
 from agentgym.scenarios.tool_tasks.starter import starter
 from tests.rollout.sessions import requests, session
 

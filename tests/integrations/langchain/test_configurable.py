@@ -14,8 +14,8 @@ from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import UsageError
 from agentgym.integrations.base import Blueprint
 from agentgym.integrations.registry import FRAMEWORKS
-from agentgym.rollout.located import located
-from agentgym.rollout.probe import probed, require_trainable
+from agentgym.rollout.absolute_paths import located
+from agentgym.rollout.inspection import probed, require_trainable
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario

@@ -21,8 +21,8 @@ from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.langchain.adapter import LangChainAdapter
 from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.models.nano import nano_path
-from agentgym.rollout.located import located
-from agentgym.rollout.probe import AgentReport, probed, require_trainable
+from agentgym.rollout.absolute_paths import located
+from agentgym.rollout.inspection import AgentReport, probed, require_trainable
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario

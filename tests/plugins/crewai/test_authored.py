@@ -13,8 +13,8 @@ from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import AgentGymError, RolloutError
 from agentgym.integrations.agent_import import agent_tools, load_agent
 from agentgym.plugins.crewai.adapter import CrewAIAdapter
-from agentgym.rollout.located import located
-from agentgym.rollout.probe import probed
+from agentgym.rollout.absolute_paths import located
+from agentgym.rollout.inspection import probed
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
 from tests.plugins.crewai.test_episodes import note_once, notes_of

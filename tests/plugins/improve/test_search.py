@@ -14,7 +14,7 @@ from agentgym.errors import ProviderError
 from agentgym.models.reference import Endpoint
 from agentgym.plugins.improve.search import Parts, Reflector, score_of, search
 from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint, Purse
-from agentgym.rollout.wording import Wording
+from agentgym.rollout.prompt_overrides import Wording
 from agentgym.scenarios.registry import get_scenario
 from tests.rollout.stub_server import StubServer, completion
 

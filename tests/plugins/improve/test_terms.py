@@ -22,7 +22,7 @@ from agentgym.plugins.improve.terms import (
     prices_of,
     read_goal,
 )
-from agentgym.rollout.probe import AgentReport, RoleFound
+from agentgym.rollout.inspection import AgentReport, RoleFound
 from agentgym.scenarios.registry import get_scenario
 from tests.rollout.stub_server import LISTED, StubServer
 

@@ -14,7 +14,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, TaskSource
 from agentgym.engines.scripted import Reply, ScriptedPolicy
-from agentgym.rollout.located import located
+from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario

@@ -18,8 +18,8 @@ from agentgym.core.trajectory import AGENT_CRASHED, RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.integrations.agent_import import agent_tools
 from agentgym.plugins.collect.batch import run_rollouts
-from agentgym.rollout.located import located
-from agentgym.rollout.probe import AgentReport, probed
+from agentgym.rollout.absolute_paths import located
+from agentgym.rollout.inspection import AgentReport, probed
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario

@@ -7,8 +7,8 @@ import pytest
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import RolloutStatus
 from agentgym.engines.scripted import Reply
-from agentgym.rollout.located import located
-from agentgym.rollout.probe import probed
+from agentgym.rollout.absolute_paths import located
+from agentgym.rollout.inspection import probed
 from tests.integrations.authored_runs import (
     LIST,
     OK,

@@ -11,7 +11,7 @@ from agentgym.cli.main import main
 from agentgym.core.config import TrainingConfig
 from agentgym.evaluate.result import Evaluation
 from agentgym.plugins.view.opened_run import replay_command
-from agentgym.rollout.located import located
+from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.trajectory_file import read_jsonl
 from agentgym.scenarios.registry import get_scenario
 from tests.integrations.langchain.test_configurable import AGENT, tasks_file

@@ -9,7 +9,7 @@ import pytest
 from agentgym import Split
 from agentgym.core.background import in_background
 from agentgym.errors import UsageError
-from agentgym.evaluate.trivial import Call, attempt
+from agentgym.evaluate.baselines import Call, attempt
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.tool_tasks.task_file import carries_tools, read_task_lines
 

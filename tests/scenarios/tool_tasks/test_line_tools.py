@@ -11,11 +11,11 @@ from agentgym.core.background import in_background
 from agentgym.core.config import TrainingConfig
 from agentgym.core.tools import ToolOutcome
 from agentgym.errors import UsageError
-from agentgym.evaluate.calls import CallClass
+from agentgym.evaluate.baselines import Call, attempt
+from agentgym.evaluate.call_classes import CallClass
 from agentgym.evaluate.check import check_scenario
 from agentgym.evaluate.evaluation import judge
-from agentgym.evaluate.trivial import Call, attempt
-from agentgym.rollout.located import located
+from agentgym.rollout.absolute_paths import located
 from agentgym.scenarios.registry import get_scenario
 from tests.cli.conftest import Command, agentgym
 from tests.scenarios.tool_tasks.shop import write

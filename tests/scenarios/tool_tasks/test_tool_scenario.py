@@ -11,9 +11,9 @@ from agentgym import Scenario, Split, Trajectory
 from agentgym.core.background import in_background
 from agentgym.core.tools import Tool, ToolOutcome, spec_of
 from agentgym.errors import NotFoundError, ScenarioError, UsageError
+from agentgym.evaluate.baselines import Call, attempt
 from agentgym.evaluate.check import check_scenario
 from agentgym.evaluate.metrics import TaskResult
-from agentgym.evaluate.trivial import Call, attempt
 from agentgym.scenarios.registry import absolute_reference, get_scenario
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario
 from tests.scenarios.tool_tasks.shop import lines, write

@@ -6,12 +6,12 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import elsewhere_hint
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.device import describe_device, free_gpu
+from agentgym.engines.engine_trial import with_trial
 from agentgym.engines.environments import Checked
 from agentgym.engines.lengths import CPU_IN_FLIGHT, paced
 from agentgym.engines.local.support import path_of, require_libraries
 from agentgym.engines.memory import check_memory
 from agentgym.engines.settings import log_file
-from agentgym.engines.trial import with_trial
 from agentgym.engines.vllm import settings
 from agentgym.engines.vllm.environment import (
     ENVIRONMENT,

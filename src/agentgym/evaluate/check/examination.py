@@ -11,7 +11,7 @@ from agentgym.core.background import call_in_thread, in_background
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec
 from agentgym.core.trajectory import NO_REASON, Reward, RolloutStatus, Trajectory
-from agentgym.evaluate.trivial import CALL_EVERYTHING, Call, DoNothing, attempt
+from agentgym.evaluate.baselines import CALL_EVERYTHING, Call, DoNothing, attempt
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.run import Ending
 from agentgym.scenarios.base import Environment, Scenario

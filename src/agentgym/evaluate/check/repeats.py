@@ -12,8 +12,8 @@ from typing import Any
 
 from agentgym.core.task import Task
 from agentgym.core.tools import ToolSpec
+from agentgym.evaluate.baselines import CallEverything, DoNothing
 from agentgym.evaluate.check.examination import Examination
-from agentgym.evaluate.trivial import CallEverything, DoNothing
 from agentgym.rollout.workers.forks import fork_server
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks

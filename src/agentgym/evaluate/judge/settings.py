@@ -13,7 +13,7 @@ from agentgym.evaluate.judge.group_judge import MOST_ANSWER, GroupJudge, Ranker
 from agentgym.evaluate.judge.prompt import MOST_CHARACTERS
 from agentgym.evaluate.progress import Progress
 from agentgym.models.reference import is_remote, resolve_model
-from agentgym.rollout.located import rubric_text
+from agentgym.rollout.absolute_paths import rubric_text
 
 _SETTINGS = ("rubric", "price_in", "price_out", "max_cost")
 _CHARACTERS = 4

@@ -280,7 +280,7 @@ def _run(
 
 
 def _report(batch: "RolloutBatch", as_json: bool) -> None:
-    from agentgym.rollout.interchange import form_of
+    from agentgym.rollout.trajectory_formats import form_of
     from agentgym.ui.cards import summary_view
 
     if as_json:
@@ -299,9 +299,9 @@ def _report(batch: "RolloutBatch", as_json: bool) -> None:
 
 def _show(path: Path, as_json: bool) -> None:
     from agentgym.plugins.collect.continuity import check_continuity
-    from agentgym.rollout.interchange import form_of
     from agentgym.rollout.summary import summarize
     from agentgym.rollout.trajectory_file import scan_jsonl
+    from agentgym.rollout.trajectory_formats import form_of
 
     if (form := form_of(path)) != "jsonl":
         raise UsageError(

@@ -11,7 +11,7 @@ from agentgym.errors import CheckpointError, RunFolderError, StoreError
 from agentgym.evaluate.compare import Effect
 from agentgym.evaluate.metrics import Metrics
 from agentgym.rollout.store.reader import StoreReader
-from agentgym.train.measure.watch import Remark
+from agentgym.train.diagnostics import Remark
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState
 

@@ -9,7 +9,7 @@ from statistics import fmean, median
 from typing import Any, Literal
 
 from agentgym.core.ledger import FAR_OFF, NO_VARIANCE, NOT_FINITE, ROLE_NOT_TRAINED
-from agentgym.evaluate.outlook import MOST_CUT
+from agentgym.evaluate.advice import MOST_CUT
 from agentgym.plugins.doctor.evidence import Evidence
 
 Severity = Literal["critical", "warning", "info"]

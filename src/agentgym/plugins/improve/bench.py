@@ -17,8 +17,8 @@ from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Progress
 from agentgym.models.reference import is_remote, resolve_model
 from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint
+from agentgym.rollout.prompt_overrides import Wording
 from agentgym.rollout.session import RolloutSession, worker_count
-from agentgym.rollout.wording import Wording
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_sets, needs_of

@@ -7,11 +7,11 @@ from agentgym.errors import RunFolderError, UsageError
 from agentgym.evaluate.progress import Progress
 from agentgym.plugins.improve.bill import Bill, folder_of
 from agentgym.plugins.improve.ladder import Climb, try_rungs
-from agentgym.plugins.improve.rungs import rungs
+from agentgym.plugins.improve.remedies import rungs
 from agentgym.plugins.improve.terms import Terms, check_terms, own_model
+from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.gateway.metered import Purse
-from agentgym.rollout.located import located
-from agentgym.rollout.probe import probed, require_trainable
+from agentgym.rollout.inspection import probed, require_trainable
 from agentgym.rollout.session import check_rollouts
 from agentgym.security.private import make_private_folder
 

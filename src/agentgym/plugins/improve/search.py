@@ -20,7 +20,7 @@ from agentgym.errors import AgentGymError, ModelCallError, ProviderError, Rollou
 from agentgym.models.endpoint import EndpointLlm
 from agentgym.plugins.improve.bench import Bench
 from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint, tokens_of
-from agentgym.rollout.wording import NewText, Wording, system_text
+from agentgym.rollout.prompt_overrides import NewText, Wording, system_text
 from agentgym.scenarios.base import Scenario
 from agentgym.security.redaction import Redactor, get_logger
 

@@ -20,7 +20,7 @@ from agentgym.models.reference import (
     require_key,
     resolve_model,
 )
-from agentgym.rollout.probe import AgentReport
+from agentgym.rollout.inspection import AgentReport
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 

@@ -26,8 +26,8 @@ from agentgym.errors import (
     UsageError,
 )
 from agentgym.models.folder import model_source
-from agentgym.rollout.located import located
-from agentgym.rollout.probe import probed, require_trainable
+from agentgym.rollout.absolute_paths import located
+from agentgym.rollout.inspection import probed, require_trainable
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, check_rollouts, worker_count
 from agentgym.scenarios.task_lists import make_tasks

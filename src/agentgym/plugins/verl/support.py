@@ -13,9 +13,9 @@ import yaml
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
+from agentgym.engines.engine_trial import with_trial
 from agentgym.engines.environments import Checked, EngineEnvironment
 from agentgym.engines.settings import log_file
-from agentgym.engines.trial import with_trial
 from agentgym.errors import (
     ConfigError,
     EngineError,

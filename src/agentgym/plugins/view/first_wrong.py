@@ -8,7 +8,7 @@ from agentgym.core.task import Task
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import message_of
-from agentgym.evaluate.calls import CallClass, JudgedCall, judge_calls
+from agentgym.evaluate.call_classes import CallClass, JudgedCall, judge_calls
 from agentgym.evaluate.evaluation import judge as judge_all
 from agentgym.rollout.task_input import read_task
 from agentgym.scenarios.base import Scenario

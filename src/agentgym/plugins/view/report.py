@@ -6,7 +6,7 @@ from typing import Any
 
 from agentgym.core.files import write_atomically
 from agentgym.errors import AgentGymError
-from agentgym.evaluate.calls import ConfusionMatrix
+from agentgym.evaluate.call_classes import ConfusionMatrix
 from agentgym.plugins.view.opened_run import OpenedRun
 from agentgym.rollout.store.reader import StoreReader
 from agentgym.train.result import TrainingResult

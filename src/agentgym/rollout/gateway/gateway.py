@@ -33,8 +33,8 @@ from agentgym.rollout.gateway.upstream import (
     Upstream,
 )
 from agentgym.rollout.gateway.wire import load_json
+from agentgym.rollout.prompt_overrides import Wording
 from agentgym.rollout.store.store import Store
-from agentgym.rollout.wording import Wording
 from agentgym.security.audit import AuditLog
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -17,7 +17,7 @@ from agentgym.errors import (
     PromptError,
 )
 from agentgym.rollout.gateway.wire import invalid, load_json
-from agentgym.rollout.wording import NO_WORDING, Wording
+from agentgym.rollout.prompt_overrides import NO_WORDING, Wording
 from agentgym.security.redaction import quoted
 
 Mode = Literal["train", "val"]

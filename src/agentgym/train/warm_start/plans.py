@@ -19,7 +19,7 @@ from agentgym.errors import ContextLengthError, ScenarioError
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import make_tasks
 from agentgym.scenarios.tool_tasks.stubs import example_arguments
-from agentgym.train.warm_start.routes import Move, Routes, TeamMember
+from agentgym.train.warm_start.hand_offs import Move, Routes, TeamMember
 
 ANSWER = "Done."
 """The final answer after all calls, unless the trained policy writes its own."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from agentgym.core.nested.keys import flattened
-from agentgym.evaluate.calls import ConfusionMatrix
+from agentgym.evaluate.call_classes import ConfusionMatrix
 from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.judge.settings import judging_words
 from agentgym.evaluate.metrics import METRICS

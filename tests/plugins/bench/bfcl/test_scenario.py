@@ -12,8 +12,8 @@ from agentgym.core.background import in_background
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.errors import NotFoundError, UsageError
+from agentgym.evaluate.baselines import Call, attempt
 from agentgym.evaluate.check import check_scenario
-from agentgym.evaluate.trivial import Call, attempt
 from agentgym.plugins.bench.bfcl import package
 from agentgym.plugins.bench.bfcl.scenario import answer_calls
 from agentgym.scenarios.base import Scenario

@@ -8,8 +8,8 @@ import pytest
 
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Reward
-from agentgym.evaluate.trivial import Call
-from agentgym.evaluate.trivial import play as play_episode
+from agentgym.evaluate.baselines import Call
+from agentgym.evaluate.baselines import play as play_episode
 from agentgym.plugins.packs.coding import functions
 from agentgym.plugins.packs.coding.families.base import Scene
 from agentgym.plugins.packs.coding.families.level3 import Broken, seed_fault

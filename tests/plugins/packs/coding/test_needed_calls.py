@@ -3,9 +3,9 @@
 import pytest
 
 from agentgym.core.task import Split
-from agentgym.evaluate.calls import CallClass
+from agentgym.evaluate.baselines import Call, play
+from agentgym.evaluate.call_classes import CallClass
 from agentgym.evaluate.evaluation import judge
-from agentgym.evaluate.trivial import Call, play
 from agentgym.plugins.packs.coding.scenario import CodingScenario
 from tests.some import some
 

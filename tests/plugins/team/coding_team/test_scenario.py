@@ -11,7 +11,7 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Reward
 from agentgym.errors import UsageError
-from agentgym.evaluate.trivial import Call, play
+from agentgym.evaluate.baselines import Call, play
 from agentgym.plugins.packs.coding.execution import repaired
 from agentgym.plugins.team.coding_team.scenario import FAMILIES, CodingTeamScenario
 from agentgym.sandbox import Sandbox
@@ -156,7 +156,7 @@ def test_options(sandbox: Sandbox) -> None:
 
 
 def test_the_graph_is_the_agent_that_is_trained() -> None:
-    from agentgym.rollout.located import located
+    from agentgym.rollout.absolute_paths import located
 
     config = located(TrainingConfig.create(scenario="coding_team"))
     assert config.agent.reference == "agentgym.plugins.team.coding_team.agent:make_team"

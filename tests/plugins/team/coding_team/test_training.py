@@ -9,7 +9,7 @@ from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.plugins.team.coding_team.scenario import FAMILIES
-from agentgym.rollout.located import located
+from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
 from tests.rollout.sessions import session

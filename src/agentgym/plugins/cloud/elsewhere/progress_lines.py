@@ -15,7 +15,7 @@ from agentgym.core.files import parse_json
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan, Progress, StepReport
-from agentgym.rollout.probe import AgentReport
+from agentgym.rollout.inspection import AgentReport
 from agentgym.security.redaction import Redactor
 
 _PLAN, _STEP = TypeAdapter(Plan), TypeAdapter(StepReport)

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 from agentgym import Split
+from agentgym.evaluate.baselines import Call, play
 from agentgym.evaluate.check import check_scenario
-from agentgym.evaluate.trivial import Call, play
 from agentgym.scenarios.registry import get_scenario
 
 PACK = str(Path(__file__).parents[1])

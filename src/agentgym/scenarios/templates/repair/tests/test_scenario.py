@@ -8,8 +8,8 @@ import pytest
 from agentgym import Split
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward
+from agentgym.evaluate.baselines import Call, play
 from agentgym.evaluate.check import check_scenario
-from agentgym.evaluate.trivial import Call, play
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 

@@ -15,7 +15,7 @@ from agentgym.core.tools import (
     spec_of,
 )
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
-from agentgym.evaluate.calls import (
+from agentgym.evaluate.call_classes import (
     INVENTED,
     NO_CALL,
     NOTHING,

@@ -21,7 +21,7 @@ from agentgym.plugins.improve.ladder import Climb, LadderRung, Outcome, Price
 from agentgym.plugins.improve.search import MOST_ANSWER, Parts, Reflector, search
 from agentgym.plugins.improve.terms import prices_of
 from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint
-from agentgym.rollout.wording import Wording
+from agentgym.rollout.prompt_overrides import Wording
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 from agentgym.train.run_folder import RunFolder

@@ -1,4 +1,4 @@
-"""Measuring: measure the policy of a run, and choose the best weights."""
+"""Evaluator: measure the policy of a run, and choose the best weights."""
 
 import math
 import time
@@ -10,16 +10,16 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.base import Engine
+from agentgym.evaluate.advice import cut_words
 from agentgym.evaluate.compare import solves_more
 from agentgym.evaluate.criteria import goal_of
 from agentgym.evaluate.evaluation import attempt
 from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.outlook import cut_words
 from agentgym.evaluate.progress import Progress
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks, needs_of
-from agentgym.train.measure.forgetting import ask_questions, compare
+from agentgym.train.forgetting import ask_questions, compare
 from agentgym.train.run_folder import RunFolder, RunState
 from agentgym.train.stopping import Goal
 
@@ -41,7 +41,7 @@ class _EnoughTimed(Exception):
 
 
 @dataclass(frozen=True)
-class Measuring:
+class Evaluator:
     """Measures a run's policy on held-out and on validation tasks.
 
     Each validation takes validation tasks that the run has not used yet, and begins

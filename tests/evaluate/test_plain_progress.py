@@ -9,7 +9,7 @@ import pytest
 from agentgym import Trainer, TrainingConfig
 from agentgym.engines.scripted import Reply, ScriptedEngine
 from agentgym.errors import TrainingFailedError
-from agentgym.evaluate.lines import LinesProgress
+from agentgym.evaluate.plain_progress import LinesProgress
 from agentgym.train import loop
 from tests.ui import made_up
 

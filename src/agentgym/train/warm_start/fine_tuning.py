@@ -18,15 +18,15 @@ from agentgym.errors import ScenarioError, TrainingFailedError
 from agentgym.evaluate.progress import Progress
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.folder import is_small
-from agentgym.rollout.probe import roles_of
+from agentgym.rollout.inspection import roles_of
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, worker_count
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import needs_of
 from agentgym.train.batch import merged
+from agentgym.train.warm_start.hand_offs import Routes
 from agentgym.train.warm_start.plans import ANSWER, FORM, PlanPolicy, tasks_to_imitate
 from agentgym.train.warm_start.record import WarmStart
-from agentgym.train.warm_start.routes import Routes
 
 TASKS = 4500
 """Number of training tasks whose calls a small model imitates, once each: new tasks
@@ -62,7 +62,7 @@ def most_tasks(config: TrainingConfig) -> int:
 
 
 @dataclass
-class Lesson:
+class FineTuning:
     """A warm start: runs the calls that tasks need, then fine-tunes the policy on them.
 
     A plan is a training task with the calls that it needs. The seed determines the
@@ -95,7 +95,7 @@ class Lesson:
         """
         return self._passes(len(self._planned)) * len(self._planned)
 
-    def give(self) -> WarmStart:
+    def run(self) -> WarmStart:
         """Run the needed calls, and fine-tune on the successful rollouts."""
         imitation = self.engine.imitation()
         played = self._play(imitation)

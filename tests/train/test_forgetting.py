@@ -13,8 +13,8 @@ from agentgym import Trainer, TrainingConfig
 from agentgym.engines.local.engine import LocalEngine
 from agentgym.engines.scripted import Reply, ScriptedEngine
 from agentgym.errors import ConfigError
-from agentgym.train.measure import forgetting
-from agentgym.train.measure.forgetting import (
+from agentgym.train import forgetting
+from agentgym.train.forgetting import (
     LARGE,
     MOST_TOKENS,
     Forgetting,
@@ -53,7 +53,7 @@ def test_fifty_different_questions_ship_with_the_package() -> None:
     questions = read_questions()
     assert len(questions) == len(set(questions)) == 50
     assert all(0 < len(question) < 80 for question in questions)
-    assert files("agentgym.train.measure").joinpath("questions.txt").is_file()
+    assert files("agentgym.train").joinpath("forgetting_questions.txt").is_file()
 
 
 @pytest.mark.slow

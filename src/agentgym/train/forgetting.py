@@ -95,9 +95,9 @@ class Forgetting(BaseModel, extra="forbid"):
 
 
 def read_questions() -> list[str]:
-    """Return everyday questions, answered without tools, from ``questions.txt``."""
-    text = files(__package__).joinpath("questions.txt").read_text(encoding="utf-8")
-    return text.splitlines()
+    """Return everyday questions that need no tools."""
+    file = files(__package__).joinpath("forgetting_questions.txt")
+    return file.read_text(encoding="utf-8").splitlines()
 
 
 def ask_questions(

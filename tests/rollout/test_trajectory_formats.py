@@ -17,7 +17,7 @@ from agentgym.core.trajectory import (
 from agentgym.errors import UsageError
 from agentgym.plugins.logs import from_logs
 from agentgym.rollout import TrajectoryWriter, read_jsonl
-from agentgym.rollout.interchange import TrajectoryFormat, records
+from agentgym.rollout.trajectory_formats import TrajectoryFormat, records
 
 SYSTEM: dict[str, Any] = {"role": "system", "content": "Be brief."}
 ASKED: dict[str, Any] = {"role": "user", "content": "Read a."}

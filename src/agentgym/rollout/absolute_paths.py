@@ -8,7 +8,7 @@ from agentgym.errors import UsageError
 from agentgym.integrations.agent_import import reference_of, resolve_framework
 from agentgym.models.reference import located_model
 from agentgym.models.template import template_text
-from agentgym.rollout.wording import wording_text
+from agentgym.rollout.prompt_overrides import wording_text
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import BUILT_IN, absolute_reference, agents_of
 from agentgym.scenarios.tool_tasks.scenario import with_own_tools

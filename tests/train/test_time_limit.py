@@ -22,8 +22,8 @@ from agentgym.errors import (
 )
 from agentgym.evaluate.progress import Progress
 from agentgym.train import loop
-from agentgym.train.measure.time_budget import TimeBudget
 from agentgym.train.run_folder import RunFolder, RunState
+from agentgym.train.time_limit import TimeBudget
 from tests.train.test_loop import InterruptedAt, scripted, trainer
 from tests.ui.made_up import metrics
 

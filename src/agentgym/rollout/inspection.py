@@ -21,10 +21,7 @@ from agentgym.engines.tokens.grammar import check_form
 from agentgym.errors import AgentGymError, UnsupportedError
 from agentgym.integrations.base import AgentLoop, AgentRole, Blueprint
 from agentgym.integrations.registry import FRAMEWORKS
-from agentgym.rollout.prompt_length import compare_with_context
-from agentgym.rollout.runner import RolloutRequest
-from agentgym.rollout.session import RolloutSession
-from agentgym.rollout.trial import (
+from agentgym.rollout.agent_trial import (
     TrialCalls,
     calls_ending,
     calls_replaced,
@@ -33,6 +30,9 @@ from agentgym.rollout.trial import (
     is_unfit,
     offered_tools,
 )
+from agentgym.rollout.prompt_length import compare_with_context
+from agentgym.rollout.runner import RolloutRequest
+from agentgym.rollout.session import RolloutSession
 from agentgym.rollout.workers.assemble import NOT_RUN
 from agentgym.rollout.workers.offline import OUTSIDE
 from agentgym.scenarios.base import Scenario

@@ -2,7 +2,7 @@
 
 from agentgym.evaluate.metrics import Metrics, TaskResult
 from agentgym.evaluate.role_sums import RoleSums
-from agentgym.train.measure.watch import Watch
+from agentgym.train.diagnostics import Watch
 
 
 def role(*, cut: int) -> RoleSums:

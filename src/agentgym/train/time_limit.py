@@ -12,7 +12,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.errors import TrainingFailedError, UsageError
 from agentgym.evaluate.numbers import duration, plural
 from agentgym.train.run_folder import RunState
-from agentgym.train.warm_start.lesson import most_tasks
+from agentgym.train.warm_start.fine_tuning import most_tasks
 
 TIMED_ROLLOUTS = 16
 """Upper limit on the rollouts that are timed at the start, to predict a run's time."""

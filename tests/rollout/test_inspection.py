@@ -12,8 +12,8 @@ from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import UnsupportedError
 from agentgym.evaluate.progress import Progress
 from agentgym.integrations.agent_import import load_agent
-from agentgym.rollout.located import located
-from agentgym.rollout.probe import AgentReport, probed, require_trainable
+from agentgym.rollout.absolute_paths import located
+from agentgym.rollout.inspection import AgentReport, probed, require_trainable
 from agentgym.train.plan import make_plan
 from agentgym.train.plan import tried as ask
 from tests.rollout.sessions import requests, session

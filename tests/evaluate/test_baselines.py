@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from agentgym import Environment, Reward, Scenario, Split, Task, Trajectory, tool
 from agentgym.core.tools import ToolOutcome, ToolSpec, spec_of, tool_specs
 from agentgym.errors import RuleViolation, ToolError
-from agentgym.evaluate.trivial import (
+from agentgym.evaluate.baselines import (
     CALL_EVERYTHING,
     Call,
     CallEverything,

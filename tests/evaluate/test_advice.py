@@ -3,8 +3,8 @@
 import pytest
 
 from agentgym.core.trajectory import ModelCall, Reason, RolloutStatus, Trajectory
+from agentgym.evaluate.advice import doubts, overflow_words
 from agentgym.evaluate.metrics import Metrics, TaskResult
-from agentgym.evaluate.outlook import doubts, overflow_words
 
 
 def baseline(*rewards: tuple[float, ...], solved: float = 1.0) -> Metrics:

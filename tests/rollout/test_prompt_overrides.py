@@ -11,12 +11,12 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import UsageError
+from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
-from agentgym.rollout.located import located
+from agentgym.rollout.prompt_overrides import NewText, WordedPolicy, Wording
 from agentgym.rollout.store.rollout import NewRollout
 from agentgym.rollout.store.store import Store
-from agentgym.rollout.wording import NewText, WordedPolicy, Wording
 
 WORDING = Wording(
     prompts=(NewText(before="You help.", after="You help kindly."),),
