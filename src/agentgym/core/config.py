@@ -22,7 +22,7 @@ from agentgym.core.files import check_name
 from agentgym.core.formats.settings import Constrain, TemplateSettings, Thinking
 from agentgym.core.machines import check_gpu
 from agentgym.core.nested.groups import JudgeSettings, RentSettings, VerlSettings
-from agentgym.core.nested.keys import FLAT_KEYS, GROUPS, flattened, nested
+from agentgym.core.nested.keys import FLAT_KEYS, flattened, nested
 from agentgym.core.prices import USUAL_PRICES, Prices, read_prices
 from agentgym.core.settings import (
     LONGEST_S,
@@ -421,17 +421,3 @@ class TrainingConfig(Settings):
     def flat(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Return ``values`` with dotted names for nested settings."""
         return flattened(values)
-
-    @classmethod
-    def renamed(cls, values: dict[str, Any]) -> str:
-        """Return a hint on flat keys that now belong to a group; empty without any."""
-        hints = []
-        for group in GROUPS:
-            below = {k: p for k, p in FLAT_KEYS.items() if p.startswith(f"{group}.")}
-            given = [key for key in below if key in values]
-            if old := [key for key in given if key != group]:
-                fields = [below[key].partition(".")[2] for key in given]
-                words = f"{', '.join(old)} belong{'s' * (len(old) == 1)} below {group}"
-                form = ", ".join(f"{field}: …" for field in fields)
-                hints.append(f"{words}: write {group}: {{{form}}}")
-        return f"{'; '.join(hints)}. The old form still works." if hints else ""

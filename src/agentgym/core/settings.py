@@ -9,9 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from agentgym.errors import ConfigError
-from agentgym.security.redaction import get_logger, quoted
-
-logger = get_logger(__name__)
+from agentgym.security.redaction import quoted
 
 PREFIX = "AGENTGYM_"
 OTHER_VARIABLES = frozenset(
@@ -77,11 +75,6 @@ class Settings(BaseModel):
         return values
 
     @classmethod
-    def renamed(cls, values: dict[str, Any]) -> str:
-        """Return a warning about outdated keys in a file; empty if there are none."""
-        return ""
-
-    @classmethod
     def from_yaml(cls, path: str | Path, **overrides: Any) -> Self:
         """Read settings from a YAML file; ``overrides`` win unless they are None."""
         from agentgym.core.yaml_text import read_yaml
@@ -100,8 +93,6 @@ class Settings(BaseModel):
             kind = "a list" if is_list else f"the value {quoted(data, 40)}"
             raise ConfigError(f"The configuration {path} holds {kind}. {_YAML}")
         values = {str(key): value for key, value in data.items()}
-        if message := cls.renamed(values):
-            logger.warning("%s: %s", path, message)
         return cls.create(**{**cls.flat(values), **cls.flat(_given(overrides))})
 
 

@@ -1,8 +1,7 @@
-"""Nested settings, by each way in, and the flat keys that older files have."""
+"""Nested settings, by each way in, and their flat keys."""
 
 import itertools
 import json
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,7 +100,7 @@ def test_settings_of_groups_are_set(
     assert TrainingConfig.restore(config.model_dump(mode="json")) == config
 
 
-def test_a_record_of_an_older_version_may_set_nothing() -> None:
+def test_a_record_may_set_nothing() -> None:
     unset: dict[str, Any] = dict.fromkeys(("judge", "judge_max_cost", "max_cost"))
     assert TrainingConfig.restore(unset | {"verl": {}}) == TrainingConfig()
 
@@ -112,23 +111,6 @@ def test_every_field_of_a_group_has_one_flat_key() -> None:
     ]
     assert sorted(FLAT_KEYS.values()) == sorted(fields)
     assert set(GROUPS) <= TrainingConfig.model_fields.keys()
-
-
-def test_a_file_with_flat_keys_is_answered_with_one_sentence(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        by_file({"judge": "openai:x", "judge_weight": 1, "nodes": 2}, tmp_path)
-    [record] = caplog.records
-    assert (
-        "judge_weight belongs below judge: write judge: {model: …, weight: …}; "
-        "nodes belongs below verl: write verl: {nodes: …}. The old form"
-    ) in record.message
-    caplog.clear()
-    with caplog.at_level(logging.WARNING):
-        by_file(NESTED, tmp_path)
-        by_file({"judge": "openai:x", "verl": DEVICE}, tmp_path)
-    assert not caplog.records
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Flat keys: other names of nested settings, for options, variables and older files."""
+"""Flat keys: other names of nested settings, for options and variables."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -77,10 +77,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def agent_reference(settings: Mapping[str, Any]) -> str | None:
-    """Return ``agent.reference`` from a run's recorded settings; None if not set.
-
-    Both the nested and the older flat form of the settings are read.
-    """
+    """Return ``agent.reference`` from a run's recorded settings; None if not set."""
     reference = flattened(settings).get("agent.reference")
     return None if reference is None else str(reference)
 
