@@ -1,7 +1,6 @@
 """Build the typer application, and turn errors into messages and exit codes."""
 
 import errno
-import inspect
 import logging
 import os
 import sys
@@ -9,6 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from copy import copy
+from inspect import cleandoc
 from pkgutil import resolve_name
 from typing import Any, TypeGuard
 
@@ -24,9 +24,8 @@ from agentgym.cli.output import (
     split_log_level,
     visible,
 )
-from agentgym.core.registry import points
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed, UsageError
-from agentgym.plugins import REGISTERED
+from agentgym.plugins import REGISTERED, points
 from agentgym.security.audit import AuditLog, audited, default_log
 from agentgym.security.redaction import redacted, redacted_output
 from agentgym.version import __version__
@@ -92,8 +91,9 @@ class PanelCommand(TyperCommand):
 def build(words: Sequence[str] | None = None) -> typer.Typer:
     """Return the application with all commands.
 
-    With the ``words`` of a command line, only the command that they begin with is
-    imported and added, which takes less time.
+    Typer prepares the options of all commands before it reads the command line. So with
+    the ``words`` of a command line, only the command that they begin with is added; if
+    they begin with none, all are, without options.
     """
     app = typer.Typer(
         name="agentgym",
@@ -108,17 +108,19 @@ def build(words: Sequence[str] | None = None) -> typer.Typer:
         },
     )
     app.callback()(_options)
+    named = next((word for word in words or () if not word.startswith("-")), "")
     groups: dict[str, typer.Typer] = {}
-    for name, found in _commands(words):
+    for name, found in _commands(named):
         group, _, member = name.rpartition(" ")
         if isinstance(found, typer.Typer):
             groups[name] = copy(found)  # to which commands are added
-            groups[name].registered_commands = [*found.registered_commands]
+            is_used = words is None or name == named
+            groups[name].registered_commands = found.registered_commands[:] * is_used
             app.add_typer(groups[name], name=name)
         elif group:
             groups[group].command(member)(found)
         else:
-            text, _, example = inspect.cleandoc(found.__doc__ or "").partition(_EXAMPLE)
+            text, _, example = cleandoc(found.__doc__ or "").partition(_EXAMPLE)
             epilog = f"{_EXAMPLE}{' '.join(example.split())}\n\n" if example else ""
             app.command(
                 name,
@@ -126,16 +128,15 @@ def build(words: Sequence[str] | None = None) -> typer.Typer:
                 help=text,
                 epilog=epilog + EPILOG,
                 short_help=text.partition("\n")[0],
-            )(found)
+            )(found if words is None or name == named else _unused)
     return app
 
 
-def _commands(words: Sequence[str] | None) -> Iterator[tuple[str, Any]]:
-    """Yield the command that ``words`` begin with; all, with other packages', if none.
+def _commands(named: str) -> Iterator[tuple[str, Any]]:
+    """Yield the command ``named``; all, with other packages', if it is not built in.
 
     A command of another package that cannot be loaded says so when it is called.
     """
-    named = next((word for word in words or () if not word.startswith("-")), "")
     for name, target in _COMMANDS.items():
         if named not in _COMMANDS or name.partition(" ")[0] == named:
             yield name, resolve_name(target)
@@ -147,6 +148,10 @@ def _commands(words: Sequence[str] | None) -> Iterator[tuple[str, Any]]:
                 yield point.name, point.load()
             except Exception as error:  # noqa: BLE001 - another package's code
                 yield point.name, _broken(point.name, point.value, error)
+
+
+def _unused() -> None:
+    """Stands for a command that the command line does not name."""
 
 
 def _broken(name: str, target: str, error: Exception) -> Callable[[], None]:

@@ -24,8 +24,8 @@ from agentgym.cli.output import (
     progress_console,
     require_place,
 )
-from agentgym.core.registry import registered
 from agentgym.errors import Interrupted, NotFoundError, UsageError
+from agentgym.plugins import registered
 from agentgym.train.status import bill, machine_of, run_status
 
 if TYPE_CHECKING:

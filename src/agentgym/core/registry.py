@@ -5,7 +5,6 @@ other packages are entry points. load_object: import an object that a user names
 ``module:name``.
 """
 
-import inspect
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentgym.core.import_hints import (
     module_hint,
@@ -24,41 +23,7 @@ from agentgym.core.import_hints import (
     reference_hint,
 )
 from agentgym.errors import NotFoundError, UsageError
-from agentgym.plugins import REGISTERED
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
-
-def points(group: str) -> "list[EntryPoint]":
-    """Return the entry points of a group in installed packages, by name."""
-    # Importing and searching importlib.metadata takes 40 ms, this search 2 ms.
-    if not any(_declares(group, folder) for folder in sys.path):
-        return []
-    from importlib.metadata import entry_points
-
-    return sorted(entry_points(group=group), key=lambda point: point.name)
-
-
-def _declares(group: str, folder: str) -> bool:
-    try:
-        entries = [entry.path for entry in os.scandir(folder or ".")]
-    except OSError:
-        return False
-    for path in entries:
-        if path.endswith((".dist-info", ".egg-info")):
-            try:
-                with open(os.path.join(path, "entry_points.txt"), "rb") as file:
-                    if f"[{group}]".encode() in file.read():
-                        return True
-            except OSError:
-                continue
-    return False
-
-
-def registered(group: str, name: str) -> Any:
-    """Return an object that a plug-in of this package registers, by group and name."""
-    return resolve_name(REGISTERED[group][name])
+from agentgym.plugins import REGISTERED, points
 
 
 @dataclass(frozen=True)
@@ -109,7 +74,7 @@ class Registry[T]:
 
     def _made(self, name: str, kind: Any) -> T:
         what = f"The {self.thing} {name!r}"
-        if not (inspect.isclass(kind) and issubclass(kind, self.base)):
+        if not (isinstance(kind, type) and issubclass(kind, self.base)):
             raise UsageError(
                 f"{what} is not a subclass of agentgym's {self.base.__name__}."
             )
@@ -125,6 +90,8 @@ class Registry[T]:
 
 
 def _contract_of(kind: type, method: str) -> str:
+    import inspect
+
     function = inspect.getattr_static(kind, method)
     if isinstance(function, property):
         message = inspect.getdoc(function) or ""

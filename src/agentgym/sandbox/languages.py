@@ -5,9 +5,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from agentgym.core.registry import registered
 from agentgym.errors import SandboxError, SandboxUnavailableError
-from agentgym.plugins import REGISTERED
+from agentgym.plugins import REGISTERED, registered
 from agentgym.sandbox.guest.box import MountedBox
 from agentgym.sandbox.language import Language, Toolchain
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
-from agentgym.core.registry import points, registered
-from agentgym.plugins import REGISTERED
+from agentgym.plugins import REGISTERED, points, registered
 from agentgym.scenarios.cards import ScenarioCard
 from agentgym.scenarios.options import (
     DATA,

@@ -6,11 +6,12 @@ from typing import Any
 
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.machines import SSH, is_elsewhere
-from agentgym.core.registry import Registry, registered
+from agentgym.core.registry import Registry
 from agentgym.engines.registry import remote_engine
 from agentgym.errors import UnsupportedError
 from agentgym.evaluate.progress import Progress
 from agentgym.models.folder import NANO
+from agentgym.plugins import registered
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 

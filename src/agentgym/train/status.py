@@ -40,6 +40,6 @@ def bill(run: Path) -> str:
 def _about(run: Path, function: str) -> Any:
     if not (run / "machine.json").exists():  # most runs; saves imports
         return None
-    from agentgym.core.registry import registered
+    from agentgym.plugins import registered
 
     return registered("agentgym.machines", function)(run)

@@ -10,7 +10,6 @@ from agentgym.core.machines import is_elsewhere
 from agentgym.core.nested.keys import flattened
 from agentgym.core.notebook import in_notebook
 from agentgym.core.prices import Prices
-from agentgym.core.registry import registered
 from agentgym.core.task import EVERY_SPLIT, Split
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.resuming import resumed_config
@@ -28,6 +27,7 @@ from agentgym.evaluate.plain_progress import LinesProgress
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
 from agentgym.integrations.agent_import import is_reference, reference_of
+from agentgym.plugins import registered
 from agentgym.programs.program import ProgramCommand
 from agentgym.rollout.absolute_paths import located
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario, tasks_reference

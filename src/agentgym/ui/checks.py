@@ -1,6 +1,6 @@
-"""Show the results of the checks of a scenario."""
+"""Show the results of checks of a machine or a scenario."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
@@ -20,13 +20,21 @@ STYLES = {
 }
 
 
+def checks_view(checks: Iterable[tuple[str, str, str]]) -> RenderableType:
+    """Return a view of checks of a machine, each with its name, state and detail."""
+    table = grid()
+    table.add_column(style="dim", overflow="fold")
+    for name, state, detail in checks:
+        table.add_row(name, _styled(state), detail)
+    return table
+
+
 def tripwires_view(findings: "Sequence[Finding]") -> RenderableType:
     """Return a view of the checks that a scenario must pass before training."""
     return grid(
-        *((styled(f.status), Text(f.name, "bold"), Text(f.why)) for f in findings)
+        *((_styled(f.status), Text(f.name, "bold"), Text(f.why)) for f in findings)
     )
 
 
-def styled(word: str) -> Text:
-    """Return a status in its color."""
+def _styled(word: str) -> Text:
     return Text(word, STYLES[word])

@@ -26,10 +26,10 @@ def doctor(
     body: Any
     if run is None:
         from agentgym.plugins.doctor.machine import check_machine
-        from agentgym.plugins.doctor.screens import checks_view
+        from agentgym.ui.checks import checks_view
 
         body = checks = list(check_machine())
-        view = checks_view(checks)
+        view = checks_view((c.name, c.state, c.detail) for c in checks)
         broken = any(check.state == "broken" for check in checks)
     else:
         from agentgym.plugins.doctor.evidence import read_evidence

@@ -8,10 +8,8 @@ from rich.text import Text
 
 from agentgym.evaluate.numbers import plural
 from agentgym.plugins.doctor.evidence import Evidence
-from agentgym.plugins.doctor.machine import Check
 from agentgym.plugins.doctor.run import Obstacle
-from agentgym.ui.checks import STYLES, styled
-from agentgym.ui.layout import grid
+from agentgym.ui.checks import STYLES
 from agentgym.ui.roles import roles_view
 from agentgym.ui.tables import ledger_view
 
@@ -36,12 +34,3 @@ def findings_view(
         detail = Text(f"{finding.evidence}\n{finding.advice}")
         parts += [title, Padding(detail, (0, 0, 1, 2))]
     return Group(*parts)
-
-
-def checks_view(checks: Sequence[Check]) -> RenderableType:
-    """Return a view of the checks of a machine."""
-    table = grid()
-    table.add_column(style="dim", overflow="fold")
-    for check in checks:
-        table.add_row(check.name, styled(check.state), check.detail)
-    return table
