@@ -308,7 +308,7 @@ def test_traces_become_tasks_of_an_agents_own_tools(
         ("starter", *own, "--tools-from", "harbour_agent:TOOLS"),
         ("from-logs", "log.json", *own, "--tools-from", "harbour_agent:TOOLS"),
     ):
-        refused = agentgym("scenarios", *words)
+        refused = agentgym("tasks", *words)
         assert (refused.code, "Whose tools? Give" in refused.err) == (2, True)
 
     train = ("train", *own)
@@ -443,12 +443,12 @@ def test_a_model_that_writes_no_tasks_is_refused(
 ) -> None:
     with StubServer() as server:
         words = ("starter", *TOOLS, "--model-for-tasks", f"{server.endpoint}#writer")
-        ended = agentgym("scenarios", *words, "--output", "w.jsonl")
+        ended = agentgym("tasks", *words, "--output", "w.jsonl")
     assert ended.code == 2
     assert "writer wrote 0 lines that can be used" in ended.err
     assert "an answer about track_order that holds no task" in ended.err
     assert not Path("w.jsonl").exists()
-    gone = agentgym("scenarios", *words)
+    gone = agentgym("tasks", *words)
     assert gone.code == 1
     assert "does not answer" in gone.err
     for model, told in (
