@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -9,8 +10,13 @@ from agentgym import models
 from agentgym.core.agent import AgentSpec
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.integrations.export import TrainedEndpoint
+from agentgym.serving.in_process import PolicyTransport
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
 from tests.ui import made_up
+
+if TYPE_CHECKING:
+    from agentgym.integrations.langchain.model import RoleChatOpenAI
 
 
 def trained_in(
@@ -49,6 +55,22 @@ def scripted(
 
     monkeypatch.setattr(TrainedAgent, "load_policy", lambda _: ScriptedPolicy(answer))
     return asked
+
+
+def endpoint(
+    respond: Callable[[ChatRequest], Reply], temperature: float = 0.0
+) -> TrainedEndpoint:
+    """Return a model in this process that answers as a function says."""
+    usual: dict[str, Any] = {"temperature": temperature, "max_tokens": 160}
+    answers = PolicyTransport(ScriptedPolicy(respond), "coding", **usual)
+    return TrainedEndpoint("coding", **usual, transport=answers)
+
+
+def chat_model(respond: Callable[[ChatRequest], Reply]) -> "RoleChatOpenAI":
+    """Return the chat model of a trained agent that answers as a function says."""
+    from agentgym.integrations.langchain.model import RoleChatOpenAI
+
+    return RoleChatOpenAI.at(endpoint(respond), None)
 
 
 def list_then_say(request: ChatRequest) -> Reply:

@@ -4,7 +4,6 @@ import json
 import re
 from pathlib import Path, PurePath
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
@@ -15,10 +14,6 @@ from typing import (
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from agentgym.core.policy import Policy
-
-if TYPE_CHECKING:
-    import httpx
-
 
 COMMAND = "command:"
 """Prefix of the setting ``agent`` for a program, as in ``command:node agent.js``."""
@@ -112,10 +107,11 @@ class Trained(Protocol):
     def load_policy(self) -> Policy:
         """Load the weights into this process; closing the policy frees them."""
 
-    def transport(self) -> "httpx.AsyncBaseTransport":
+    def transport(self) -> Any:
         """Load the weights; return an HTTP transport that answers OpenAI requests.
 
-        Closing the transport frees the weights.
+        It is one for ``httpx.AsyncClient`` and ``httpx.Client``. Closing the transport
+        frees the weights.
         """
 
 

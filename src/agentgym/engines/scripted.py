@@ -1,6 +1,7 @@
 """ScriptedPolicy: a policy without a model, for tests; a function gives its answers."""
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -83,8 +84,8 @@ class ScriptedPolicy(Policy):
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
         """Yield the text word by word, then the result."""
         result = await self.chat(request)
-        for word in (result.content or "").split(" "):
-            yield word + " "
+        for piece in re.findall(r"[^ ]* |[^ ]+", result.content or ""):
+            yield piece
         yield result
 
 

@@ -277,6 +277,20 @@ class FrameworkAdapter(ABC):
         """
         raise UnsupportedError(f"{self.name} has no models that can be replaced.")
 
+    def trained_model(
+        self, trained: Trained, base_url: str | None = None, api_key: str | None = None
+    ) -> Any:
+        """Return a model of this framework that answers with a trained agent's weights.
+
+        If ``base_url`` is given, the server at this address answers. Otherwise, the
+        weights are loaded into this process. The default sampling options are those
+        with which the agent was evaluated.
+
+        Raises:
+            UnsupportedError: The framework has no models.
+        """
+        raise UnsupportedError(f"{self.name} has no models.")
+
     def concerns(self, agent: Any) -> list[str]:
         """Return notes for the user on how an agent behaves differently in training."""
         return []

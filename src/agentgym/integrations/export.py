@@ -1,16 +1,66 @@
-"""Choose the agent and the tools with which a trained agent is exported."""
+"""Choose the agent, the tools and the model with which a trained agent is exported."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
+
+import httpx
 
 from agentgym.core.agent import Trained
 from agentgym.core.task import Split
 from agentgym.core.tools import Tool
 from agentgym.errors import ScenarioError, UsageError
 from agentgym.integrations.agent_import import load_trained, takes_tools
+from agentgym.models.served import served_name
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario
+
+
+@dataclass(frozen=True)
+class TrainedEndpoint:
+    """The place where OpenAI's clients ask a trained model.
+
+    Attributes:
+        model: The model's name in requests.
+        temperature: Temperature of requests that do not set it.
+        max_tokens: Token limit of requests that do not set it.
+        transport: Answers all requests in this process; None if a server answers.
+        base_url: Address of the server.
+        api_key: Key of the server.
+    """
+
+    model: str
+    temperature: float
+    max_tokens: int
+    transport: Any = None
+    base_url: str = "http://policy.invalid/v1"
+    api_key: str = "none"
+
+    @classmethod
+    def of(cls, trained: Trained, base_url: str | None, api_key: str | None) -> Self:
+        """Return the server at ``base_url``; if None, load the weights here.
+
+        The sampling options are those with which the agent was evaluated.
+        """
+        spec = trained.spec
+        name, usual = spec.served_name, (spec.temperature, spec.max_tokens)
+        if base_url is None:
+            return cls(name, *usual, trained.transport())
+        name = served_name(base_url, api_key, name)
+        return cls(name, *usual, None, base_url, api_key or "none")
+
+    def http(self) -> httpx.AsyncClient | None:
+        """Return an HTTP client of the model in this process; None for a server."""
+        if self.transport is None:
+            return None
+        return httpx.AsyncClient(transport=self.transport, timeout=None)
+
+    def sync_http(self) -> httpx.Client | None:
+        """Return the sync version of :meth:`http`."""
+        if self.transport is None:
+            return None
+        return httpx.Client(transport=self.transport, timeout=None)
 
 
 def agent_and_tools(

@@ -8,13 +8,13 @@ call's arguments become the content of the message that the agent reads, and tra
 updates the call.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from agentgym.core.openai import chosen_tools, names_tool, wants_call
 from agentgym.core.policy import ChatRequest
 from agentgym.core.tools import parse_arguments
-from agentgym.core.trajectory import ModelCall, RequestedCall
+from agentgym.core.trajectory import ModelCall
 from agentgym.models.stopping import asked_stop
 from agentgym.security.redaction import quoted
 
@@ -99,12 +99,6 @@ def form_given(message: Mapping[str, Any], name: str) -> dict[str, Any]:
         return dict(message)
     kept = {key: message[key] for key in message if key != "tool_calls"}
     return {**kept, "content": given[0]["arguments"]}
-
-
-def answer_in_form(calls: Sequence[RequestedCall], name: str) -> str:
-    """Return the arguments of the first valid call of tool ``name``; else ""."""
-    given = (call.arguments for call in calls if call.name == name)
-    return next((each for each in given if parse_arguments(each) is not None), "")
 
 
 def answers_any_object(call: ModelCall) -> bool:

@@ -29,7 +29,6 @@ from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.versions import AGENT_FILE, Version, Versions, find
 
 if TYPE_CHECKING:
-    import httpx
     from agent_framework import Agent as FrameworkAgent
     from agent_framework import Workflow
     from agents import Agent as OpenAIAgent
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
     from pydantic_ai import Agent as PydanticAgent
+
+    from agentgym.serving.in_process import PolicyTransport
 
 MODEL_FOLDER = "model"
 
@@ -268,13 +269,13 @@ class TrainedAgent(Shown, BaseModel):
         wording = self.wording
         return WordedPolicy(policy, wording) if wording else policy
 
-    def transport(self) -> "httpx.AsyncBaseTransport":
+    def transport(self) -> "PolicyTransport":
         """Load the weights; return an httpx transport that answers chat completions.
 
-        Pass it to ``httpx.AsyncClient(transport=...)``. This process then answers for
-        any address. If a request does not set the temperature or the maximum length,
-        the values of the agent's evaluation are used. Closing the transport frees the
-        weights.
+        Pass it to ``httpx.AsyncClient(transport=...)`` or ``httpx.Client``. This
+        process then answers for any address. If a request does not set the temperature
+        or the maximum length, the values of the agent's evaluation are used. Closing
+        the transport frees the weights.
 
         Raises:
             CorruptModelError: The weights differ from those saved.
@@ -320,9 +321,8 @@ class TrainedAgent(Shown, BaseModel):
 
     def chat_model(self) -> "BaseChatModel":
         """Return the policy as a LangChain chat model that runs in this process."""
-        from agentgym.integrations.langchain.model import PolicyChatModel
-
-        return PolicyChatModel.of(self)
+        made: BaseChatModel = FRAMEWORKS.get("langchain").trained_model(self)
+        return made
 
     def _to(
         self,

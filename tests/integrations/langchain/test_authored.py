@@ -14,10 +14,10 @@ from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import AgentGymError
 from agentgym.integrations.agent_import import agent_tools, load_agent
 from agentgym.integrations.langchain.adapter import LangChainAdapter
-from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.inspection import AgentReport, probed
 from agentgym.scenarios.tool_tasks.starter import starter
+from tests.integrations.exported import chat_model
 from tests.rollout.sessions import requests, session
 
 HERE = "tests.integrations.langchain.live_agents"
@@ -335,8 +335,7 @@ def test_an_empty_key_of_a_provider_is_none(
 
 def test_tools_memory_and_thread_of_a_graph_work_with_another_model() -> None:
     said = iter([Reply(calls=[("find_book", {"title": "B1"})]), Reply("Here.")])
-    model = PolicyChatModel()
-    model._policy = ScriptedPolicy(lambda request: next(said))
+    model = chat_model(lambda request: next(said))
     copy = LangChainAdapter().with_model(live.remembering, model)
     config = {"configurable": {"thread_id": "1"}}
     state = copy.invoke({"messages": [("user", "B1?")]}, config)

@@ -4,16 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.errors import GraphRecursionError
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply
-from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.train.trained_agent import Provenance, TrainedAgent
 from tests.integrations.exported import scripted, trained_in
 from tests.rollout.stub_server import LISTED, StubServer
@@ -21,26 +17,6 @@ from tests.ui import made_up
 
 MAX_TURNS = 4
 TEAM = "tests.integrations.langchain.teams:make_graph"
-
-
-class Busy(BaseChatModel):
-    """Calls a tool so many times, then answers."""
-
-    needed: int
-
-    @property
-    def _llm_type(self) -> str:
-        return "busy"
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        return self
-
-    def _generate(self, messages: list[Any], *args: Any, **kwargs: Any) -> ChatResult:
-        said = sum(isinstance(message, AIMessage) for message in messages)
-        call = {"name": "look", "args": {}, "id": f"c{said}"}
-        calls = [call] if said + 1 < self.needed else []
-        message = AIMessage("" if calls else "Done.", tool_calls=calls)
-        return ChatResult(generations=[ChatGeneration(message=message)])
 
 
 @tool
@@ -74,7 +50,13 @@ def trained(agent: str | None = None) -> TrainedAgent:
 
 
 def exported(monkeypatch: pytest.MonkeyPatch, agent: str | None, needed: int) -> Any:
-    monkeypatch.setattr(PolicyChatModel, "of", lambda _: Busy(needed=needed))
+    def respond(request: ChatRequest) -> Reply:
+        """Call a tool in all calls but the last that is needed."""
+        said = sum(message["role"] == "assistant" for message in request.messages)
+        is_busy = said + 1 < needed
+        return Reply(calls=[("look", {})]) if is_busy else Reply("Done.")
+
+    scripted(monkeypatch, respond)
     return trained(agent).to_langchain(tools=[look])
 
 

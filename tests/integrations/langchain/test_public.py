@@ -19,7 +19,6 @@ from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.langchain.adapter import LangChainAdapter
-from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.models.nano import nano_path
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.inspection import AgentReport, probed, require_trainable
@@ -27,6 +26,7 @@ from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
 from tests.cli.conftest import Command, agentgym
+from tests.integrations.exported import chat_model
 
 __all__ = ["agentgym"]
 
@@ -132,8 +132,7 @@ def test_an_answer_in_a_providers_form_is_a_call_that_is_trained(
 def test_another_model_answers_on_edges_too() -> None:
     verdict = ("Verdict", '{"fits": "yes"}')
     left = iter([called(PART), Reply(calls=[verdict])])
-    model = PolicyChatModel()
-    model._policy = ScriptedPolicy(lambda request: next(left))
+    model = chat_model(lambda request: next(left))
     copy = LangChainAdapter().with_model(public.judged, model)
     state = copy.invoke({"messages": [("user", "A hinge.")]})
     assert state["messages"][-1].text == "ordered hinge"

@@ -11,11 +11,12 @@ from autogen_core.memory import ListMemory
 from autogen_core.tools import FunctionTool, StaticWorkbench, ToolOverride
 
 from agentgym.core.tools import Tool
-from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.engines.scripted import Reply
 from agentgym.errors import ToolError, UnsupportedError
 from agentgym.integrations.agent_import import load_agent, make, takes_model
 from agentgym.plugins.autogen.adapter import AutoGenAdapter
-from agentgym.plugins.autogen.model import PolicyClient
+from agentgym.plugins.autogen.clients import TrainedClient
+from tests.integrations.exported import endpoint
 from tests.plugins.autogen import teams
 
 ADAPTER = AutoGenAdapter()
@@ -45,11 +46,11 @@ def count(thing: Callable[[], int]) -> int:
     return thing()
 
 
-def model(says: str = "old") -> PolicyClient:
-    return PolicyClient(ScriptedPolicy(lambda _: Reply(says)))
+def model(says: str = "old") -> TrainedClient:
+    return TrainedClient(endpoint(lambda _: Reply(says)))
 
 
-def agent(llm: PolicyClient) -> AssistantAgent:
+def agent(llm: TrainedClient) -> AssistantAgent:
     return AssistantAgent("looker", llm, tools=[look], system_message="You look.")
 
 
@@ -177,7 +178,7 @@ def test_all_models_of_a_copy_are_the_other(name: str) -> None:
 
 async def test_tools_of_a_copy_are_those_that_it_had() -> None:
     script = iter([Reply(calls=[("list_files", {})]), Reply("Done.")])
-    other = PolicyClient(ScriptedPolicy(lambda _: next(script)))
+    other = TrainedClient(endpoint(lambda _: next(script)))
     made = ADAPTER.with_model(authored("clerk"), other)
     assert "the real tool ran" in str((await made.run(task="?")).messages)
     inner = AgentTool(agent(model()))

@@ -18,7 +18,6 @@ from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import UsageError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.plugins.crewai.adapter import CrewAIAdapter
-from agentgym.plugins.crewai.export import PolicyLLM
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
 from tests.plugins.crewai.test_authored import delegate_or_note, note_and_answer
 from tests.rollout.sessions import requests, session
@@ -213,7 +212,7 @@ def test_a_policy_in_this_process_answers_in_a_form(
         return Reply(calls=[("Verdict", {"good": True})])
 
     scripted(monkeypatch, answer)
-    model = PolicyLLM.of(trained(tmp_path))
+    model = CrewAIAdapter().trained_model(trained(tmp_path))
     assert model.call("?", response_model=Verdict) == Verdict(good=True)
     assert [(request.form, request.wants_call) for request in asked] == [
         ("Verdict", True)

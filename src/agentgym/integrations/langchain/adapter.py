@@ -1,5 +1,6 @@
 """The LangChain adapter: trains graphs, which LangGraph runs, and exports them."""
 
+from functools import partial
 from typing import Any
 
 from agentgym.core.agent import Trained
@@ -17,6 +18,7 @@ from agentgym.integrations.base import (
     Conversation,
     FrameworkAdapter,
 )
+from agentgym.integrations.export import TrainedEndpoint
 from agentgym.integrations.gateway_models import GatewayModels
 from agentgym.integrations.langchain import graphs
 from agentgym.integrations.langchain.conversation import GraphConversation, GraphRun
@@ -102,9 +104,10 @@ class LangChainAdapter(FrameworkAdapter):
 
     def stand_in(self) -> Any:
         """Return a placeholder chat model, which is never called."""
-        from agentgym.integrations.langchain.model import PolicyChatModel
+        from langchain_openai import ChatOpenAI
 
-        return PolicyChatModel()
+        url = "http://nowhere.invalid/v1"
+        return ChatOpenAI(model="none", base_url=url, api_key=lambda: "none")
 
     def gateway_model(self, models: GatewayModels) -> Any:
         """Return a chat model that sends its requests to the gateway."""
@@ -122,6 +125,16 @@ class LangChainAdapter(FrameworkAdapter):
             cache=False,
         )
 
+    def trained_model(
+        self, trained: Trained, base_url: str | None = None, api_key: str | None = None
+    ) -> Any:
+        """Return a chat model that answers with a trained agent's weights."""
+        self.check()
+        from agentgym.integrations.langchain.model import RoleChatOpenAI
+
+        endpoint = TrainedEndpoint.of(trained, base_url, api_key)
+        return RoleChatOpenAI.at(endpoint, None if base_url is None else trained.roles)
+
     def concerns(self, agent: Any) -> list[str]:
         """Return notes on the parts that training changes, e.g. the graph's memory."""
         return graphs.concerns(agent)
@@ -137,9 +150,17 @@ class LangChainAdapter(FrameworkAdapter):
         self.check()
         return LangChainAgent(blueprint)
 
-    def wrap_agent(self, trained: Trained, **options: Any) -> Any:
+    def wrap_agent(
+        self,
+        trained: Trained,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        **options: Any,
+    ) -> Any:
         """Return a trained agent as a compiled graph."""
         self.check()
         from agentgym.integrations.langchain.export import export
 
-        return export(trained, **options)
+        model = partial(self.trained_model, trained, base_url, api_key)
+        return export(trained, model, **options)

@@ -1,14 +1,13 @@
 """Export a trained agent as a compiled LangGraph agent."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
 from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tools import BaseTool, StructuredTool
-from langchain_openai import ChatOpenAI
 from langgraph.errors import GraphRecursionError
 from langgraph.graph.state import CompiledStateGraph
 
@@ -20,33 +19,30 @@ from agentgym.errors import ToolError
 from agentgym.integrations.agent_import import make, takes_model
 from agentgym.integrations.export import agent_and_tools
 from agentgym.integrations.langchain.graphs import (
-    asking_role,
     most_steps,
     require_graph,
     role_of,
 )
-from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.integrations.langchain.rebound import rebound
-from agentgym.models.served import served_name
 
 
 def export(
     trained: Trained,
+    load_model: Callable[[], Any],
     *,
     tools: Sequence[Any] | None = None,
     agent: Any = None,
-    base_url: str | None = None,
-    api_key: str | None = None,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a trained agent as a compiled graph.
 
-    The arguments and errors are those of ``TrainedAgent.to_langchain``.
+    ``load_model`` returns its chat model. The other arguments and the errors are those
+    of ``TrainedAgent.to_langchain``.
     """
     found, origin, offered = agent_and_tools(
         trained, "to_langchain", bound_tool, agent=agent, tools=tools
     )
     spec = trained.spec
-    model = _model(trained, base_url, api_key)
+    model = load_model()
     graph: CompiledStateGraph[Any, Any, Any, Any]
     if found is None:
         graph = create_agent(
@@ -65,31 +61,6 @@ def export(
         recursion_limit=most_steps(graph, spec.max_turns),
         callbacks=[TurnLimit(spec.max_turns)],
     )
-
-
-def _model(trained: Trained, base_url: str | None, api_key: str | None) -> Any:
-    if base_url is None:
-        return PolicyChatModel.of(trained)
-    return _RoleChatOpenAI(
-        roles=trained.roles,
-        model=served_name(base_url, api_key, trained.spec.served_name),
-        base_url=base_url,
-        api_key=lambda: api_key or "none",
-        temperature=trained.spec.temperature,
-        max_completion_tokens=trained.spec.max_tokens,
-    )
-
-
-class _RoleChatOpenAI(ChatOpenAI):
-    """Chat model of a server; uses the calling agent's own LoRA adapter, if any."""
-
-    roles: tuple[str, ...] = ()
-
-    def _get_request_payload(self, input_: Any, **options: Any) -> dict[str, Any]:
-        payload: dict[str, Any] = super()._get_request_payload(input_, **options)
-        if (role := asking_role()) in self.roles:
-            payload["model"] = f"{payload['model']}/{role}"
-        return payload
 
 
 def bound_tool(tool: Tool) -> BaseTool:

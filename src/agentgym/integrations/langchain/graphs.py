@@ -52,13 +52,6 @@ def role_of(metadata: Mapping[str, Any]) -> str | None:
     return nodes[0] if nodes else None
 
 
-def asking_role() -> str:
-    """Return the agent's name under which training records the current model call."""
-    from agentgym.integrations.transport import speaker
-
-    return speaker() or running_role() or DEFAULT_AGENT
-
-
 def most_steps(graph: Any, turns: int) -> int:
     """Return LangGraph's step limit for a graph with at most ``turns`` model calls.
 

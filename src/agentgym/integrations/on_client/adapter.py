@@ -9,7 +9,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import httpx
 from pydantic_core import to_jsonable_python
 
 from agentgym.core.agent import AgentSpec, Trained
@@ -36,13 +35,12 @@ from agentgym.integrations.base import (
     refuse_graph_options,
 )
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.export import agent_and_tools
+from agentgym.integrations.export import TrainedEndpoint, agent_and_tools
 from agentgym.integrations.gateway_models import GatewayModels
 from agentgym.integrations.redirect import watch
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
 from agentgym.integrations.transport import PLACEHOLDER
-from agentgym.models.served import served_name
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -311,24 +309,15 @@ class ClientAdapter(FrameworkAdapter):
         return made if takes_model(found) else self.with_model(made, model)
 
     def trained_model(
-        self, trained: Trained, base_url: str | None, api_key: str | None
+        self, trained: Trained, base_url: str | None = None, api_key: str | None = None
     ) -> Any:
-        """Return a model that answers with a trained agent's weights.
-
-        If ``base_url`` is given, the server at this address answers. Otherwise, the
-        weights are loaded into this process. The default sampling options are those
-        with which the agent was evaluated.
-        """
+        """Return a model that answers with a trained agent's weights."""
         from agentgym.integrations.on_client.clients import PlainOpenAI
 
-        spec = trained.spec
-        if base_url is None:
-            http = httpx.AsyncClient(transport=trained.transport(), timeout=None)
-            client = PlainOpenAI("http://policy.invalid/v1", "none", http)
-            return self.model(client, spec.served_name)
-        sampling = {"temperature": spec.temperature, "max_tokens": spec.max_tokens}
-        client = PlainOpenAI(base_url, api_key or "none", defaults=sampling)
-        return self.model(client, served_name(base_url, api_key, spec.served_name))
+        at = TrainedEndpoint.of(trained, base_url, api_key)
+        sampling = {"temperature": at.temperature, "max_tokens": at.max_tokens}
+        client = PlainOpenAI(at.base_url, at.api_key, at.http(), sampling)
+        return self.model(client, at.model)
 
 
 def left_out(tool: str, agent: str) -> str:

@@ -9,6 +9,7 @@ from agentgym.core.tools import ToolSpec
 from agentgym.errors import RolloutError, UnsupportedError, UsageError
 from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.episode import EpisodeCut, current_episode
+from agentgym.integrations.export import TrainedEndpoint
 from agentgym.integrations.on_client.adapter import (
     ClientAdapter,
     ClientConversation,
@@ -147,20 +148,9 @@ class AutoGenAdapter(ClientAdapter):
         return copies.make()
 
     def trained_model(
-        self, trained: Trained, base_url: str | None, api_key: str | None
+        self, trained: Trained, base_url: str | None = None, api_key: str | None = None
     ) -> Any:
         """Return a model client that answers with a trained agent's weights."""
-        from agentgym.models.served import served_name
-        from agentgym.plugins.autogen.clients import POLICY_INFO, PlainOpenAIClient
-        from agentgym.plugins.autogen.model import PolicyClient
+        from agentgym.plugins.autogen.clients import TrainedClient
 
-        if base_url is None:
-            return PolicyClient.of(trained)
-        return PlainOpenAIClient(
-            model=served_name(base_url, api_key, trained.spec.served_name),
-            base_url=base_url,
-            api_key=api_key or "none",
-            temperature=trained.spec.temperature,
-            max_tokens=trained.spec.max_tokens,
-            model_info=POLICY_INFO,
-        )
+        return TrainedClient(TrainedEndpoint.of(trained, base_url, api_key))

@@ -1,14 +1,16 @@
-"""AutoGen model clients: one for training, and one for servers of a trained model."""
+"""AutoGen model clients: one for training, and one for trained models."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from autogen_core import MessageHandlerContext
-from autogen_core.models import CreateResult, ModelInfo
+from autogen_core.models import CreateResult, LLMMessage, ModelInfo
+from autogen_core.tools import Tool, ToolSchema
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
+from agentgym.integrations.export import TrainedEndpoint
 from agentgym.integrations.transport import speaking_as
 
 POLICY_INFO = ModelInfo(
@@ -35,6 +37,57 @@ class PlainOpenAIClient(OpenAIChatCompletionClient):
             if tool["function"].get("strict") is False:
                 del tool["function"]["strict"]
         return params
+
+
+class TrainedClient(PlainOpenAIClient):
+    """Calls a trained model, in this process or on a server."""
+
+    def __init__(self, endpoint: TrainedEndpoint) -> None:
+        options: dict[str, Any] = {}
+        if endpoint.transport is not None:
+            usage = {"include_usage": True}  # else streams count no tokens
+            options = {"max_retries": 0, "stream_options": usage}
+            options["http_client"] = endpoint.http()
+        super().__init__(
+            model=endpoint.model,
+            base_url=endpoint.base_url,
+            api_key=endpoint.api_key,
+            temperature=endpoint.temperature,
+            max_tokens=endpoint.max_tokens,
+            model_info=POLICY_INFO,
+            **options,
+        )
+        self._transport = endpoint.transport
+
+    def count_tokens(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[Tool | ToolSchema] = (),
+    ) -> int:
+        """Return the number of tokens in the prompt; AutoGen's estimate for servers."""
+        if self._transport is None:
+            return super().count_tokens(messages, tools=tools)
+        return self._room(messages, tools)[0]
+
+    def remaining_tokens(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[Tool | ToolSchema] = (),
+    ) -> int:
+        """Return how many more tokens fit into the model's context after the prompt."""
+        if self._transport is None:
+            return super().remaining_tokens(messages, tools=tools)
+        return self._room(messages, tools)[1]
+
+    def _room(
+        self, messages: Sequence[LLMMessage], tools: Sequence[Tool | ToolSchema]
+    ) -> tuple[int, int]:
+        params = self._process_create_args(messages, tools, "auto", None, {})
+        body = {"messages": params.messages, "tools": params.tools}
+        found: tuple[int, int] = self._transport.room(body)
+        return found
 
 
 class GatewayClient(PlainOpenAIClient):

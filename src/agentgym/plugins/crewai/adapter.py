@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -29,6 +30,7 @@ from agentgym.integrations.base import (
     refuse_graph_options,
 )
 from agentgym.integrations.episode import EpisodeCut, current_episode
+from agentgym.integrations.export import TrainedEndpoint
 from agentgym.integrations.gateway_models import GatewayModels
 from agentgym.integrations.on_client.adapter import text_of
 from agentgym.integrations.registry import require
@@ -251,15 +253,32 @@ class CrewAIAdapter(FrameworkAdapter):
     def stand_in(self) -> Any:
         """Return a placeholder LLM, which is never called."""
         self.check()
-        from agentgym.plugins.crewai.export import PolicyLLM
+        from agentgym.plugins.crewai.gateway import PlainLLM
 
-        return PolicyLLM(model="none")
+        return PlainLLM.at("http://nowhere.invalid/v1", "none", "none")
 
     def gateway_model(self, models: GatewayModels) -> Any:
         """Return an LLM that sends its requests to the gateway."""
         from agentgym.plugins.crewai.gateway import GatewayLLM
 
         return GatewayLLM.of(models)
+
+    def trained_model(
+        self, trained: Trained, base_url: str | None = None, api_key: str | None = None
+    ) -> Any:
+        """Return an LLM that answers with a trained agent's weights."""
+        from agentgym.plugins.crewai.gateway import PlainLLM
+
+        at = TrainedEndpoint.of(trained, base_url, api_key)
+        sync, client = at.sync_http(), at.http()
+        return PlainLLM.at(
+            at.base_url,
+            at.api_key,
+            at.model,
+            None if sync is None or client is None else (sync, client),
+            temperature=at.temperature,
+            max_completion_tokens=at.max_tokens,
+        )
 
     def concerns(self, agent: Any) -> list[str]:
         """Return notes on the parts that training changes or disables, e.g. memory."""
@@ -280,7 +299,14 @@ class CrewAIAdapter(FrameworkAdapter):
         self.check()
         return CrewAIAgent(blueprint)
 
-    def wrap_agent(self, trained: Trained, **options: Any) -> Any:
+    def wrap_agent(
+        self,
+        trained: Trained,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        **options: Any,
+    ) -> Any:
         """Return a trained agent as a CrewAI object.
 
         It is a copy of the user's Agent, Task or Crew if that was trained, else a new
@@ -292,4 +318,5 @@ class CrewAIAdapter(FrameworkAdapter):
         with environment(**unset):
             from agentgym.plugins.crewai.export import export
 
-            return export(trained, **options)
+            model = partial(self.trained_model, trained, base_url, api_key)
+            return export(trained, model, **options)

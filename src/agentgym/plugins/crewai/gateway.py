@@ -1,7 +1,8 @@
-"""GatewayLLM: CrewAI's OpenAI model, which calls the training gateway."""
+"""CrewAI's OpenAI model, for the training gateway and for trained models."""
 
-from typing import Any
+from typing import Any, Self
 
+import httpx
 from crewai.llms.providers.openai.completion import OpenAICompletion
 from crewai.utilities.string_utils import sanitize_tool_name
 from openai import AsyncOpenAI, OpenAI
@@ -38,36 +39,46 @@ def role_of(agent: Any) -> str:
     return str(getattr(agent, "role", DEFAULT_AGENT))
 
 
-class GatewayLLM(OpenAICompletion):
-    """CrewAI's OpenAI model; it calls the current episode's path at the gateway."""
+class PlainLLM(OpenAICompletion):
+    """CrewAI's OpenAI model, without its guesses from the model's name."""
 
     get_input_tokens_count = counted_tokens
 
     @classmethod
-    def of(cls, models: GatewayModels) -> "GatewayLLM":
-        """Return a model that sends its requests to the gateway.
+    def at(
+        cls,
+        base_url: str,
+        api_key: str,
+        model: str,
+        http: tuple[httpx.Client, httpx.AsyncClient] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Return a model that asks a server, or the pair of clients ``http``."""
+        given: dict[str, Any] = {"base_url": base_url, "api_key": api_key}
+        options |= {"model": model, "provider": "openai", "custom_openai": True}
+        made = cls(**given, **options)
+        made.is_o1_model = made.is_gpt4_model = False
+        if http is not None:
+            sync, client = http
+            made._client = OpenAI(**given, max_retries=0, http_client=sync)
+            made._async_client = AsyncOpenAI(**given, max_retries=0, http_client=client)
+        return made
 
-        CrewAI writes tool names in lower case. Requests contain the exact names of the
-        episode's tools instead.
-        """
+
+class GatewayLLM(PlainLLM):
+    """CrewAI's OpenAI model; it calls the current episode's path at the gateway.
+
+    CrewAI writes tool names in lower case. Requests contain the exact names of the
+    episode's tools instead.
+    """
+
+    @classmethod
+    def of(cls, models: GatewayModels) -> Self:
+        """Return a model that sends its requests to the gateway."""
         blueprint = models.blueprint
+        http = models.sync_http, models.http
         url = blueprint.gateway + PLACEHOLDER
-        model = cls(
-            model=blueprint.model,
-            provider="openai",
-            base_url=url,
-            api_key=blueprint.api_key,
-            custom_openai=True,
-        )
-        model.is_o1_model = model.is_gpt4_model = False  # CrewAI's guesses
-        options: dict[str, Any] = {
-            "base_url": url,
-            "api_key": blueprint.api_key,
-            "max_retries": 0,
-        }
-        model._client = OpenAI(**options, http_client=models.sync_http)
-        model._async_client = AsyncOpenAI(**options, http_client=models.http)
-        return model
+        return cls.at(url, blueprint.api_key, blueprint.model, http)
 
     def call(self, *args: Any, **named: Any) -> Any:
         """Send a request with the calling agent's name, and return the model's answer.

@@ -32,10 +32,9 @@ def patch_converters(module: ModuleType) -> None:
     create = kind._create_instructor
 
     def _create_instructor(self: Any) -> Any:
-        from agentgym.plugins.crewai.export import PolicyLLM
-        from agentgym.plugins.crewai.gateway import GatewayLLM
+        from agentgym.plugins.crewai.gateway import PlainLLM
 
-        is_ours = isinstance(self.llm, GatewayLLM | PolicyLLM)
+        is_ours = isinstance(self.llm, PlainLLM)
         is_ours = is_ours or model_for("crewai") is not None
         return _AskedInForm(self) if is_ours else create(self)
 

@@ -61,7 +61,7 @@ class Chat:
         asked for a stream.
         """
         writer = ChunkWriter(self.call_id, self.model, self.body)
-        has_begun = False
+        has_begun = has_ended = False
         try:
             if not self.body.get("stream"):
                 result = await self.policy.chat(self.request)
@@ -72,11 +72,13 @@ class Chat:
                 if not has_begun:
                     has_begun = True
                     yield writer.start()
-                if not isinstance(item, str):
-                    yield self._ended(item, writer.end)
-                    return
-                yield writer.text(item)
-            raise EngineError("The policy's stream ended without a result.")
+                if isinstance(item, str):
+                    yield writer.text(item)
+                    continue
+                yield self._ended(item, writer.end)  # the last: the stream then ends
+                has_ended = True
+            if not has_ended:
+                raise EngineError("The policy's stream ended without a result.")
         except Exception as error:
             if not isinstance(error, (ContextLengthError, PromptError)):
                 logger.warning("a model call failed", exc_info=True)

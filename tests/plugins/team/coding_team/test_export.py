@@ -24,8 +24,8 @@ async def test_the_graph_comes_back_with_the_trained_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Any
 ) -> None:
     """Each role has the turns of training, so that the whole team has more."""
+    from agentgym.integrations.langchain.adapter import LangChainAdapter
     from agentgym.integrations.langchain.export import bound_tool
-    from agentgym.integrations.langchain.model import PolicyChatModel
 
     roles = good()
 
@@ -35,7 +35,7 @@ async def test_the_graph_comes_back_with_the_trained_model(
         return roles[role].play(messages)
 
     model = cast.actor(play)
-    monkeypatch.setattr(PolicyChatModel, "of", lambda trained: model)
+    monkeypatch.setattr(LangChainAdapter, "trained_model", lambda *_: model)
     scenario = CodingTeamScenario(sandbox=sandbox)
     [task] = [t for t in scenario.tasks(Split.TEST, 0, 5) if t.family == "direct"]
     tools = [bound_tool(tool) for tool in scenario.create_environment(task).tools()]

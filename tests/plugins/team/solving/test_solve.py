@@ -280,7 +280,7 @@ def test_the_shipped_policy_says_that_it_cannot_write() -> None:
     del models["reviewer"]
     found, notes = chat_models("nano", models)
     assert "cannot write code" in notes[0]
-    assert type(found["reviewer"]).__name__ == "PolicyChatModel"
+    assert type(found["reviewer"]).__name__ == "RoleChatOpenAI"
 
 
 def test_a_sandbox_of_ones_own() -> None:

@@ -20,6 +20,7 @@ ROLES = ("supervisor", "generator", "reviewer", "executor")
 MAX_TOKENS = 4_096
 """Maximum number of tokens of one answer."""
 REQUEST_S = 180.0
+_POLICY_TOKENS = 160
 
 _SMALL = (
     "The shipped policy chooses tools and fills in their arguments; it knows little "
@@ -126,11 +127,17 @@ def _of_server(spec: str) -> "BaseChatModel":
 def _of_policy(named: str) -> "BaseChatModel":
     """Load a trained agent or a local model, and return it as a chat model."""
     from agentgym.engines.local.support import load_policy
-    from agentgym.integrations.langchain.model import PolicyChatModel
+    from agentgym.integrations.export import TrainedEndpoint
+    from agentgym.integrations.langchain.model import RoleChatOpenAI
+    from agentgym.serving.in_process import PolicyTransport
     from agentgym.train.trained_agent import TrainedAgent
     from agentgym.train.versions import AGENT_FILE
 
     is_saved = os.path.isfile(os.path.join(os.path.expanduser(named), AGENT_FILE))
     if named == "nano" or (is_local(named) and not is_saved):
-        return PolicyChatModel.on(load_policy(named))
+        policy = load_policy(named)
+        usual: dict[str, Any] = {"temperature": 0.0, "max_tokens": _POLICY_TOKENS}
+        answers = PolicyTransport(policy, policy.model_name, **usual)
+        endpoint = TrainedEndpoint(policy.model_name, **usual, transport=answers)
+        return RoleChatOpenAI.at(endpoint, None)
     return TrainedAgent.load(named).chat_model()
