@@ -6,13 +6,9 @@ from typing import Any
 import pytest
 from autogen_core import CancellationToken, FunctionCall, Image
 from autogen_core.models import (
-    AssistantMessage,
     CreateResult,
-    FunctionExecutionResult,
-    FunctionExecutionResultMessage,
     LLMMessage,
     RequestUsage,
-    SystemMessage,
     UserMessage,
 )
 from autogen_core.tools import FunctionTool
@@ -95,40 +91,6 @@ async def test_a_call_says_how_it_is_sampled() -> None:
     await asked.client.create(ASKED)
     sampled = [(r.temperature, r.max_tokens, r.seed) for r in asked.requests]
     assert sampled == [(1.0, 7, 5), (0.3, 160, 6), (0.3, 160, 2)]
-
-
-async def test_messages_and_tools_are_those_of_openai() -> None:
-    asked = Asked("Yes.")
-    call = FunctionCall(id="c1", name="look", arguments='{"place": "a"}')
-    result = FunctionExecutionResult(
-        content="a", name="look", call_id="c1", is_error=False
-    )
-    said: list[LLMMessage] = [
-        SystemMessage(content="Be brief. "),
-        *ASKED,
-        AssistantMessage(content=[call], source="a", thought="Hm."),
-        FunctionExecutionResultMessage(content=[result]),
-        AssistantMessage(content="Well?", source="a"),
-    ]
-    await asked.client.create(said, tools=[LOOK, LOOK.schema])
-    await asked.client.create(said, tools=[LOOK], tool_choice="none")
-    made, without = asked.requests
-    function = {"name": "look", "arguments": '{"place": "a"}'}
-    assert made.messages == [
-        {"role": "system", "content": "Be brief. "},
-        {"role": "user", "name": "user", "content": "x"},
-        {
-            "role": "assistant",
-            "content": "Hm.",
-            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
-        },
-        {"role": "tool", "content": "a", "tool_call_id": "c1"},
-        {"role": "assistant", "content": "Well?"},
-    ]
-    first, second = made.tools
-    assert first == second
-    assert sorted(first["function"]) == ["description", "name", "parameters"]
-    assert without.tools == []
 
 
 class Answer(BaseModel):
