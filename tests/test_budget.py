@@ -1,6 +1,6 @@
 """The size of the source: what budget.toml allows, counted as it is printed here.
 
-    python tests/test_budget.py
+    uv run python tests/test_budget.py
 
 prints every count with its limit. A limit only falls. A comment next to a limit that
 was raised says which lines were removed for it.
