@@ -16,9 +16,9 @@ from pydantic import PrivateAttr
 from agentgym.core.tools import ToolSpec
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.langchain.graphs import running_role
+from agentgym.integrations.langchain.model import sent_unchecked
 from agentgym.integrations.transport import EpisodePosts, announce, answered
 
-_SENT_AS_THEY_ARE = ("messages", "tools")
 _FOR_OPENAI = ("extra_headers", "extra_query", "response_format", "stream", "timeout")
 """Options that only the openai package can handle, unless they are False or None."""
 _DESCRIBED = "_agentgym_described"
@@ -27,12 +27,8 @@ _DESCRIBED = "_agentgym_described"
 class GatewayChatOpenAI(ChatOpenAI):
     """``ChatOpenAI`` that sends messages and tools to the gateway unchanged.
 
-    Requests contain the name of the calling agent.
-
-    Messages and tools are passed in the argument ``extra_body``, which the openai
-    package sends unchecked. In other arguments, the package would compare them with its
-    type annotations, which takes several times longer than sending them. The JSON is
-    the same. Most async requests do without the package: ``_posts`` sends them.
+    Requests contain the name of the calling agent. Most async requests do without the
+    openai package: ``_posts`` sends them.
     """
 
     _posts: EpisodePosts | None = PrivateAttr(default=None)
@@ -80,12 +76,7 @@ class GatewayChatOpenAI(ChatOpenAI):
         if (role := running_role()) is not None:
             announce(role)
         payload = super()._get_request_payload(input_, stop=stop, **kwargs)
-        if "messages" not in payload or "response_format" in payload:
-            return payload  # another API, or openai needs the tools to parse
-        plain = {key: payload[key] for key in _SENT_AS_THEY_ARE if key in payload}
-        body = {**plain, **(payload.get("extra_body") or {})}
-        rest = {key: payload[key] for key in payload.keys() - plain.keys()}
-        return {**rest, "messages": [], "extra_body": body}
+        return sent_unchecked(payload)
 
 
 def _json(payload: dict[str, Any]) -> bytes | None:

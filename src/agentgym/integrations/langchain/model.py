@@ -11,6 +11,8 @@ from agentgym.integrations.export import TrainedEndpoint
 from agentgym.integrations.langchain.graphs import running_role
 from agentgym.integrations.transport import speaker
 
+_SENT_AS_THEY_ARE = ("messages", "tools")
+
 
 class RoleChatOpenAI(ChatOpenAI):
     """``ChatOpenAI`` whose requests name the calling agent, as in training.
@@ -49,7 +51,7 @@ class RoleChatOpenAI(ChatOpenAI):
         role = speaker() or running_role() or DEFAULT_AGENT
         if self.roles is None or role in self.roles:
             payload["model"] = f"{payload['model']}/{role}"
-        return payload
+        return sent_unchecked(payload)
 
     def _convert_chunk_to_generation_chunk(self, chunk: Any, *args: Any) -> Any:
         # LangChain repairs broken JSON in streams and would run the call. The policy's
@@ -61,3 +63,18 @@ class RoleChatOpenAI(ChatOpenAI):
                 if parse_arguments(written) is None:
                     call["function"]["arguments"] = json.dumps(written)
         return super()._convert_chunk_to_generation_chunk(chunk, *args)
+
+
+def sent_unchecked(payload: dict[str, Any]) -> dict[str, Any]:
+    """Return a request with its messages and tools in the argument ``extra_body``.
+
+    The openai package sends them unchecked. In other arguments, the package would
+    compare them with its type annotations, which takes several times longer than
+    sending them. The JSON is the same.
+    """
+    if "messages" not in payload or "response_format" in payload:
+        return payload  # another API, or openai needs the tools to parse
+    plain = {key: payload[key] for key in _SENT_AS_THEY_ARE if key in payload}
+    body = {**plain, **(payload.get("extra_body") or {})}
+    rest = {key: payload[key] for key in payload.keys() - plain.keys()}
+    return {**rest, "messages": [], "extra_body": body}

@@ -29,6 +29,10 @@ class PlainOpenAIClient(OpenAIChatCompletionClient):
 
     AutoGen adds ``strict: false``. Chat templates would write this field into the
     prompt. Without the field, servers assume the same value.
+
+    Messages and tools are passed in the argument ``extra_body``, which the openai
+    package sends unchecked. In other arguments, the package would compare them with its
+    type annotations, which takes longer than sending them. The JSON is the same.
     """
 
     def _process_create_args(self, *args: Any, **named: Any) -> Any:
@@ -36,7 +40,14 @@ class PlainOpenAIClient(OpenAIChatCompletionClient):
         for tool in params.tools:
             if tool["function"].get("strict") is False:
                 del tool["function"]["strict"]
-        return params
+        if params.response_format is not None:
+            return params  # openai needs the tools to parse the answer
+        body: dict[str, Any] = {"messages": params.messages}
+        if params.tools:
+            body["tools"] = params.tools
+        body |= params.create_args.get("extra_body") or {}
+        options = {**params.create_args, "extra_body": body}
+        return replace(params, messages=[], tools=[], create_args=options)
 
 
 class TrainedClient(PlainOpenAIClient):
@@ -85,29 +96,12 @@ class TrainedClient(PlainOpenAIClient):
         self, messages: Sequence[LLMMessage], tools: Sequence[Tool | ToolSchema]
     ) -> tuple[int, int]:
         params = self._process_create_args(messages, tools, "auto", None, {})
-        body = {"messages": params.messages, "tools": params.tools}
-        found: tuple[int, int] = self._transport.room(body)
+        found: tuple[int, int] = self._transport.room(params.create_args["extra_body"])
         return found
 
 
 class GatewayClient(PlainOpenAIClient):
-    """Calls the training gateway, and sends the calling agent's name with each request.
-
-    Messages and tools are passed in the argument ``extra_body``, which the openai
-    package sends unchecked. In other arguments, the package would compare them with its
-    type annotations, which takes longer than sending them. The JSON is the same.
-    """
-
-    def _process_create_args(self, *args: Any, **named: Any) -> Any:
-        params = super()._process_create_args(*args, **named)
-        if params.response_format is not None:
-            return params  # openai needs the tools to parse the answer
-        body: dict[str, Any] = {"messages": params.messages}
-        if params.tools:
-            body["tools"] = params.tools
-        body |= params.create_args.get("extra_body") or {}
-        options = {**params.create_args, "extra_body": body}
-        return replace(params, messages=[], tools=[], create_args=options)
+    """Calls the training gateway, and sends the calling agent's name."""
 
     async def create(self, *args: Any, **named: Any) -> CreateResult:
         """Send a request to the policy, with the name of the active team member."""
