@@ -75,7 +75,7 @@ def ours(framework: str, steps: int, warm_up: int, tasks: int) -> Measured:
     from agentgym.evaluate.progress import Progress, StepReport
     from agentgym.train.loop import TrainingLoop
     from agentgym.train.plan import make_plan
-    from agentgym.train.process import Began
+    from agentgym.train.resource_use import Began
     from agentgym.train.run_folder import RunFolder
 
     class Stopwatch(Progress):

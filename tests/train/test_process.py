@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 
-from agentgym.train.process import Began, InterruptFlag, ResourceUse
+from agentgym.train.interrupts import InterruptFlag
+from agentgym.train.resource_use import Began, ResourceUse
 from agentgym.train.run_folder import RunState
 
 BUSY = "import time\nwhile time.process_time() < 0.4: pass"

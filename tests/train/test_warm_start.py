@@ -388,7 +388,7 @@ def test_few_tasks_are_gone_through_until_there_were_enough_updates(
 def test_it_ends_with_its_time_but_not_before_the_first_update(
     tmp_path: Path, engines: list[Learner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = "agentgym.train.time_limit.TimeBudget.lesson_clock"
+    clock = "agentgym.train.time_limit.TimeBudget.warm_start_clock"
     monkeypatch.setattr(clock, lambda *_: lambda: 1.0)
     result = trainer(tmp_path).train()
 

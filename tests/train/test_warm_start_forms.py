@@ -9,8 +9,7 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, Task
 from agentgym.engines.scripted import Reply, ScriptedEngine
-from agentgym.train.warm_start.hand_offs import Routes
-from agentgym.train.warm_start.plans import PlanPolicy
+from agentgym.train.warm_start.plans import PlanPolicy, Routes
 
 TURN = {"name": "turn_on"}
 REPORT = {

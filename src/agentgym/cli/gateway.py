@@ -32,7 +32,7 @@ from agentgym.errors import Interrupted, RolloutError, UsageError
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
     from agentgym.rollout.service import GatewayService
-    from agentgym.train.process import InterruptFlag
+    from agentgym.train.interrupts import InterruptFlag
 
 _KEY = "AGENTGYM_GATEWAY_KEY"
 _LOOK_S = 0.5
@@ -109,7 +109,7 @@ def gateway(
         gateway_settings,
         worker_count,
     )
-    from agentgym.train.process import InterruptFlag
+    from agentgym.train.interrupts import InterruptFlag
 
     if not model_name:
         raise UsageError(

@@ -259,7 +259,7 @@ def serve(
     Example: agentgym serve coding --port 8000
     """
     from agentgym.serving.server import AgentServer
-    from agentgym.train.process import InterruptFlag
+    from agentgym.train.interrupts import InterruptFlag
     from agentgym.train.trained_agent import TrainedAgent
 
     agent = TrainedAgent.load(name, constrain=constrain or "auto")

@@ -5,24 +5,25 @@ from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import agents_folder, disk_trouble, new_folder
-from agentgym.engines.base import Engine
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.compare import lost_families, solves_more
 from agentgym.evaluate.metrics import Metrics
 from agentgym.models.folder import model_source, name_base
 from agentgym.models.template import keep_template, template_of
 from agentgym.scenarios.base import Scenario
-from agentgym.train.run_folder import RunState
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
 from agentgym.train.versions import Versions
 from agentgym.version import DISTRIBUTION
+
+if TYPE_CHECKING:
+    from agentgym.train.run_context import RunContext
 
 _PACKAGES = (DISTRIBUTION, "agentlightning", "torch", "transformers", "langchain")
 
@@ -42,24 +43,15 @@ class Saved(BaseModel, frozen=True, extra="forbid"):
 
 
 def export_agent(
-    engine: Engine,
-    scenario: Scenario,
-    config: TrainingConfig,
-    *,
-    folder: Path,
-    step: int,
-    state: RunState,
-    baseline: Metrics,
-    metrics: Metrics,
-    is_measured: bool = True,
+    run: "RunContext", step: int, metrics: Metrics, *, is_measured: bool = True
 ) -> Saved:
-    """Write a run's trained agent into ``folder``, and save it as the next version.
+    """Write the engine's weights into the run's folder, and save them as a version.
 
-    ``step`` is the number of updates that the exported weights had. ``baseline`` are
-    the held-out metrics before training, ``metrics`` those of the exported weights. If
-    not ``is_measured``, these are of validation tasks, and the version does not become
-    the default.
+    The weights had ``step`` updates. If not ``is_measured``, their ``metrics`` are of
+    validation tasks, not held-out ones, and the version does not become the default.
     """
+    config, scenario, state = run.config, run.scenario, run.state
+    folder = run.folder.path / "agent"
     spec = AgentSpec(
         scenario=scenario.name,
         framework=config.framework,
@@ -82,7 +74,7 @@ def export_agent(
         versions=_versions(),
     )
     with new_folder(folder) as temporary:
-        engine.export(temporary / MODEL_FOLDER)
+        run.engine.export(temporary / MODEL_FOLDER)
         used = template_of(model_source(config.model), config.template)
         keep_template(temporary / MODEL_FOLDER, used)
         name_base(temporary / MODEL_FOLDER)
@@ -90,7 +82,7 @@ def export_agent(
             path=temporary,
             spec=spec,
             provenance=provenance,
-            baseline=baseline,
+            baseline=next(iter(state.baseline.values())),
             metrics=metrics,
         ).write_card()
     agent = TrainedAgent.load(folder.resolve())

@@ -1,16 +1,22 @@
-"""TimeBudget: choose sizes of measurements and steps that fit into a time limit."""
+"""Keep a run within its time limit, and estimate the time that remains."""
 
 import math
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.trajectory import Trajectory
 from agentgym.errors import TrainingFailedError, UsageError
 from agentgym.evaluate.numbers import duration, plural
+from agentgym.scenarios.task_lists import held_out_count
+from agentgym.train.run_context import RunContext
 from agentgym.train.run_folder import RunState
 from agentgym.train.warm_start.fine_tuning import most_tasks
 
@@ -48,6 +54,17 @@ _LEAST_GROUP = 4
 reward."""
 _LEAST_S = 30.0
 """Shortest time limit: a run must start workers, load a model and time rollouts."""
+_SLOWEST_UPDATE = 1.0
+"""Longest assumed update, as a multiple of its rollouts' time, if none was timed."""
+_PLAN = 0.25, 1.0
+"""Least and most assumed time to learn from a rollout in a warm start.
+
+Both are relative to the time that it takes to run the rollout.
+"""
+_NEWEST = 10  # number of newest steps that count
+_LONG_S = 600.0
+_LEAST_ROLLOUTS, _LEAST_WAIT_S = 4, 20.0
+"""Number of rollouts and seconds after which a baseline's duration is estimated."""
 
 
 def require_time(config: TrainingConfig) -> None:
@@ -207,7 +224,7 @@ class TimeBudget:
             f"{plural(fitted.group_size, 'attempt')} each."
         )
 
-    def lesson_clock(self, state: RunState, measured: float) -> Callable[[], float]:
+    def warm_start_clock(self, state: RunState, measured: float) -> Callable[[], float]:
         """Return a function that gives the used share of a warm start's time.
 
         The warm start's time begins with this call. It leaves room for two measurements
@@ -294,3 +311,237 @@ class TimeBudget:
     def _held_out(self) -> int:
         """Number of rollouts in one measurement of held-out tasks."""
         return self.held_out(self.config.test_tasks) * self.config.eval_samples
+
+
+@dataclass
+class Forecast:
+    """Estimates a run's remaining time from the durations of its phases so far.
+
+    Arguments of its methods: ``episodes`` is the number of training rollouts done,
+    ``step`` the number of updates, and ``lesson`` the number of rollouts that a later
+    warm start will imitate (0 without one).
+
+    Attributes:
+        held_out: Number of rollouts of the final measurement.
+        measured: Seconds per rollout in the newest measurement; None before the first.
+        clock: Returns the time in seconds.
+    """
+
+    config: TrainingConfig
+    held_out: int
+    measured: float | None = None
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._began = 0.0
+        self._ended = 0
+        self._may_be_long = False
+        self._steps: deque[tuple[int, float]] = deque(maxlen=_NEWEST)
+
+    @contextmanager
+    def measuring(self, *, is_baseline: bool = False) -> Iterator[None]:
+        """Record the duration of the measurement that runs in a ``with`` block.
+
+        The duration replaces that of an earlier measurement. Call :meth:`rollout_done`
+        for each rollout. ``is_baseline`` is true for the measurement before training;
+        only in this one can :meth:`long_baseline` return a warning.
+        """
+        self._ended = 0
+        self._may_be_long = is_baseline and self.config.time is None
+        yield
+        if self._ended:
+            self.measured = (self.clock() - self._began) / self._ended
+
+    def rollout_done(self, seconds: float) -> None:
+        """Count a rollout that has ended and took ``seconds``.
+
+        The time of a measurement begins with its first rollout, so that the start of
+        the workers is not included.
+        """
+        if not self._ended:
+            self._began = self.clock() - seconds
+        self._ended += 1
+
+    def long_baseline(self) -> str:
+        """Return a warning if the baseline will take over ten minutes; else "".
+
+        The warning is returned only once, and never in a run with a time limit.
+        """
+        taken = self.clock() - self._began
+        if (
+            not self._may_be_long
+            or self._ended < _LEAST_ROLLOUTS
+            or taken < _LEAST_WAIT_S
+        ):
+            return ""
+        total = taken / self._ended * self.held_out
+        if total < _LONG_S:
+            return ""
+        self._may_be_long = False
+        return (
+            f"At this pace the {self.held_out:,} rollouts of the baseline take about "
+            f"{duration(total)}, and as many come at the end. `--time 30m` sizes the "
+            "whole run to 30 minutes; `--set test_tasks=24 --set eval_samples=1` "
+            "measures less."
+        )
+
+    def step_done(self, episodes: int, seconds: float) -> None:
+        """Record a step's number of rollouts and its seconds, update included."""
+        self._steps.append((episodes, seconds))
+
+    @property
+    def step(self) -> float | None:
+        """Seconds of the longest of the last ten steps; None before the first step."""
+        return max((seconds for _, seconds in self._steps), default=None)
+
+    def until_end(
+        self, episodes: int, step: int, lesson: int, spent: float
+    ) -> tuple[float, float] | None:
+        """Return the least and the most remaining seconds for the whole budget.
+
+        Neither is longer than the rest of the run's time limit, of which ``spent`` wall
+        seconds are used. Without any timed rollouts, the result is None.
+        """
+        left = self.left(episodes, step, lesson)
+        if left is None:
+            return None
+        limit = self.config.time
+        rest = math.inf if limit is None else max(0.0, limit - spent)
+        return min(left[0], rest), min(left[1], rest)
+
+    def left(
+        self, episodes: int, step: int, lesson: int = 0
+    ) -> tuple[float, float] | None:
+        """Return the least and the most remaining seconds for the whole budget.
+
+        After the first step, both are equal if no warm start is to come. The time of a
+        warm start includes measuring the policy after it. None before anything was
+        timed.
+        """
+        config = self.config
+        left = max(0, config.episodes - episodes)
+        last = step + math.ceil(left / (config.group_size * config.tasks_per_step))
+        validations = last // config.eval_every - step // config.eval_every
+        return self._of_rollouts(left, validations * config.eval_tasks, lesson)
+
+    def _of_rollouts(
+        self, trained: int, validated: int, lesson: int
+    ) -> tuple[float, float] | None:
+        """Return the least and the most seconds for the work that remains.
+
+        The work is ``trained`` and ``validated`` rollouts, a warm start and the final
+        measurement. None before anything was timed.
+        """
+        config, measured = self.config, self.measured
+        if self._steps:
+            total = sum(seconds for _, seconds in self._steps)
+            least = most = total / sum(count for count, _ in self._steps)
+            measured = least if measured is None else measured
+        elif measured is not None:
+            least, most = measured, measured * (1 + _SLOWEST_UPDATE)
+        else:
+            return None
+        rest = (validated + self.held_out) * measured
+        if lesson:
+            rest += (config.eval_tasks + self.held_out) * measured
+        low, high = (lesson * share * measured for share in _PLAN)
+        return trained * least + rest + low, trained * most + rest + high
+
+
+class RunClock:
+    """Keeps a run within its time limit, and estimates the time that remains."""
+
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
+        self._size(run.config)
+
+    def _size(self, config: TrainingConfig, each: float | None = None) -> None:
+        """Plan the time for the settings ``config``.
+
+        ``each`` is the measured time of a rollout in seconds; None if not measured.
+        """
+        run = self._run
+        held_out = cache(partial(held_out_count, run.scenario, config.seed))
+        rollouts = config.eval_samples * held_out(config.test_tasks)
+        self._budget = TimeBudget(config, held_out, run.plan.workers)
+        self._forecast = Forecast(config, rollouts, each)
+
+    def fit(self, time_rollouts: Callable[[int, float], float]) -> None:
+        """If the run has a time limit, time rollouts and choose numbers of tasks."""
+        run, limit = self._run, self._run.config.time
+        if limit is None or run.state.rollout_seconds is not None:
+            return
+        each = time_rollouts(self._budget.timed, self._budget.timing_s)
+        run.use.update()
+        self._fit(self._budget.fit(limit - run.state.wall_seconds, each), each)
+
+    def fit_rest(self) -> None:
+        """Before the first step, fit steps and validations to the remaining time."""
+        state, limit, each = self._run.state, self._run.config.time, self._measured
+        if limit and each and not state.step and state.validation is None:
+            self._run.use.update()
+            self._fit(self._budget.fit_rest(limit - state.wall_seconds, each), each)
+
+    def _fit(self, sizes: dict[str, Any], each: float) -> None:
+        """Use the settings ``sizes``, which were chosen for rollouts of ``each`` s."""
+        run = self._run
+        run.state.rollout_seconds = each
+        config = run.config.replaced(**sizes)
+        self._size(config, each)
+        run.change_settings(config)
+        run.progress.fitted(self._budget.words(each, config))
+
+    @property
+    def _measured(self) -> float:
+        """Wall seconds per rollout in the newest measurement; 0 if not timed."""
+        return self._forecast.measured or self._run.state.rollout_seconds or 0.0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another step fits into the time limit; True without a limit."""
+        return self._budget.has_room(
+            self._run.state, self._forecast.step, self._measured
+        )
+
+    @property
+    def spent(self) -> float:
+        """The used share of the run's budget, 0..1."""
+        return self._budget.spent(self._run.state, self._measured)
+
+    def check_trained(self) -> None:
+        """Raise TrainingFailedError if the time was too short to train anything."""
+        self._budget.check_trained(
+            self._run.state, self._measured, self._run.folder.path
+        )
+
+    def warm_start_spent(self) -> Callable[[], float]:
+        """Begin a warm start; return a function for the used share of its time."""
+        return self._budget.warm_start_clock(self._run.state, self._measured)
+
+    def measuring(self, *, is_baseline: bool = False) -> AbstractContextManager[None]:
+        """Record the duration of the measurement in a ``with`` block."""
+        return self._forecast.measuring(is_baseline=is_baseline)
+
+    def rollout_ended(self, trajectory: Trajectory) -> None:
+        """Count a rollout; raise TrainingInterrupted after a Ctrl-C."""
+        self._forecast.rollout_done(trajectory.duration_s)
+        if text := self._forecast.long_baseline():
+            self._run.progress.warned([text])
+        self._run.progress.rollout_done()
+        self._run.check_interrupt()
+
+    def step_ended(self, rollouts: int, seconds: float) -> float:
+        """Record a step's time; return the most seconds that the run still takes."""
+        self._forecast.step_done(rollouts, seconds)
+        return (self._left() or (0.0, 0.0))[1]
+
+    def report_time_left(self, lesson: int = 0) -> None:
+        """Report the time left; a warm start will yet imitate ``lesson`` rollouts."""
+        if left := self._left(lesson):
+            self._run.progress.forecast(*left)
+
+    def _left(self, lesson: int = 0) -> tuple[float, float] | None:
+        state = self._run.state
+        return self._forecast.until_end(
+            state.episodes, state.step, lesson, state.wall_seconds
+        )

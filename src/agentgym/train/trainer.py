@@ -33,7 +33,7 @@ from agentgym.rollout.absolute_paths import located
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario, tasks_reference
 from agentgym.security.redaction import get_logger
 from agentgym.train.places import Elsewhere, choose_machine, place_of
-from agentgym.train.process import Began
+from agentgym.train.resource_use import Began
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent

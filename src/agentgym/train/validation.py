@@ -1,26 +1,20 @@
-"""Evaluator: measure the policy of a run, and choose the best weights."""
+"""Evaluator: measure and validate the policy of a run; choose the best weights."""
 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
-from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
-from agentgym.engines.base import Engine
 from agentgym.evaluate.advice import cut_words
 from agentgym.evaluate.compare import solves_more
 from agentgym.evaluate.criteria import goal_of
 from agentgym.evaluate.evaluation import attempt
 from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.progress import Progress
-from agentgym.rollout.session import RolloutSession
-from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks, needs_of
 from agentgym.train.forgetting import ask_questions, compare
-from agentgym.train.run_folder import RunFolder, RunState
+from agentgym.train.run_context import RunContext
 from agentgym.train.stopping import Goal
 
 _VALIDATION_SHARE = 0.2
@@ -40,38 +34,32 @@ class _EnoughTimed(Exception):
     """Raised to stop timing rollouts before the slowest ones have ended."""
 
 
-@dataclass(frozen=True)
 class Evaluator:
     """Measures a run's policy on held-out and on validation tasks.
 
     Each validation takes validation tasks that the run has not used yet, and begins
     again with the first ones if there are no more. So no choice made by validations
-    depends on the same few tasks.
-
-    Attributes:
-        state: The run's state, which keeps the newest validation.
-        on_rollout: Called when a rollout ends; may raise to stop the measurement.
+    depends on the same few tasks. ``on_rollout`` is called when a rollout ends; it may
+    raise to stop the measurement.
     """
 
-    config: TrainingConfig
-    scenario: Scenario
-    state: RunState
-    engine: Engine
-    session: RolloutSession
-    progress: Progress
-    on_rollout: Callable[[Trajectory], None]
+    def __init__(
+        self, run: RunContext, on_rollout: Callable[[Trajectory], None]
+    ) -> None:
+        self._run = run
+        self._on_rollout = on_rollout
 
     @property
     def is_due(self) -> bool:
         """Whether a validation must still run at this step."""
-        state = self.state
-        is_time = state.step % self.config.eval_every == 0
+        state = self._run.state
+        is_time = state.step % self._run.config.eval_every == 0
         return is_time and state.validation is None and bool(state.step or state.warmed)
 
     @property
     def goal(self) -> Goal:
         """The minimum of each metric that ends training once it is reached."""
-        return goal_of(self.config.goal or self.scenario.success_criteria())
+        return goal_of(self._run.config.goal or self._run.scenario.success_criteria())
 
     def validate(self, left: int, trained: tuple[float, int] | None = None) -> Metrics:
         """Run this step's validation, decide whether the run ends; return the metrics.
@@ -80,15 +68,15 @@ class Evaluator:
         the success rate in training and the number of training tasks if these come
         again and again; else None.
         """
-        state, step = self.state, self.state.step
+        state, step = self._run.state, self._run.state.step
         tasks, are_all = self._validation_tasks()
         found = state.validation = self._validation("v", tasks)
         state.validated += len(tasks)
         state.stopping.add_validation(step, found, self.goal, by_task=are_all)
-        if self.config.early_stop:
-            must_reach = self.config.goal is not None
+        if self._run.config.early_stop:
+            must_reach = self._run.config.goal is not None
             state.end = state.stopping.end(step, left, self.goal, must_reach=must_reach)
-        self.progress.validated(step, found, state.end == "goal")
+        self._run.progress.validated(step, found, state.end == "goal")
         self._watch(found, trained)
         self._compare()
         return found
@@ -99,26 +87,25 @@ class Evaluator:
         There are at most ``eval_tasks``, and more of them when the goal is in sight, as
         long as validations stay a small share of all rollouts.
         """
-        state, most = self.state, self.config.eval_tasks
+        state, eval_tasks = self._run.state, self._run.config.eval_tasks
         share = _VALIDATION_SHARE / (1 - _VALIDATION_SHARE)
         allowed = int(share * state.episodes) - state.validated
-        if state.stopping.in_sight:
-            most *= _IN_SIGHT
-        count = min(most, max(allowed, min(_LEAST_VALIDATED, self.config.eval_tasks)))
+        most = eval_tasks * (_IN_SIGHT if state.stopping.in_sight else 1)
+        count = min(most, max(allowed, min(_LEAST_VALIDATED, eval_tasks)))
         if not state.step:  # after a warm start: to be compared with
-            count = self.config.eval_tasks
-        first, seed = state.validated, self.config.seed
-        made = make_tasks(self.scenario, Split.VALIDATION, seed, first + count)
+            count = eval_tasks
+        first, seed = state.validated, self._run.config.seed
+        made = make_tasks(self._run.scenario, Split.VALIDATION, seed, first + count)
         chosen = [made[(first + n) % len(made)] for n in range(min(count, len(made)))]
         return chosen, len(chosen) == len(made)
 
     def ask_questions(self) -> None:
         """Let the untrained model answer everyday questions, for later comparisons."""
-        config, state = self.config, self.state
+        config, state = self._run.config, self._run.state
         if state.forgetting is None:
             rollouts = config.episodes + 2 * config.test_tasks * config.eval_samples
             state.forgetting = ask_questions(
-                self.engine, config, rollouts, state.rollout_seconds
+                self._run.engine, config, rollouts, state.rollout_seconds
             )
 
     def _compare(self, *, warns: bool = False) -> None:
@@ -126,14 +113,15 @@ class Evaluator:
 
         ``warns``: whether to warn the user if the change is large.
         """
-        if self.state.forgetting is None:
+        run = self._run
+        if run.state.forgetting is None:
             return
-        found = self.state.forgetting = compare(self.engine, self.state.forgetting)
+        found = run.state.forgetting = compare(run.engine, run.state.forgetting)
         if warns and found.is_large:
-            self.progress.warned([f"On everyday questions: {found.words()}."])
+            run.progress.warned([f"On everyday questions: {found.words()}."])
 
     def _watch(self, found: Metrics, trained: tuple[float, int] | None) -> None:
-        state = self.state
+        state = self._run.state
         if not state.step:
             state.first_validation = found
         start = state.first_validation or state.start
@@ -141,7 +129,7 @@ class Evaluator:
         if state.watch.best_step == state.step:
             state.best_validation = found
         if remarks and state.end != "goal":
-            self.progress.warned([remark.text for remark in remarks])
+            self._run.progress.warned([remark.text for remark in remarks])
 
     def time_rollouts(self, count: int, most_s: float) -> float:
         """Run ``count`` rollouts at once; return the wall seconds per rollout.
@@ -150,25 +138,27 @@ class Evaluator:
         timing waits for most rollouts and abandons the slowest. After ``most_s``
         seconds, it waits only for half of them.
         """
-        made = make_tasks(self.scenario, Split.VALIDATION, self.config.seed, count)
+        made = make_tasks(
+            self._run.scenario, Split.VALIDATION, self._run.config.seed, count
+        )
         samples = math.ceil(count / len(made))
         total = samples * len(made)
         usual, least = (
             math.ceil(share * total) for share in (_TIMED_SHARE, _LEAST_TIMED)
         )
-        self.progress.phase("timing", total)
+        self._run.progress.phase("timing", total)
         begun, ended = math.inf, 0
 
         def note(trajectory: Trajectory) -> None:
             nonlocal begun, ended
             ended += 1
             begun = min(begun, time.monotonic() - trajectory.duration_s)
-            self.on_rollout(trajectory)
+            self._on_rollout(trajectory)
             is_long = time.monotonic() - begun > most_s
             if ended >= (least if is_long else usual):
                 raise _EnoughTimed
 
-        step = self.state.step + 1
+        step = self._run.state.step + 1
         with suppress(_EnoughTimed):
             self._measure({"timing": made}, samples=samples, step=step, on_rollout=note)
         return (time.monotonic() - begun) / ended
@@ -181,14 +171,14 @@ class Evaluator:
         training. ``step`` is recorded with the rollouts: a resumed run deletes rollouts
         of steps after its checkpoint.
         """
-        config = self.config
-        sets = held_out_sets(self.scenario, config.seed, config.test_tasks)
-        self.progress.phase(phase, config.eval_samples * sum(map(len, sets.values())))
+        run, config = self._run, self._run.config
+        sets = held_out_sets(run.scenario, config.seed, config.test_tasks)
+        run.progress.phase(phase, config.eval_samples * sum(map(len, sets.values())))
         made = {f"{phase} {name}": tasks for name, tasks in sets.items()}
         done = self._measure(made, samples=config.eval_samples, step=step)
         cut = max(found.answers_cut.value for found in done.values())
         if warning := cut_words(cut, config.answer_tokens):
-            self.progress.warned([warning])
+            self._run.progress.warned([warning])
         return {name: done[f"{phase} {name}"] for name in sets}
 
     def at_end(self, weights: int) -> dict[str, Metrics]:
@@ -198,7 +188,7 @@ class Evaluator:
         weights of a warm start (step 0) were measured before, so their earlier metrics
         are returned.
         """
-        state = self.state
+        state = self._run.state
         found = state.warmed if not weights else {}
         found = found or self.held_out("after", step=state.step + 1)
         self._compare(warns=True)
@@ -210,13 +200,13 @@ class Evaluator:
         ``name`` says which weights are loaded: ``best`` (those of the best validation)
         or ``first`` (those of the warm start).
         """
-        first, size = self.state.validated, self.config.eval_tasks
+        first, size = self._run.state.validated, self._run.config.eval_tasks
         made = make_tasks(
-            self.scenario, Split.VALIDATION, self.config.seed, first + size
+            self._run.scenario, Split.VALIDATION, self._run.config.seed, first + size
         )
         return self._validation(f"{name}-", made[first:] or made[:size], later=True)
 
-    def load_best_weights(self, run: RunFolder) -> int:
+    def load_best_weights(self) -> int:
         """Choose the weights of the trained agent, load them, and return their step.
 
         If the goal was reached, the newest weights are chosen, since they reached it.
@@ -228,12 +218,12 @@ class Evaluator:
         is that of the warm start, the newest weights take this test, unless they were
         validated before.
         """
-        state, engine = self.state, self.engine
+        run, state, engine = self._run.folder, self._run.state, self._run.engine
         best, step = run.best_checkpoint(state), state.watch.best_step
         first = run.first_checkpoint(state)
         if state.end == "goal" or best is None:
             return state.step
-        if best == first and state.step % self.config.eval_every:
+        if best == first and state.step % self._run.config.eval_every:
             best, step = run.checkpoints()[-1], state.step
         if first is not None and best != first:
             engine.load_checkpoint(best)
@@ -254,9 +244,9 @@ class Evaluator:
         The measurement's name begins with ``prefix``. ``later``: whether a resumed run
         must repeat this measurement.
         """
-        step = self.state.step
+        step = self._run.state.step
         name = f"{prefix}{step:05d}"
-        self.progress.phase("validation", len(tasks))
+        self._run.progress.phase("validation", len(tasks))
         return self._measure({name: tasks}, samples=1, step=step + later)[name]
 
     def _measure(
@@ -267,15 +257,15 @@ class Evaluator:
         step: int,
         on_rollout: Callable[[Trajectory], None] | None = None,
     ) -> dict[str, Metrics]:
-        done = on_rollout or self.on_rollout
-        with self.engine.sampling():
-            made = attempt(self.session, sets, samples, done, step=step)
+        done = on_rollout or self._on_rollout
+        with self._run.engine.sampling():
+            made = attempt(self._run.session, sets, samples, done, step=step)
         return {
             name: Metrics.of(
                 found,
                 k=samples,
-                needs=needs_of(self.scenario, sets[name]),
-                replaced=self.config.token_prices,
+                needs=needs_of(self._run.scenario, sets[name]),
+                replaced=self._run.config.token_prices,
             )
             for name, found in made.items()
         }

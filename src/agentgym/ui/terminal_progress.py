@@ -24,7 +24,7 @@ from agentgym.evaluate.plain_progress import (
     step_shares,
 )
 from agentgym.evaluate.progress import Plan, StepReport
-from agentgym.train.process import keyboard_interrupts
+from agentgym.train.interrupts import keyboard_interrupts
 from agentgym.ui.tables import metrics_view, plan_view
 from agentgym.ui.words import sparkline
 

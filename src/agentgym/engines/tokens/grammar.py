@@ -17,10 +17,13 @@ from agentgym.core.formats.detect import TemplateForm
 from agentgym.core.policy import ChatRequest
 from agentgym.core.trajectory import Grammar
 from agentgym.engines.base import Allowed
+from agentgym.engines.tokens.argument_grammars import (
+    SHARED,
+    STYLE,
+    PythonArguments,
+    TagArguments,
+)
 from agentgym.engines.tokens.grammar_path import GrammarNode, GrammarPath, reason_of
-from agentgym.engines.tokens.python_arguments import SHARED, PythonArguments
-from agentgym.engines.tokens.schema_parts import STYLE
-from agentgym.engines.tokens.tag_arguments import TagArguments
 from agentgym.errors import GrammarError, MissingExtraError
 
 if TYPE_CHECKING:

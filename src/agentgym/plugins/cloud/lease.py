@@ -42,7 +42,7 @@ from agentgym.plugins.cloud.record import (
     now,
     remove_key,
 )
-from agentgym.train.process import DeferredSignals
+from agentgym.train.interrupts import DeferredSignals
 
 TRIES = 4
 """Most offers to try in turn if GPUs are sold out."""

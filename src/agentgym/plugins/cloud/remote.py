@@ -27,7 +27,7 @@ from agentgym.plugins.cloud.shell import Shell
 from agentgym.plugins.cloud.watchdog import EndLimits
 from agentgym.security.private import private
 from agentgym.security.redaction import redacted
-from agentgym.train.process import InterruptFlag
+from agentgym.train.interrupts import InterruptFlag
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 

@@ -41,7 +41,7 @@ def view(
     """
     import webbrowser
 
-    from agentgym.train.process import InterruptFlag
+    from agentgym.train.interrupts import InterruptFlag
 
     sys.dont_write_bytecode = True  # a scenario's import must not write
     find = _finder(runs or [], output)

@@ -24,8 +24,13 @@ from agentgym.rollout.session import RolloutSession, worker_count
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import needs_of
 from agentgym.train.batch import merged
-from agentgym.train.warm_start.hand_offs import Routes
-from agentgym.train.warm_start.plans import ANSWER, FORM, PlanPolicy, tasks_to_imitate
+from agentgym.train.warm_start.plans import (
+    ANSWER,
+    FORM,
+    PlanPolicy,
+    Routes,
+    tasks_to_imitate,
+)
 from agentgym.train.warm_start.record import WarmStart
 
 TASKS = 4500

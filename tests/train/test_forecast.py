@@ -3,7 +3,7 @@
 import pytest
 
 from agentgym.core.config import TrainingConfig
-from agentgym.evaluate.forecast import Forecast
+from agentgym.train.time_limit import Forecast
 
 
 class Clock:

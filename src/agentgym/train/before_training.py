@@ -1,0 +1,76 @@
+"""The steps before training: a warm start, and questions to the user."""
+
+from agentgym.errors import TrainingFailedError, UsageError
+from agentgym.evaluate.advice import doubts, warm_start_offer
+from agentgym.train.run_context import RunContext
+from agentgym.train.time_limit import RunClock
+from agentgym.train.validation import Evaluator
+from agentgym.train.warm_start.fine_tuning import FineTuning
+from agentgym.train.warm_start.plans import can_imitate
+
+
+def offer_warm_start(run: RunContext) -> str:
+    """Ask the user whether to begin with a warm start, if this would help.
+
+    Returns the text of the offer if the user was not asked or did not answer; else an
+    empty text.
+    """
+    state, config = run.state, run.config
+    if config.warm_start or state.step or not can_imitate(config, run.scenario):
+        return ""
+    offer = warm_start_offer(state.start)
+    if not offer or config.yes:
+        return offer
+    answer = run.progress.wants_warm_start(offer)
+    if answer:
+        run.change_settings(config.replaced(warm_start=True))
+    return offer if answer is None else ""
+
+
+def warm_start(run: RunContext, evaluator: Evaluator, clock: RunClock) -> None:
+    """Fine-tune on the calls that tasks need, then measure; skip finished parts."""
+    state = run.state
+    if state.warm_start is None:
+        if state.step:
+            raise UsageError(
+                f"A warm start comes before the first step, and {run.folder.path} "
+                f"has done {state.step}. Leave --warm-start out, or start a new run."
+            )
+        training = FineTuning(
+            run.config,
+            run.scenario,
+            run.engine,
+            run.progress,
+            run.check_interrupt,
+            clock.warm_start_spent(),
+        )
+        clock.report_time_left(training.size)
+        state.warm_start = training.run()
+        run.save()
+    if not state.warmed:
+        with clock.measuring():
+            state.warmed = evaluator.held_out("warmed", step=0)
+        run.save()
+    run.progress.warmed(state.warm_start.words(), state.start)
+
+
+def ask_whether_to_train(run: RunContext, offer: str) -> None:
+    """Ask the user whether to train if the first measurement gives little hope.
+
+    The user is not asked if the setting ``yes`` is set, or if a warm start had any
+    success. ``offer`` is the unanswered text of :func:`offer_warm_start`, or empty.
+    Raise TrainingFailedError if the user does not agree.
+    """
+    state, config = run.state, run.config
+    found = doubts(state.start, judged=config.judge.model is not None)
+    remarks = [*found, offer] if offer else found
+    has_result = bool(state.warmed) and state.start.pass_1.value > 0
+    if remarks and (config.yes or has_result or not found):
+        run.progress.warned(remarks)
+    elif found and not run.progress.allows(remarks):
+        either = " or with --warm-start" if offer else ""
+        raise TrainingFailedError(
+            f"{' '.join(remarks)} Training was not started; to train all the same, "
+            f"`agentgym train --resume {run.folder.path} --yes`{either}.",
+            resumable=False,
+        )
