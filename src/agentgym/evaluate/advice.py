@@ -66,11 +66,7 @@ def doubts(baseline: Metrics, *, judged: bool = False) -> list[str]:
 
 
 def warm_start_offer(baseline: Metrics) -> str:
-    """Return a text that recommends a warm start; empty if it is not needed.
-
-    A warm start first trains the model on the needed calls of tasks. The needed calls
-    of the tasks in ``baseline`` must be known.
-    """
+    """Return a text that recommends a warm start; empty if it is not needed."""
     if baseline.rollouts < _ENOUGH or baseline.pass_1.value >= _WEAK:
         return ""
     return (
@@ -148,10 +144,7 @@ def overflow_words(trajectories: Sequence[Trajectory], model: str) -> str:
 
 
 def cut_words(share: float, most: int) -> str:
-    """Return a warning if many answers were cut at the token limit, else "".
-
-    ``share`` of the answers were cut, 0..1, at ``most`` tokens.
-    """
+    """Return a warning if many answers were cut at the token limit, else ""."""
     if share < MOST_CUT:
         return ""
     return (

@@ -111,10 +111,7 @@ CALL_EVERYTHING = (
 
 
 def scripted(calls: Sequence[Call]) -> Drive:
-    """Return an agent that makes ``calls`` in one turn and then answers.
-
-    If a simulated user replies, the agent only answers again, without further calls.
-    """
+    """Return an agent that makes ``calls`` in one turn and then answers."""
 
     async def drive(episode: Episode) -> str:
         requested = [
@@ -173,10 +170,7 @@ async def play(
     *,
     environment: Environment | None = None,
 ) -> tuple[Trajectory, Reward]:
-    """Play an episode like :func:`attempt`; return the trajectory and its score.
-
-    Raise ScenarioError if the scenario's code raised, or returned no valid score.
-    """
+    """Play an episode like :func:`attempt`; return the trajectory and its score."""
     made = await attempt(scenario, task, calls, environment=environment)
     if made.status is RolloutStatus.DROPPED:
         raise ScenarioError(f"Task {task.id} could not be scored: {made.reason}.")
@@ -199,10 +193,7 @@ class _Pool(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "_Pool":
-        """Collect the words, word pairs, quotations and numbers of a text.
-
-        If there are none, take fixed words or numbers.
-        """
+        """Collect the words, word pairs, quotations and numbers of a text."""
         words = [word.strip(".,;:!?'\"()") for word in text.split()]
         words = [word for word in words if word]
         pairs = [" ".join(pair) for pair in itertools.pairwise(words)]

@@ -58,10 +58,7 @@ class JudgedCall(NamedTuple):
     needed: int | None  # index of the needed call that it matches, if any
 
     def column(self, tools: Collection[str]) -> str:
-        """Return the name of this call's column in a :class:`ConfusionMatrix`.
-
-        This is the name of the tool if it is one of ``tools``, else e.g. ``(own)``.
-        """
+        """Return the name of this call's column in a :class:`ConfusionMatrix`."""
         if self.kind is CallClass.INVENTED_TOOL:
             return INVENTED
         if self.call.name == MALFORMED_CALL and self.call.name not in tools:
@@ -74,11 +71,7 @@ def judge_calls(
     needed: Sequence[NeededCall] | None,
     specs: Mapping[str, ToolSpec],
 ) -> list[JudgedCall]:
-    """Return every tool call of an episode with its class, in order.
-
-    ``needed`` are the task's needed calls; None if unknown. ``specs`` are the
-    scenario's tools by name, with their original schemas.
-    """
+    """Return every tool call of an episode with its class, in order."""
     calls = trajectory.get_tool_calls()
     offered = _offered(trajectory)
     succeeded = bool(trajectory.success)
@@ -104,11 +97,7 @@ def _class_of(
     need: NeededCall | None,
     succeeded: bool,
 ) -> CallClass:
-    """Return the class of a call that does not use one of the agent's own tools.
-
-    ``earlier`` are the calls before it, ``need`` the needed call that was matched to
-    it. ``spec`` is the scenario's tool; None if the tool does not exist.
-    """
+    """Return the class of a call that does not use one of the agent's own tools."""
     if call.outcome is ToolOutcome.RULE_BROKEN:
         return CallClass.RULE_BROKEN
     if call.outcome is ToolOutcome.MALFORMED:
@@ -133,10 +122,7 @@ def _class_of(
 
 
 def _offered(trajectory: Trajectory) -> list[Mapping[str, Mapping[str, Any]]]:
-    """Return, for each tool call, the functions that were offered to the model.
-
-    These are the functions in the last model request before the tool call, by name.
-    """
+    """Return, for each tool call, the functions that were offered to the model."""
     found: list[Mapping[str, Mapping[str, Any]]] = []
     offered: Mapping[str, Mapping[str, Any]] = {}
     for step in trajectory.steps:
@@ -148,11 +134,7 @@ def _offered(trajectory: Trajectory) -> list[Mapping[str, Mapping[str, Any]]]:
 
 
 def _class_of_own(call: ToolCall, function: Mapping[str, Any]) -> CallClass:
-    """Return the class of a call of an offered function that the scenario lacks.
-
-    Such a function is one of the agent's own. ``function`` is its definition in
-    OpenAI's format.
-    """
+    """Return the class of a call of an offered function that the scenario lacks."""
     if call.arguments is None or call.outcome is ToolOutcome.MALFORMED:
         return CallClass.MALFORMED
     if call.outcome is not ToolOutcome.INVALID_ARGUMENTS:
@@ -218,11 +200,7 @@ class ConfusionMatrix(BaseModel, frozen=True, extra="forbid"):
         tools: Sequence[str],
         episodes: Iterable[tuple[Sequence[NeededCall], Sequence[JudgedCall]]],
     ) -> Self:
-        """Count the tool calls of episodes.
-
-        Each episode is a pair: the needed calls of its task, and the calls that were
-        made, with their classes.
-        """
+        """Count the tool calls of episodes."""
         cells: Counter[tuple[str, str]] = Counter()
         for needed, judged in episodes:
             answered = {call.needed for call in judged}

@@ -32,10 +32,7 @@ def goal_of(criteria: Mapping[str, float]) -> dict[MetricName, float]:
 
 @dataclass(frozen=True)
 class Goal:
-    """A scenario's success criterion: the minimum (``least``) of a share, 0..1.
-
-    ``reached`` is the measured share; None if not measured.
-    """
+    """A scenario's success criterion: the minimum (``least``) of a share, 0..1."""
 
     name: str
     least: float
@@ -131,10 +128,7 @@ class Gate:
         return cls(metric, least, by_low)
 
     def miss(self, metrics: Metrics) -> str | None:
-        """Return a message if the metric is below the minimum, else None.
-
-        A metric that was not measured counts as below the minimum.
-        """
+        """Return a message if the metric is below the minimum, else None."""
         found = metrics[self.metric]
         name = self.metric.replace("_", " ")
         least = f"{100 * self.least:g} %"

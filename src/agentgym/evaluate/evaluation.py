@@ -238,11 +238,7 @@ def _notes(
 def measure_baselines(
     scenario: Scenario, tasks: Sequence[Task], config: TrainingConfig
 ) -> tuple[dict[str, Metrics], list[str]]:
-    """Measure agents without a model, with one attempt per task.
-
-    One agent does nothing, the other calls every tool. The scenario is closed at the
-    end.
-    """
+    """Measure agents without a model, with one attempt per task."""
     scenario.unsafe_local_exec = config.unsafe_local_exec
     harmless = scenario.rehearsal()
     found: dict[str, Metrics] = {}
@@ -263,10 +259,7 @@ def measure_baselines(
 def judge(
     scenario: Scenario, tasks: Sequence[Task], trajectories: Sequence[Trajectory]
 ) -> tuple[list[AttemptResult], ConfusionMatrix | None]:
-    """Find the class of every tool call, and compare called tools with needed tools.
-
-    ``trajectories`` are the attempts at ``tasks``, in any order.
-    """
+    """Find the class of every tool call, and compare called tools with needed tools."""
     needs = needs_of(scenario, tasks)
     attempts: list[AttemptResult] = []
     episodes: list[tuple[Sequence[NeededCall], Sequence[JudgedCall]]] = []

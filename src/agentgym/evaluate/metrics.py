@@ -78,9 +78,8 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
     ) -> Self:
         """Add up the results of one or more attempts at one task.
 
-        ``prices`` are None if unknown. ``replaced`` are those of the model that the
-        measured one replaces. ``needs`` has the needed calls of tasks, for the
-        results of each role in a team; None if they are unknown.
+        ``replaced`` are the prices of the model that the measured one replaces;
+        ``needs`` are for the roles of a team.
         """
         scored = [t for t in trajectories if t.status is not RolloutStatus.DROPPED]
         first = trajectories[0]
@@ -104,10 +103,7 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def success_rate(self) -> Fraction:
-        """Exact share of scored attempts that succeeded.
-
-        At least one attempt must have a score.
-        """
+        """Exact share of scored attempts that succeeded."""
         return Fraction(self.successes, self.attempts)
 
     def pair(self, metric: MetricName, k: int) -> Pair:
@@ -269,10 +265,7 @@ def by_task(trajectories: Iterable[Trajectory]) -> list[list[Trajectory]]:
 
 
 def cost_per_success(*sides: Sequence[TaskResult]) -> Estimate:
-    """Return US dollars per success; for two measurements, the first minus the second.
-
-    The estimate is ``UNMEASURED`` if a cost is unknown or all costs are 0.
-    """
+    """Return US dollars per success, or the first measurement's minus the second's."""
     pairs = [[task.pair("cost_per_success", 1) for task in side] for side in sides]
     known = all("cost" in task.sums for side in sides for task in side)
     if not known or not any(cost for side in pairs for cost, _ in side):

@@ -34,10 +34,7 @@ class NotebookProgress(LinesProgress):
         self._budget = plan.config.episodes
 
     def phase(self, name: str, total: int) -> None:
-        """Begin the bar of a phase; all training steps have one bar.
-
-        Phases between steps, as validations, have none: they end with a line.
-        """
+        """Begin the bar of a phase; all training steps have one bar."""
         super().phase(name, total)
         is_training = name == _TRAINING
         if self._steps is None:

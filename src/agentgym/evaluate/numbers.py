@@ -4,10 +4,7 @@ from math import ceil, floor, isclose
 
 
 def percent(share: float) -> str:
-    """Format a share: ``"93 %"`` for 0.93, ``"99.6 %"`` for 0.996.
-
-    Only a share of 1 gives ``"100 %"``.
-    """
+    """Format a share: ``"93 %"`` for 0.93; only a share of 1 gives ``"100 %"``."""
     rounded = f"{100 * share:.0f}"
     if rounded == "100" and not isclose(share, 1.0):
         rounded = f"{floor(1000 * share) / 10:.1f}"

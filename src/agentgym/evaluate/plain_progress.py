@@ -28,10 +28,7 @@ _PHASES = {
 
 
 class LinesProgress(Progress):
-    """Writes the events of a run as plain lines. ``Trainer`` uses it by default.
-
-    The lines go to ``stream``, or to standard error if it is None.
-    """
+    """Writes the events of a run as plain lines. ``Trainer`` uses it by default."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
@@ -70,10 +67,7 @@ class LinesProgress(Progress):
         self.write(words)
 
     def phase(self, name: str, total: int) -> None:
-        """Start to count the rollouts of a phase.
-
-        The phase's name is written if the first training step has not ended yet.
-        """
+        """Start to count the rollouts of a phase."""
         self._phase, self._total, self._done = _PHASES.get(name, name), total, 0
         if not self._is_live and self._report is None:
             self.write(f"{self._phase}: {plural(total, 'rollout')} ...")
@@ -138,10 +132,7 @@ class LinesProgress(Progress):
 
 
 def share_words(metrics: Metrics) -> str:
-    """Format the main shares: ``"tool 84 %  arguments 79 %  pass^1 55 %"`` and so on.
-
-    Shares that were not measured are left out.
-    """
+    """Format the main shares: ``"tool 84 % arguments 79 % pass^1 55 %"`` and so on."""
     shown = (
         ("tool", metrics.right_tool),
         ("arguments", metrics.right_arguments),
@@ -194,10 +185,7 @@ def stalled_words(reason: str | None) -> str:
 
 
 def ended_words(report: StepReport | None, reason: str) -> str:
-    """Describe when and why training ended, e.g. ``budget spent``.
-
-    Empty if there was no last step to ``report``.
-    """
+    """Describe when and why training ended; empty without a last step."""
     if report is None:
         return ""
     steps, episodes = plural(report.step, "step"), plural(report.episodes, "rollout")

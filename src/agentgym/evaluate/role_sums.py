@@ -60,10 +60,7 @@ def add_up_roles(
 
 
 def asked_by(trajectory: Trajectory) -> Iterator[tuple[ToolCall, ModelCall | None]]:
-    """Yield each tool call with the model call that requested it.
-
-    None instead of the model call if the agent's own code made the tool call.
-    """
+    """Yield each tool call with the model call that requested it."""
     asking: ModelCall | None = None
     left = 0
     for step in trajectory.steps:

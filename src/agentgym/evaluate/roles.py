@@ -84,11 +84,7 @@ def role_metrics(metrics: Metrics, *others: Metrics) -> dict[str, RoleMetrics]:
 
 
 def check_roles(wanted: Sequence[str] | None, seen: Iterable[Metrics]) -> None:
-    """Check that each role in ``train_roles`` made a model call before training.
-
-    ``wanted`` are the names of the roles to train; None trains all, and checks nothing.
-    ``seen`` are measurements of the untrained policy.
-    """
+    """Check that each role in ``train_roles`` made a model call before training."""
     tasks = [task for metrics in seen for task in metrics.by_task if task.attempts]
     known = dict.fromkeys(role for task in tasks for role in task.roles)
     for role in wanted or ():

@@ -38,10 +38,7 @@ def p_words(p_value: float) -> str:
 
 
 def verdict_words(effect: Effect, *, has_warm_start: bool = False) -> str:
-    """Return a sentence on whether training helped, with the p-value.
-
-    If there are too few tasks for a clear result, a warning follows.
-    """
+    """Return a sentence on whether training helped, with the p-value."""
     subject = "Warm start and training together" if has_warm_start else "Training"
     verdict = _VERDICTS[effect.verdict].format(subject)
     said = (

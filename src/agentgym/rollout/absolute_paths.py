@@ -48,11 +48,7 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
 
 
 def rubric_text(given: str) -> str:
-    """Return the text of a judge's rubric, from a file or as given.
-
-    The rubric says, for a model that judges attempts, which attempt is better.
-    ``given`` is the path of a text file, or the rubric itself (several words).
-    """
+    """Return the text of a judge's rubric, from a file or as given."""
     path = Path(given).expanduser()
     if not given or "\n" in given or (" " in given and not path.suffix):
         return given

@@ -81,10 +81,7 @@ class TrialCalls:
         return len(self._offered - self._made) + choices
 
     def begin(self, *, has_crashed: bool = False) -> None:
-        """Prepare for the next attempt, in which hand-offs are repeated.
-
-        After a crash all calls are repeated, with other values.
-        """
+        """Prepare for the next attempt, in which hand-offs are repeated."""
         with self._lock:
             if has_crashed:
                 self._made -= self._made_now
@@ -127,11 +124,7 @@ class TrialCalls:
             return Reply(calls=[(call[0], self._arguments(calls[call], call[1]))])
 
     def _next_of(self, calls: list[_Call], *, forced: bool) -> Iterator[_Call]:
-        """Yield the calls that may be made next, the best first; hand-offs come last.
-
-        With ``forced`` (the request requires a call), calls that were made are yielded
-        again.
-        """
+        """Yield the calls that may be made next, the best first, hand-offs last."""
         ordered = sorted(calls, key=self._passes)
         yield from (call for call in ordered if call not in self._made)
         passing = [call for call in calls if self._passes(call)]
@@ -227,10 +220,7 @@ def is_unfit(made: Trajectory) -> bool:
 
 
 def calls_replaced(trials: list[Trajectory]) -> list[str]:
-    """Return the names of tools that were called, but have no recorded outcome.
-
-    The agent's own code replaced such a call by another call.
-    """
+    """Return the names of tools that were called, but have no recorded outcome."""
     names: dict[str, None] = {}
     for made in trials:
         ended = {call.id for call in made.get_tool_calls()}

@@ -54,11 +54,7 @@ def compare_with_context(
 
 
 def prompt_notes(config: TrainingConfig, scenario: Scenario) -> list[str]:
-    """Return a list with a warning if a scenario's prompts exceed the model's context.
-
-    The list is empty if the prompts fit. It is also empty for the user's own agent,
-    because a trial of the agent checks its prompts.
-    """
+    """Return a warning, in a list, if prompts exceed the model's context."""
     if config.agent.reference is not None or is_remote(config.model):
         return []
     try:

@@ -32,7 +32,6 @@ class Wording(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         prompts: Replacements of system prompts. If ``before`` is empty, ``after`` is
             added to conversations without a system prompt.
-        tools: Replacements of tool descriptions, by the tool's name.
     """
 
     prompts: tuple[NewText, ...] = ()

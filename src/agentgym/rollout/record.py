@@ -21,10 +21,7 @@ from agentgym.rollout.task_input import read_task
 
 
 def stored_trajectories(store: StoreReader, only: str = "") -> Iterator[Trajectory]:
-    """Yield the trajectories of a run's ended rollouts, in the order they ended.
-
-    ``only`` selects rollouts whose id contains this text, e.g. ``after``.
-    """
+    """Yield the trajectories of a run's ended rollouts, in the order they ended."""
     sql = """SELECT rollout_id FROM rollouts
         WHERE terminal_order IS NOT NULL AND NOT hidden ORDER BY terminal_order"""
     with store.reading() as connection:
@@ -97,10 +94,7 @@ def to_trajectory(
 def _unused_calls(
     attempts: Mapping[str, Sequence[RecordedEvent]], last: str
 ) -> dict[str, dict[str, int]]:
-    """Count the model calls that are not in the trajectory, by agent and reason.
-
-    They had no answer, or belong to an abandoned attempt.
-    """
+    """Count the model calls that are not in the trajectory, by agent and reason."""
     unused: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for attempt, events in attempts.items():
         requests = [event.call for event in events if event.call is not None]

@@ -165,11 +165,9 @@ class Runner:
             self._suspects[rollout_id] = worker
 
     def _try_suspects(self, waiting: set[str]) -> None:
-        """Retry the next suspect if nothing else runs.
-
-        A suspect whose result arrived after the worker's death is not retried.
-        """
+        """Retry the next suspect if nothing else runs."""
         with self._lock:
+            # A suspect whose result arrived after the worker's death is not retried.
             while self._suspects and waiting <= self._suspects.keys():
                 rollout_id = self._on_trial = next(iter(self._suspects))
                 worker = self._suspects.pop(rollout_id)

@@ -42,10 +42,7 @@ def worker_log(config: TrainingConfig, folder: Path) -> Path:
 
 @dataclass(eq=False, repr=False)
 class RolloutSession:
-    """Runs rollouts of one configuration with one policy, in a ``with`` block.
-
-    The block opens the store, the gateway and the workers, and closes them at its end.
-    """
+    """Runs rollouts of one configuration with one policy, in a ``with`` block."""
 
     config: TrainingConfig
     policy: Policy | ServedPolicy | RegisteredPolicy | Endpoint
@@ -129,11 +126,7 @@ class RolloutSession:
         requests: Sequence[RolloutRequest],
         on_done: Callable[[Trajectory], None],
     ) -> list[Trajectory]:
-        """Run every request to its end, and return the trajectories in the same order.
-
-        Dropped rollouts have trajectories, too. ``on_done`` is called with each
-        trajectory as soon as its rollout ends.
-        """
+        """Run every request to its end; return trajectories in the same order."""
 
         def done(trajectory: Trajectory) -> None:
             self._check_model()
@@ -191,10 +184,7 @@ def gateway_settings(config: TrainingConfig, **more: Any) -> "GatewaySettings":
 
 
 def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
-    """Check the scenario, the framework, the agent and the sandbox before a run.
-
-    Returns the scenario, and a description of the sandbox. The model is not checked.
-    """
+    """Check the scenario, the framework, the agent and the sandbox before a run."""
     require_writable_state()
     scenario = get_scenario(config.scenario)
     adapter = FRAMEWORKS.get(config.framework)
@@ -207,10 +197,7 @@ def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
 
 
 def worker_count(config: TrainingConfig) -> int:
-    """Return the number of worker processes of a run.
-
-    The default is the number of CPU cores minus 1, at least 1 and at most 8.
-    """
+    """Return the number of worker processes of a run."""
     if config.workers is not None:
         return config.workers
     return max(1, min(8, len(os.sched_getaffinity(0)) - 1))

@@ -21,11 +21,7 @@ class DropKind(BaseModel, frozen=True, extra="forbid"):
     """The rollouts that were dropped for one kind of reason.
 
     Attributes:
-        kind: The kind of reason, e.g. ``timeout``.
-        count: Number of rollouts dropped for this kind of reason.
         rollouts: Ids of the first few of these rollouts.
-        tasks: Ids of the tasks of ``rollouts``, in the same order.
-        detail: The details of the first rollout's reason.
     """
 
     kind: str

@@ -44,9 +44,9 @@ def records(made: Trajectory, form: TrajectoryFormat) -> list[dict[str, Any]]:
 
 
 def form_of(path: Path) -> TrajectoryFormat:
-    """Return the format that a file's name implies, e.g. ``atif`` for ``x.atif.json``.
+    """Return the format that a file's name implies, e.g.
 
-    Names like ``x.openai.jsonl`` imply ``openai``, and all other names ``jsonl``.
+    ``atif`` for ``x.atif.json``.
     """
     match path.suffixes[-2:-1]:
         case [".atif"]:
@@ -72,10 +72,7 @@ def _openai(made: Trajectory) -> Iterator[dict[str, Any]]:
 
 
 def _last_of_each(calls: list[ModelCall]) -> Iterator[ModelCall]:
-    """Yield the last model call of each conversation.
-
-    A call continues a conversation if its messages begin with those of an earlier call.
-    """
+    """Yield the last model call of each conversation."""
     for place, call in enumerate(calls):
         before = len(call.messages)
         if not any(

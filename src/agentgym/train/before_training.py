@@ -10,11 +10,7 @@ from agentgym.train.warm_start.plans import can_imitate
 
 
 def offer_warm_start(run: RunContext) -> str:
-    """Ask the user whether to begin with a warm start, if this would help.
-
-    Returns the text of the offer if the user was not asked or did not answer; else an
-    empty text.
-    """
+    """Offer a warm start if it would help; return an unanswered offer, else ""."""
     state, config = run.state, run.config
     if config.warm_start or state.step or not can_imitate(config, run.scenario):
         return ""
@@ -57,9 +53,7 @@ def warm_start(run: RunContext, evaluator: Evaluator, clock: RunClock) -> None:
 def ask_whether_to_train(run: RunContext, offer: str) -> None:
     """Ask the user whether to train if the first measurement gives little hope.
 
-    The user is not asked if the setting ``yes`` is set, or if a warm start had any
-    success. ``offer`` is the unanswered text of :func:`offer_warm_start`, or empty.
-    Raise TrainingFailedError if the user does not agree.
+    ``offer`` is the unanswered text of :func:`offer_warm_start`, or empty.
     """
     state, config = run.state, run.config
     found = doubts(state.start, judged=config.judge.model is not None)

@@ -34,7 +34,6 @@ class Saved(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         name: Name and version for ``TrainedAgent.load``, e.g. ``coding@4``.
         is_default: Whether ``coding`` without a number loads this version.
-        reason: Why this version became the default, or why it did not.
     """
 
     name: str
@@ -141,10 +140,7 @@ class Identity(NamedTuple):
             )
 
     def _holder(self, name: str) -> TrainedAgent | None:
-        """Return the agent that is saved under a name if it is another agent.
-
-        None if the name is free, or belongs to the agent of this identity.
-        """
+        """Return the agent that is saved under a name if it is another agent."""
         for each in reversed(Versions(name).all()):
             try:
                 found = TrainedAgent.load(each.path)

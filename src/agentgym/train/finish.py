@@ -69,11 +69,7 @@ def _next_steps(run: RunContext, before: Metrics, after: Metrics) -> list[str]:
 
 @contextmanager
 def best_weights_kept(run: RunContext) -> Iterator[None]:
-    """Save the best validated weights as a version if the block is interrupted.
-
-    The version does not become the default, since it was not measured on held-out
-    tasks.
-    """
+    """Save the best validated weights as a version, not the default, if interrupted."""
     try:
         yield
     except (TrainingInterrupted, KeyboardInterrupt):

@@ -43,7 +43,6 @@ class PlainAnswer(BaseModel):
     Attributes:
         agent: The team's role whose LoRA adapter is compared; empty if all roles share
             the weights.
-        logprobs: Log-probabilities of ``response_ids`` when they were sampled.
     """
 
     agent: str = ""
@@ -56,8 +55,6 @@ class Forgetting(BaseModel, extra="forbid"):
     """The distance of a model from its untrained state, by its answers to questions.
 
     Attributes:
-        answers: Answers of the untrained model; left out of a run's result.
-        tokens: Number of tokens in all answers.
         kl: The newest distance, as KL divergence in nats per token; None before the
             first measurement.
         skipped: Why the distance is not measured; empty if it is.
@@ -108,10 +105,8 @@ def ask_questions(
 ) -> Forgetting:
     """Let the untrained model answer everyday questions, without tools.
 
-    If the questions are skipped, the result has no answers, and its ``skipped`` has the
-    reason. ``rollouts`` is the upper limit on the rollouts of the whole run,
-    measurements included. ``rollout_seconds`` is the wall time of a rollout; None if
-    not timed.
+    ``rollouts`` is the upper limit of the whole run. If they are skipped, ``skipped``
+    has the reason.
     """
     count = min(config.forgetting_questions, int(_SHARE * rollouts))
     if config.time is not None and rollout_seconds:

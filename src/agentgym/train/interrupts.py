@@ -42,10 +42,7 @@ class InterruptFlag:
             signal.signal(number, handler)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for a signal; return whether one has come before the timeout.
-
-        The caller then handles this signal; it does not raise KeyboardInterrupt later.
-        """
+        """Wait for a signal; return whether one has come before the timeout."""
         try:
             self._came.get(timeout=timeout_s)
         except Empty:
@@ -72,10 +69,7 @@ class InterruptFlag:
 
 @contextmanager
 def keyboard_interrupts() -> Iterator[None]:
-    """Make Ctrl-C raise KeyboardInterrupt at once within the block.
-
-    Used while the user is asked a question.
-    """
+    """Make Ctrl-C raise KeyboardInterrupt at once, while a user is asked."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -87,10 +81,7 @@ def keyboard_interrupts() -> Iterator[None]:
 
 
 class DeferredSignals:
-    """Raises KeyboardInterrupt for Ctrl-C, SIGTERM and SIGHUP; can delay it.
-
-    The delay is for work that must be finished, such as ending a rented machine.
-    """
+    """Raises KeyboardInterrupt for Ctrl-C, SIGTERM and SIGHUP; can delay it."""
 
     _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -123,19 +114,13 @@ class DeferredSignals:
         self._old = {}
 
     def give_on(self) -> None:
-        """Call the handler that SIGTERM had before :meth:`install`.
-
-        Do nothing if no SIGTERM was received.
-        """
+        """Call the handler that SIGTERM had before :meth:`install`."""
         outer, self._outer = self._outer, None
         if callable(outer):
             outer(signal.SIGTERM, None)
 
     def interrupt(self) -> None:
-        """Interrupt the main thread from another thread, by SIGTERM if possible.
-
-        Code that only records a Ctrl-C, to handle it later, is interrupted too.
-        """
+        """Interrupt the main thread from another thread, by SIGTERM if possible."""
         main = threading.main_thread().ident
         number = signal.SIGTERM if signal.SIGTERM in self._old else signal.SIGINT
         if main is not None and number in self._old:

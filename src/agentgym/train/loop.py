@@ -231,16 +231,14 @@ class TrainingLoop:
         return report_step(credited, update, times, done, budget, left)
 
     def _validate(self, report: StepReport, tasks: TaskStream) -> Metrics | None:
-        """Run a validation and return its metrics; return None if none is due.
-
-        If the validation is interrupted, the finished step is saved.
-        """
+        """Run a validation and return its metrics; return None if none is due."""
         if not self._evaluator.is_due:
             return None
         try:
             with self._clock.measuring():
                 return self._evaluator.validate(self._steps_left, tasks.trained)
         except TrainingInterrupted:
+            # The step itself is finished.
             self._run.save(report)
             self._run.check_interrupt()
             raise

@@ -163,11 +163,7 @@ def _length_notes(given: TrainingConfig, config: TrainingConfig) -> list[str]:
 
 
 def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:
-    """Return the name under which the trained agent will be saved.
-
-    Raise UsageError if the name is invalid, or if the user chose a name that another
-    agent has.
-    """
+    """Return the name under which the trained agent will be saved."""
     identity = Identity.of_run(config, scenario)
     if config.name is not None:
         identity.require_free(config.agent_name)
@@ -175,10 +171,7 @@ def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:
 
 
 def _require_extras(config: TrainingConfig) -> None:
-    """Raise MissingExtraError if packages of the framework or the tracker are missing.
-
-    The message names all missing extras, also the engine's.
-    """
+    """Raise MissingExtraError with all extras that are missing."""
     missing: dict[str, str] = {}
 
     def collect(check: Callable[[], object]) -> None:
@@ -196,10 +189,7 @@ def _require_extras(config: TrainingConfig) -> None:
 
 
 def _refuse_secrets(scenario: Scenario) -> None:
-    """Raise if the system prompt or a tool's description contains a secret.
-
-    Both are saved in a trained agent's folder.
-    """
+    """Raise if the system prompt or a tool's description has a secret."""
     kept = {"system prompt": scenario.system_prompt()}
     kept |= {f"tool {t.name!r}": json.dumps(t.to_openai()) for t in scenario.tools()}
     redactor = Redactor.of_environment()
@@ -213,11 +203,7 @@ def _refuse_secrets(scenario: Scenario) -> None:
 
 
 def require_sound(config: TrainingConfig) -> None:
-    """Check a new run's time limit, and its scenario if this is a tasks file.
-
-    A tasks file is checked as by ``agentgym scenarios check``, which its author may
-    never have run.
-    """
+    """Check a time limit, and a tasks file as by ``agentgym scenarios check``."""
     require_time(config)
     if not is_tasks_file(config.scenario):
         return

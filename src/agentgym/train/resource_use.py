@@ -35,9 +35,8 @@ class Began(NamedTuple):
 class ResourceUse:
     """Measures time and memory of this process and its children in a ``with`` block.
 
-    Each second, it updates ``wall_seconds`` and ``cpu_seconds`` of the run's ``state``,
-    and ``peak_memory_mb``. Both count from ``began``. Memory that several processes
-    share is counted once (Linux's proportional set size).
+    It updates ``wall_seconds`` and ``cpu_seconds`` of the run's ``state``, and
+    ``peak_memory_mb``, each second, from ``began`` on. Shared memory is counted once.
     """
 
     def __init__(self, state: RunState, began: Began) -> None:
@@ -73,14 +72,11 @@ class ResourceUse:
             self.update()
 
     def _resident(self, process: "psutil.Process") -> int:
-        """Return the memory of a process in bytes, its part of shared memory included.
-
-        Linux adds up every page for this, which takes up to 0.1 s. So the last value is
-        returned until the process has grown.
-        """
+        """Return a process's memory in bytes, its part of shared memory included."""
         import psutil
 
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            # Linux adds up every page for this, up to 0.1 s: only after growth.
             mapped = process.memory_info().rss
             if mapped > _GROWN * self._memory.get(process.pid, (0, 0))[0]:
                 own = process.memory_full_info().pss

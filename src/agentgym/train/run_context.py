@@ -28,7 +28,6 @@ class RunContext:
     Attributes:
         config: The settings. Those that a time limit allows to be smaller are replaced
             during the run.
-        state: Everything that checkpoints keep besides the weights.
         engine: Samples and learns; exists within :meth:`engine_started`, as ``use``.
         session: Runs rollouts; exists within :meth:`workers_started`.
     """

@@ -208,10 +208,7 @@ class RunFolder:
             yield
 
     def interrupted(self, lost: str = "") -> TrainingInterrupted:
-        """Return the error of an interrupted run; its message says how to resume.
-
-        ``lost`` is a sentence about lost work, or empty.
-        """
+        """Return the error of an interrupted run; its message says how to resume."""
         found = self.checkpoints()
         step = int(found[-1].name.removeprefix("step-")) if found else None
         return TrainingInterrupted(str(self.path), step, lost)
@@ -223,10 +220,7 @@ class RunFolder:
         return bool(self.checkpoints() or self.record().get("elsewhere"))
 
     def discard_unless_begun(self) -> None:
-        """Remove the folder unless the run can be resumed.
-
-        A folder with the record of a rented machine is kept.
-        """
+        """Remove the folder unless the run can be resumed."""
         if not (self.can_go_on() or (self.path / "machine.json").exists()):
             shutil.rmtree(self.path, ignore_errors=True)
 
@@ -258,11 +252,7 @@ class RunFolder:
 
     @contextmanager
     def recorded(self, config: TrainingConfig, form: str = "") -> Iterator[None]:
-        """Record the run's settings and status in run.json.
-
-        The status is ``running`` within the block; after the block, it says how the run
-        ended. ``form`` is the format of the model's tool calls, e.g. ``hermes``.
-        """
+        """Record settings and status in run.json: ``running`` within the block."""
         settings = config.model_dump(mode="json")
         self.write_record(status="running", config=settings, form=form)
         try:
@@ -301,11 +291,7 @@ class RunFolder:
         self._keep_checkpoints(_KEPT, state)
 
     def _keep_checkpoints(self, newest: int, state: RunState) -> None:
-        """Remove old checkpoints.
-
-        The best validation's and the warm start's checkpoint are kept, and the newest
-        ones; ``newest`` is their number.
-        """
+        """Remove old checkpoints."""
         kept = [self.best_checkpoint(state), self.first_checkpoint(state)]
         for old in self.checkpoints()[:-newest]:
             if old not in kept:
@@ -328,10 +314,7 @@ class RunFolder:
         return sorted((self.path / "checkpoints").glob("step-*"))
 
     def load_state(self) -> tuple[RunState, Path] | None:
-        """Return state and folder of the newest checkpoint; None if there is none.
-
-        Raise CheckpointError if the state cannot be read.
-        """
+        """Return state and folder of the newest checkpoint; None if there is none."""
         found = self.checkpoints()
         if not found:
             return None
@@ -371,21 +354,16 @@ class RunFolder:
                 raise
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of metrics.jsonl; ignore an incomplete last line.
-
-        Raise RunFolderError for a line that is not a step.
-        """
+        """Return the lines of metrics.jsonl; ignore an incomplete last line."""
         return self.metrics_from(0)[0]
 
     def metrics_from(self, start: int) -> tuple[list[dict[str, Any]], int]:
-        """Return the lines of metrics.jsonl from byte ``start`` on, and the end offset.
-
-        Raises the errors of :meth:`metrics`; their line numbers count from ``start``.
-        """
+        """Return metrics.jsonl's lines from byte ``start`` on, and the end offset."""
         path = self.path / "metrics.jsonl"
         data = path.read_bytes()[start:] if path.exists() else b""
         whole = data[: data.rfind(b"\n") + 1]
         lines = whole.split(b"\n")[:-1]
+        # Line numbers in errors count from ``start``.
         found = [
             _read_line(f"{path}, line {n}", line) for n, line in enumerate(lines, 1)
         ]
@@ -403,12 +381,7 @@ def metrics_line(
     validation: Metrics | None,
     forgetting: Forgetting | None = None,
 ) -> dict[str, Any]:
-    """Return a step's line of metrics.jsonl.
-
-    It has all fields of the step's report. If a validation followed the step, it also
-    has ``validation`` and, if measured, ``forgetting_kl``: the distance from the
-    untrained model in nats per token.
-    """
+    """Return a step's line of metrics.jsonl."""
     line = asdict(report)
     if validation is not None:
         line["validation"] = validation.model_dump(mode="json")
@@ -430,10 +403,7 @@ def _read_line(where: str, line: bytes) -> dict[str, Any]:
 
 
 def _refuse_secrets(config: TrainingConfig) -> None:
-    """Raise ConfigError if a setting contains a secret.
-
-    The run folder keeps all settings.
-    """
+    """Raise ConfigError if a setting contains a secret."""
     redactor = Redactor.of_environment()
     for name, value in config.flat(config.model_dump(mode="json")).items():
         if (clean := redactor.json(value)) != value:

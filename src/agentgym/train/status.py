@@ -8,10 +8,7 @@ UNREADABLE = "unreadable"
 
 
 def run_status(run: Path, record: dict[str, Any]) -> str:
-    """Return a run's status; "killed" if it should be running but its process is gone.
-
-    ``record`` is the content of ``run.json``.
-    """
+    """Return a run's status; "killed" if a running one's process is gone."""
     status = str(record.get("status", UNREADABLE))
     if status != "running":
         return status

@@ -20,9 +20,7 @@ def report_step(
 ) -> StepReport:
     """Return the report of a step.
 
-    ``seconds`` are the durations of the step's rollouts and of its update. ``episodes``
-    is the number of training rollouts done, of at most ``budget``. ``left`` is the
-    estimated time in seconds until the run ends.
+    ``seconds`` are those of its rollouts and its update.
     """
     rollouts = credited.rollouts
     scored = [t for t in rollouts if t.reward is not None]

@@ -182,12 +182,10 @@ class TaskStream:
                 state.again.append(seen.model_copy(update=more))
 
     def _key(self, task: Task | Trajectory) -> str:
-        """Return the key of a task's variance: its family, or itself in a short list.
-
-        In a short list, tasks come again anyway, each at its own probability.
-        """
+        """Return the key of a task's variance: its family, or its id if short."""
         if not self._is_short:
             return task.family
+        # Tasks of a short list come again anyway, each at its own probability.
         return task.id if isinstance(task, Task) else task.task_id
 
     @property

@@ -68,10 +68,7 @@ _LEAST_ROLLOUTS, _LEAST_WAIT_S = 4, 20.0
 
 
 def require_time(config: TrainingConfig) -> None:
-    """Raise UsageError if a run's time limit is below 30 s, too short for any model.
-
-    Whether the limit is long enough for this model is checked later.
-    """
+    """Raise UsageError if a run's time limit is below 30 s, too short for any model."""
     if config.time is not None and config.time < _LEAST_S:
         step = config.group_size * config.tasks_per_step
         raise UsageError(
@@ -152,15 +149,12 @@ class TimeBudget:
         }
 
     def _most_tasks(self, rollouts: float) -> int:
-        """Return the largest useful ``test_tasks`` for at most this many rollouts.
-
-        A scenario may have fewer tasks: larger values would not add any. Returns 0 if
-        not even one task fits.
-        """
+        """Return the largest useful ``test_tasks`` for at most this many rollouts."""
         sizes = range(1, self.config.test_tasks + 1)
         most = bisect_right(sizes, rollouts, key=self.held_out)
         if not most:
             return 0
+        # A scenario may have fewer tasks: larger values would not add any.
         return 1 + bisect_left(sizes, self.held_out(most), key=self.held_out)
 
     def fit_rest(self, left: float, measured: float) -> dict[str, int]:
@@ -177,11 +171,7 @@ class TimeBudget:
     def _sizes(
         self, left: float, per_rollout: float, batch: dict[str, int]
     ) -> dict[str, int]:
-        """Return the settings ``batch``, plus ``eval_tasks`` and ``eval_every``.
-
-        ``batch`` has the sizes of a step. The added values are chosen so that
-        validations take a small share of the time.
-        """
+        """Return the settings ``batch``, plus ``eval_tasks`` and ``eval_every``."""
         config = self.config
         step = math.prod(batch.values()) * per_rollout * _STEP_PER_ROLLOUT
         tasks = max(_LEAST_VALIDATION, int(_VALIDATION_SHARE * left / per_rollout / 4))
@@ -193,10 +183,7 @@ class TimeBudget:
         }
 
     def _batch(self, left: float, per_rollout: float) -> dict[str, int]:
-        """Return ``tasks_per_step`` and ``group_size`` that leave time for 8 steps.
-
-        If 4 tasks per step take too long, the attempts at each task are halved.
-        """
+        """Return ``tasks_per_step`` and ``group_size`` that leave time for 8 steps."""
         config = self.config
         share = 1 - _HELD_OUT_SHARE - _VALIDATION_SHARE
         share -= _WARM_START_SHARE * config.warm_start
@@ -256,10 +243,7 @@ class TimeBudget:
         return state.wall_seconds + step + after <= config.time
 
     def check_trained(self, state: RunState, measured: float, run: Path) -> None:
-        """Raise TrainingFailedError if the run has trained nothing so far.
-
-        Called if the time limit leaves no room for another step.
-        """
+        """Raise TrainingFailedError if the run has trained nothing so far."""
         if state.step or state.warmed:
             return
         config = self.config
@@ -299,10 +283,7 @@ class TimeBudget:
         return self._held_out + 2 * self.config.eval_tasks * bool(state.warmed)
 
     def _validated(self, state: RunState) -> int:
-        """Return the number of validation rollouts up to the end of the next step.
-
-        They include the validation of a warm start before the first step.
-        """
+        """Return the number of validation rollouts up to the end of the next step."""
         config = self.config
         first = bool(state.warmed) and not state.step and state.validation is None
         return config.eval_tasks * (first + ((state.step + 1) % config.eval_every == 0))
@@ -342,9 +323,7 @@ class Forecast:
     def measuring(self, *, is_baseline: bool = False) -> Iterator[None]:
         """Record the duration of the measurement that runs in a ``with`` block.
 
-        The duration replaces that of an earlier measurement. Call :meth:`rollout_done`
-        for each rollout. ``is_baseline`` is true for the measurement before training;
-        only in this one can :meth:`long_baseline` return a warning.
+        Only for the baseline can :meth:`long_baseline` return a warning.
         """
         self._ended = 0
         self._may_be_long = is_baseline and self.config.time is None
@@ -353,20 +332,14 @@ class Forecast:
             self.measured = (self.clock() - self._began) / self._ended
 
     def rollout_done(self, seconds: float) -> None:
-        """Count a rollout that has ended and took ``seconds``.
-
-        The time of a measurement begins with its first rollout, so that the start of
-        the workers is not included.
-        """
+        """Count a rollout that has ended and took ``seconds``."""
         if not self._ended:
+            # The start of the workers is not included.
             self._began = self.clock() - seconds
         self._ended += 1
 
     def long_baseline(self) -> str:
-        """Return a warning if the baseline will take over ten minutes; else "".
-
-        The warning is returned only once, and never in a run with a time limit.
-        """
+        """Return a warning, once, if the baseline takes over ten minutes; else ""."""
         taken = self.clock() - self._began
         if (
             not self._may_be_long
@@ -397,11 +370,7 @@ class Forecast:
     def until_end(
         self, episodes: int, step: int, lesson: int, spent: float
     ) -> tuple[float, float] | None:
-        """Return the least and the most remaining seconds for the whole budget.
-
-        Neither is longer than the rest of the run's time limit, of which ``spent`` wall
-        seconds are used. Without any timed rollouts, the result is None.
-        """
+        """Return the least and the most remaining seconds for the whole budget."""
         left = self.left(episodes, step, lesson)
         if left is None:
             return None
@@ -427,11 +396,7 @@ class Forecast:
     def _of_rollouts(
         self, trained: int, validated: int, lesson: int
     ) -> tuple[float, float] | None:
-        """Return the least and the most seconds for the work that remains.
-
-        The work is ``trained`` and ``validated`` rollouts, a warm start and the final
-        measurement. None before anything was timed.
-        """
+        """Return the least and the most seconds for the work that remains."""
         config, measured = self.config, self.measured
         if self._steps:
             total = sum(seconds for _, seconds in self._steps)
@@ -456,10 +421,7 @@ class RunClock:
         self._size(run.config)
 
     def _size(self, config: TrainingConfig, each: float | None = None) -> None:
-        """Plan the time for the settings ``config``.
-
-        ``each`` is the measured time of a rollout in seconds; None if not measured.
-        """
+        """Plan the time for the settings ``config``."""
         run = self._run
         held_out = cache(partial(held_out_count, run.scenario, config.seed))
         rollouts = config.eval_samples * held_out(config.test_tasks)

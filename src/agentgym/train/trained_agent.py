@@ -49,11 +49,8 @@ class Provenance(BaseModel, extra="forbid"):
     Attributes:
         run: Path of the run's folder during training; empty if there was no run.
         folder: The training process's working directory; empty if unknown.
-        steps: Number of policy updates.
         is_measured: Whether the agent's metrics are those of held-out tasks; those of
             an interrupted run are of validation tasks.
-        episodes: Number of training rollouts.
-        created: Time of creation, in ISO 8601.
     """
 
     base_model: str

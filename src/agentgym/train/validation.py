@@ -109,10 +109,7 @@ class Evaluator:
             )
 
     def _compare(self, *, warns: bool = False) -> None:
-        """Measure how much training changed the answers to everyday questions.
-
-        ``warns``: whether to warn the user if the change is large.
-        """
+        """Measure how much training changed the answers to everyday questions."""
         run = self._run
         if run.state.forgetting is None:
             return
@@ -182,24 +179,16 @@ class Evaluator:
         return {name: done[f"{phase} {name}"] for name in sets}
 
     def at_end(self, weights: int) -> dict[str, Metrics]:
-        """Return the held-out metrics of the trained agent's weights, by set.
-
-        The engine has already loaded these weights; ``weights`` is their step. The
-        weights of a warm start (step 0) were measured before, so their earlier metrics
-        are returned.
-        """
+        """Return the held-out metrics of the trained agent's weights, by set."""
         state = self._run.state
+        # The weights of a warm start (step 0) were measured before.
         found = state.warmed if not weights else {}
         found = found or self.held_out("after", step=state.step + 1)
         self._compare(warns=True)
         return found
 
     def _fresh(self, name: str) -> Metrics:
-        """Measure the policy on validation tasks that the run has not used before.
-
-        ``name`` says which weights are loaded: ``best`` (those of the best validation)
-        or ``first`` (those of the warm start).
-        """
+        """Measure the policy on validation tasks that the run has not used before."""
         first, size = self._run.state.validated, self._run.config.eval_tasks
         made = make_tasks(
             self._run.scenario, Split.VALIDATION, self._run.config.seed, first + size
@@ -241,8 +230,7 @@ class Evaluator:
     ) -> Metrics:
         """Measure the policy once on each task.
 
-        The measurement's name begins with ``prefix``. ``later``: whether a resumed run
-        must repeat this measurement.
+        ``later``: a resumed run must repeat this.
         """
         step = self._run.state.step
         name = f"{prefix}{step:05d}"

@@ -64,11 +64,7 @@ class Version(NamedTuple):
 
 
 class Versions:
-    """The saved versions of an agent.
-
-    Raises:
-        UsageError: The agent's name is invalid.
-    """
+    """The saved versions of an agent."""
 
     def __init__(self, name: str) -> None:
         if not _NAME.fullmatch(name):
@@ -122,11 +118,7 @@ class Versions:
         return version
 
     def set_default(self, version: Version, *, pinned: bool = False) -> None:
-        """Make ``version`` the default.
-
-        If ``pinned``, later runs may not change the default. The caller must hold the
-        lock of :meth:`locked`.
-        """
+        """Make ``version`` the default; if ``pinned``, later runs may not change it."""
         write_atomically(self._folder / _DEFAULT, f"{version.number}\n")
         if pinned:
             write_atomically(self._folder / _PINNED, f"{version.number}\n")
@@ -134,10 +126,7 @@ class Versions:
             self.unpin()
 
     def unpin(self) -> None:
-        """Allow later runs to change the default version again.
-
-        The caller must hold the lock of :meth:`locked`.
-        """
+        """Allow later runs to change the default version again."""
         (self._folder / _PINNED).unlink(missing_ok=True)
 
     @property

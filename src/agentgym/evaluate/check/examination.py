@@ -22,13 +22,7 @@ ORACLE = "oracle"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a tripwire, a test that finds faults of a scenario.
-
-    Attributes:
-        name: The tripwire's name.
-        status: The result; ``skip`` if the tripwire does not apply to the scenario.
-        why: A description of the problem, or of the checks that passed.
-    """
+    """The result of a tripwire, a test that finds faults of a scenario."""
 
     name: str
     status: Literal["pass", "fail", "warn", "skip"]
@@ -36,10 +30,7 @@ class Finding:
 
 
 class Note(NamedTuple):
-    """A remark of a tripwire, which the report shows if no problem was found.
-
-    It replaces the tripwire's standard message.
-    """
+    """A remark of a tripwire, instead of its standard message."""
 
     status: Literal["pass", "warn", "skip"]
     why: str
@@ -95,11 +86,7 @@ class _AsReturned(Ending):
 
 @dataclass
 class Examination:
-    """A scenario to test, with its tasks and episodes, which are made at first use.
-
-    ``reference`` is the scenario's name or path. Each agent of the test attempts
-    ``count`` training tasks.
-    """
+    """A scenario to test, with its tasks and episodes, which are made at first use."""
 
     reference: str
     scenario: Scenario
@@ -128,11 +115,7 @@ class Examination:
 
     @cached_property
     def episodes(self) -> list[Played]:
-        """Episodes of all agents without a model on the tasks to play.
-
-        The agents are: one that does nothing, several that call every tool, and one
-        that makes the calls of a task's solution, if the scenario lists these calls.
-        """
+        """Episodes of all agents without a model on the tasks to play."""
         made = [
             self.play(task, agent.name, agent.calls(task, self.tools[task.id]))
             for agent in (DoNothing(), *CALL_EVERYTHING)

@@ -35,10 +35,7 @@ class _Pay:
 
 
 def do_nothing(examined: Examination) -> Iterator[str | Note]:
-    """Check that an agent without tool calls earns nothing.
-
-    In tasks that need no call, a reward for no call is right.
-    """
+    """Check that an agent without tool calls earns nothing."""
     top = max(map(abs, examined.scenario.reward_range))
     unknown = []
     for pay in _pays(examined, "do-nothing"):

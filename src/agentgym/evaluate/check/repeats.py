@@ -52,11 +52,7 @@ def determinism(examined: Examination) -> Iterator[str]:
 
 
 def _digests_of_others(examined: Examination) -> list[str]:
-    """Run :func:`report` in two new processes with different hash seeds.
-
-    Return the JSON text of each process. If one took too long, return a single JSON
-    text with an error instead.
-    """
+    """Run :func:`report` in two new processes with different hash seeds."""
     asked = json.dumps([examined.reference, examined.seed, examined.count])
     with open(os.devnull, "wb") as nowhere:
         children = [
@@ -77,11 +73,7 @@ def _digests_of_others(examined: Examination) -> list[str]:
 
 
 def report(asked: str) -> None:
-    """Write hashes of tasks and episodes, or an error, as JSON to standard output.
-
-    Text that the scenario prints goes to standard error. ``asked`` is the scenario's
-    reference, seed and number of tasks, as a JSON list.
-    """
+    """Write hashes of tasks and episodes, or an error, as JSON to standard output."""
     reference, seed, count = json.loads(asked)
     stdout = os.dup(1)
     os.dup2(2, 1)
@@ -98,10 +90,7 @@ def report(asked: str) -> None:
 
 
 def _digests(examined: Examination) -> dict[str, dict[str, str]]:
-    """Return hashes of ``tasks`` and ``episodes`` by name, to compare processes.
-
-    ``tasks`` also has hashes of the prompt and of the tools.
-    """
+    """Return hashes of ``tasks`` and ``episodes`` by name, to compare processes."""
     scenario = examined.scenario
     tasks = {
         f"task {number} of {split.value} ({task.id})": _digest(

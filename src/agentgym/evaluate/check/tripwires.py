@@ -96,11 +96,7 @@ def _schemas(specs: Iterable[ToolSpec]) -> Iterator[str | Note]:
 def _unlike(
     usual: Sequence[ToolSpec], sets: Iterable[tuple[str, Sequence[ToolSpec]]]
 ) -> Iterator[str]:
-    """Find an environment whose tools differ from those of ``Scenario.tools``.
-
-    ``usual`` are the tools of ``Scenario.tools``; an environment may have only some of
-    them. ``sets`` has each environment's description and tools.
-    """
+    """Find an environment whose tools differ from those of ``Scenario.tools``."""
     known = {spec.name: spec.to_openai() for spec in usual}
     for where, specs in sets:
         names = [spec.name for spec in specs]
@@ -251,10 +247,7 @@ def _said(tasks: Iterable[Task]) -> set[str]:
 
 
 def prompts(examined: Examination) -> Iterator[Note]:
-    """Check that first prompts leave room for an answer in the context of ``nano``.
-
-    ``nano`` is the small model of this package.
-    """
+    """Check that first prompts leave room for an answer in nano's context."""
     if find_spec("transformers") is None:
         yield Note("skip", "needs the extra 'local' to count tokens")
         return

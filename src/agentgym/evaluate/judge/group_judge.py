@@ -84,10 +84,7 @@ def response_format(labels: Sequence[str]) -> dict[str, Any]:
 
 
 def read_scores(completion: dict[str, Any], labels: Sequence[str]) -> list[Score]:
-    """Return the scores of a completion, in the order of ``labels``.
-
-    Text around the JSON object is ignored, as some servers do not enforce a schema.
-    """
+    """Return the scores of a completion, in the order of ``labels``."""
     reply = read_reply(completion)
     text = reply.content
     try:
@@ -291,9 +288,9 @@ class GroupJudge(Ranker):
     def _judged(
         self, groups: Sequence[_Group], unfit: Sequence[str]
     ) -> list[list[float] | None]:
-        """Return the scores of each group's attempts; None for a group without scores.
+        """Return the scores of each group's attempts.
 
-        ``unfit`` has for each group the reason not to ask the judge, or "".
+        None for a group without scores.
         """
         self.verdicts = {}
         asked = [group for group, why in zip(groups, unfit, strict=True) if not why]
@@ -383,10 +380,7 @@ class GroupJudge(Ranker):
                     self._done()
 
     async def _answer(self, llm: "EndpointLlm", asked: Question) -> list[Score]:
-        """Send a request to the judge and return the scores of its answer.
-
-        If the server supports JSON schemas, the request has one.
-        """
+        """Send a request to the judge and return the scores of its answer."""
         is_openai = self._endpoint.servers[0] == PROVIDERS["openai"]
         options: dict[str, Any] = {
             "max_completion_tokens" if is_openai else "max_tokens": MOST_ANSWER
@@ -415,10 +409,7 @@ class GroupJudge(Ranker):
         return question(shown, tools, self._rubric, mark=mark, order=order)
 
     def _count(self, counts: dict[str, int], asked: Question, text: str) -> None:
-        """Add the tokens and cost of a request to the record.
-
-        If the server's token ``counts`` are missing, tokens are estimated.
-        """
+        """Add the tokens and cost of a request to the record."""
         record = self._record
         prompt, response = counts.get("prompt_tokens"), counts.get("response_tokens")
         if prompt is None or response is None:

@@ -43,11 +43,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Question:
-    """A request to a judge: its messages in OpenAI's format.
-
-    ``labels`` has the label of each attempt in the request, in the order in which
-    :func:`question` got the attempts.
-    """
+    """A request to a judge: its messages in OpenAI's format."""
 
     messages: list[dict[str, Any]]
     labels: list[str]
@@ -152,10 +148,7 @@ def _common(lists: Sequence[Sequence[Any]]) -> int:
 
 
 def _lines(entries: Sequence[Entry], most: int) -> list[str]:
-    """Return entries as JSON lines with at most about ``most`` characters in all.
-
-    If they are longer, entries in the middle are left out.
-    """
+    """Return entries as JSON lines with at most about ``most`` characters in all."""
     lines = [_line(entry) for entry in entries]
     head: list[str] = []
     tail: list[str] = []

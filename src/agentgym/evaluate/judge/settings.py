@@ -97,10 +97,7 @@ def open_judge(
 
 
 def plan_words(config: TrainingConfig) -> str:
-    """Describe how often a run may ask its judge, and the price.
-
-    Empty without a judge in the settings.
-    """
+    """Describe how often a run may ask its judge, and the price."""
     judge = config.judge
     if judge.model is None:
         return ""

@@ -30,11 +30,7 @@ class Admission:
         self.waiting = 0
 
     def pause(self, reason: str | None = None, retry_after_s: int = 5) -> None:
-        """Refuse new and waiting calls with status 429; finish the running calls.
-
-        ``reason`` is added to the error message. ``retry_after_s`` is sent to the agent
-        in the header ``Retry-After``.
-        """
+        """Refuse new and waiting calls with status 429; finish the running calls."""
         self._reason, self._retry_after_s = reason, retry_after_s
         self._paused = True
 

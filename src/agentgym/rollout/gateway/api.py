@@ -34,10 +34,7 @@ _FALSE = ("0", "false", "no", "off")
 
 
 class ClaimRequest(BaseModel):
-    """Body of ``POST /api/rollouts/claim``, in which a worker asks for rollouts to run.
-
-    The fields are arguments of :meth:`Store.claim_async`.
-    """
+    """Body of ``POST /api/rollouts/claim``: a worker asks for rollouts to run."""
 
     n: int = Field(default=1, ge=1)
     worker: str = ""
@@ -45,10 +42,7 @@ class ClaimRequest(BaseModel):
 
 
 class FinishRequest(BaseModel):
-    """Body of ``POST …/attempt/{a}/finish``, in which a worker ends an attempt.
-
-    The fields are arguments of :meth:`Store.finish`.
-    """
+    """Body of ``POST …/attempt/{a}/finish``, in which a worker ends an attempt."""
 
     state: RolloutState
     events: list[NewEvent] = Field(default_factory=list)
@@ -101,10 +95,7 @@ class ApiHandlers:
         return _rollouts(self._store.create_rollouts(items), status=201)
 
     async def _list_rollouts(self, request: Request) -> web.Response:
-        """Return the rollouts in the given states.
-
-        If there are none, first wait up to ``wait_s`` seconds for one.
-        """
+        """Return rollouts in the given states; wait up to ``wait_s`` for one."""
         asked = request.query.getall("state_in", [])
         states = set(lightning.STATES.validate_python(asked))
         if not states:

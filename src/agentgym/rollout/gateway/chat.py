@@ -143,10 +143,7 @@ def chat_request(
 
 
 def asked_form(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
-    """Replace the JSON schema in a request's ``response_format`` by a tool.
-
-    Returns the changed body, and the tool; ``NO_FORM`` if the request has no schema.
-    """
+    """Replace the JSON schema in a request's ``response_format`` by a tool."""
     try:
         return form_as_tool(body)
     except ValueError as error:
@@ -208,10 +205,7 @@ def completion_body(result: ChatResult, call_id: str, model: str) -> dict[str, A
 def completion(
     call_id: str, model: str, choice: dict[str, Any], prompt: int, response: int
 ) -> dict[str, Any]:
-    """Return the body of a ``chat.completion`` response.
-
-    ``prompt`` and ``response`` are numbers of tokens.
-    """
+    """Return the body of a ``chat.completion`` response."""
     return {
         "id": call_id,
         "object": "chat.completion",

@@ -238,11 +238,7 @@ class Gateway:
     def proxy_url(
         self, rollout_id: str, attempt_id: str = "0", mode: Mode = "train"
     ) -> str:
-        """Return the base URL for the OpenAI client of an attempt's agent.
-
-        ``mode`` selects the sampling settings: those of training, or of evaluation
-        (``val``).
-        """
+        """Return the base URL for the OpenAI client of an attempt's agent."""
         where = f"rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}"
         return f"{self.url}/proxy/{where}/openai/v1"
 

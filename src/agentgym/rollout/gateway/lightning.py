@@ -119,10 +119,7 @@ def ended_body(rollout: Rollout) -> dict[str, Any]:
 def event_body(
     event: RecordedEvent, data: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Convert an event to a dict for orjson.
-
-    ``data`` replaces the event's payload, unless it is None.
-    """
+    """Convert an event to a dict for orjson."""
     return {
         "event_type": event.event_type,
         "rollout_id": event.rollout_id,

@@ -105,21 +105,13 @@ class Meter:
         return self.price(most, self.most_tokens * answers)
 
     def reserve(self, bound: float) -> bool:
-        """Reserve a request's highest possible cost; return whether that was possible.
-
-        If the budget does not allow it, and no running request can release dollars,
-        ``is_spent`` becomes true.
-        """
+        """Reserve a request's highest possible cost, or return False."""
         is_there = self.purse.reserve(bound)
         self.is_spent = self.is_spent or not (is_there or self.purse.is_waiting)
         return is_there
 
     def settle(self, bound: float, tokens: tuple[int, int] | None) -> None:
-        """Replace the reserved dollars ``bound`` by the real cost of a request.
-
-        ``tokens`` are the numbers of prompt and response tokens; None if they are
-        unknown, and then ``bound`` counts as the cost.
-        """
+        """Replace the reserved dollars ``bound`` by the real cost of a request."""
         cost = bound if tokens is None else self.price(*tokens)
         with self._lock:
             if tokens is not None:

@@ -46,10 +46,7 @@ class PauseRequest(BaseModel):
 
 
 class Proxy:
-    """Answers agents' model calls, and records them in the store.
-
-    The answers come from an :class:`Upstream`: a policy, or servers of a model.
-    """
+    """Answers agents' model calls, and records them in the store."""
 
     def __init__(
         self,

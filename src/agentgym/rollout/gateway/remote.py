@@ -78,10 +78,7 @@ class ForwardingUpstream(Upstream):
         return self._client.pool.troubles
 
     def retried(self, why: str) -> None:
-        """Handle a failure before the call is sent again; raise to prevent the retry.
-
-        ``why`` describes the failure.
-        """
+        """Handle a failure before the call is sent again; raise to prevent that."""
 
     async def __aenter__(self) -> Self:
         self._client = ModelClient(
@@ -370,11 +367,7 @@ async def _passed_on(
 def _whole(
     sent: Exchange, status: int, payload: bytes, tried: str
 ) -> tuple[CallOutcome, str | None]:
-    """Return the outcome of an answer without streaming, and its problem or None.
-
-    The problem says why the answer is invalid. ``tried`` lists the errors of all
-    servers if several failed; else it is empty.
-    """
+    """Return the outcome of an answer without streaming, and its problem or None."""
     overflow = overflow_message(payload) if status == 400 else None
     if status >= 500 and tried:
         error = ApiError(status, tried, "upstream_error", "server_error")

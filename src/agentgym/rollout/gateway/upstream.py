@@ -89,10 +89,7 @@ class Exchange:
         return CallOutcome(payload, orjson.dumps(record), status, bool(routes))
 
     def refusal(self, error: ApiError, *, has_begun: bool = False) -> CallOutcome:
-        """Return the outcome of a failed call.
-
-        If a stream has begun, the error is its last event.
-        """
+        """Return the outcome of a failed call."""
         body = frame(error.body) if has_begun else orjson.dumps(error.body)
         return self.answer(error.body, body, error.status)
 
@@ -135,10 +132,7 @@ class Upstream(ABC):
 
 
 def check_for_policy(call: ProxyCall) -> None:
-    """Check that a policy under training can answer a call; else raise an ApiError.
-
-    Such a policy answers only chat completions.
-    """
+    """Check that a policy under training can answer a call; else raise an ApiError."""
     if call.path != "chat/completions":
         message = "This policy answers chat completions only; ask chat/completions."
         raise ApiError(404, message, "unsupported_path")

@@ -176,9 +176,9 @@ class Database:
         self._thread.start()
 
     def submit(self, *writes: Write) -> int:
-        """Queue writes to commit together; return the number of this submission.
+        """Queue writes to commit together; return their number.
 
-        Blocks while too many writes are queued.
+        Blocks while too many are queued.
         """
         with self._changed:
             self.check()
@@ -211,11 +211,7 @@ class Database:
             raise StoreError(failure) from self._error
 
     def flush(self, beat: Beat = no_beat, number: int | None = None) -> None:
-        """Wait until all earlier submissions, or those up to ``number``, are committed.
-
-        ``beat`` is called every half second while waiting; it may raise an error to
-        stop waiting.
-        """
+        """Wait until all submissions, or those up to ``number``, are committed."""
         wanted = self._submitted if number is None else number
         if self.has_committed(wanted):
             self.check()

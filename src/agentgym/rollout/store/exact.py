@@ -34,10 +34,7 @@ _LABELS = frozenset(
 
 
 def without_texts(record: str) -> str:
-    """Return a JSON record with only the names and numbers that are listed above.
-
-    All other fields are left out, or become empty if they are texts.
-    """
+    """Return a JSON record with only the names and numbers that are listed above."""
     return orjson.dumps(_opened(orjson.loads(record))).decode()
 
 

@@ -30,10 +30,7 @@ class StoreReader:
 
     @property
     def exists(self) -> bool:
-        """Whether the file exists and has its tables.
-
-        A new file gets its tables a moment after it is created.
-        """
+        """Whether the file exists and has its tables."""
         if not self.path.is_file():
             return False
         try:
@@ -65,10 +62,7 @@ class StoreReader:
         return None if row is None else Rollout.model_validate_json(row[0])
 
     def instructions(self, split: str) -> dict[str, str]:
-        """Return the instructions of the evaluated tasks of a split, by task id.
-
-        ``split`` is e.g. ``test``.
-        """
+        """Return the instructions of the evaluated tasks of a split, by task id."""
         sql = """SELECT DISTINCT json_extract(rollout, '$.input.id'),
             json_extract(rollout, '$.input.instruction') FROM rollouts
             WHERE NOT is_train AND json_extract(rollout, '$.input.split') = ?"""

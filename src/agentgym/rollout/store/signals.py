@@ -67,10 +67,7 @@ class Signals:
     async def wait_async[T](
         self, key: Key, ready: Callable[[], T], timeout: float
     ) -> T:
-        """Wait up to ``timeout`` s until ``ready()`` is true; return its last result.
-
-        ``ready`` is called again each time ``key`` is notified.
-        """
+        """Wait up to ``timeout`` s for ``ready()``; return its last result."""
         loop = asyncio.get_running_loop()
         changed = asyncio.Event()
         with self.listening([key], lambda: loop.call_soon_threadsafe(changed.set)):
@@ -117,11 +114,7 @@ class Ends:
             yield ends
 
     def wait(self, timeout: float) -> set[str]:
-        """Block until a rollout ends, at most ``timeout`` seconds.
-
-        Returns the ids of the rollouts that ended since the last call; empty after a
-        timeout.
-        """
+        """Block until a rollout ends, at most ``timeout`` seconds."""
         until = time.monotonic() + timeout
         while self.left:
             heard = set()
@@ -140,10 +133,7 @@ class Ends:
         return set()
 
     def wait_for(self, count: int, timeout: float) -> set[str]:
-        """Block until ``count`` rollouts have ended, at most ``timeout`` seconds.
-
-        Returns the ids of the rollouts that ended since the last call.
-        """
+        """Block until ``count`` rollouts have ended, at most ``timeout`` seconds."""
         until, found = time.monotonic() + timeout, self.wait(0)
         while len(found) < count and (more := self.wait(until - time.monotonic())):
             found |= more

@@ -271,10 +271,7 @@ class Store:
         return self._database.refused
 
     def flush(self, beat: Beat = no_beat) -> None:
-        """Wait until all earlier writes are in SQLite.
-
-        ``beat`` is called every half second; it may raise an error to stop waiting.
-        """
+        """Wait until all earlier writes are in SQLite."""
         self._database.flush(beat)
 
     async def kept(self) -> None:
@@ -494,10 +491,7 @@ class Store:
             return not live.ended
 
     def retire(self, worker: str) -> list[str]:
-        """Refuse later claims of a dead worker; return the ids of its running rollouts.
-
-        A claim that the worker sent before it died may still arrive.
-        """
+        """Refuse later claims of a dead worker; return its running rollouts' ids."""
         with self._lock:
             self._retired.add(worker)
             return [i for i, live in self._live.items() if live.is_run_by(worker)]
@@ -516,10 +510,7 @@ class Store:
     def record_call(
         self, rollout_id: str, attempt_id: str, raw: bytes, *, routed: bool = False
     ) -> None:
-        """Record a model call, given as the JSON payload of a ``model_request`` event.
-
-        ``routed``: whether it has the experts that a MoE model used for each token.
-        """
+        """Record a model call, the JSON payload of a ``model_request`` event."""
         event = RecordedEvent(MODEL_REQUEST, rollout_id, attempt_id, time.time(), raw)
         with self._lock:
             live = self._memory.get(rollout_id)

@@ -36,10 +36,7 @@ _LAST_CALL = f"""UPDATE events SET data = ? WHERE rowid = (
 def write_rollout(
     rollout: Rollout, exact: Exact, terminal_order: int | None = None
 ) -> Write:
-    """Return the SQL that adds a rollout, or updates its status.
-
-    ``terminal_order`` is the rollout's position among ended rollouts, if it just ended.
-    """
+    """Return the SQL that adds a rollout, or updates its status."""
     rollout_id = rollout.rollout_id
     try:
         text = rollout.model_dump_json()
@@ -102,10 +99,7 @@ def find_rollout(database: Database, rollout_id: str) -> tuple[Rollout, bool] | 
 def read_in_states(
     database: Database, states: Collection[RolloutState], limit: int
 ) -> list[Rollout]:
-    """Return the oldest ``limit`` rollouts whose state is in ``states``.
-
-    The limit -1 returns all. Rollouts that clients deleted are left out.
-    """
+    """Return the oldest ``limit`` rollouts whose state is in ``states``."""
     marks = ", ".join("?" * len(states))
     sql = f"""SELECT rollout FROM rollouts WHERE state IN ({marks}) AND NOT hidden
         ORDER BY rowid LIMIT ?"""

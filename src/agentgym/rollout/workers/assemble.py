@@ -88,10 +88,7 @@ def assemble_steps(
 
 
 def _known_later(model_calls: Sequence[ModelCall]) -> list[set[str] | None]:
-    """Return, for each model call, the ids of tool calls that later requests mention.
-
-    The last item is None, because no request follows the last model call.
-    """
+    """Return for each model call the ids of tool calls in later requests."""
     found: list[set[str] | None] = []
     later: set[str] | None = None
     for call in reversed(model_calls):
@@ -126,11 +123,7 @@ class _Requested:
     reason: str
 
     def with_what_ran(self, pending: list[ToolCall]) -> ToolCall:
-        """Return the call with the outcome of its execution.
-
-        ``pending`` are the executed calls that were not matched yet; the match is
-        removed from this list. Without a match, the call did not run.
-        """
+        """Return the call with its outcome, which is taken out of ``pending``."""
         call, outcome, reason = self.call, self.outcome, self.reason
         arguments = parse_arguments(call.arguments)
         valid = outcome is ToolOutcome.OK

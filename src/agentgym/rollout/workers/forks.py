@@ -103,11 +103,7 @@ class ForkServer:
         self._server: _Connection | None = None
 
     def fork(self, target: str, argument: str, *, errors: int) -> Child:
-        """Fork a child that calls ``target`` (``module:function``) with ``argument``.
-
-        The function's return value is the child's exit code. ``errors`` is the file
-        descriptor for the child's standard error.
-        """
+        """Fork a child that calls ``target`` (``module:function``)."""
         with self._lock:
             if self._server is None or self._server.is_dead:
                 self._server = _Connection(self._preload, self._environment)

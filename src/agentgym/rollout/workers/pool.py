@@ -46,11 +46,7 @@ class _Worker:
         self._spec = spec
 
     def run(self, server: ForkServer, errors: int, silence_s: float) -> str:
-        """Start the process, read its messages to the end, and return why it ended.
-
-        ``errors`` is the file descriptor for the process's standard error. The process
-        is killed after ``silence_s`` seconds without a message.
-        """
+        """Start the process, read its messages to the end, and return why it ended."""
         try:
             argument = self._spec.model_dump_json()
             self.child = server.fork(_MAIN, argument, errors=errors)

@@ -232,10 +232,7 @@ class Worker:
 
 
 class _GatewayEnding(ScenarioEnding):
-    """Scores an episode, with the model calls that the gateway recorded.
-
-    The tool calls ran in this process, and are recorded in the episode.
-    """
+    """Scores an episode, with the model calls that the gateway recorded."""
 
     def __init__(
         self, scenario: Scenario, get: Callable[[str], Awaitable[Any]]

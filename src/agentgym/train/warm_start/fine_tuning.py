@@ -94,10 +94,7 @@ class FineTuning:
 
     @property
     def size(self) -> int:
-        """Upper limit on the rollouts to imitate.
-
-        A rollout counts several times if training passes over it several times.
-        """
+        """Upper limit on the rollouts to imitate."""
         return self._passes(len(self._planned)) * len(self._planned)
 
     def run(self) -> WarmStart:

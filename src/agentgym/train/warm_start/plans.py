@@ -86,10 +86,7 @@ class Routes:
         return None
 
     def towards(self, place: TeamMember, tool: str) -> Move | None:
-        """Return the first hand-off on the shortest route to an agent with a tool.
-
-        The route begins at ``place``. None if no known hand-offs reach such an agent.
-        """
+        """Return the first hand-off on the shortest route to an agent with a tool."""
         for first, at in self._reached(place):
             if tool in at.tools:
                 return first
@@ -100,11 +97,7 @@ class Routes:
         return any(tool in place.tools for place in self.ways)
 
     def arguments(self, request: ChatRequest, move: Move, text: str) -> dict[str, Any]:
-        """Return the arguments of the call that makes a hand-off.
-
-        ``request`` offers the tool that makes the hand-off. Arguments that describe the
-        task get the value ``text``.
-        """
+        """Return the arguments of the call that makes a hand-off."""
         functions = (tool["function"] for tool in request.tools)
         function = next(each for each in functions if each["name"] == move.tool)
         schema = function.get("parameters") or {}
@@ -113,10 +106,7 @@ class Routes:
         return made | ({move.argument: move.value} if move.argument else {})
 
     def _reached(self, place: TeamMember) -> Iterator[tuple[Move, TeamMember]]:
-        """Yield the agents that known hand-offs reach from ``place``, nearest first.
-
-        Each comes with the first hand-off on the route to this agent.
-        """
+        """Yield the agents that known hand-offs reach from ``place``, nearest first."""
         seen = {place}
         waiting = deque((move, to) for move, to in self.ways[place].items() if to)
         while waiting:
@@ -199,11 +189,7 @@ def check_calls_known(scenario: Scenario, seed: int) -> None:
 
 
 def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Planned]:
-    """Return up to ``count`` training tasks, each with the calls that it needs.
-
-    They differ from the tasks that training begins with, unless the scenario has few
-    tasks. Raise ScenarioError if the scenario lists the needed calls of no task.
-    """
+    """Return up to ``count`` training tasks, each with the calls that it needs."""
     check_calls_known(scenario, seed)
     found: list[Planned] = []
     for drawn in (count, max(10 * count, _LEAST_DRAWN)):  # many may have no plan
@@ -229,10 +215,8 @@ class _Progress:
     Attributes:
         made: Number of the plan's calls that were made, or skipped because no agent has
             the tool.
-        last: The last call; its result may still be missing.
         before: If the last answer was a hand-off, the agent that made it and the
             hand-off.
-        moves: Number of hand-offs so far.
     """
 
     made: int = 0

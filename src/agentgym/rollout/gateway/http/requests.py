@@ -257,11 +257,7 @@ class Connection(web.RequestHandler):
 
 
 class HttpServer(web.Server):
-    """Creates a :class:`Connection` for each client, with the settings' limits.
-
-    ``knows`` returns whether a request's key is valid. A request with an invalid key is
-    refused before its body arrives.
-    """
+    """Creates a :class:`Connection` for each client, with the settings' limits."""
 
     def __init__(
         self,

@@ -33,11 +33,7 @@ class Route(NamedTuple):
 
 
 class RouteTable:
-    """Finds the handler of a request.
-
-    Routes without a ``{name}`` in their path come first, then the others in their
-    order.
-    """
+    """Finds the handler of a request."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         methods: defaultdict[str, dict[str, Handler]] = defaultdict(dict)
@@ -49,10 +45,7 @@ class RouteTable:
         ]
 
     def find(self, method: str, raw_path: str) -> tuple[Handler, Names]:
-        """Return the handler of a request, and the values of ``{name}`` in its path.
-
-        ``raw_path`` is still percent-encoded.
-        """
+        """Return the handler of a request, and the values of ``{name}`` in its path."""
         method = "GET" if method == "HEAD" else method
         allowed: set[str] = set()
         for found, names in self._look_up(raw_path):
