@@ -81,10 +81,7 @@ def adapt(
 
 
 def names_of(roles: Sequence[str]) -> list[str]:
-    """Return a name for each role's adapter; the adapter's folder has the same name.
-
-    Each name has a number, so that no name contains another: peft would confuse them.
-    """
+    """Return a name for each role's adapter; the adapter's folder has the same name."""
     return [f"r{n}_{re.sub(r'\W+', '_', role)}" for n, role in enumerate(roles, 1)]
 
 
@@ -329,11 +326,7 @@ def _added(
 def _factors(
     layer: Any, dtype: torch.dtype, adapters: Sequence[str] | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the matrices (down, up) of each adapter of a layer, in ``dtype``.
-
-    ``up`` is already multiplied by the adapter's scaling. If ``adapters`` is None,
-    these are the adapters that are active in peft.
-    """
+    """Yield the matrices (down, up) of each adapter of a layer, in ``dtype``."""
     for name in layer.active_adapters if adapters is None else adapters:
         if name in layer.lora_A:
             up = layer.lora_B[name].weight * layer.scaling[name]

@@ -74,10 +74,7 @@ def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> int:
 
 
 def read_tensors(path: Path, checksums: Mapping[str, int]) -> "dict[str, Tensor]":
-    """Return a file's tensors; raise CheckpointError if the file is corrupt.
-
-    ``checksums`` has the file's CRC-32, by file name.
-    """
+    """Return a file's tensors; raise CheckpointError if the file is corrupt."""
     from safetensors.torch import load
 
     try:

@@ -93,10 +93,7 @@ def _number(path: Path, label: str) -> int:
 
 
 def free_gpu() -> tuple[int | None, bool]:
-    """Return the first GPU's free memory in bytes, and whether it supports bfloat16.
-
-    The result is (None, False) if ``nvidia-smi`` is missing or fails.
-    """
+    """Return the first GPU's free memory in bytes, and whether it supports bfloat16."""
     if (tool := which("nvidia-smi")) is None:
         return None, False
     query = [

@@ -19,10 +19,7 @@ _ANSWERS_S = 120.0
 def with_trial(
     found: Sequence[Checked], factory: EngineFactory, engine: str, gpu: str = "auto"
 ) -> Iterator[Checked]:
-    """Yield the checks ``found``; if all passed, also the check of a started engine.
-
-    This check starts the engine with the tiny model nano and sends one request.
-    """
+    """Yield the checks ``found``; if all passed, also the check of a started engine."""
     yield from found
     if all(each.is_good for each in found):
         yield _trial(factory, engine, gpu)

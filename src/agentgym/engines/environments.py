@@ -96,11 +96,7 @@ class EngineEnvironment:
         return f"Make it with: agentgym engine install {self.engine}{without}"
 
     def interpreter(self) -> Path:
-        """Return the path of a Python interpreter that has the main package.
-
-        This is the environment's interpreter. If the environment does not exist, it is
-        the running interpreter.
-        """
+        """Return the path of a Python interpreter that has the main package."""
         python = self.python
         if not python.exists():
             if find_spec(self.package) is None:
@@ -177,11 +173,7 @@ class EngineEnvironment:
 
 
 def _resolved(uv: str, build: Build, options: list[str]) -> tuple[str, list[str]]:
-    """Find a Python version for which all packages have wheels; install nothing.
-
-    Return the version, and uv's options to install the packages: ``options``, and
-    PyTorch's index if the wheels are only in this index.
-    """
+    """Find a Python version for which all packages have wheels; install nothing."""
     tries = [(version, options) for version in build.pythons]
     if build.backend:
         more = [*options, "--torch-backend", build.backend]
@@ -244,10 +236,7 @@ def _add_name(python: Path, published_as: str, name: str) -> None:
 
 
 def installed_version(python: Path, package: str) -> str | None:
-    """Return the version of ``package`` that ``python`` has; None if not installed.
-
-    Only the package's metadata is read; the interpreter is not started.
-    """
+    """Return the version of ``package`` that ``python`` has; None if not installed."""
     for path in python.parent.parent.glob(
         f"lib/python3*/site-packages/{package}-*.dist-info"
     ):
@@ -256,10 +245,7 @@ def installed_version(python: Path, package: str) -> str | None:
 
 
 def imports(python: Path, modules: str) -> Checked:
-    """Check that ``python`` can import modules; report how many GPUs torch finds.
-
-    ``modules`` is a comma-separated list, which must contain torch.
-    """
+    """Check that ``python`` can import modules; report how many GPUs torch finds."""
     first = modules.partition(",")[0]
     probe = f"import {modules}; print(torch.cuda.device_count(), torch.version.cuda)"
     try:
@@ -283,10 +269,7 @@ def imports(python: Path, modules: str) -> Checked:
 
 
 def machine(*, for_cpu: bool = False) -> list[Checked]:
-    """Check this machine's GPUs, memory, and whether 127.0.0.1 has a free port.
-
-    With ``for_cpu``, GPUs are not required.
-    """
+    """Check this machine's GPUs, memory, and whether 127.0.0.1 has a free port."""
     use = "weights of servers that sleep are kept there"
     if for_cpu:
         cpu = f"{describe_device('cpu')}: it computes there, with or without a GPU"

@@ -234,12 +234,7 @@ class Learner:
 
 
 class LearnerEngine(Engine):
-    """An engine with a learner in this process.
-
-    Args:
-        learner: Trains the model.
-        tokens: Converts the model's requests and answers.
-    """
+    """An engine with a learner in this process."""
 
     def __init__(self, learner: Learner, tokens: ChatTokens) -> None:
         self._learner = learner

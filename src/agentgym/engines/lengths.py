@@ -83,10 +83,7 @@ def usual_answer(config: TrainingConfig) -> int:
 
 
 def answer_words(given: TrainingConfig, found: TrainingConfig) -> str:
-    """Describe the limits of answers and rollouts for a run's plan.
-
-    ``given`` are the user's settings, ``found`` the same after :func:`paced`.
-    """
+    """Describe the limits of answers and rollouts for a run's plan."""
     words = f"at most {found.answer_tokens:,} tokens each"
     if given.max_tokens is None and found.answer_tokens < _wanted_answer(given):
         words += f", half of the context of {context_length(given):,} tokens"

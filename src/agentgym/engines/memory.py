@@ -78,11 +78,7 @@ def micro_batch(vocabulary: int) -> tuple[int, int]:
 
 
 def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | None]:
-    """Choose the fastest kind of update that the free memory allows.
-
-    Nothing is chosen if the free memory is unknown or too small, if the model is small
-    or its size unknown, or if the run is ``deterministic``, since free memory varies.
-    """
+    """Choose the fastest kind of update that the free memory allows."""
     known = shape_of(config.model)
     if known is None or config.deterministic:
         return None, config.gradient_checkpointing
@@ -93,10 +89,7 @@ def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | N
 def _use(
     config: TrainingConfig, device: str, *, samples: bool = True
 ) -> tuple[Use, int | None]:
-    """Return how a run trains its model, and the device's free memory in bytes.
-
-    The memory is None if it is unknown.
-    """
+    """Return how a run trains its model, and the device's free memory in bytes."""
     if device == "cuda":
         free, has_half = free_gpu()
     else:
@@ -300,11 +293,7 @@ def _activations(
 def cheaper(
     shape: Shape, use: Use, parameters: int | None = None
 ) -> Iterator[tuple[str, int]]:
-    """Yield changes of settings that save memory, and the bytes needed after each.
-
-    A change is text, e.g. ``lora_rank = 16``. Each is made in addition to the previous
-    changes. The arguments are those of :meth:`MemoryEstimate.of`.
-    """
+    """Yield changes of settings that save memory, and the bytes needed after each."""
     changes: list[tuple[str, bool, Any]] = [
         ("lora_rank = 16", not use.rank, {"rank": 16}),
         ("gradient_checkpointing = true", True, {"recomputes": True}),
@@ -326,11 +315,7 @@ def gib(size: int) -> str:
 
 
 def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
-    """Return how a run's settings train its model.
-
-    ``on_gpu`` is whether the model is on a GPU, ``has_half`` whether the device
-    supports bfloat16.
-    """
+    """Return how a run's settings train its model."""
     return Use(
         rank=held_rank(Path(model_source(config.model)))
         or new_rank(config.model, config.lora_rank),
@@ -371,11 +356,7 @@ def _measured(model: str, folder: Path, changed: int) -> Shape:
 
 
 def fitting_settings(config: TrainingConfig, free: int) -> list[str] | None:
-    """Return the changes of settings with which a model fits into ``free`` bytes.
-
-    The model is trained on this machine's CPU. The list is empty if it already fits.
-    The result is None if it does not fit with any changes, or if its size is unknown.
-    """
+    """Return the changes of settings with which a model fits into ``free`` bytes."""
     try:
         known = shape_of(config.model)
     except ModelError:
@@ -402,10 +383,7 @@ def check_memory(
     samples: bool = True,
     others: int = 0,
 ) -> str:
-    """Check that training a model fits into memory; describe the memory it takes.
-
-    Nothing is checked if the free memory is unknown.
-    """
+    """Check that training a model fits into memory; describe the memory it takes."""
     known = shape_of(config.model, fetch=fetch)
     if known is None:
         return ""

@@ -27,10 +27,7 @@ _OF_SOME = (
 
 
 def chosen_engine(config: TrainingConfig) -> tuple[TrainingConfig, str]:
-    """Replace the setting ``engine = "auto"`` by the engine to use on this machine.
-
-    Return the settings, and a note on the choice for the run's plan; empty for none.
-    """
+    """Replace the setting ``engine = "auto"`` by the engine to use on this machine."""
     if config.engine != AUTO_ENGINE:
         return config, ""
     from agentgym.engines.vllm.support import chosen
@@ -136,11 +133,7 @@ def _factory(config: TrainingConfig) -> EngineFactory:
 
 
 def engine_name(config: TrainingConfig) -> str:
-    """Return the engine's name, without checking this machine's GPU.
-
-    ``auto`` becomes ``vllm`` if the settings have flags of vLLM, else ``local``. For a
-    training run, call :func:`chosen_engine` first.
-    """
+    """Return the engine's name, without checking this machine's GPU."""
     if config.engine != AUTO_ENGINE:
         return config.engine
     return "vllm" if config.vllm else "local"

@@ -30,11 +30,7 @@ resumed; verl's other settings would change the training."""
 
 
 def resumed_config(before: TrainingConfig, changes: dict[str, Any]) -> TrainingConfig:
-    """Return a run's settings with the changes that the user gave when resuming it.
-
-    Given flags of vLLM and settings of verl are added to those of the run. A flag or
-    setting with the value None is removed from the run.
-    """
+    """Return a run's settings with the changes that the user gave when resuming it."""
     given = {name: value for name, value in changes.items() if value is not None}
     if refused := refused_changes(given):
         raise UsageError(
@@ -62,11 +58,7 @@ def refused_changes(changes: dict[str, Any]) -> list[str]:
 
 
 def merged_changes(config: TrainingConfig, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return flat changes in which flags of vLLM and settings of verl are complete.
-
-    If ``changes`` has some flags of vLLM, the run's other flags are added, so that
-    applying the changes does not remove them. verl's settings are completed too.
-    """
+    """Return flat changes in which flags of vLLM and settings of verl are complete."""
     before, given = config.flat(config.model_dump()), config.flat(changes)
     libraries = given.keys() & LIBRARIES
     return given | {name: {**before[name], **given[name]} for name in libraries}

@@ -20,12 +20,7 @@ _STATE = "scripted.json"
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer of a scripted policy.
-
-    Attributes:
-        content: Text of the answer; None for no text.
-        calls: Tool calls, each a name and its arguments: a dict, or text to send as is.
-    """
+    """The answer of a scripted policy."""
 
     content: str | None = None
     calls: list[tuple[str, dict[str, Any] | str]] = field(default_factory=list)
@@ -90,12 +85,7 @@ class ScriptedPolicy(Policy):
 
 
 class ScriptedEngine(Engine):
-    """An engine that does not learn; it records the data that it gets.
-
-    Attributes:
-        batches: The batches of all updates.
-        imitated: The batches of the warm start.
-    """
+    """An engine that does not learn; it records the data that it gets."""
 
     def __init__(self, respond: Callable[[ChatRequest], Reply]) -> None:
         self.batches: list[TrainingBatch] = []
@@ -113,10 +103,7 @@ class ScriptedEngine(Engine):
         return self._policy.version
 
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Return each byte's components (e.g. tool selection).
-
-        None if the response is not ASCII.
-        """
+        """Return each byte's components (e.g. tool selection)."""
         ids = call.response_ids
         if any(i >= 128 for i in ids):
             return None

@@ -82,11 +82,7 @@ def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def overrides(words: list[str]) -> dict[str, dict[str, Any]]:
-    """Parse settings such as ``verl.KEY=VALUE``.
-
-    Values are read as YAML. The result has for each library (verl, vllm) its settings,
-    by key.
-    """
+    """Parse settings such as ``verl.KEY=VALUE``."""
     from agentgym.core.yaml_text import read_yaml
 
     found: dict[str, dict[str, Any]] = {}

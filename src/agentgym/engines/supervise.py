@@ -47,11 +47,7 @@ def reap() -> None:
 
 
 def main() -> None:
-    """Run the command until it ends, the parent ends, or a signal arrives.
-
-    Then end all processes of the command, and exit with the command's exit code (1 if
-    the command was killed).
-    """
+    """Run the command until it ends, the parent ends, or a signal arrives."""
     parent, command = int(sys.argv[1]), sys.argv[2:]
     received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -65,10 +65,7 @@ def scenario_view(scenario: Scenario) -> RenderableType:
 def run_view(
     run: RunFolder, status: str, result: TrainingResult | None, machine: str = ""
 ) -> RenderableType:
-    """Return a view of a run: settings, newest step, validations and result.
-
-    ``machine`` describes state and cost of the rented machine; empty without one.
-    """
+    """Return a view of a run: settings, newest step, validations and result."""
     config, steps = run.config(), run.metrics()
     facts = grid(
         ("status", status),
@@ -108,10 +105,7 @@ def run_view(
 
 
 def _history(steps: list[dict[str, Any]]) -> RenderableType:
-    """Return a table of validation metrics, with one row per training step.
-
-    ``steps`` are the records of the steps that ended with a validation.
-    """
+    """Return a table of validation metrics, with one row per training step."""
     table = headed(3)
     for label in ("step", *_SHARES):
         table.add_column(label, justify="right")

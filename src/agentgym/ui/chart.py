@@ -17,11 +17,7 @@ _TITLE = "Success on tasks that are not trained on: held out, validation by step
 def success_chart(
     before: float, validations: Sequence[tuple[int, float]], after: float, width: int
 ) -> Text:
-    """Return a bar chart of success rates, 0..1.
-
-    ``validations`` are steps with their success rates. If there are too many for
-    ``width`` columns, each bar is the mean of a few, above the step of the last.
-    """
+    """Return a bar chart of success rates, 0..1."""
     most = max(1, min(_MOST_BARS, (width - _SCALE) // _BAR - 5))
     bars: list[tuple[str, float | None, str]] = [("before", before, "bright_black")]
     for step, share in _thinned(validations, most):

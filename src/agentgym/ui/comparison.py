@@ -96,12 +96,7 @@ def rows(
     names: Collection[MetricName] = USUAL,
     warm: Metrics | None = None,
 ) -> list[MetricRow]:
-    """Compare two measurements, and return a row per metric in ``names``.
-
-    If both have the same tasks, differences are paired by task. Metrics that are not in
-    ``USUAL`` are left out if they were not measured. ``warm`` is a third measurement,
-    after a warm start (imitation of known calls) and before training.
-    """
+    """Compare two measurements, and return a row per metric in ``names``."""
     k = min(each.k for each in (before, after, warm) if each is not None)
     before, after = before.at_most(k), after.at_most(k)
     warm = None if warm is None else warm.at_most(k)
@@ -144,11 +139,7 @@ def difference_rows(found: Comparison) -> list[tuple[str, str]]:
 def family_rows(
     before: Metrics, after: Metrics, warm: Metrics | None = None
 ) -> list[MetricRow]:
-    """Compare success by family (kind) of tasks, and return a row per family.
-
-    The family with the least success after training is first. Return [] if there are
-    fewer than two families. ``warm`` is a measurement after a warm start.
-    """
+    """Compare success by family (kind) of tasks, and return a row per family."""
     old, new = before.family_success(), after.family_success()
     between = {} if warm is None else warm.family_success()
     if len(new) < 2:

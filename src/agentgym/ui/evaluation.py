@@ -108,11 +108,7 @@ def _calls_table(found: Evaluation) -> Table:
 
 
 def family_lines(metrics: Metrics) -> list[tuple[str, str, str]]:
-    """Return a row per family (kind) of tasks: name, pass^1, and number of tasks.
-
-    The family with the lowest pass^1 (share of attempts that succeed) is first. Return
-    [] if there is a single family, or if there are too many to show.
-    """
+    """Return a row per family (kind) of tasks: name, pass^1, and number of tasks."""
     shares = metrics.family_success()
     tasks = [task for task in metrics.by_task if task.attempts]
     if not 1 < len(shares) <= min(_MOST_ROWS, len(tasks) // 3):

@@ -35,11 +35,7 @@ _SHOWN: tuple[tuple[RoleMetric, bool], ...] = (
 
 
 def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:
-    """Return counts of model calls as texts: a row per role, and a row of sums.
-
-    A row has the role's name and its numbers of all, trained, masked and dropped calls.
-    Return [] if there is only one role.
-    """
+    """Return counts of model calls as texts: a row per role, and a row of sums."""
     if len(ledger.roles) < 2:
         return []
     parts = sorted(ledger.roles.items(), key=lambda item: -item[1].calls)
@@ -49,11 +45,7 @@ def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:
 def metrics_lines(
     before: Metrics | None, after: Metrics | None
 ) -> list[tuple[str, ...]]:
-    """Return a row of metrics for each role of a team, as texts ``before → after``.
-
-    If only one measurement is given, the texts have only its values. Return [] for an
-    agent without roles.
-    """
+    """Return a row of metrics for each role of a team, as texts ``before → after``."""
     measured = [found for found in (before, after) if found is not None]
     sides = [role_metrics(found, *measured) for found in measured]
     return [
@@ -65,10 +57,7 @@ def metrics_lines(
 def roles_view(
     ledger: Ledger, before: Metrics | None, after: Metrics | None
 ) -> list[RenderableType]:
-    """Return tables of the model calls and the metrics of a team's roles.
-
-    If there are many roles, only those with the most calls are shown.
-    """
+    """Return tables of the model calls and the metrics of a team's roles."""
     parts: list[RenderableType] = []
     calls = ledger_lines(ledger)
     if calls:

@@ -207,10 +207,7 @@ def verdict_view(result: TrainingResult) -> RenderableType:
 
 
 def forgetting_view(result: TrainingResult) -> list[RenderableType]:
-    """Return a line on how much training changed answers to unrelated questions.
-
-    Return [] if this was not measured.
-    """
+    """Return a line on how much training changed answers to unrelated questions."""
     moved = result.forgetting
     if moved is None or moved.kl is None:
         return []
@@ -241,21 +238,13 @@ def comparison_view(
     names: Collection[MetricName] = USUAL,
     warm: Metrics | None = None,
 ) -> RenderableType:
-    """Return a table that compares the metrics ``names`` of two measurements.
-
-    ``warm`` is a measurement after a warm start (imitation of known calls), before
-    training.
-    """
+    """Return a table that compares the metrics ``names`` of two measurements."""
     table = comparison_table(rows(before, after, names, warm))
     return Group(Text(over(after), "dim"), table)
 
 
 def families_view(found: list[MetricRow]) -> RenderableType:
-    """Return a table of success by family (kind) of tasks.
-
-    If there are many families, only those that changed most are shown. ``found`` are
-    the rows of :func:`~agentgym.ui.comparison.family_rows`.
-    """
+    """Return a table of success by family (kind) of tasks."""
     most = sorted(found, key=lambda row: -abs(row.change))[:_FAMILIES]
     parts = [comparison_table([row for row in found if row in most])]
     if left_out := [row for row in found if row not in most]:
@@ -278,11 +267,7 @@ def over(metrics: Metrics) -> str:
 
 
 def ledger_view(ledger: Ledger) -> Text:
-    """Describe how many model calls were trained, masked or dropped, and why.
-
-    Masked calls are left out of the loss. Dropped calls, or their rollouts, failed or
-    were not used.
-    """
+    """Describe how many model calls were trained, masked or dropped, and why."""
     text = Text.assemble(
         (f"{plural(ledger.calls, 'model call')}: ", "bold"),
         f"{ledger.trained:,} trained, {ledger.masked.total():,} masked, "
@@ -308,10 +293,7 @@ def ledger_view(ledger: Ledger) -> Text:
 def comparison_table(
     compared: list[MetricRow], names: tuple[str, str, str] = ("before", "after", "gain")
 ) -> RenderableType:
-    """Return a table of compared metrics; ``names`` are the titles of its columns.
-
-    If there was a warm start, a further column shows the metrics after it.
-    """
+    """Return a table of compared metrics; ``names`` are the titles of its columns."""
     between = [WARM] if any(row.warm for row in compared) else []
 
     def draw(width: int) -> RenderableType:

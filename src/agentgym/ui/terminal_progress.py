@@ -126,24 +126,15 @@ class TerminalProgress(LinesProgress):
             self._print(Text(f"  note: {remark}", "yellow"))
 
     def allows(self, doubts: Sequence[str]) -> bool:
-        """Print reasons not to train, and ask whether to train all the same.
-
-        Return False without a terminal.
-        """
+        """Print reasons not to train, and ask whether to train all the same."""
         return bool(self._asked(doubts, "Train all the same?"))
 
     def wants_warm_start(self, offer: str) -> bool | None:
-        """Ask whether to do a warm start (imitation of known calls) before training.
-
-        Return None without a terminal.
-        """
+        """Ask whether to do a warm start (imitation of known calls) before training."""
         return self._asked([offer], "Do that?")
 
     def may_run(self, tool: str) -> bool | None:
-        """Ask whether the agent's tool, which the scenario lacks, may really run.
-
-        Return None without a terminal.
-        """
+        """Ask whether the agent's tool, which the scenario lacks, may really run."""
         missing = f"The scenario has no tool named {tool}, which the agent has."
         return self._asked(
             [missing], "May it really run? Else its answers are made up."

@@ -30,11 +30,7 @@ def weights_words(result: TrainingResult) -> str:
 
 
 def sparkline(values: list[float], width: int) -> str:
-    """Draw values over time as a curve of at most ``width`` block characters.
-
-    If there are more values, each character shows the mean of a few. Return "" for
-    fewer than two values.
-    """
+    """Draw values over time as a curve of at most ``width`` block characters."""
     if len(values) < 2 or width < 2:
         return ""
     count = min(width, len(values))
@@ -46,10 +42,7 @@ def sparkline(values: list[float], width: int) -> str:
 
 
 def use_of(result: TrainingResult) -> tuple[str, str]:
-    """Return example code that uses the trained agent: language, then text.
-
-    The language is ``sh`` or ``python``.
-    """
+    """Return example code that uses the trained agent: language, then text."""
     reference = agent_reference(result.config)
     if reference is not None and is_command(reference):
         return "sh", (

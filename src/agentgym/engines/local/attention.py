@@ -182,10 +182,7 @@ class PackedRows(Layout):
         return attended[self.rows, self.places]
 
     def ending(self, at: Tensor) -> "PackedRows":
-        """Return a layout for :meth:`read` with only the last token of each row.
-
-        ``at`` has the indices of these tokens.
-        """
+        """Return a layout for :meth:`read` with only the last token of each row."""
         rows, places = self.rows[at], self.places[at]
         mask = self.mask[rows, :, places][:, :, None]
         return replace(self, rows=rows, places=torch.zeros_like(rows), mask=mask)

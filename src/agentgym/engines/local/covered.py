@@ -54,10 +54,7 @@ class GrammarMasks(NamedTuple):
         return len(self.masks) > 0
 
     def hide(self, scaled: Tensor) -> Tensor:
-        """Return logits with a very negative number for each token not allowed.
-
-        ``scaled`` are the logits divided by the temperature, (targets, vocabulary).
-        """
+        """Return logits with a very negative number for each token not allowed."""
         if not self.is_any:
             return scaled
         [rows] = (self.which >= 0).nonzero(as_tuple=True)
@@ -148,10 +145,7 @@ class CoveredTokens(NamedTuple):
         return (~(mean.abs() > math.log(limit))).float()
 
     def by_sequence(self, of_targets: Tensor) -> dict[int, list[float]]:
-        """Return for each ``id(sequence)`` the values of its targets, in order.
-
-        ``of_targets`` has one value per target.
-        """
+        """Return for each ``id(sequence)`` the values of its targets, in order."""
         found: list[list[tuple[int, float]]] = [[] for _ in self.sequences]
         values = of_targets.detach().tolist()
         for number, target in zip(
@@ -165,10 +159,7 @@ class CoveredTokens(NamedTuple):
         }
 
     def sums(self, near: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return for each target the sums over its occurrences in some sequences.
-
-        ``near`` is 1 for these sequences, 0 for others (:meth:`near`).
-        """
+        """Return for each target the sums over its occurrences in some sequences."""
         kept = near.index_select(0, self.sequence)
         weighed = kept * self.advantage
         parts = torch.stack([weighed.clamp(min=0), weighed.clamp(max=0), kept], 1)

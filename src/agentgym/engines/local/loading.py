@@ -288,10 +288,7 @@ def _tree(causal: PreTrainedModel) -> Tensor:
 
 
 def _continued(causal: PreTrainedModel, ids: Tensor, counts: list[int]) -> Tensor:
-    """Return the hidden states of tokens that are added to a cache in several parts.
-
-    ``counts`` has the number of tokens of each part.
-    """
+    """Return the hidden states of tokens that are added to a cache in several parts."""
     cache = DynamicCache(config=causal.config)
     parts = [
         causal.get_decoder()(

@@ -32,10 +32,7 @@ _TYPES = {FLOAT: torch.float32, FLOAT // 2: torch.bfloat16}
 
 
 def measure(name: str, folder: Path) -> MeasuredShape:
-    """Measure the sizes of the model that the ``config.json`` in a folder describes.
-
-    ``name`` is the model's name in error messages.
-    """
+    """Measure the sizes of the model that the ``config.json`` in a folder describes."""
     with quiet():
         maker = find_class(name, str(folder))
         try:
@@ -82,10 +79,7 @@ def measure(name: str, folder: Path) -> MeasuredShape:
 
 
 def _kept(name: str, model: PreTrainedModel) -> tuple[Growth, Growth]:
-    """Measure how many bytes a forward pass keeps for its backward pass.
-
-    Return the bytes of the largest layer, and those of all layers together.
-    """
+    """Measure how many bytes a forward pass keeps for its backward pass."""
     try:
         (small, all_small), (large, all_large) = (
             _kept_of(model, tokens) for tokens in _LENGTHS
@@ -140,10 +134,7 @@ def _kept_of(model: PreTrainedModel, tokens: int) -> tuple[int, int]:
 
 
 class _Kernel(torch.autograd.Function):
-    """An attention kernel without its computation.
-
-    It keeps queries, keys, values and output for the backward pass, as a kernel does.
-    """
+    """An attention kernel without its computation."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

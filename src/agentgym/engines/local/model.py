@@ -152,10 +152,7 @@ class LoadedModel:
 
     @contextmanager
     def speaking(self, agent: str) -> Iterator[None]:
-        """Compute and train with the adapter of an agent within the block.
-
-        If roles have their own adapters and this agent has none, use no adapter.
-        """
+        """Compute and train with the adapter of an agent within the block."""
         if not self.roles or self.adapter is None:
             yield
         elif (number := self.adapter_of(agent)) < 0:
@@ -181,10 +178,7 @@ class LoadedModel:
 def decoder_states(
     model: PreTrainedModel, ids: Tensor, positions: Tensor, layout: Layout | None
 ) -> Tensor:
-    """Return the last layer's output for tokens, (tokens, width).
-
-    The arguments are those of :meth:`LoadedModel.states`.
-    """
+    """Return the last layer's output for tokens, (tokens, width)."""
     packed: dict[str, Any] = {}
     if layout is not None:
         # Layouts ignore the mask, but without it transformers would create one.

@@ -28,12 +28,7 @@ _FIXED_ROWS = 32
 
 
 class LocalPolicy(Policy):
-    """A policy whose model is in this process. Any thread may send requests.
-
-    Args:
-        loaded: The model.
-        deterministic: Make answers independent of other requests, bit for bit.
-    """
+    """A policy whose model is in this process. Any thread may send requests."""
 
     def __init__(self, loaded: LoadedModel, *, deterministic: bool = False) -> None:
         self._loaded = loaded
@@ -48,10 +43,7 @@ class LocalPolicy(Policy):
         gpu: str = "auto",
         template: TemplateSettings | None = None,
     ) -> Self:
-        """Load a policy for inference.
-
-        Its weights and its thread are freed once nothing references the policy.
-        """
+        """Load a policy for inference."""
         device = check_device(gpu)
         policy = in_short_thread(
             lambda: cls(
@@ -112,10 +104,7 @@ class LocalPolicy(Policy):
     def copy_weights(
         self, weights: Iterable[tuple[str, Tensor]], *, version: int
     ) -> None:
-        """Copy a trainer's weights into this model; running responses finish first.
-
-        ``version`` is the number of updates that the weights have had.
-        """
+        """Copy a trainer's weights into this model; running responses finish first."""
         model = self._loaded.model
         own = dict(model.named_parameters())
         missing = set(own)

@@ -188,10 +188,7 @@ class Forest:
     agent: str
 
     def chunks(self, tokens: int) -> Iterator[list[PrefixTree]]:
-        """Yield the trees in lists that have at most ``tokens`` nodes together.
-
-        A tree with more nodes is alone in its list.
-        """
+        """Yield the trees in lists that have at most ``tokens`` nodes together."""
         chunk: list[PrefixTree] = []
         for tree in self.trees:
             if chunk and sum(map(len, chunk)) + len(tree) > tokens:

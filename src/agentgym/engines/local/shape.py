@@ -122,11 +122,7 @@ class CountedShape(Shape):
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self | None:
-        """Return the shape for a ``config.json``; None for an unknown architecture.
-
-        The known architectures are Llama, Mistral, Qwen2 (with Qwen2.5) and Qwen3,
-        without sliding windows.
-        """
+        """Return the shape for a ``config.json``; None for an unknown architecture."""
         kind = config.get("model_type")
         has_window = config.get("sliding_window") is not None
         if has_window and (kind == "mistral" or config.get("use_sliding_window")):
@@ -197,10 +193,7 @@ class Growth:
 
     @classmethod
     def of(cls, first: tuple[int, int], second: tuple[int, int]) -> Self:
-        """Fit the function to two measurements, each (tokens, bytes).
-
-        It is never below the measured bytes, and ``pair`` is never negative.
-        """
+        """Fit the function to two measurements, each (tokens, bytes)."""
         (few, least), (many, most) = first, second
         pair = max(0.0, (most / many - least / few) / (many - few))
         return cls(max(least / few, most / many) - pair * few, pair)

@@ -106,11 +106,7 @@ class LocalEngines(EngineFactory):
 
 
 def _check_role_adapters(config: TrainingConfig, rank: int, *, is_held: bool) -> None:
-    """Raise UnsupportedError if a run cannot train an adapter for each role.
-
-    ``rank`` is the rank of the adapter to train, 0 for none. ``is_held`` is whether
-    the model's folder already has an adapter.
-    """
+    """Raise UnsupportedError if a run cannot train an adapter for each role."""
     why = ""
     if not rank:
         why = (
@@ -131,12 +127,7 @@ def _check_role_adapters(config: TrainingConfig, rank: int, *, is_held: bool) ->
 
 
 def path_of(model: str, *, is_adapter: bool, samples: bool = True) -> str:
-    """Return a note for a run's plan on a model's limits; empty for most models.
-
-    The note says that the model computes one sequence after the other, which is slower,
-    or that its experts get no adapter. ``samples`` is whether this process also
-    samples.
-    """
+    """Return a note for a run's plan on a model's limits; empty for most models."""
     known = shape_of(model)
     if known is None:
         return ""

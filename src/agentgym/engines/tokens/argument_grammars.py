@@ -52,11 +52,7 @@ def number_rule(schema: Mapping[str, Any]) -> str:
 
 
 def ordered(name: str, items: Sequence[tuple[str, bool]]) -> list[str]:
-    """Return the grammar rules for items in fixed order, separated by commas.
-
-    ``name`` is the name of the first rule. Each item is a pair: the body of its rule,
-    and whether it is required.
-    """
+    """Return the grammar rules for items in fixed order, separated by commas."""
     rules, starts = [f'{name}_r{len(items)}: ""'], []
     for at, (item, is_required) in enumerate(items):
         rules.append(f"{name}_i{at}: {item}")
@@ -146,10 +142,7 @@ class TagArguments:
         ]
 
     def _values(self, schema: Any, follow: "_Follow") -> Iterator[str]:
-        """Yield a rule's body for each kind of value that a schema allows.
-
-        The body includes the tags after the value; ``follow`` says which are possible.
-        """
+        """Yield a rule's body for each kind of value that a schema allows."""
         found = list(self._resolved(schema, 0))
         texts = [each for each in found if each.get("type", "string") == "string"]
         free = [each for each in texts if "enum" not in each]
@@ -202,14 +195,7 @@ class TagArguments:
 
 
 class _Follow(NamedTuple):
-    """The tags that may follow a value.
-
-    Attributes:
-        tag: Name of the rule for the next tag.
-        key: Name of the rule for the text of the next parameter after ``<parameter=``;
-            empty if no parameter can follow.
-        ends: Whether the function's closing tag may follow.
-    """
+    """The tags that may follow a value."""
 
     tag: str
     key: str
@@ -358,12 +344,7 @@ class PythonArguments:
     def _patterned(
         self, schema: Mapping[str, Any], count: str, patterns: Sequence[str]
     ) -> str:
-        """Return the body of a grammar rule for a string that must match patterns.
-
-        The string is written in double quotes as in JSON (Python has the same escapes),
-        or in single quotes without escapes. ``count`` has the length limits, e.g.
-        ``{0,5}``.
-        """
+        """Return the body of a grammar rule for a string that must match patterns."""
         style = {**STYLE, "lenient": True}
         kept = {key: schema[key] for key in _TEXT_KEYS if key in schema}
         double = self._rule(f"%json {json.dumps({**kept, 'x-guidance': style})}")

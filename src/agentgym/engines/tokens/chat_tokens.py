@@ -210,10 +210,7 @@ class ChatTokens:
         )
 
     def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
-        """Return the tokens that a call's grammar allowed at each response position.
-
-        None if the response does not follow the grammar.
-        """
+        """Return the tokens that a call's grammar allowed at each response position."""
         assert call.grammar is not None
         return self.grammars.replay(call.grammar, call.response_ids)
 

@@ -127,10 +127,7 @@ class Grammars:
         return GrammarPath(grammar, *compiled, self._stop_ids, self._allowed)
 
     def replay(self, grammar: Grammar, ids: Sequence[int]) -> list[Allowed] | None:
-        """Return the allowed tokens at each position of the response ``ids``.
-
-        None if the grammar does not allow one of its tokens.
-        """
+        """Return the allowed tokens at each position of the response ``ids``."""
         path, found = self.begin(grammar), []
         for token in ids:
             allowed = path.along(())[0]
@@ -196,10 +193,7 @@ class Grammars:
         raise GrammarError(f"The calls of {function['name']!r} have no grammar.")
 
     def _call(self, number: int, function: Mapping[str, Any], *, lenient: bool) -> str:
-        """Return the grammar rules for one call, without the marks around the call.
-
-        Marks are texts such as ``<tool_call>``.
-        """
+        """Return the grammar rules for one call, without the marks around the call."""
         text = self._form.call_text(str(function["name"]))
         assert text is not None
         name = f"args{number}"
@@ -212,11 +206,7 @@ class Grammars:
         )
 
     def _calls(self, rules: Sequence[str], *, once: bool) -> str:
-        """Return the body of a grammar rule for an answer that consists of calls.
-
-        ``rules`` has the names of the rules for the calls. With ``once``, the answer
-        has exactly one call.
-        """
+        """Return the body of a grammar rule for an answer that consists of calls."""
         text = self._around
         calls = self._marked(rules, once=once)
         if once or text.separator or not text.opening:
@@ -260,10 +250,7 @@ class Grammars:
         return [marked, free]
 
     def _reasoning(self, prompt_end: str) -> str:
-        """Return the body of a grammar rule for reasoning at the start of an answer.
-
-        It is empty if the model's format or the end of the prompt allows no reasoning.
-        """
+        """Return the body of a grammar rule for reasoning at the start of an answer."""
         for opening, closing in self._form.format.reasoning_marks:
             begin, end = map(self._added, (opening, closing))
             if begin is None or end is None:
@@ -353,11 +340,7 @@ def _unsupported(form: str, why: str) -> GrammarError:
 def _arguments(
     text: CallText, name: str, function: Mapping[str, Any], lenient: bool
 ) -> list[str]:
-    """Return the grammar rules for a call's arguments.
-
-    The first rule gets the name ``name``. With ``lenient``, parts of the function's
-    schema that no grammar can express are ignored.
-    """
+    """Return the grammar rules for a call's arguments."""
     if text.notation == "json":
         return [f"{name}: %json {_guided(function, lenient=lenient)}"]
     schema = closed(function.get("parameters") or {"type": "object"})

@@ -14,11 +14,7 @@ _WHERE = "failed to compile JSON schema: "
 
 
 class GrammarNode:
-    """A position in answers with the same beginning, as a node in a tree.
-
-    It stores the tokens allowed at the position, once they are computed, and the node
-    after each token.
-    """
+    """A position in answers with the same beginning, as a node in a tree."""
 
     __slots__ = ("after", "allowed")
 

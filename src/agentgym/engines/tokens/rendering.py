@@ -205,11 +205,7 @@ class Renderer:
         messages: Sequence[Message],
         tools: Sequence[Message],
     ) -> Prompt | None:
-        """Return the prompt that continues one of the session's turns.
-
-        The longest turn with which the messages begin is continued. If the same request
-        was answered twice, the newer answer is used. None if no turn can be continued.
-        """
+        """Return the prompt that continues one of the session's turns."""
         keys = tuple(map(_key, messages))
         for turn in sorted(turns, key=lambda turn: -len(turn.said)):
             count = len(turn.said)
@@ -254,11 +250,7 @@ class Renderer:
     def _text(
         self, messages: list[Message], tools: list[Message]
     ) -> tuple[str, _Head | None]:
-        """Return the text of a prompt, and its head (system prompt and tools).
-
-        The head is None if the prompt has none, or if the template does not render the
-        other messages independently of it.
-        """
+        """Return the text of a prompt, and its head (system prompt and tools)."""
         head = self._find_head(messages, tools)
         kind = frozenset((m["role"], bool(m.get("tool_calls"))) for m in messages)
         if head is None or head.is_apart.get(kind) is False:

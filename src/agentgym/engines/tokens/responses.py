@@ -21,10 +21,7 @@ _SHOWN = 300
 
 
 class Detokenizer:
-    """Converts token ids to text.
-
-    Its attribute ``piece`` is a function that returns the text of a single token id.
-    """
+    """Converts token ids to text."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
@@ -82,11 +79,7 @@ class ResponseReader:
     def read(
         self, ids: Sequence[int], tools: Sequence[dict[str, Any]], *, prompt_end: str
     ) -> Reading:
-        """Parse a response into text, tool calls and reasoning.
-
-        ``prompt_end``, the last characters of the prompt, shows whether the prompt
-        opens the reasoning.
-        """
+        """Parse a response into text, tool calls and reasoning."""
         text = self.detokenizer.decode(list(ids))
         return self.format.read(text, prefix=prompt_end, tools=tools, end=self.end(ids))
 

@@ -89,10 +89,7 @@ class VllmPolicy(Policy):
         return self._model
 
     def become(self, model: str, version: int) -> None:
-        """Send the next requests to another model or adapter of the server.
-
-        ``version`` is the number of updates that its weights have had.
-        """
+        """Send the next requests to another model or adapter of the server."""
         self._model, self.version = model, version
 
     async def chat(self, request: ChatRequest) -> ChatResult:

@@ -81,10 +81,7 @@ def why_it_ended(text: str) -> str:
 
 
 def _errors(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the rank and the text of each error in a log.
-
-    The error with the lowest rank explains best why vLLM ended.
-    """
+    """Yield the rank and the text of each error in a log."""
     within: set[str] = set()  # processes in a traceback; several may write at a time
     whose, rank, words = "", 0, ""
     for line in text.splitlines():
@@ -194,11 +191,7 @@ class VllmServer:
         raise AssertionError("unreachable: the last try returns or raises")
 
     def on_end(self, callback: Callable[[str], None]) -> None:
-        """Set a function to call with the reason if vLLM ends unexpectedly.
-
-        The function may be called in another thread. If vLLM has already ended, the
-        function is called at once.
-        """
+        """Set a function to call with the reason if vLLM ends unexpectedly."""
         self._on_end = callback
         if self.failure:
             callback(self.failure)

@@ -40,10 +40,7 @@ def known_flags() -> dict[str, str]:
 
 
 def value_problem(kind: str, value: Any) -> str:
-    """Return why a flag's ``value`` is not of the kind ``kind``; empty if it is.
-
-    Kinds are those of :func:`known_flags`.
-    """
+    """Return why a flag's ``value`` is not of the kind ``kind``; empty if it is."""
     if not kind or value is None:
         return ""
     if kind == "flag":
@@ -274,10 +271,7 @@ def own_environment(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def shown(config: TrainingConfig, program: str) -> str:
-    """Return the command that starts vLLM as text for a shell.
-
-    Without the setting ``vllm.port``, the text has ``PORT`` as port.
-    """
+    """Return the command that starts vLLM as text for a shell."""
     prefix = [f"{name}={value}" for name, value in variables(config).items()]
     port = config.vllm.get("port", "PORT")
     words = iter(command_line(config, program, port))

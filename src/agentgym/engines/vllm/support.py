@@ -131,10 +131,7 @@ class VllmEngines(EngineFactory):
 
 
 def suits(config: TrainingConfig) -> bool:
-    """Return whether a run's settings suit vLLM; the GPU is not checked.
-
-    They do if one adapter of a larger model is trained, and ``deterministic`` is off.
-    """
+    """Return whether a run's settings suit vLLM; the GPU is not checked."""
     if config.deterministic or config.role_adapters:
         return False
     try:
@@ -172,10 +169,7 @@ def chosen(config: TrainingConfig) -> tuple[str, str]:
 
 
 def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
-    """Check that learner and vLLM fit into memory; describe the learner's memory.
-
-    With ``fetch``, the model's ``config.json`` may be downloaded.
-    """
+    """Check that learner and vLLM fit into memory; describe the learner's memory."""
     trained = config.replaced(
         lora_rank=trained_rank(config), precision=learner_precision(config)
     )

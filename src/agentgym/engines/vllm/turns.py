@@ -136,10 +136,7 @@ def with_turns(config: TrainingConfig) -> TrainingConfig:
 
 
 def check_turns(config: TrainingConfig) -> None:
-    """Check that vLLM and the learner fit into one GPU's memory.
-
-    Nothing is checked if they do not share a GPU, or if a size is unknown.
-    """
+    """Check that vLLM and the learner fit into one GPU's memory."""
     turns = turns_of(config) if shares_gpu(config) else None
     if turns is None:
         return

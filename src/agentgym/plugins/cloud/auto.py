@@ -57,11 +57,7 @@ def settle(config: TrainingConfig) -> str:
 
 
 def expected_time(config: TrainingConfig) -> str:
-    """Describe the hours that a run is expected to take on this machine's GPU.
-
-    It is empty if the run does not use this GPU, if ``config.deterministic`` is set, or
-    if the model's size is unknown.
-    """
+    """Describe the hours that a run is expected to take on this machine's GPU."""
     if config.gpu not in ("auto", "local") or config.deterministic:
         return ""
     found = [offer for offer in LocalMachine().offers() if offer.gpus]
@@ -101,10 +97,7 @@ def _why_not_here(need: Need, config: TrainingConfig) -> str:
 
 
 def _with_less(need: Need, config: TrainingConfig) -> str:
-    """Return a sentence with settings for which this machine's memory is enough.
-
-    It is empty if this machine has a GPU, or if no settings would be enough.
-    """
+    """Return a sentence with settings for which this machine's memory is enough."""
     if _has_gpu() or need.parameters > CPU_PARAMETERS:
         return ""
     memory = LocalMachine().offers()[0].memory_gb

@@ -35,10 +35,7 @@ class Waits:
 
 
 def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
-    """Find the machine ``name`` in the provider's list; None if it is not listed.
-
-    The list is read until the machine is found, at most ``waits.looks`` times.
-    """
+    """Find the machine ``name`` in the provider's list; None if it is not listed."""
     failed: ComputeError | None = None
     for look in range(waits.looks):
         if look:
@@ -122,10 +119,7 @@ def _is_booting(provider: Provider, machine: Machine, error: ComputeError) -> bo
 
 
 def _end_once(provider: Provider, machine: Machine) -> str:
-    """Ask the provider to delete all machines of this name.
-
-    Return a sentence on the machine that still exists; "" if none does.
-    """
+    """Ask the provider to delete all machines of this name."""
     if machine.id:
         provider.terminate(machine)
     same = [each for each in provider.machines() if each.name == machine.name]

@@ -169,18 +169,12 @@ class Lease:
         return self._seconds_until(limit - reserve)
 
     def reserve(self, seconds: float) -> None:
-        """Reserve paid time to fetch results, twice ``seconds`` and a minute.
-
-        ``seconds`` is the expected time of one transfer.
-        """
+        """Reserve paid time to fetch results, twice ``seconds`` and a minute."""
         self._reserve_s = _STOP_S + 2 * seconds
 
     @property
     def seconds_paid(self) -> float | None:
-        """Seconds until the machine's cost reaches ``limit``.
-
-        None without a cost limit, or if the price is unknown.
-        """
+        """Seconds until the machine's cost reaches ``limit``."""
         return self._seconds_until(self.limit or 0.0)
 
     def _seconds_until(self, cost: float) -> float | None:
@@ -349,10 +343,7 @@ class Lease:
             )
 
     def _watch(self) -> None:
-        """Write the current time into the record every 30 seconds, as a heartbeat.
-
-        Interrupt the block when the cost limit is reached.
-        """
+        """Write the current time into the record every 30 seconds, as a heartbeat."""
         while (left := self.seconds_left) != 0:
             if self._left.wait(_BEAT_S if left is None else min(_BEAT_S, left)):
                 return
@@ -363,10 +354,7 @@ class Lease:
         self._signals.interrupt()
 
     def _leave(self, error: BaseException | None) -> None:
-        """End the machine; if the block raised ``error``, fetch its files first.
-
-        The machine's outcome is added to ``error`` as a note.
-        """
+        """End the machine; if the block raised ``error``, fetch its files first."""
         is_taken, is_ended = isinstance(error, MachineTakenError), False
         is_fetched = error is None or is_taken or not self.record.address
         self._left.set()
@@ -413,10 +401,7 @@ class Lease:
             given_up.set()
 
     def _try(self, given_up: threading.Event) -> None:
-        """Fetch the machine's files; retry until ``given_up`` is set.
-
-        Stop after 3 errors that are not broken connections.
-        """
+        """Fetch the machine's files; retry until ``given_up`` is set."""
         refusals = 0
         while refusals < _REFUSALS and not given_up.is_set():
             try:

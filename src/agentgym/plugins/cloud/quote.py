@@ -226,11 +226,7 @@ class Quote:
 def quotes_of(
     offers: Sequence[Offer], config: TrainingConfig, done: int = 0
 ) -> list[Quote]:
-    """Return quotes for a run, the cheapest first.
-
-    They are for vLLM if an offered machine has enough memory for it, and else for the
-    local engine. ``done`` is the number of episodes already trained on.
-    """
+    """Return quotes for a run, the cheapest first."""
     best, *others = needs_of(config)
     why = _VLLM if others else ""
     if others:

@@ -48,10 +48,7 @@ class Found:
 def find_machines(
     providers: Iterable[Provider], output: Path
 ) -> tuple[list[Found], dict[str, str]]:
-    """Return the rented machines that exist, and error messages by provider's name.
-
-    ``output`` is the folder of all runs.
-    """
+    """Return the rented machines that exist, and error messages by provider's name."""
     records = {record.name: (run, record) for run, record in _records(output)}
     found, problems = [], dict[str, str]()
     for provider in providers:
@@ -73,10 +70,7 @@ def _unlisted(
     listed: Iterable[Machine],
     records: Iterable[tuple[RunFolder, MachineRecord]],
 ) -> list[Machine]:
-    """Return recorded machines that exist, although the provider did not list them.
-
-    ``listed`` are the machines in the provider's list.
-    """
+    """Return recorded machines that exist, although the provider did not list them."""
     names = {machine.name for machine in listed}
     described = [
         provider.describe(record.machine)
@@ -141,10 +135,7 @@ def look(
 
 
 def _awaited(found: Iterable[Found], output: Path, waits: Waits) -> list[Awaited]:
-    """Return recently launched machines that are not in ``found``.
-
-    Machines that have been usable before are left out.
-    """
+    """Return recently launched machines that are not in ``found``."""
     there = {each.machine.name for each in found}
     return [
         Awaited(run, record)

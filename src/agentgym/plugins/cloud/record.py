@@ -195,10 +195,7 @@ class MachineRecord:
         return self.changed(fate="gone", ended=now(min(latest)))
 
     def write(self, folder: Path) -> Self:
-        """Write this record into a run's folder atomically, and return it.
-
-        If ``name`` or ``fate`` has changed, an entry is added to the run's audit log.
-        """
+        """Write this record into a run's folder atomically, and return it."""
         old = None
         with suppress(ComputeError):
             old = self.read(folder)
@@ -227,11 +224,7 @@ class MachineRecord:
 
 
 def bill(folder: Path) -> str:
-    """Describe a run's rented machine, its cost, and whether it may cost more.
-
-    If no machine was rented, the text is empty. If the record cannot be read, the text
-    is the error message.
-    """
+    """Describe a run's rented machine, its cost, and whether it may cost more."""
     try:
         record = MachineRecord.read(folder)
     except ComputeError as error:
@@ -273,10 +266,7 @@ def now(moment: datetime | None = None) -> str:
 
 
 def make_key(path: Path) -> str:
-    """Create an SSH key pair, and return the public key.
-
-    The private key is written to ``path``; only this user can read it.
-    """
+    """Create an SSH key pair, and return the public key."""
     tool = shutil.which("ssh-keygen")
     if tool is None:
         raise ComputeError(

@@ -24,10 +24,7 @@ def rented() -> list[Provider]:
 
 
 def asked_unnamed() -> list[Provider]:
-    """Return the providers to ask for offers if the user does not name one.
-
-    They are set up, and their answer is fast.
-    """
+    """Return the providers to ask for offers if the user does not name one."""
     return [
         provider
         for provider in rented()

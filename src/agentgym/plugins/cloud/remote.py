@@ -244,10 +244,7 @@ class _Followed:
         return state
 
     def _give_up(self, state: dict[str, Any]) -> None:
-        """Stop the remote training; warn that its later results are not used.
-
-        The run has continued locally or on another machine.
-        """
+        """Stop the remote training; warn that its later results are not used."""
         step = int(self._run.checkpoints()[-1].name.removeprefix("step-"))
         message = (
             f"The run has gone on without {self._where}, so it continues from "
@@ -294,11 +291,7 @@ class _Followed:
     def _start(
         self, order: Callable[[], dict[str, Any]], there: list[str], number: int
     ) -> None:
-        """Send the run's files, and start training on the machine.
-
-        ``order`` is as in :meth:`run`. ``there`` are the names of the checkpoints on
-        the machine. ``number`` counts the starts on the machine.
-        """
+        """Send the run's files, and start training on the machine."""
         self._progress.starting(f"Sending the run to {self._where}.")
         with tempfile.TemporaryFile() as file:
             self._upload.write(file)
@@ -327,10 +320,7 @@ class _Followed:
         (self._run.path / LOG).unlink(missing_ok=True)
 
     def _follow(self, measured: Callable[[float], None]) -> dict[str, Any]:
-        """Show progress and fetch files until training ends; return its outcome.
-
-        ``measured`` is called with the expected seconds to fetch the files.
-        """
+        """Show progress and fetch files until training ends; return its outcome."""
         is_due, rest_until = False, 0.0
         while True:
             state = self._persist(self._hear)
@@ -363,10 +353,7 @@ class _Followed:
         return {**state, "has_made": made, "has_more": bool(data)}
 
     def _log(self, said: bytes) -> None:
-        """Append the complete lines of remote output to the local log.
-
-        Secrets are replaced. An incomplete last line waits for the next call.
-        """
+        """Append the complete lines of remote output to the local log."""
         text = self._unsaid + said
         end = text.rfind(b"\n") + 1 if said else len(text)
         lines, self._unsaid = text[:end], text[end:]
@@ -382,10 +369,7 @@ class _Followed:
             del self._replies[number]
 
     def _heed(self) -> None:
-        """After Ctrl-C, ask the remote training once to stop.
-
-        If training has not started, raise TrainingInterrupted.
-        """
+        """After Ctrl-C, ask the remote training once to stop."""
         if self._flag.requested and not self._stopped:
             if not self._trains:
                 raise self._run.interrupted()
@@ -413,10 +397,7 @@ class _Followed:
         return replace(plan, config=config, run=self._run.path, device=device)
 
     def _adopted(self, found: TrainingConfig) -> TrainingConfig:
-        """Return the local settings with the machine's changes, and save them.
-
-        ``found`` are the settings that the machine trains with.
-        """
+        """Return the local settings with the machine's changes, and save them."""
         config = self._upload.with_remote_changes(self._sent, found)
         self._run.write_record(config=config.model_dump(mode="json"))
         return config
@@ -444,10 +425,7 @@ class _Followed:
         self._run.write_record(elsewhere=None, left=left)
 
     def _asked_again(self, error: ComputeError) -> bool:
-        """Ask the machine again to remove the run; return whether that worked.
-
-        Return False if ``error``, the first failure, was not a broken connection.
-        """
+        """Ask the machine again to remove the run; return whether that worked."""
         if not isinstance(error, UnreachableError):
             return False
         try:

@@ -49,10 +49,7 @@ def is_rented(gpu: str) -> bool:
 
 
 def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
-    """Ask the provider in ``config.gpu`` for offers, and return quotes for the run.
-
-    The cheapest quote is first. ``done`` is the number of episodes already trained on.
-    """
+    """Ask the provider in ``config.gpu`` for offers, and return quotes for the run."""
     provider = _provider(config)
     needs_of(config)  # refuse before a request
     kind = config.gpu.partition(":")[2]
@@ -208,10 +205,7 @@ class Rented(Place):
             raise ended from None
 
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
-        """Fetch finished files, and end the run's machine.
-
-        Return the error messages; None if there were none.
-        """
+        """Fetch finished files, and end the run's machine."""
         record = MachineRecord.read(run.path)
         if record is None or not record.is_open:
             return None

@@ -15,11 +15,7 @@ _NONE = Text("-", "dim")
 
 
 class ProviderRow(NamedTuple):
-    """A provider of machines.
-
-    ``key`` is the environment variable with the API key, if one is needed; ``problem``
-    is a sentence about a missing key or program, if there is one.
-    """
+    """A provider of machines."""
 
     name: str
     key: str
@@ -66,10 +62,7 @@ def offers_view(offers: Sequence[Offer]) -> RenderableType:
 
 
 def quote_view(quotes: Sequence[Quote]) -> RenderableType:
-    """Return a view of a run's expected cost on the first machine of ``quotes``.
-
-    Up to three other machines follow, in case the first is taken.
-    """
+    """Return a view of a run's expected cost on the first machine of ``quotes``."""
     first, others = quotes[0], quotes[1:4]
     parts: list[RenderableType] = [Text("Expected cost", "bold")]
     parts += [indent(Text(words)) for words in first.words()]

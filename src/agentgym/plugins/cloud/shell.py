@@ -64,10 +64,7 @@ class Shell:
         return out.decode(errors="replace")
 
     def start(self, command: str, errors: int | IO[bytes]) -> "subprocess.Popen[bytes]":
-        """Start a command, and return the process, with pipes for input and output.
-
-        Ctrl-C does not reach the process. ``errors`` gets its standard error.
-        """
+        """Start a command, and return the process, with pipes for input and output."""
         if shutil.which("ssh") is None:
             raise ComputeError(
                 "A machine over SSH needs the program ssh, which is missing. Install "
@@ -105,11 +102,7 @@ class Shell:
         ]
 
     def explained(self, code: int, said: str) -> ComputeError:
-        """Return the exception for a failed connection or a failed remote command.
-
-        ``code`` is the exit code of ``ssh``; 255 means that the connection failed.
-        ``said`` is the text on standard error.
-        """
+        """Return the exception for a failed connection or a failed remote command."""
         where, last = self.address, _last_line(said)
         if code != _BROKEN:
             return ComputeError(f"{where}: {last or f'exit code {code}'}")

@@ -94,10 +94,7 @@ class Need:
 
 
 def needs_of(config: TrainingConfig) -> list[Need]:
-    """Return the GPU memory that a run needs with each engine that it may use.
-
-    vLLM, the faster engine, is first.
-    """
+    """Return the GPU memory that a run needs with each engine that it may use."""
     need, engine = need_of(config), remote_engine(config)
     if engine == "local":
         return [need]
@@ -108,10 +105,7 @@ def needs_of(config: TrainingConfig) -> list[Need]:
 
 
 def need_of(config: TrainingConfig) -> Need:
-    """Return the GPU memory that a run needs with the local engine, without vLLM.
-
-    If the model's ``config.json`` is on this machine, the estimate is more exact.
-    """
+    """Return the GPU memory that a run needs with the local engine, without vLLM."""
     known = None
     with suppress(ModelError):  # another engine may train this architecture
         known = shape_of(config.model)

@@ -31,17 +31,11 @@ class OverSSH(Place):
     def train(
         self, config: TrainingConfig, run: RunFolder, progress: Progress
     ) -> TrainingResult:
-        """Train the run on the machine, and return its result.
-
-        See :func:`~agentgym.plugins.cloud.remote.train_elsewhere`.
-        """
+        """Train the run on the machine, and return its result."""
         return train_elsewhere(config, _address(config), None, run, progress)
 
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
-        """Stop the training and fetch its finished files.
-
-        Return the error message if that fails, else None.
-        """
+        """Stop the training and fetch its finished files."""
         try:
             fetch_results(_address(config), None, run, Progress())
         except ComputeError as error:
@@ -50,10 +44,7 @@ class OverSSH(Place):
 
 
 def plan_elsewhere(config: TrainingConfig, machine: str) -> Elsewhere:
-    """Return the plan of a run on another machine: uploads and installations.
-
-    ``machine`` describes the machine in words.
-    """
+    """Return the plan of a run on another machine: uploads and installations."""
     upload = make_upload(config)
     own = f"{WHEEL_NAME.partition('-py3')[0]} [{', '.join(upload.extras)}]"
     installs = [own, *upload.packages]

@@ -143,10 +143,7 @@ class Watchdog:
         return 0
 
     def _conclude(self, code: int) -> None:
-        """Write ``outcome.json`` if training did not, or if a limit ended training.
-
-        ``code`` is the exit code of the training process.
-        """
+        """Write ``outcome.json`` if training did not, or if a limit ended training."""
         path = self._attempt / "outcome.json"
         found: dict[str, Any] = {"kind": "killed", "code": code}
         with suppress(OSError, ValueError):
@@ -160,10 +157,7 @@ class Watchdog:
             (self._attempt / "over").touch()
 
     def _linger(self) -> None:
-        """Wait until the client has fetched all files, then for ``parting_s``.
-
-        Return earlier if the client's heartbeats have stopped for ``idle_s``.
-        """
+        """Wait until the client has fetched all files, then for ``parting_s``."""
         idle = self._limits.idle_s
         self._heard = time.monotonic()
         while not (self._attempt / "fetched").exists() and self._attempt.exists():

@@ -101,11 +101,7 @@ class Bench:
         samples: int = 1,
         phase: str = "search",
     ) -> list[Trajectory]:
-        """Attempt each task ``samples`` times.
-
-        ``wording`` has prompts and tool descriptions to send instead of the agent's
-        own. The rollout ids contain ``name``.
-        """
+        """Attempt each task ``samples`` times."""
         self.session.reword(wording)
         self.progress.phase(phase, len(tasks) * samples)
         done = attempt(

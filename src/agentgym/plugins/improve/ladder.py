@@ -35,21 +35,14 @@ class Climb:
     meters: list[Meter] = field(default_factory=list)
 
     def meter(self, read: float, written: float) -> Meter:
-        """Return a new counter of tokens and dollars for a model that a remedy uses.
-
-        ``read`` and ``written`` are US dollars per million prompt and response tokens.
-        """
+        """Return a new counter of tokens and dollars for a model that a remedy uses."""
         self.meters.append(Meter(self.purse, read, written))
         return self.meters[-1]
 
 
 @dataclass(frozen=True)
 class Price:
-    """The estimated price of a remedy that ``improve`` tries.
-
-    ``words`` describe money and time to the user. ``dollars`` is None if the amount
-    cannot be estimated.
-    """
+    """The estimated price of a remedy that ``improve`` tries."""
 
     words: str
     dollars: float | None = 0.0

@@ -110,10 +110,7 @@ class TrainerProcess(RayProcess):
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def wait_for(self, name: str, beat: Beat) -> None:
-        """Wait until the trainer has written the file ``name``.
-
-        ``beat`` is called regularly, to show that this process is alive.
-        """
+        """Wait until the trainer has written the file ``name``."""
         beaten = time.monotonic()
         while not (self._folder / name).exists():
             if failure := self.failure:
@@ -212,10 +209,7 @@ def _last_of_each_prompt(calls: Sequence[ModelCall]) -> list[ModelCall]:
 
 
 def _merged(calls: Sequence[ModelCall]) -> list[_Row]:
-    """Merge calls into rows, as Agent Lightning does.
-
-    A call joins the previous row if its prompt begins with all tokens of that row.
-    """
+    """Merge calls into rows, as Agent Lightning does."""
     rows: list[_Row] = []
     for call in calls:
         last = rows[-1] if rows else None
@@ -291,11 +285,7 @@ class LightningEngine(Engine):
         return None
 
     def connect(self, gateway: str, key: str, beat: Beat) -> None:
-        """Start the trainer with the gateway's address; wait until its servers run.
-
-        ``key`` is the gateway's key. ``beat`` is called regularly during the wait, to
-        show that this process is alive.
-        """
+        """Start the trainer with the gateway's address; wait until its servers run."""
         self._gateway, self._beat = (gateway, key), beat
         self._ready()
 

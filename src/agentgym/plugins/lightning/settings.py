@@ -46,10 +46,7 @@ _FIXED = (
 
 
 def lightning_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return the settings that differ from the trainer's defaults, by dotted key.
-
-    :func:`started_at` adds the gateway's address and the folders.
-    """
+    """Return the settings that differ from the trainer's defaults, by dotted key."""
     given = flat(config.verl.settings)
     for key, value in given.items():
         if key in _THEIR_OURS:

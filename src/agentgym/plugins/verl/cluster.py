@@ -99,19 +99,12 @@ class Cluster:
         return done
 
     def imitate(self, rows: Sequence[UpdateRow], rate: float) -> dict[str, float]:
-        """Do one step of supervised fine-tuning.
-
-        The inference servers sleep until :meth:`refresh`. The log-probabilities in
-        ``rows`` are ignored.
-        """
+        """Do one step of supervised fine-tuning."""
         self._sleep()
         return self._updates.imitate(rows, rate)
 
     def measure(self, rows: Sequence[UpdateRow]) -> dict[str, float]:
-        """Return ``loss``, the mean loss per trained token; change no weights.
-
-        The inference servers sleep until :meth:`refresh`.
-        """
+        """Return ``loss``, the mean loss per trained token; change no weights."""
         self._sleep()
         return {"loss": self._updates.measure(rows)}
 

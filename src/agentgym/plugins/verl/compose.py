@@ -56,10 +56,7 @@ def compose(settings: dict[str, Any], of: str = "verl") -> Any:
 
 
 def key_problem(key: str, known: set[str]) -> str:
-    """Return an error message if a dotted key is not in ``known``; empty if it is.
-
-    Keys below sections of other libraries are not checked.
-    """
+    """Return an error message if a dotted key is not in ``known``; empty if it is."""
     if key in known or any(part in _OPEN for part in key.split(".")[:-1]):
         return ""
     close = get_close_matches(key, known, n=1, cutoff=0.5)

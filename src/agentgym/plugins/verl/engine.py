@@ -51,10 +51,7 @@ _STARTING_S = 1800.0
 
 
 class VerlClient:
-    """A client of verl's server at ``host:port``.
-
-    verl runs from :meth:`start` until the client is closed.
-    """
+    """A client of verl's server at ``host:port``."""
 
     def __init__(self, address: str, key: str, *, busy_s: float = _BUSY_S) -> None:
         self.address = address
@@ -71,10 +68,7 @@ class VerlClient:
         self._closed = threading.Event()
 
     def start(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Start verl, and wait until its inference servers answer.
-
-        Return the result of :meth:`Cluster.state`, e.g. the servers' addresses.
-        """
+        """Start verl, and wait until its inference servers answer."""
         body = {"protocol": PROTOCOL, "settings": dict(settings)}
         threading.Thread(
             target=self._hold, args=(body,), name="agentgym-verl", daemon=True
@@ -197,18 +191,12 @@ class VerlImitation(Imitation):
         return self._tokens.written(request, content, calls)
 
     def learn(self, batch: TrainingBatch, share: float) -> float:
-        """Do one optimizer step, and return the loss before it.
-
-        verl's servers sleep until they sample again.
-        """
+        """Do one optimizer step, and return the loss before it."""
         done = self._ask("imitate", rows=rows_of(batch), rate=share * self._rate)
         return float(done["loss"]) if math.isfinite(done["grad_norm"]) else math.nan
 
     def measure(self, batch: TrainingBatch) -> float:
-        """Return the mean loss per trained token, in nats, without an update.
-
-        verl's servers sleep until they sample again.
-        """
+        """Return the mean loss per trained token, in nats, without an update."""
         return float(self._ask("measure", rows=rows_of(batch))["loss"])
 
 

@@ -24,10 +24,7 @@ folders below, and Linux allows 107 bytes for a socket's path."""
 
 
 class RayProcess:
-    """A process that starts Ray, in another virtual environment.
-
-    Ray's files and Ray's HOME are in a temporary folder, which is removed at the end.
-    """
+    """A process that starts Ray, in another virtual environment."""
 
     def __init__(self) -> None:
         self._folder = _ray_folder()
@@ -118,11 +115,7 @@ def _ray_folder() -> Path:
 
 
 def _ray_environment(folder: Path, key: str) -> dict[str, str]:
-    """Return the environment variables of a process that starts Ray.
-
-    ``folder`` is that of :func:`_ray_folder`, and ``key`` the key that requests to the
-    process must have.
-    """
+    """Return the environment variables of a process that starts Ray."""
     given = dict(os.environ)
     ours = {"PYTHONHOME", "VIRTUAL_ENV", "PYTHONSTARTUP"}
     kept = {name: value for name, value in given.items() if name not in ours}

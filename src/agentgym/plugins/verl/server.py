@@ -172,10 +172,7 @@ class Desk:
             self.ended.set()
 
     def watch(self) -> None:
-        """Wait until ``ended`` is set.
-
-        With ``once``, set it if no client connects within two minutes.
-        """
+        """Wait until ``ended`` is set."""
         while not self.ended.wait(1.0):
             waited = time.monotonic() - self._begun
             if self._once and self._driver is None and waited > _UNUSED_S:
@@ -220,10 +217,7 @@ def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
             return given
 
         def _lease(self, given: dict[str, Any]) -> None:
-            """Start verl; end it when the client disconnects.
-
-            Write verl's state as a line of JSON every two seconds.
-            """
+            """Start verl; end it when the client disconnects."""
             driver, starting = desk.start(given)
             try:
                 self.send_response(200)

@@ -92,10 +92,7 @@ def verl_settings(config: TrainingConfig) -> dict[str, Any]:
 
 
 def learning_rate(config: TrainingConfig, *, is_warmed: bool = False) -> float:
-    """Return the peak learning rate: the user's, or the default for the model.
-
-    ``is_warmed`` says whether a warm start came before.
-    """
+    """Return the peak learning rate: the user's, or the default for the model."""
     return config.learning_rate or _usual_rates(config, is_warmed=is_warmed)[0]
 
 
@@ -195,10 +192,7 @@ def actor_settings(config: TrainingConfig, engine: str = "dp") -> dict[str, Any]
 def _optimizer(
     config: TrainingConfig, rate: float, epsilon: str = "eps"
 ) -> dict[str, Any]:
-    """Return the settings of AdamW with the learning rate ``rate``.
-
-    ``epsilon`` is the name of AdamW's epsilon in the chosen backend.
-    """
+    """Return the settings of AdamW with the learning rate ``rate``."""
     value = EPSILON if is_small(config.model) else LARGE_EPSILON
     return {
         "optim.lr": rate,
@@ -210,10 +204,7 @@ def _optimizer(
 
 
 def _shards(config: TrainingConfig, section: str) -> dict[str, Any]:
-    """Return the settings of a model that is sharded over GPUs: offloading and seed.
-
-    ``section`` is the section of the keys.
-    """
+    """Return the settings of a model that is sharded over GPUs: offloading and seed."""
     return {
         f"{section}.param_offload": config.verl.offload,
         f"{section}.optimizer_offload": config.verl.offload,

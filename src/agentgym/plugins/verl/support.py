@@ -136,10 +136,7 @@ class VerlEngines(EngineFactory):
 
 
 def served_form(config: TrainingConfig, engine: str) -> FormReport:
-    """Return the model's format of tool calls, for an engine without grammars.
-
-    ``engine`` is the engine's name in the error message.
-    """
+    """Return the model's format of tool calls, for an engine without grammars."""
     if find_spec("transformers") is None:
         raise MissingExtraError("local", "Reading the model's tokenizer")
     form = form_of(config.model, config.template)

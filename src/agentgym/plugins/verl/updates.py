@@ -131,10 +131,7 @@ class Updates:
         }
 
     def imitate(self, rows: Sequence[UpdateRow], rate: float) -> dict[str, float]:
-        """Do one optimizer step of supervised fine-tuning.
-
-        Return ``loss``, the mean per trained token in nats, and ``grad_norm``.
-        """
+        """Do one optimizer step of supervised fine-tuning."""
         self._workers.set_loss(imitates=True)
         try:
             flat = self._step(divisible(rows, self._ranks), rate, 1.0)
@@ -220,10 +217,7 @@ class Updates:
     def _moved(
         self, rows: Sequence[UpdateRow], temperature: float
     ) -> list[list[float]]:
-        """Return for each row how far the policy has moved from sampling.
-
-        This is the k3 estimate of the KL divergence at each trained token.
-        """
+        """Return for each row how far the policy has moved from sampling."""
         padded = divisible(rows, self._ranks)
         [found] = self._of_tokens("compute_log_prob", padded, temperature, "log_probs")
         apart = (

@@ -68,11 +68,7 @@ def line_chart(
 
 
 def family_chart(title: str, families: Sequence[tuple[str, Estimate, Estimate]]) -> str:
-    """Draw a chart of success by family (kind) of tasks, with confidence intervals.
-
-    A hollow circle is the success before training, a filled circle the success after.
-    Returns a ``figure`` element in HTML; empty without families.
-    """
+    """Draw a chart of success by family (kind) of tasks, with confidence intervals."""
     if not families:
         return ""
     height = _ROW * len(families) + _TOP + _BOTTOM
@@ -213,11 +209,7 @@ circle.after { fill: var(--c0); } circle.worse { fill: var(--bad); }
 
 
 def html_page(markdown: str, pictures: Sequence[str] = ()) -> str:
-    """Convert a Markdown report to an HTML page, which cannot run scripts.
-
-    HTML in the report is escaped. ``pictures`` are HTML; they are inserted before the
-    first section.
-    """
+    """Convert a Markdown report to an HTML page, which cannot run scripts."""
     head, mark, rest = markdown.partition(_SECTION)
     title = markdown.partition("\n")[0].lstrip("# ")
     shown = "".join(pictures)

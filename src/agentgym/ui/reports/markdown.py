@@ -31,12 +31,7 @@ def render_report(
     instructions: Mapping[str, str] | None = None,
     confusion: ConfusionMatrix | None = None,
 ) -> str:
-    """Return the Markdown report of a run.
-
-    ``machine`` describes state and cost of the rented machine; empty without one.
-    ``instructions`` are requests of held-out tasks, by task id; may be incomplete.
-    ``confusion`` is the confusion matrix of tools after training, if it is known.
-    """
+    """Return the Markdown report of a run."""
     config, metrics, ledger = result.config, result.metrics, result.ledger
     moved = result.forgetting
     place = f" on {result.device}" if result.device else ""

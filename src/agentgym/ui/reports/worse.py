@@ -16,11 +16,7 @@ _MOST_TEXT = 160
 
 
 class LostCalls(NamedTuple):
-    """A task with fewer right calls after training than before.
-
-    ``before`` and ``after`` are shares, 0..1, of the needed calls that were made with
-    the right arguments.
-    """
+    """A task with fewer right calls after training than before."""
 
     task_id: str
     before: float

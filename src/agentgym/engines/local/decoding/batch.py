@@ -135,10 +135,7 @@ class BatchDecoder(Decoder[_Row]):
         return _Plan(jobs, head, start, parked, held, job.prompt[held:], runs)
 
     def _head(self, job: DecodingJob, length: int) -> torch.Tensor:
-        """Return keys and values of a prompt's first ``length`` tokens, its head.
-
-        They are computed if they are not stored yet, and stored for later prompts.
-        """
+        """Return keys and values of a prompt's first ``length`` tokens, its head."""
         ids = tuple(job.prompt[:length])
         name = (job.adapter, ids)
         _, segment = self._heads.match(name, ids)

@@ -70,10 +70,7 @@ class FusedLlama:
         )
 
     def logits(self, work: PackedRows, last: Tensor | None) -> Tensor:
-        """Return the logits after each packed token, and write to the KV cache.
-
-        ``last`` has the indices of the only tokens to return logits for; None for all.
-        """
+        """Return the logits after each packed token, and write to the KV cache."""
         rotations = self._rotations[work.positions]
         states = self._embedding[work.ids]
         for number, layer in enumerate(self._layers):

@@ -67,10 +67,7 @@ class BatchCache:
         return min(self.most_rows, self._tokens // self._width(columns))
 
     def make_room(self, rows: int, columns: int, *, held: tuple[int, int]) -> None:
-        """Make sure that there are this many rows with this many columns each.
-
-        If there are fewer, the memory is divided again.
-        """
+        """Make sure that there are this many rows with this many columns each."""
         if rows <= self.rows and columns <= self.columns:
             return
         count, used = held
@@ -138,11 +135,7 @@ class BatchCache:
 
 
 class BoundedStore[K: Hashable, V]:
-    """A store of values by key; when full, it drops the least recently used values.
-
-    Args:
-        budget: Largest sum of the values' sizes.
-    """
+    """A store of values by key; when full, it drops the least recently used values."""
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
@@ -150,10 +143,7 @@ class BoundedStore[K: Hashable, V]:
         self._entries = OrderedDict[K, tuple[V, int]]()
 
     def keep(self, key: K, value: V, size: int) -> None:
-        """Store a value, and drop the key's old value.
-
-        A value larger than the budget is not stored; the other keys' values stay.
-        """
+        """Store a value, and drop the key's old value."""
         self._drop(key)
         if size > self._budget:
             return

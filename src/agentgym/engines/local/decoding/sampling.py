@@ -50,10 +50,7 @@ class Drafter:
     def draft(
         self, prompt: Sequence[int], response: Sequence[int], own: Runs, most: int
     ) -> list[int]:
-        """Return up to ``most`` likely next tokens; fewer if a lookup finds nothing.
-
-        ``own`` is :func:`runs_of` the response's own prompt.
-        """
+        """Return up to ``most`` likely next tokens; fewer if a lookup finds nothing."""
         ids = (*prompt[-_LONG:], *response[-_LONG:])
         start = len(ids)
         for _ in range(most):
@@ -76,11 +73,7 @@ def random_stream(seed: int, count: int) -> NDArray[np.float32]:
 
 @torch.inference_mode()
 def hold(logits: Tensor, places: Sequence[int], allowed: Sequence[Allowed]) -> None:
-    """Set the logits of tokens that are not allowed to minus infinity, in place.
-
-    ``places`` are indices of rows of ``logits``. ``allowed`` has the allowed tokens of
-    each of these rows.
-    """
+    """Set the logits of tokens that are not allowed to minus infinity, in place."""
     bits = np.frombuffer(b"".join(each.bits for each in allowed), np.uint8)
     rows = np.unpackbits(
         bits.reshape(len(places), -1),

@@ -60,11 +60,7 @@ class ThreadTuner:
         self._seconds: dict[int, list[float]] = {1: [], most: []}
 
     def run(self, step: Callable[[], None]) -> None:
-        """Run a decoding step with the chosen number of threads, or as a trial.
-
-        In a trial, the step's time is measured. A prefill would distort the times, so
-        do not run one with this method.
-        """
+        """Run a decoding step with the chosen number of threads, or as a trial."""
         self._until -= 1
         if self._most == 1 or self._until >= 0:
             step()

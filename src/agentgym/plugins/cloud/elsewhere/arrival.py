@@ -17,10 +17,7 @@ _OUT_OF_MEMORY = -9
 
 
 def arrived(text: str, run: RunFolder, config: TrainingConfig) -> TrainingResult:
-    """Save the trained agent of a finished run; return its result with local paths.
-
-    ``text`` is the content of the remote ``result.json``.
-    """
+    """Save the trained agent of a finished run; return its result with local paths."""
     settings = config.model_dump(mode="json")
     agent = TrainedAgent.load((run.path / "agent").resolve())
     where = {"base_model": config.model, "config": settings}
@@ -40,11 +37,7 @@ def arrived(text: str, run: RunFolder, config: TrainingConfig) -> TrainingResult
 def ended_with(
     outcome: dict[str, Any], run: RunFolder, where: str, upload: Upload, folder: str
 ) -> AgentGymError:
-    """Return the exception for a remote run that did not finish.
-
-    ``outcome`` is the content of the remote ``outcome.json``, and ``where`` names the
-    machine. In messages, paths in the remote ``folder`` are replaced by local paths.
-    """
+    """Return the exception for a remote run that did not finish."""
     log = f"Its log is in {run.path / 'elsewhere.log'}."
     match outcome["kind"]:
         case "interrupted":

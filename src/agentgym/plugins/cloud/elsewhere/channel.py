@@ -19,10 +19,7 @@ _ANSWER_S = 45.0
 
 
 class Channel:
-    """Sends requests about one run to a ``RunServer`` over SSH.
-
-    :meth:`open` also connects again after the connection broke.
-    """
+    """Sends requests about one run to a ``RunServer`` over SSH."""
 
     def __init__(self, shell: Shell, python: str, folder: str) -> None:
         self.shell = shell

@@ -71,10 +71,7 @@ class Transfers:
 
 
 class Mirror:
-    """Copies one run's files between the client and a remote machine.
-
-    ``beat`` is called after each transferred part of a file.
-    """
+    """Copies one run's files between the client and a remote machine."""
 
     def __init__(
         self, channel: Channel, run: RunFolder, beat: Callable[[], None]
@@ -147,10 +144,7 @@ class Mirror:
                 self._fetch(source, size, folder / _checked(name))
 
     def push(self, config: dict[str, Any]) -> None:
-        """Copy the local run to the machine.
-
-        The remote ``run.json`` gets the settings ``config`` instead of the local ones.
-        """
+        """Copy the local run to the machine."""
         path = self._run.path
         with tempfile.TemporaryFile() as file, tempfile.TemporaryDirectory() as scratch:
             record = Path(scratch) / "run.json"
@@ -236,11 +230,7 @@ class Mirror:
         self._seen.add(name)
 
     def _pull_checkpoint(self, stage: str, sizes: dict[str, int]) -> None:
-        """Fetch a checkpoint; replace the local checkpoint of the same name.
-
-        ``stage`` is its folder in the remote folder ``outbox``, NAME-VERSION. ``sizes``
-        are its files' sizes in bytes, by name.
-        """
+        """Fetch a checkpoint; replace the local checkpoint of the same name."""
         incoming = self._incoming(_checked(stage))
         for file, size in sizes.items():
             self._fetch(f"outbox/{stage}/{file}", size, incoming / _checked(file))

@@ -96,11 +96,7 @@ class Ready:
 def prepare(
     shell: RetryingShell, upload: Upload, report: Callable[[str], None]
 ) -> Ready:
-    """Install agentgym, the run's packages and its engine on the remote machine.
-
-    Parts that an earlier run has installed are used again. ``report`` is called with a
-    sentence before each slow step.
-    """
+    """Install agentgym, the run's packages and its engine on the remote machine."""
     built = wheel()
     words = (*upload.extras, *upload.packages)
     key = hashlib.sha256(built + "\0".join(words).encode()).hexdigest()[:16]
@@ -233,10 +229,7 @@ def _checked(shell: RetryingShell, python: str) -> str:
 def _install(
     shell: RetryingShell, upload: Upload, key: str, built: bytes, found: dict[str, str]
 ) -> None:
-    """Install the run's packages, and agentgym from the wheel ``built``.
-
-    They are installed in a new virtual environment in the remote folder ``envs/KEY``.
-    """
+    """Install the run's packages, and agentgym from the wheel ``built``."""
     folder = f"{found['home']}/{FOLDER}/wheels/{key}"
     quoted = shlex.quote(folder)
     send = f"mkdir -p {quoted} && cat > {quoted}/{WHEEL_NAME}"

@@ -53,11 +53,7 @@ class RunServer:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def answer(self, question: dict[str, Any], payload: bytes) -> tuple[Any, bytes]:
-        """Call the method that a request names; return its answer and bytes to send.
-
-        In the request ``question``, ``op`` is the method's name, and the other keys are
-        the method's arguments. ``payload`` are the bytes sent with the request.
-        """
+        """Call the method that a request names; return its answer and bytes to send."""
         named = dict(question)
         op = named.pop("op")
         if op not in _REQUESTS:
@@ -102,10 +98,7 @@ class RunServer:
         return offset + len(payload)
 
     def unpack(self, name: str, to: str) -> None:
-        """Replace the folder ``to`` by the content of the received archive ``name``.
-
-        If the archive cannot be unpacked, the folder stays unchanged.
-        """
+        """Replace the folder ``to`` by the content of the received archive ``name``."""
         archive, target = self._inside("incoming", name), self._inside(to)
         new = target.with_name(f".{target.name}.new")
         shutil.rmtree(new, ignore_errors=True)
@@ -172,11 +165,7 @@ class RunServer:
         write_json(self._attempt() / f"reply-{number}.json", value)
 
     def files(self, run: str, have: dict[str, str]) -> dict[str, Any]:
-        """List the run's files; keep new checkpoints until the client has them.
-
-        ``have`` are the versions (see :func:`version`) of the checkpoints that the
-        client has, by name. The checkpoint of step 0 changes after a warm start.
-        """
+        """List the run's files; keep new checkpoints until the client has them."""
         folder = self._inside("runs", run)
         outbox = self._folder / "outbox"
         staged: dict[str, dict[str, int]] = {}
@@ -270,10 +259,7 @@ class BusyError(Exception):
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Copy a SQLite database into one file, without a separate write-ahead log.
-
-    Other processes may write to ``source`` at the same time.
-    """
+    """Copy a SQLite database into one file, without a separate write-ahead log."""
     target.unlink(missing_ok=True)
     address = f"file:{source}?mode=ro"
     with (
@@ -292,10 +278,7 @@ def digests(path: Path) -> list[str]:
 
 
 def serve(there: RunServer, questions: BinaryIO, answers: BinaryIO) -> None:
-    """Answer requests until the client disconnects or has fetched all files.
-
-    Requests are read from ``questions``, and the answers are written to ``answers``.
-    """
+    """Answer requests until the client disconnects or has fetched all files."""
     while not there.is_finished and (line := questions.readline()):
         question = json.loads(line)
         payload = questions.read(question.pop("size", 0))
@@ -340,10 +323,7 @@ def is_locked(path: Path) -> bool:
 
 
 def version(checkpoint: Path) -> str:
-    """Return a checkpoint's version, a digest of its ``state.json``.
-
-    It is empty if this file does not exist.
-    """
+    """Return a checkpoint's version, a digest of its ``state.json``."""
     try:
         state = (checkpoint / "state.json").read_bytes()
     except OSError:

@@ -32,10 +32,7 @@ _MAY_CHANGE = ("episodes", "yes", "warm_start", *MACHINE)
 
 
 def main(attempt: Path) -> None:
-    """Train, and write ``outcome.json`` into the folder ``attempt``.
-
-    The settings are read from standard input.
-    """
+    """Train, and write ``outcome.json`` into the folder ``attempt``."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(OSError, AttributeError):  # end training if the watchdog dies
         ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGINT)

@@ -276,10 +276,7 @@ class Upload:
     def with_remote_changes(
         self, sent: TrainingConfig, found: TrainingConfig
     ) -> TrainingConfig:
-        """Return the local settings, with the changes that the remote machine made.
-
-        ``sent`` are the settings that it got, and ``found`` those that it trained with.
-        """
+        """Return the local settings, with the changes that the remote machine made."""
         old, new = (config.flat(config.model_dump()) for config in (sent, found))
         changes = {
             key: value

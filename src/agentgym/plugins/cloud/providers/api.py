@@ -50,10 +50,7 @@ def understood(name: str) -> Iterator[None]:
 
 @contextmanager
 def if_it_exists() -> Iterator[None]:
-    """Context manager that ignores the error of a machine that does not exist.
-
-    The block ends at that error, HTTP status 404.
-    """
+    """Context manager that ignores the error of a machine that does not exist."""
     try:
         yield
     except ComputeRefusedError as error:
@@ -264,10 +261,7 @@ class ApiProvider(Provider):
 
     @staticmethod
     def _said(found: Any, response: httpx.Response) -> str:
-        """Return a response's error message.
-
-        ``found`` is the parsed JSON of the response; None if it is not JSON.
-        """
+        """Return a response's error message."""
         if not isinstance(found, dict):
             return response.text
         error = found.get("error")

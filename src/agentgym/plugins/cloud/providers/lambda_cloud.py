@@ -180,10 +180,7 @@ class LambdaCloud(ApiProvider):
             return
 
     def _machine(self, found: dict[str, Any]) -> Machine:
-        """Convert Lambda's description of an instance to a Machine.
-
-        Access tokens in the description are left out.
-        """
+        """Convert Lambda's description of an instance to a Machine."""
         with understood(self.name):
             host = found.get("ip")
             return Machine(

@@ -72,10 +72,7 @@ class RunPod(ApiProvider):
             ]
 
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
-        """Create a pod, RunPod's name for a machine; see :meth:`Provider.launch`.
-
-        The pod's image allows the SSH key in the variable ``PUBLIC_KEY``.
-        """
+        """Create a pod, RunPod's name for a machine; see :meth:`Provider.launch`."""
         body = {
             "name": name,
             "image": IMAGE,
@@ -132,10 +129,7 @@ class RunPod(ApiProvider):
         return EndRequest("DELETE", url, self._secret())
 
     def _machine(self, pod: dict[str, Any]) -> Machine:
-        """Convert RunPod's description of a pod to a Machine.
-
-        The pod's environment variables are left out.
-        """
+        """Convert RunPod's description of a pod to a Machine."""
         with understood(self.name):
             direct = (pod.get("ssh") or {}).get("direct")
             address = None

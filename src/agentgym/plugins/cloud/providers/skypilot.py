@@ -206,10 +206,7 @@ class SkyPilot(Provider):
 
 
 def _task(offer: Offer) -> dict[str, Any]:
-    """Return a SkyPilot task: a machine like ``offer``, and the job to run on it.
-
-    The job runs until the client's heartbeats stop.
-    """
+    """Return a SkyPilot task: a machine like ``offer``, and the job to run on it."""
     cloud, _, kind = offer.kind.partition("/")
     machine = {"cloud": cloud, "region": offer.region, "instance_type": kind}
     return {
@@ -324,10 +321,7 @@ def _text(file: Any) -> str:
 
 
 def _json(said: str, words: tuple[str, ...]) -> Any:
-    """Parse the JSON at the end of the output of ``sky``; ignore text before it.
-
-    ``words`` are the arguments of ``sky``, for the error message.
-    """
+    """Parse the JSON at the end of the output of ``sky``; ignore text before it."""
     for start in re.finditer(r"^[\[{]", said, re.MULTILINE):
         try:
             return json.loads(said[start.start() :])
@@ -341,10 +335,7 @@ def _json(said: str, words: tuple[str, ...]) -> Any:
 
 
 def _explained(words: tuple[str, ...], status: int, said: str) -> ComputeRefusedError:
-    """Return the exception for a failed command, with the last error in its output.
-
-    ``words`` are the arguments of ``sky``, ``status`` its exit code.
-    """
+    """Return the exception for a failed command, with the last error in its output."""
     found = [*_ERROR.finditer(said)]
     code = found[-1][1] if found else ""
     if code == _NO_ACCESS:
