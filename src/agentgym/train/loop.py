@@ -2,9 +2,9 @@
 
 A step samples groups of attempts at tasks, has a judge rank them, turns their rewards
 into advantages (``train/batch.py``, ``engines/credit.py``), updates the policy with its
-loss (``engines/local/loss.py``), validates it and saves. The files beside this one have
-what is not the algorithm: ``run_context`` (start, disk, Ctrl-C), ``time_limit``,
-``before_training`` (warm start, questions), ``validation`` and ``finish``.
+loss (``engines/local/loss.py``), validates it and saves. Other files have the rest of a
+run: ``run_context`` (start, disk, Ctrl-C), ``time_limit``, ``before_training`` (warm
+start, questions), ``validation`` and ``finish``.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""RunContext: what all steps of a run share, from its settings to its checkpoints."""
+"""RunContext: the parts of a run that all steps share, from engine to checkpoints."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
