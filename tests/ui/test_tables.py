@@ -17,7 +17,6 @@ from agentgym.evaluate.words import verdict_words
 from agentgym.train.run_folder import RunFolder, metrics_line
 from agentgym.ui import words
 from agentgym.ui.cards import run_view
-from agentgym.ui.chart import success_chart
 from agentgym.ui.comparison import rows
 from agentgym.ui.reports.markdown import render_report
 from agentgym.ui.tables import (
@@ -25,6 +24,7 @@ from agentgym.ui.tables import (
     metrics_view,
     plan_view,
     result_view,
+    success_chart,
     verdict_view,
 )
 from tests.evaluate.test_compare import measured

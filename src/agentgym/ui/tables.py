@@ -1,6 +1,7 @@
 """Show the plan, the measurements and the result of a run in the terminal."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -13,11 +14,52 @@ from agentgym.evaluate.progress import Plan
 from agentgym.train.export import Saved
 from agentgym.train.places import Elsewhere
 from agentgym.train.result import TrainingResult, effect_lines
-from agentgym.ui.chart import success_chart
 from agentgym.ui.comparison import BRIEF, USUAL, MetricRow, family_rows, rows, values
 from agentgym.ui.layout import ByWidth, grid, headed, indent
 from agentgym.ui.roles import roles_view
 from agentgym.ui.words import trained_words, use_of, weights_words
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_ROWS = 4
+_MOST_BARS = 14
+_BAR = 4  # columns of a bar, its gap included
+_SCALE = 7  # columns left of the bars
+_EMPTY = ("", None, "")
+_TITLE = "Success on tasks that are not trained on: held out, validation by step"
+
+
+def success_chart(
+    before: float, validations: Sequence[tuple[int, float]], after: float, width: int
+) -> Text:
+    """Return a bar chart of success rates, 0..1."""
+    most = max(1, min(_MOST_BARS, (width - _SCALE) // _BAR - 5))
+    bars: list[tuple[str, float | None, str]] = [("before", before, "bright_black")]
+    for step, share in _thinned(validations, most):
+        bars.append((str(step), share, "cyan"))
+    # An empty bar gives the words below the first and the last one room.
+    bars = [bars[0], _EMPTY, *bars[1:], *[_EMPTY][: len(bars) - 1]]
+    bars.append(("after", after, "green"))
+    chart = Text(f"{_TITLE if len(_TITLE) <= width else 'Success'}\n", "bold")
+    for row in reversed(range(_ROWS)):
+        chart.append(f"{100 * (row + 1) // _ROWS:>{_SCALE - 2}} %", "dim")
+        for _, height, style in bars:
+            filled = 0.0 if height is None else height * _ROWS - row
+            block = _BLOCKS[round(8 * min(1.0, max(0.0, filled)))]
+            chart.append(f" {block * (_BAR - 1)}", style)
+        chart.append("\n")
+    labels = " " * _SCALE
+    for number, (label, *_) in enumerate(bars):
+        labels = f"{labels:<{_SCALE + _BAR * number + 1}}{label}"
+    return chart.append(labels, "dim")
+
+
+def _thinned(points: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:
+    """Return at most ``most`` points: means of a few, each at the last one's step."""
+    count = min(most, len(points))
+    edges = [round(n * len(points) / count) for n in range(count + 1)] if count else []
+    groups = [points[a:b] for a, b in pairwise(edges)]
+    return [(g[-1][0], sum(share for _, share in g) / len(g)) for g in groups]
+
 
 WARM = "warm start"
 """Title of the column for metrics after the warm start, between before and after."""

@@ -68,21 +68,8 @@ def ordered(name: str, items: Sequence[tuple[str, bool]]) -> list[str]:
     return [f"{name}: {' | '.join(starts)}", *rules]
 
 
-_CLOSE, _NEXT, _END = r"<\/parameter>\s*", "<parameter=", r"<\/function>"
-_OTHERS = {_NEXT: rf"({_END}|<\/tool_call>)", _END: rf"({_NEXT}|<\/tool_call>)"}
-_DEEPEST = 8
-_TAG_WORDS: Mapping[str, str] = {
-    "boolean": '"true" | "false" | "True" | "False"', "null": '"null" | "None"',
-}  # fmt: skip
-"""Grammar rule bodies for constants. Some chat templates write them as in Python, not
-as in JSON."""
-
-
-class TagArguments:
-    """Writes the grammar rules for one tool's arguments, up to its closing tag.
-
-    A string is written without quotes or escapes. It ends at the first closing tag that
-    is followed by another tag, as in the parser. Other values are written as JSON.
+class _ArgumentRules:
+    """The state of a writer of grammar rules.
 
     Args:
         name: Name of the first rule; the names of the other rules begin with it.
@@ -97,6 +84,24 @@ class TagArguments:
         self._root = schema
         self._patterns = patterns
         self._rules: list[str] = []
+
+
+_CLOSE, _NEXT, _END = r"<\/parameter>\s*", "<parameter=", r"<\/function>"
+_OTHERS = {_NEXT: rf"({_END}|<\/tool_call>)", _END: rf"({_NEXT}|<\/tool_call>)"}
+_DEEPEST = 8
+_TAG_WORDS: Mapping[str, str] = {
+    "boolean": '"true" | "false" | "True" | "False"', "null": '"null" | "None"',
+}  # fmt: skip
+"""Grammar rule bodies for constants. Some chat templates write them as in Python, not
+as in JSON."""
+
+
+class TagArguments(_ArgumentRules):
+    """Writes the grammar rules for one tool's arguments, up to its closing tag.
+
+    A string is written without quotes or escapes. It ends at the first closing tag that
+    is followed by another tag, as in the parser. Other values are written as JSON.
+    """
 
     def rules(self) -> list[str]:
         """Return the grammar's rules, the rule for the arguments first."""
@@ -232,25 +237,17 @@ SHARED = (
 """Rules that the rules of all tools refer to."""
 
 
-class PythonArguments:
+class PythonArguments(_ArgumentRules):
     """Writes the grammar rules for one tool's arguments, e.g. ``path="a", depth=2``.
 
     If the schema of a value has ``allOf`` with several schemas, any value is allowed.
     If the schema of an object has ``properties``, other fields are not allowed.
-
-    Args:
-        name: Name of the first rule; the names of the other rules begin with it.
-        schema: The JSON schema of the arguments.
-        patterns: Whether strings must match their schema's ``pattern`` and ``format``.
     """
 
     def __init__(
         self, name: str, schema: Mapping[str, Any], *, patterns: bool = True
     ) -> None:
-        self._name = name
-        self._root = schema
-        self._patterns = patterns
-        self._rules: list[str] = []
+        super().__init__(name, schema, patterns=patterns)
         self._references: dict[str, str] = {}
 
     def rules(self) -> list[str]:
