@@ -271,11 +271,11 @@ def test_a_warm_start_leaves_half_of_the_time_to_training(
     now = [50.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     given = budget(time="10m", test_tasks=10, eval_samples=1, eval_tasks=4)
-    gone = given.lesson_clock(RunState(wall_seconds=100), 5.0)
+    gone = given.warm_start_clock(RunState(wall_seconds=100), 5.0)
     assert gone() == 0.0
     now[0] += 60
     assert gone() == 0.5
-    assert budget().lesson_clock(RunState(), 5.0)() == 0.0
+    assert budget().warm_start_clock(RunState(), 5.0)() == 0.0
 
 
 def test_a_step_leaves_room_for_the_validation_that_follows_it() -> None:
