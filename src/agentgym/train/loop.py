@@ -130,11 +130,9 @@ class TrainingLoop:
                 # loss, gradients, one step of the optimizer
                 update = engine.update(credited.batch)
                 self._account(credited, update)
-                said = {} if config.private else verdicts
-                run.append_credit(credit_lines(credited, said, update))
-                new = [TaskResult.of(g, None) for g in groups if tasks.is_new(g)]
-                signals = len(groups) - credited.skipped_groups, len(groups)
-                state.stopping.add_step(step - 1, new, self._evaluator.goal, signals)
+                run.append_credit(credit_lines(credited, verdicts, update))
+                new = [g for g in groups if tasks.is_new(g)]
+                self._record_signals(step - 1, new, credited)
                 report = self._report(credited, update, begun, sampled)
                 measured = self._validate(report, tasks)  # may set state.end
                 track(report, measured)
@@ -173,14 +171,15 @@ class TrainingLoop:
         """Run a step's rollouts; return their groups, and the judge's verdicts.
 
         A group has the attempts at one task. The judge adds its ranking to their
-        rewards; its verdicts are by rollout id. Groups without a training signal are
-        replaced.
+        rewards; its verdicts are by rollout id, none in a private run. Groups without a
+        training signal are replaced.
         """
         verdicts: dict[str, Any] = {}
 
         def attempt(chosen: Sequence[Task], first: int) -> list[list[Trajectory]]:
             ranked = judge.ranked(self._attempt(chosen, step, first))
-            verdicts.update(judge.verdicts)
+            if not self._run.config.private:
+                verdicts.update(judge.verdicts)
             return ranked
 
         broadcast = self._run.scenario.broadcast_rewards
@@ -219,6 +218,17 @@ class TrainingLoop:
         state.step = update.step
         if state.step % self._run.config.eval_every == 0:
             state.validation = None
+
+    def _record_signals(
+        self, updates: int, new: Sequence[Sequence[Trajectory]], credited: Credited
+    ) -> None:
+        """Record new tasks' results after ``updates``, to decide when the run ends."""
+        results = [TaskResult.of(group, None) for group in new]
+        groups = len(credited.groups)
+        signals = groups - credited.skipped_groups, groups
+        self._run.state.stopping.add_step(
+            updates, results, self._evaluator.goal, signals
+        )
 
     def _report(
         self, credited: Credited, update: UpdateMetrics, begun: float, sampled: float
