@@ -26,9 +26,9 @@ from agentgym.evaluate.call_classes import (
     JudgedCall,
     judge_calls,
 )
-from agentgym.evaluate.judge.settings import check_judge, judging_words, open_judge
 from agentgym.evaluate.metrics import Metrics, by_task
 from agentgym.evaluate.progress import Progress
+from agentgym.evaluate.ranker import check_judge, judging_words, open_judge
 from agentgym.evaluate.result import AttemptResult, Evaluation
 from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import (

@@ -99,6 +99,12 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "bench": f"{_HERE}.bench.cards:CARDS",
             "team": f"{_HERE}.team.cards:CARDS",
         },
+        "agentgym.judge": {
+            "check": f"{_HERE}.judge.settings:check_judge",
+            "open": f"{_HERE}.judge.settings:open_judge",
+            "plan_words": f"{_HERE}.judge.settings:plan_words",
+            "judging_words": f"{_HERE}.judge.settings:judging_words",
+        },
         "agentgym.languages": {
             "javascript": f"{_HERE}.languages.javascript:JavaScript",
             "go": f"{_HERE}.languages.go:Go",

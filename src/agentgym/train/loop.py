@@ -18,10 +18,9 @@ from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.base import UpdateMetrics
 from agentgym.engines.registry import create_engine
 from agentgym.errors import TrainingFailedError, TrainingInterrupted
-from agentgym.evaluate.judge.group_judge import Ranker
-from agentgym.evaluate.judge.settings import open_judge
 from agentgym.evaluate.metrics import Metrics, TaskResult
 from agentgym.evaluate.progress import Plan, Progress, StepReport
+from agentgym.evaluate.ranker import Ranker, open_judge
 from agentgym.evaluate.roles import check_roles
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.train.batch import BatchBuilder, Credited

@@ -16,8 +16,8 @@ from agentgym.engines.settings import base_source, objective_words
 from agentgym.errors import MissingExtraError, ScenarioError, UsageError
 from agentgym.evaluate.advice import few_words
 from agentgym.evaluate.criteria import CRITERIA, Gate, flaws
-from agentgym.evaluate.judge.settings import check_judge, plan_words
 from agentgym.evaluate.progress import Plan, Progress
+from agentgym.evaluate.ranker import check_judge, plan_words
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.folder import held_roles, model_source
 from agentgym.models.hub import require_config

@@ -7,10 +7,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agentgym.core.ledger import Ledger
-from agentgym.evaluate.judge.settings import judging_words, plan_words
 from agentgym.evaluate.metrics import MetricName, Metrics
 from agentgym.evaluate.numbers import duration, plural
 from agentgym.evaluate.progress import Plan
+from agentgym.evaluate.ranker import judging_words, plan_words
 from agentgym.train.export import Saved
 from agentgym.train.places import Elsewhere
 from agentgym.train.result import TrainingResult, effect_lines

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from agentgym.core.nested.keys import flattened
 from agentgym.evaluate.call_classes import ConfusionMatrix
 from agentgym.evaluate.compare import Comparison
-from agentgym.evaluate.judge.settings import judging_words
 from agentgym.evaluate.metrics import METRICS
 from agentgym.evaluate.numbers import duration, plural
+from agentgym.evaluate.ranker import judging_words
 from agentgym.evaluate.result import Evaluation
 from agentgym.train.result import TrainingResult, effect_lines
 from agentgym.ui.comparison import BRIEF, MetricRow, family_rows, rows, values

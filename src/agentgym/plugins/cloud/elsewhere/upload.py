@@ -17,7 +17,7 @@ from agentgym.core.import_hints import imported_by
 from agentgym.core.task import TaskSource
 from agentgym.engines.registry import engine_name, remote_engine
 from agentgym.errors import UsageError
-from agentgym.evaluate.judge.settings import check_judge
+from agentgym.evaluate.ranker import check_judge
 from agentgym.models.folder import model_source
 from agentgym.models.gguf.cache import is_converted
 from agentgym.models.reference import is_on_loopback, key_variable

@@ -5,13 +5,13 @@ import json
 import pytest
 
 from agentgym.core.trajectory import ModelCall, Reason, ToolCall
-from agentgym.evaluate.judge.prompt import (
+from agentgym.plugins.judge.prompt import (
     MOST_CHARACTERS,
     Question,
     question,
     transcript,
 )
-from tests.evaluate.judge.judges import TOOLS, attempt, shown_attempts
+from tests.plugins.judge.judges import TOOLS, attempt, shown_attempts
 
 MARK = "=== 0123456789abcdef"
 

@@ -15,7 +15,7 @@ from aiohttp import web
 from agentgym import TrainingConfig
 from agentgym.engines.scripted import Reply, ScriptedEngine
 from agentgym.errors import TrainingFailedError, UsageError
-from agentgym.evaluate.judge import group_judge
+from agentgym.plugins.judge import group_judge
 from agentgym.plugins.view.report import write_reports
 from agentgym.scenarios.base import Scenario
 from agentgym.train import loop
@@ -23,7 +23,7 @@ from agentgym.train import plan as plan_module
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trainer import Trainer
-from tests.evaluate.judge.judges import by_length, says, scoring
+from tests.plugins.judge.judges import by_length, says, scoring
 from tests.rollout.stub_server import StubServer
 from tests.train.test_loop import trainer
 

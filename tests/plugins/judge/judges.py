@@ -14,8 +14,8 @@ from agentgym.core.trajectory import (
     ToolCall,
     Trajectory,
 )
-from agentgym.evaluate.judge.group_judge import GroupJudge
 from agentgym.models.reference import Endpoint
+from agentgym.plugins.judge.group_judge import GroupJudge
 from tests.rollout.stub_server import Handler, StubServer, completion
 
 RULES = {"role": "system", "content": "Be brief."}

@@ -9,13 +9,12 @@ from agentgym.core.ledger import Judging, Ledger
 from agentgym.core.nested.groups import JudgeSettings
 from agentgym.core.prices import Prices
 from agentgym.errors import UsageError
-from agentgym.evaluate.judge.group_judge import MOST_ANSWER, GroupJudge, Ranker
-from agentgym.evaluate.judge.prompt import MOST_CHARACTERS
 from agentgym.evaluate.progress import Progress
 from agentgym.models.reference import is_remote, resolve_model
+from agentgym.plugins.judge.group_judge import MOST_ANSWER, GroupJudge
+from agentgym.plugins.judge.prompt import MOST_CHARACTERS
 from agentgym.rollout.absolute_paths import rubric_text
 
-_SETTINGS = ("rubric", "price_in", "price_out", "max_cost")
 _CHARACTERS = 4
 """Assumed characters per token, to estimate the price."""
 
@@ -24,7 +23,7 @@ def rubric_of(judge: JudgeSettings) -> str:
     """Return the judge's instructions: the user's, or the built-in ones."""
     if given := rubric_text(judge.rubric):
         return given
-    package = resources.files("agentgym.evaluate.judge")
+    package = resources.files("agentgym.plugins.judge")
     return package.joinpath("rubric.txt").read_text(encoding="utf-8")
 
 
@@ -42,14 +41,7 @@ def check_judge(config: TrainingConfig) -> None:
     """Check the settings of a judge, without sending a request."""
     judge = config.judge
     prices = prices_of(judge)
-    if judge.model is None:
-        given = [name for name in _SETTINGS if getattr(judge, name) not in (None, "")]
-        if given:
-            raise UsageError(
-                f"judge.{', judge.'.join(given)} without a judge: name its model with "
-                "--judge, as in --judge openai:gpt-4.1-mini."
-            )
-        return
+    assert judge.model is not None
     if not is_remote(judge.model):
         raise UsageError(
             f"judge = {judge.model!r} is not a model that a server answers for. Give "
@@ -75,11 +67,10 @@ def open_judge(
     ledger: Ledger,
     progress: Progress,
     *,
-    beat: Callable[[], None] = lambda: None,
-) -> Ranker:
+    beat: Callable[[], None],
+) -> GroupJudge:
     """Create a run's judge, which counts its requests in ``ledger.judging``."""
-    if judge.model is None:
-        return Ranker()
+    assert judge.model is not None
     if ledger.judging is None:
         ledger.judging = Judging(model=judge.model)
     return GroupJudge(
@@ -99,8 +90,7 @@ def open_judge(
 def plan_words(config: TrainingConfig) -> str:
     """Describe how often a run may ask its judge, and the price."""
     judge = config.judge
-    if judge.model is None:
-        return ""
+    assert judge.model is not None
     requests = math.ceil(config.episodes / config.group_size)
     rubric = len(rubric_of(judge))
     read = (MOST_CHARACTERS + rubric) // _CHARACTERS

@@ -36,9 +36,10 @@ from agentgym.errors import (
     ReplyError,
     first_problem,
 )
-from agentgym.evaluate.judge.prompt import Entry, Question, question, transcript
+from agentgym.evaluate.ranker import Ranker
 from agentgym.models.reference import PROVIDERS, Endpoint
 from agentgym.models.reply import read_reply
+from agentgym.plugins.judge.prompt import Entry, Question, question, transcript
 from agentgym.security.redaction import beginning
 
 if TYPE_CHECKING:
@@ -183,30 +184,6 @@ class _Group:
     def uncompared(self) -> str:
         """Return why this group cannot show if judge and scenario agree; else ""."""
         return ONE_SIDED if len(set(self.accepted)) < 2 else ""
-
-
-class Ranker:
-    """Base class of rankers. It changes no rewards, and serves runs without a judge.
-
-    Attributes:
-        verdicts: By rollout id, ``score`` and ``why`` of each attempt that the last
-            call of ``ranked`` or ``compare`` judged.
-    """
-
-    def __init__(self) -> None:
-        self.verdicts: dict[str, dict[str, Any]] = {}
-
-    def ranked(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Trajectory]]:
-        """Return the groups with the judge's ranking added to the rewards.
-
-        A group has the attempts at one task. Only the rewards of accepted attempts
-        change: those that the scenario scored as successful. The ranking becomes a
-        further part of their reward, ``judge``. Without a judge, nothing changes.
-        """
-        return list(map(list, groups))
-
-    def compare(self, groups: Sequence[Sequence[Trajectory]]) -> None:
-        """Record how often judge and scenario agree; change no rewards."""
 
 
 class GroupJudge(Ranker):

@@ -15,8 +15,8 @@ from agentgym.core.task import Split
 from agentgym.evaluate.evaluation import evaluate
 from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import Evaluation
-from tests.evaluate.judge.judges import scoring
 from tests.evaluate.test_evaluation import calls
+from tests.plugins.judge.judges import scoring
 from tests.rollout.stub_server import StubServer
 
 pytestmark = pytest.mark.slow

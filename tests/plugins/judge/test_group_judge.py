@@ -9,8 +9,8 @@ from aiohttp import web
 
 from agentgym.core.prices import Prices
 from agentgym.core.trajectory import RolloutStatus, Trajectory
-from agentgym.evaluate.judge import group_judge
-from tests.evaluate.judge.judges import (
+from agentgym.plugins.judge import group_judge
+from tests.plugins.judge.judges import (
     attempt,
     by_length,
     judge_at,
