@@ -80,7 +80,7 @@ def test_the_base_install_does_without_agent_lightning() -> None:
 import sys
 for name in ("agentlightning", "fastapi", "hydra", "kr8s", "omegaconf", "starlette"):
     sys.modules[name] = None  # importing it fails
-import agentgym.cli.main, agentgym.rollout.service, agentgym.rollout.session
+import agentgym.cli.main, agentgym.plugins.lightning.service, agentgym.rollout.session
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.store.store import Store
 with Store() as store, Gateway(store) as gateway:

@@ -17,7 +17,7 @@ from typer.main import get_command
 
 from agentgym.cli.app import build
 from agentgym.core.settings import PREFIX
-from agentgym.rollout.workers.job import Assignment
+from agentgym.plugins.lightning.job import Assignment
 from tests.deploy.manifests import (
     DEPLOY,
     JOB,

@@ -14,8 +14,8 @@ from agentgym.cli.main import main
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.plugins.lightning.service import GatewayService
 from agentgym.rollout.record import stored_trajectories
-from agentgym.rollout.service import GatewayService
 from agentgym.rollout.session import gateway_settings
 from agentgym.rollout.store.reader import StoreReader
 from agentgym.rollout.trajectory_file import read_jsonl

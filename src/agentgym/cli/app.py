@@ -44,8 +44,6 @@ _CORE = {
     "eval": "agentgym.cli.evaluate:evaluate",
     "inspect": "agentgym.cli.inspect:inspect",
     "serve": "agentgym.cli.saved:serve",
-    "gateway": "agentgym.cli.gateway:gateway",
-    "job": "agentgym.cli.gateway:job",
     "export": "agentgym.cli.saved:export",
     "scenarios": "agentgym.cli.scenarios:app",
     "tasks": "agentgym.cli.tasks:app",

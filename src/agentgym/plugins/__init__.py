@@ -29,6 +29,8 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "improve": f"{_HERE}.improve.commands:improve",
             "solve": f"{_HERE}.team.commands:solve",
             "view": f"{_HERE}.view.commands:view",
+            "gateway": f"{_HERE}.lightning.commands:gateway",
+            "job": f"{_HERE}.lightning.commands:job",
             "doctor": f"{_HERE}.doctor.commands:doctor",
             "tasks from-logs": f"{_HERE}.logs.commands:from_logs",
             "tasks from-reviews": f"{_HERE}.logs.commands:from_reviews",

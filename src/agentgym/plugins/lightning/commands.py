@@ -31,7 +31,7 @@ from agentgym.errors import Interrupted, RolloutError, UsageError
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
-    from agentgym.rollout.service import GatewayService
+    from agentgym.plugins.lightning.service import GatewayService
     from agentgym.train.interrupts import InterruptFlag
 
 _KEY = "AGENTGYM_GATEWAY_KEY"
@@ -100,9 +100,9 @@ def gateway(
     Example: agentgym gateway coding --framework langchain --model-name MODEL
     """
     from agentgym.models.reference import KEY_OF_ADDRESS, base_url
+    from agentgym.plugins.lightning.service import GatewayService
     from agentgym.rollout.absolute_paths import located
     from agentgym.rollout.gateway.address import check_address
-    from agentgym.rollout.service import GatewayService
     from agentgym.rollout.session import (
         DATABASE_FILE,
         check_rollouts,
@@ -199,7 +199,7 @@ def job(
 
     Example: agentgym job coding --framework langchain
     """
-    from agentgym.rollout.workers.job import Assignment, run_job
+    from agentgym.plugins.lightning.job import Assignment, run_job
 
     assignment = Assignment.read()
     ended = run_job(_settings(command, config), assignment)

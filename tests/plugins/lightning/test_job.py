@@ -16,10 +16,10 @@ import pytest
 from agentgym.core.task import Split, Task, TaskSource
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.errors import UsageError
+from agentgym.plugins.lightning.job import Assignment, RolloutJob
+from agentgym.plugins.lightning.service import GatewayService
 from agentgym.rollout.record import to_trajectory
-from agentgym.rollout.service import GatewayService
 from agentgym.rollout.store.rollout import RolloutState, StatusChange
-from agentgym.rollout.workers.job import Assignment, RolloutJob
 from agentgym.rollout.workers.worker import EXIT_BLOCKED
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks
@@ -115,7 +115,7 @@ def test_settings_come_from_the_environment_too(
             [
                 sys.executable,
                 "-c",
-                "from agentgym.rollout.workers.job import RolloutJob as J; J().run()",
+                "from agentgym.plugins.lightning.job import RolloutJob as J; J().run()",
             ],
             capture_output=True,
             text=True,
@@ -128,13 +128,13 @@ def test_settings_come_from_the_environment_too(
 
 @pytest.mark.slow
 def test_a_rollout_without_a_reward_says_why(tmp_path: Path) -> None:
-    agent = "tests.rollout.workers.test_job:crash"
+    agent = "tests.plugins.lightning.test_job:crash"
     with queued(tmp_path) as (served, name):
         words = "coding", "--framework", "langchain", "--agent", agent
         root = str(Path(__file__).parents[3])
         done = job({**variables(served, name), "PYTHONPATH": root}, *words)
         assert done.returncode == 1
-        place = re.escape("(rollout/workers/test_job.py:")
+        place = re.escape("(plugins/lightning/test_job.py:")
         told = rf"crash: ValueError: it broke {place}\d+\)"
         said = done.stderr.splitlines()[-1]
         assert re.fullmatch(f"Error: Rollout {name} was dropped: {told}", said)
@@ -155,7 +155,7 @@ def crash(llm: Any, tools: Any) -> Any:
 
 @pytest.mark.slow
 def test_an_agent_that_blocks_ends_its_process(tmp_path: Path) -> None:
-    agent = "tests.rollout.workers.test_job:block"
+    agent = "tests.plugins.lightning.test_job:block"
     with queued(tmp_path) as (served, name):
         words = "coding", "--framework", "langchain", "--agent", agent, "--timeout", "2"
         root = str(Path(__file__).parents[3])
