@@ -1,6 +1,6 @@
 """CodeReviewScenario: find planted defects, and report their files and lines."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, Literal
@@ -9,8 +9,10 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.plugins.packs.code_review import rewards
-from agentgym.plugins.packs.code_review.environment import ReviewEnvironment
+from agentgym.plugins.packs.code_review.environment import (
+    ReviewBooks,
+    ReviewEnvironment,
+)
 from agentgym.plugins.packs.code_review.plants import (
     Plant,
     Planted,
@@ -27,7 +29,74 @@ from agentgym.plugins.packs.coding.wording import references
 from agentgym.plugins.packs.leveled import LeveledScenario
 from agentgym.plugins.packs.wording.grammar import Phrases, request
 from agentgym.scenarios.base import Environment, own_environment
+from agentgym.scenarios.plan_reward import (
+    NO_CALL,
+    PROGRESS,
+    SPARE_CALLS,
+    Attempts,
+    melted,
+    success_parts,
+    tools_called,
+)
 from agentgym.scenarios.rewards.static_checks import EXTRA, require_checks
+
+ERROR = -0.04
+VIOLATION = -0.2
+FALSE_REPORT = -0.15
+_MOST_COUNTED = 2
+_MOST_ERRORS = 6
+_LOOK = 0.5
+
+
+def score(task: Task, books: ReviewBooks, trajectory: Trajectory) -> Reward:
+    """Score a finished review.
+
+    In a success, the agent reported every planted bug and security problem by file,
+    line and kind, and reported nothing else. It also read or linted all requested
+    files, broke no rule, and made few needless calls. A success earns 1, minus a little
+    for each needless call.
+
+    Without success, let ``n`` be the number of calls in the shortest solution. F1 (the
+    harmonic mean of precision and recall) then earns up to 0.45 * (1 - 1/n). Reading or
+    linting all requested files earns up to 0.225 / n. Each false report costs 0.15, so
+    reporting every line does not pay.
+    """
+    attempts = Attempts.of(books, trajectory)
+    if not attempts.tools:
+        return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)
+    plan = task.goal["plan"]
+    defects = {tuple(defect) for defect in task.goal["defects"]}
+    reports = set(books.reports)
+    hits, false = len(defects & reports), len(reports - defects)
+    looked = set(task.goal["look"]) <= books.read | books.linted
+    spare = SPARE_CALLS[task.level]
+    over = max(0, len(attempts.tools) - len(plan) - spare)
+    right_tool = tools_called((tool for tool, _ in plan), attempts.tools) / len(plan)
+    right_call = (hits + looked) / (len(defects) + 1)
+    precise = hits == len(defects) and not false
+    if precise and looked and not attempts.violations and not over:
+        parts = success_parts(attempts, len(plan), ERROR)
+        return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
+    credit = PROGRESS * (1.0 - 1.0 / len(plan)) * f1(defects, reports)
+    parts = {
+        "found": credit * melted(over),
+        "looked": PROGRESS / len(plan) * _LOOK * looked * melted(over),
+        "false reports": FALSE_REPORT * false,
+        "errors": ERROR * min(len(attempts.failed), _MOST_ERRORS),
+        "rules": VIOLATION * min(attempts.violations, _MOST_COUNTED),
+    }
+    value = sum(parts.values())
+    if value < -1.0:
+        parts["limit"] = -1.0 - value
+    return Reward(max(-1.0, value), False, parts, right_tool, right_call)
+
+
+def f1(defects: Iterable[object], reports: Iterable[object]) -> float:
+    """Return F1, the harmonic mean of precision and recall; 0 if no report is right."""
+    planted, made = set(defects), set(reports)
+    hits = len(planted & made)
+    return 2 * hits / (len(planted) + len(made)) if hits else 0.0
+
 
 _STYLE = 0.4
 """Probability that a reviewed module also has a style problem."""
@@ -234,9 +303,9 @@ class CodeReviewScenario(LeveledScenario[ReviewFamily]):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score a review by the agent's reports; see :func:`.rewards.score`."""
+        """Score a review by the agent's reports; see :func:`score`."""
         own = own_environment(ReviewEnvironment, environment)
-        return rewards.score(task, own.books, trajectory)
+        return score(task, own.books, trajectory)
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
         """Return the calls that lint or read the files, and report each defect."""
