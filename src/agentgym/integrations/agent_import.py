@@ -13,16 +13,19 @@ from typing import Any
 
 from agentgym.core.agent import Trained, is_command
 from agentgym.core.background import in_background, no_running_loop
+from agentgym.core.config import TrainingConfig
 from agentgym.core.import_hints import raised_at
 from agentgym.core.openai import NO_KEY
 from agentgym.core.registry import load_object
 from agentgym.core.tools import Tool
 from agentgym.errors import AgentGymError, UnsupportedError, UsageError, message_of
-from agentgym.integrations.base import FrameworkAdapter
+from agentgym.integrations.base import AgentLoop, AgentRole, Blueprint, FrameworkAdapter
 from agentgym.integrations.projects import named_in_project, prepare_project
 from agentgym.integrations.redirect import GUARD, importing, watch
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.programs.program import ProgramCommand
+from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.task_lists import usual_tools
 from agentgym.security.redaction import get_logger
 
 DEFAULT = "langchain"
@@ -462,3 +465,37 @@ def values_for(reference: str | None, option: str) -> Callable[[Any], Any]:
         )
     function: Callable[[Any], Any] = found
     return function
+
+
+def roles_of(config: TrainingConfig, scenario: Scenario) -> list[AgentRole]:
+    """Return the roles of the user's agent; empty if they cannot be listed."""
+    return looked_into(config, scenario)[1]
+
+
+def looked_into(
+    config: TrainingConfig, scenario: Scenario
+) -> tuple[AgentLoop, list[AgentRole]]:
+    """Build the user's agent once, without a model; return it with its roles."""
+    adapter = FRAMEWORKS.get(config.framework)
+
+    async def look() -> tuple[AgentLoop, list[AgentRole]]:
+        loop = adapter.create_environment(
+            Blueprint(
+                system_prompt=scenario.system_prompt(),
+                tools=usual_tools(scenario, config.seed),
+                max_turns=scenario.max_turns,
+                gateway="http://127.0.0.1:1",
+                api_key="none",
+                model="none",
+                connections=1,
+                agent=config.agent,
+            )
+        )
+        try:
+            return loop, adapter.roles(loop.agent)
+        except UnsupportedError:  # the trial will show its calls
+            return loop, []
+        finally:
+            await loop.close()
+
+    return in_background(look())

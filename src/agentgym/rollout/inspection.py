@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from agentgym.core.agent import is_command
-from agentgym.core.background import in_background
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.json_schema import properties
 from agentgym.core.policy import ChatRequest
@@ -19,7 +18,8 @@ from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.engines.tokens.grammar import check_form
 from agentgym.errors import AgentGymError, UnsupportedError
-from agentgym.integrations.base import AgentLoop, AgentRole, Blueprint
+from agentgym.integrations.agent_import import looked_into
+from agentgym.integrations.base import AgentRole
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.agent_trial import (
     TrialCalls,
@@ -50,7 +50,6 @@ _TRIAL_S = 20.0
 _PROGRAM_TRIAL_S = 120.0  # starting a program with large packages takes long
 _MOST_TRIALS = 12
 _MOST_CRASHES = 4
-_NOWHERE = "http://127.0.0.1:1"
 PASSES_ON = "runs: it passes control on"
 """The fate of calls that pass control to another agent."""
 _ANSWER = "is its answer"
@@ -126,46 +125,13 @@ def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
         )
 
 
-def roles_of(config: TrainingConfig, scenario: Scenario) -> list[AgentRole]:
-    """Return the roles of the user's agent; empty if they cannot be listed."""
-    return _looked_into(config, scenario)[1]
-
-
-def _looked_into(
-    config: TrainingConfig, scenario: Scenario
-) -> tuple[AgentLoop, list[AgentRole]]:
-    adapter = FRAMEWORKS.get(config.framework)
-
-    async def look() -> tuple[AgentLoop, list[AgentRole]]:
-        loop = adapter.create_environment(
-            Blueprint(
-                system_prompt=scenario.system_prompt(),
-                tools=usual_tools(scenario, config.seed),
-                max_turns=scenario.max_turns,
-                gateway=_NOWHERE,
-                api_key="none",
-                model="none",
-                connections=1,
-                agent=config.agent,
-            )
-        )
-        try:
-            return loop, adapter.roles(loop.agent)
-        except UnsupportedError:  # the trial will show its calls
-            return loop, []
-        finally:
-            await loop.close()
-
-    return in_background(look())
-
-
 def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
     from agentgym.rollout.workers.worker import own_tools  # imports aiohttp
 
     assert config.agent.reference is not None
     adapter = FRAMEWORKS.get(config.framework)
     specs = {spec.name: spec for spec in usual_tools(scenario, config.seed)}
-    loop, roles = _looked_into(config, scenario)
+    loop, roles = looked_into(config, scenario)
     found = {tool.name: tool for role in roles for tool in role.tools}
     acting = {tool.spec.name for tool in own_tools(adapter, loop)}
     own = {

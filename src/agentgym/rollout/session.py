@@ -22,7 +22,6 @@ from agentgym.rollout.runner import RolloutRequest, Runner
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerPool
 from agentgym.rollout.workers.spec import WorkerSpec
-from agentgym.sandbox.ladder import described, tried
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.security.audit import FILE as AUDIT_FILE
@@ -185,6 +184,8 @@ def gateway_settings(config: TrainingConfig, **more: Any) -> "GatewaySettings":
 
 def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
     """Check the scenario, the framework, the agent and the sandbox before a run."""
+    from agentgym.sandbox.ladder import described, tried
+
     require_writable_state()
     scenario = get_scenario(config.scenario)
     adapter = FRAMEWORKS.get(config.framework)

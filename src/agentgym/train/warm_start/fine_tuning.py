@@ -16,9 +16,9 @@ from agentgym.core.trajectory import NO_REASON, ModelCall, Trajectory
 from agentgym.engines.base import Engine, Imitation, TrainingBatch
 from agentgym.errors import ScenarioError, TrainingFailedError
 from agentgym.evaluate.progress import Progress
+from agentgym.integrations.agent_import import roles_of
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.folder import is_small
-from agentgym.rollout.inspection import roles_of
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, worker_count
 from agentgym.scenarios.base import Scenario
