@@ -26,7 +26,7 @@ from machine import machine
 
 from agentgym import Split, Trajectory
 from agentgym.plugins.packs.coding import functions
-from agentgym.plugins.packs.coding.invented import names_for
+from agentgym.plugins.packs.coding.names import names_for
 from agentgym.plugins.packs.coding.projects import build
 from agentgym.sandbox import LazySandbox, SandboxResult
 from agentgym.scenarios.registry import get_scenario

@@ -165,7 +165,7 @@ def cpu() -> tuple[float, float]:
 
 async def ours(code: str) -> tuple[float, float, float]:
     """Solve once; return CPU of the process and its children, and first output."""
-    from agentgym.plugins.team.solving.session import TeamSession
+    from agentgym.plugins.team.solving.solve import TeamSession
 
     first: list[float] = []
     shown: list[float] = []

@@ -53,7 +53,7 @@ BESIDE = {
 }
 """The plug-ins that a plug-in may import besides itself."""
 UPWARD_NAMES = {
-    "core/shown.py names ui/shown.py": (
+    "core/notebook.py names ui/shown.py": (
         "results print with the words and tables of the terminal"
     ),
     "scenarios/tool_tasks/user_code.py names integrations/agent_import.py": (

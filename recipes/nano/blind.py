@@ -18,8 +18,8 @@ from functools import cache
 from agentgym.core.task import Split
 from agentgym.plugins.packs.coding.functions import TEMPLATES
 from agentgym.plugins.packs.coding.names import NAMES
-from agentgym.plugins.packs.coding.wording import REFERENCES
-from agentgym.plugins.packs.wording.grammar import GREETINGS, MANNERS
+from agentgym.plugins.packs.coding.references import REFERENCES
+from agentgym.plugins.packs.phrases import GREETINGS, MANNERS
 from recipes.nano.corpus import MAKERS
 from recipes.nano.held_out import (
     Phrases,

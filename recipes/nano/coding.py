@@ -16,9 +16,9 @@ from random import Random
 from agentgym.core.task import Split
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.errors import AgentGymError
+from agentgym.plugins.packs.coding.drafts import Draft, Family, Scene, Step
 from agentgym.plugins.packs.coding.environment import CodingEnvironment
-from agentgym.plugins.packs.coding.families import FAMILIES, Draft, Family, Step
-from agentgym.plugins.packs.coding.families.base import Scene
+from agentgym.plugins.packs.coding.families import FAMILIES
 from agentgym.plugins.packs.coding.names import NAMES, Names
 from agentgym.plugins.packs.coding.scenario import ROLE, SYSTEM_PROMPT
 from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox

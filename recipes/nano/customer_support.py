@@ -15,19 +15,19 @@ from typing import Any
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, tool_specs
 from agentgym.errors import ToolError
-from agentgym.plugins.packs.customer_support.demonstrations import demonstrate
 from agentgym.plugins.packs.customer_support.environment import SupportEnvironment
-from agentgym.plugins.packs.customer_support.families import (
-    FAMILIES,
+from agentgym.plugins.packs.customer_support.families import FAMILIES
+from agentgym.plugins.packs.customer_support.names import NAMES, SupportNames
+from agentgym.plugins.packs.customer_support.scenario import ROLE, SYSTEM_PROMPT
+from agentgym.plugins.packs.customer_support.story import (
     SupportDraft,
     SupportFamily,
     SupportScene,
     SupportStep,
 )
-from agentgym.plugins.packs.customer_support.names import NAMES, SupportNames
-from agentgym.plugins.packs.customer_support.scenario import ROLE, SYSTEM_PROMPT
 from recipes.nano import pools
 from recipes.nano.conversation import Argument, Conversation, ToolLine
+from recipes.nano.customer_support_oracle import demonstrate
 from recipes.nano.support_words import POLICIES
 from recipes.nano.values import surname, text, word
 

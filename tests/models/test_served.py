@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.models.served import served_name
+from agentgym.models.reference import served_name
 from tests.rollout.stub_server import StubServer
 
 

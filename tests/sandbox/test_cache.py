@@ -13,12 +13,12 @@ from agentgym.sandbox import (
     PythonScript,
     RunTests,
     SandboxConfig,
-    cache,
     open_sandbox,
 )
-from agentgym.sandbox.cache import ResultCache
+from agentgym.sandbox import sandbox as sandbox_module
 from agentgym.sandbox.commands import Job
 from agentgym.sandbox.guest.settings import RUNGS
+from agentgym.sandbox.sandbox import ResultCache
 from tests.sandbox.conftest import ISOLATING, opened
 
 JOB = Job({"a.py": "import planted; print(planted.X)"}, PythonScript("a.py"), 1)
@@ -33,7 +33,7 @@ os.write(3, b'{"running": null}\\n')
 
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(cache, "_FRESH_NS", 0)
+    monkeypatch.setattr(sandbox_module, "_FRESH_NS", 0)
     (tmp_path / "planted").mkdir()
     (tmp_path / "planted" / "__init__.py").write_text("X = 1\n")
     return tmp_path
@@ -64,10 +64,10 @@ def test_what_is_younger_than_a_clock_can_tell_is_not_remembered(
     config = SandboxConfig(python_path=(library,))
     remembered = ResultCache(config, RUNGS["unsafe"])
     assert remembered.key(JOB) is not None
-    monkeypatch.setattr(cache, "_FRESH_NS", 1_000_000_000 * 60)
+    monkeypatch.setattr(sandbox_module, "_FRESH_NS", 1_000_000_000 * 60)
     assert remembered.key(JOB) is None
-    monkeypatch.setattr(cache, "_FRESH_NS", 0)
-    monkeypatch.setattr(cache, "_MOST_FILES", 2)
+    monkeypatch.setattr(sandbox_module, "_FRESH_NS", 0)
+    monkeypatch.setattr(sandbox_module, "_MOST_CHECKED", 2)
     assert remembered.key(JOB) is None
 
 
@@ -86,7 +86,7 @@ def test_all_that_matters_is_in_the_key(
         )
     }
     for name, value in (("__version__", "9"), ("own_python", lambda: Path("/x"))):
-        monkeypatch.setattr(cache, name, value)
+        monkeypatch.setattr(sandbox_module, name, value)
         keys.add(ResultCache(config, rung).key(JOB))
     keys.add(ResultCache(config, rung).key(replace(JOB, timeout_s=2)))
     keys.add(ResultCache(config, rung).key(replace(JOB, collect=True)))

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from agentgym.core.shown import Shown
+from agentgym.core.notebook import Shown
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.plain_progress import LinesProgress
 from agentgym.plugins.collect.batch import RolloutBatch

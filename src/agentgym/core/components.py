@@ -1,20 +1,14 @@
 """Label each token of a model's response, e.g. as tool selection or reasoning.
 
 These labels are called components. A tool format (:mod:`agentgym.core.formats`) splits
-a response into spans: ranges of characters, each with its components. A token gets the
-components of all characters that it covers. A token is trained only if *all* of its
-components are trainable, so a token across two spans is never half trained.
+a response into spans with their components. A token has those of all characters that it
+covers, and is trained only if *all* of them are trainable.
 
-Tool selection is more than the tool's name. The first token of a response decides
-between a call and an answer. The mark that opens a call, e.g. ``<tool_call>``, decides
-to call a tool after some text. The mark that closes a call, and the end token, decide
-to stop or go on. If only the name were trained, failing calls would become less likely,
-but the decision to answer without a call would get no gradient. The policy would then
-stop calling tools.
-
-A call that does not parse has no boundary between name and arguments. Its tokens belong
-to both components. They are trained only if both are trainable, so that the policy
-unlearns malformed calls.
+Tool selection is more than the tool's name: the first token, the marks that open and
+close a call, and the end token decide to call, go on or stop. If only the name were
+trained, the decision to answer without a call would get no gradient, and the policy
+would stop calling tools. A malformed call belongs to both components of a call, and is
+trained if both are trainable, so that the policy unlearns it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Write files atomically, clean up temporary folders, and retry on full disks.
-
-Also read text from other programs: :func:`parse_json`, :func:`whole_text`.
-"""
+"""Write files atomically, clean up temporary folders, and retry on full disks."""
 
 import errno
 import fcntl
@@ -253,10 +250,7 @@ def no_beat(stalled: str | None) -> None:
 
 
 def disk_trouble(error: BaseException | None) -> str | None:
-    """Return the disk problem that caused an error, e.g.
-
-    ``the disk is full``, or None.
-    """
+    """Return the disk problem that caused an error, or None if there is none."""
     while error is not None:
         message = None
         if isinstance(error, OSError):

@@ -42,9 +42,6 @@ class RoleLedger(BaseModel, extra="forbid"):
     Attributes:
         calls: Number of requests to the model in training rollouts, unanswered requests
             included.
-        trained: Number of calls whose tokens the loss covered.
-        masked: Number of masked calls (left out of the loss) by reason.
-        dropped: Number of dropped calls by reason.
     """
 
     calls: int = 0

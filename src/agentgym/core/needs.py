@@ -34,7 +34,6 @@ class NeededCall:
     """One tool call that a task needs, a part of its shortest solution.
 
     Attributes:
-        arguments: The right arguments.
         others: Further arguments that are equally right.
         by_outcome: Names of arguments that have no single right value, e.g. the new
             text of an edit. In an episode that succeeded, any value is right.

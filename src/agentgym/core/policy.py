@@ -20,7 +20,6 @@ class ChatRequest:
         session: Id that all requests of one agent in one rollout attempt share. The
             prompt reuses the exact token ids of earlier turns in the same session, if
             the rendered text begins with them.
-        one_call: Whether the answer may have at most one tool call.
         form: Name of a tool that stands for a JSON schema which the answer must follow.
             The policy calls this tool, and the call's arguments become the answer's
             content. Empty without a schema.
@@ -49,17 +48,13 @@ class ChatResult:
     """The policy's answer to a request, with its exact tokens.
 
     Attributes:
-        prompt_ids: Token ids of the prompt that the policy saw.
         response_ids: Token ids that the policy sampled, the end token included.
         logprobs: Natural log-probability of each response token under the sampling
             distribution.
         content: Text for the user, without tool calls and reasoning; None if empty.
         tool_calls: The answer's tool calls. A call that cannot be parsed becomes a call
             of ``malformed_call``, a tool that no agent has.
-        finish_reason: ``stop``, ``tool_calls`` or ``length``.
         model_version: Number of updates of the policy's weights before it answered.
-        grammar: The grammar that restricted the response; None if every token was
-            allowed.
     """
 
     prompt_ids: list[int]

@@ -1,8 +1,6 @@
 """Registry: find classes by name, in the core, in plug-ins and in other packages.
 
-Plug-ins of this package are in the table of ``agentgym/plugins/__init__.py``, those of
-other packages are entry points. load_object: import an object that a user names as
-``module:name``.
+Plug-ins of this package are in a table, those of other packages are entry points.
 """
 
 import os

@@ -37,12 +37,9 @@ class Task(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         id: Id of the task, unique in the scenario. Equal seeds give equal ids.
-        split: The split that the task belongs to.
-        seed: The seed from which the task was made.
         family: The kind of problem, e.g. ``"read_file"``. Training chooses
             tasks by family, and results are shown per family.
         level: Difficulty: 1 (one call), 2 (several calls with rules) or 3 (open-ended).
-        instruction: The user's request.
         initial_state: The environment's initial state, as JSON values.
         goal: The goal, as JSON values for ``calculate_reward``; hidden from the agent.
         configurable: Keys of a LangGraph agent's ``config["configurable"]`` in this
@@ -71,12 +68,10 @@ class TaskSource:
     which other processes load the same scenario.
 
     Attributes:
-        path: Path of the tasks file, which ends in ``.jsonl``.
         tools: For each tool or list of tools, its ``module:name``.
         answers: How tool calls are answered. ``recorded`` answers with recorded
             results, ``stub`` with made-up values; ``live`` runs the tools that
             ``allow`` names.
-        allow: Names of the tools that may really run.
         check: How episodes are scored. None compares with the calls that the tasks file
             expects. ``module:name`` is a function that scores. ``posted`` takes the
             reward that a program posts. ``none`` does not score; a judge model ranks

@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -24,13 +25,26 @@ from agentgym.errors import (
     message_of,
 )
 
+RunInPlace = Callable[[dict[str, Any]], Awaitable[Any]]
+
+PENDING: ContextVar[tuple[str, RunInPlace] | None] = ContextVar(
+    "agentgym_run_in_place", default=None
+)
+"""The tool whose call a framework is making, and the function that runs the call."""
+
+
+def pending_run(name: str) -> RunInPlace | None:
+    """Return the function that runs the current call of a tool; None outside of one."""
+    pending = PENDING.get()
+    return None if pending is None or pending[0] != name else pending[1]
+
+
 ToolFunction = Callable[..., str | Awaitable[str]]
 
 MALFORMED_CALL = "malformed_call"
 """The tool name that a call gets if it cannot be parsed.
 
-No agent has a tool of this name. So the framework answers the call with an error, and
-the model can correct itself.
+No agent has it, so the framework answers with an error.
 """
 _UNREADABLE = "the call could not be read: write it in the form that was asked for"
 _MARK = "__agentgym_tool__"
@@ -59,7 +73,6 @@ class ToolSpec:
     """A tool's name, schema and description, with validation of its arguments.
 
     Attributes:
-        name: The name under which the model calls the tool.
         description: The first paragraph of the function's docstring.
         args_model: Pydantic model of the arguments; unknown arguments are errors.
     """
@@ -140,7 +153,6 @@ class Tool:
     """A tool that runs on the environment of one episode.
 
     Attributes:
-        spec: The tool's name, schema and description.
         function: The function to call, sync or async. It returns a text or a JSON value
             for the agent. To refuse a call, it raises
             :class:`~agentgym.errors.ToolError`.

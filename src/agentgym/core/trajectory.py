@@ -101,7 +101,6 @@ class Grammar(_Record):
     sampling.
 
     Attributes:
-        version: Version of the notation of ``text``; other versions are errors.
         text: The grammar, in llguidance's variant of Lark.
         form: Name of a tool that stands for a JSON schema which the answer must follow:
             the policy calls it, and its arguments become the answer's content. Empty
@@ -118,20 +117,15 @@ class ModelCall(_Record):
 
     Attributes:
         agent: Name of the asking agent in a team; ``"agent"`` for a single agent.
-        messages: The request's messages, in OpenAI's format.
         tools: The request's tools as the framework sent them, in OpenAI's format.
-        content: The text of the response; None if it had only tool calls.
-        tool_calls: The tool calls of the response.
         wants_call: Whether the request required a tool call.
         prompt_ids: Exact token ids of the prompt; empty if not recorded. A call without
             token ids is not trained on.
         response_ids: Exact token ids that the policy sampled, the end token included.
         logprobs: Natural log-probability of each token of ``response_ids`` at sampling.
         model_version: Number of updates of the policy's weights before it answered.
-        finish_reason: ``stop``, ``tool_calls`` or ``length``.
         prompt_tokens: The server's count of prompt tokens, for servers that return no
             token ids; None if unknown.
-        response_tokens: The server's count of response tokens; None if unknown.
         rewards: Rewards of this call alone, by name, from :func:`agentgym.reward`.
         grammar: The grammar that restricted the response; None if every token was
             allowed.
@@ -196,8 +190,6 @@ class ToolCall(_Record):
 
     Attributes:
         id: Id of the :class:`RequestedCall`; None if the framework does not pass it.
-        arguments: The parsed arguments; None if malformed.
-        outcome: ``OK``, or the kind of failure.
         result: The text that the agent saw.
     """
 
@@ -238,14 +230,8 @@ class TrajectoryStats(Numbers, frozen=True):
     """The figures of one trajectory.
 
     Attributes:
-        steps: Number of model calls.
-        tool_calls: Number of tool calls.
-        tool_errors: Number of tool calls that failed.
         prompt_tokens: Prompt tokens of all model calls with known token counts.
         response_tokens: Response tokens of these calls.
-        uncounted_calls: Number of model calls with unknown token counts.
-        reward: The reward; None if the trajectory was not scored.
-        duration_s: Wall seconds.
     """
 
     reward: float | None
@@ -257,21 +243,16 @@ class Trajectory(_Record):
 
     Attributes:
         version: Version of this format; other versions are errors.
-        rollout_id: Id of the rollout.
         attempt: Number of earlier attempts at this rollout that were abandoned.
         group: Id that rollouts of the same task in the same step share.
-        steps: Model calls and tool calls in the order in which they happened.
         reward: The reward; None until scored, and for a dropped rollout.
         reward_parts: Named parts that add up to the reward, for people to read.
         success: Whether the goal was reached and no rule was broken; None until scored.
         right_tool: Share of the needed calls whose tool was called; None if unknown.
         right_arguments: Share of the needed calls that were made with the right
             arguments; None if unknown.
-        status: Whether the rollout succeeded, failed or was dropped.
         reason: Why the rollout failed, was dropped or ended early. None if the agent
             ended by itself and succeeded.
-        duration_s: Wall seconds.
-        answer: The agent's last message; None if unknown or empty.
         changed_files: New content of each changed text file in the agent's workspace,
             by path; None for a deleted file.
         end_state: The state of the agent and of the environment at the end, as JSON

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from agentgym.core.shown import Shown
+from agentgym.core.notebook import Shown
 from agentgym.errors import UsageError
 from agentgym.evaluate.intervals import (
     Z95,

@@ -8,8 +8,8 @@ from typing import Literal, Self, get_args
 from pydantic import BaseModel, Field
 
 from agentgym.core.needs import Needs
+from agentgym.core.notebook import Shown
 from agentgym.core.prices import FREE, USUAL_PRICES, Prices
-from agentgym.core.shown import Shown
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
 from agentgym.evaluate.intervals import (

@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 
 from agentgym.core.files import write_atomically
 from agentgym.core.ledger import Judging
+from agentgym.core.notebook import Shown
 from agentgym.core.prices import Prices
-from agentgym.core.shown import Shown
 from agentgym.core.trajectory import Reason
 from agentgym.errors import UsageError
 from agentgym.evaluate.call_classes import CallClass, ConfusionMatrix

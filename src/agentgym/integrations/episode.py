@@ -46,8 +46,7 @@ from agentgym.errors import (
 )
 from agentgym.integrations.inner_reward import receive_with
 from agentgym.models.reply import Llm, ModelReply, read_reply
-from agentgym.scenarios.base import Environment
-from agentgym.scenarios.reported import ReportedReward
+from agentgym.scenarios.base import Environment, ReportedReward
 from agentgym.scenarios.tool_tasks.unseen import learn_schemas, unseen
 from agentgym.security.audit import asking, digest, is_audited, note
 

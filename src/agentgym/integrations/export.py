@@ -11,7 +11,7 @@ from agentgym.core.task import Split
 from agentgym.core.tools import Tool
 from agentgym.errors import ScenarioError, UsageError
 from agentgym.integrations.agent_import import load_trained, takes_tools
-from agentgym.models.served import served_name
+from agentgym.models.reference import served_name
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario

@@ -32,8 +32,7 @@ from agentgym.errors import (
 )
 from agentgym.integrations.base import AgentLoop, Conversation
 from agentgym.integrations.episode import ONE_ANSWER, Episode, EpisodeCut
-from agentgym.scenarios.base import Environment, Scenario
-from agentgym.scenarios.scoring import score
+from agentgym.scenarios.base import Environment, Scenario, score
 from agentgym.security.audit import asking
 from agentgym.security.redaction import get_logger
 

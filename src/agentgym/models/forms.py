@@ -1,11 +1,8 @@
 """Forms: let a policy answer in a JSON schema by calling a tool.
 
-A request may require an answer that follows a JSON schema (``response_format``, the
-default of ``ChatOpenAI.with_structured_output``). Providers restrict the tokens of this
-answer. A policy instead gets one more tool, whose arguments follow the schema. So its
-prompt shows the fields, and its tokens are restricted to a call of that tool. The
-call's arguments become the content of the message that the agent reads, and training
-updates the call.
+Providers restrict the tokens of an answer with a ``response_format``. A policy instead
+gets one more tool, whose arguments follow the schema and become the message's content.
+So its prompt shows the fields, and training updates the call.
 """
 
 from collections.abc import Mapping

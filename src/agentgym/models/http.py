@@ -26,9 +26,7 @@ from agentgym.security.redaction import beginning, get_logger
 logger = get_logger(__name__)
 
 _PERHAPS_ELSEWHERE = frozenset({403, 404})
-"""HTTP statuses after which another server is asked, if there is one.
-
-The problem may be in this server or in the request."""
+"""HTTP statuses of a problem in this server or in the request: ask another server."""
 _RETRIED = frozenset({408, 409, 429, *range(500, 600)})
 """HTTP statuses after which the same request may succeed later."""
 

@@ -1,7 +1,4 @@
-"""Compile a chat template as transformers does, whose import takes over a second.
-
-The environment is described in transformers' documentation, "Writing a chat template".
-"""
+"""Compile a chat template as transformers does, whose import takes over a second."""
 
 import json
 from datetime import datetime

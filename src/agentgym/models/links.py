@@ -1,7 +1,7 @@
 """Links: persistent connections to HTTP servers, for answers without streaming.
 
-They take less time per request than aiohttp's client, which is still used for requests
-with TLS or streaming. So these connections raise aiohttp's types of errors too.
+They take less time than aiohttp's client, and raise its errors. aiohttp is still used
+for TLS and streaming.
 """
 
 import asyncio
@@ -19,9 +19,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from multidict import CIMultiDict
 
 MOST_ANSWER = 2**28
-"""Most bytes of an answer.
-
-A long answer that lists each token's routed experts has tens of millions of bytes."""
+"""Most bytes of an answer; one with routed experts has tens of millions of bytes."""
 
 _MOST_HEAD = 65_536
 _LEAST_STATUS, _MOST_STATUS = 100, 599

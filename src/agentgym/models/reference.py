@@ -16,6 +16,8 @@ from agentgym.security.redaction import beginning, get_logger
 if TYPE_CHECKING:
     import httpx
 
+_ANSWERS_S = 5.0
+
 logger = get_logger(__name__)
 
 KEY_OF_ADDRESS = "AGENTGYM_API_KEY"
@@ -323,3 +325,22 @@ def located_model(model: str) -> str:
     if is_converted(model) and os.path.isfile(path):
         return os.path.abspath(path)  # a link's target may have another name
     return os.path.realpath(path) if os.path.isdir(path) else model
+
+
+def served_name(address: str, key: str | None, wanted: str) -> str:
+    """Return the model name to request at an OpenAI-compatible server."""
+    # A server may have been started without this name: then its only model is meant.
+    url = base_url(address)
+    cards = listed_models(url, key, _ANSWERS_S)
+    names = [card["id"] for card in cards]
+    if not names or wanted in names:
+        return wanted
+    adapters = [card["id"] for card in cards if card.get("parent")]
+    for found in (names, adapters):
+        if len(found) == 1:
+            return str(found[0])
+    logger.warning(
+        "%s has no model %r, but %s. Start it with --served-model-name %s.",
+        *(url, wanted, ", ".join(names[:10]), wanted),
+    )
+    return wanted

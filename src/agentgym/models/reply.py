@@ -14,9 +14,8 @@ from agentgym.errors import ReplyError, first_problem
 Llm = Callable[..., Awaitable[Any]]
 """Type of a model function, ``async def llm(messages, **options)``.
 
-It returns a text, an OpenAI-style message, or a whole chat completion. Token ids,
-log-probabilities and token counts of a chat completion are recorded. ``options`` are
-those of OpenAI's ``tools``, ``max_tokens``, ``temperature`` and ``stop`` that were set.
+It returns a text, an OpenAI-style message, or a whole chat completion, whose tokens are
+recorded. ``options`` may be ``tools``, ``max_tokens``, ``temperature`` and ``stop``.
 """
 
 _SHOWN = 120

@@ -15,9 +15,8 @@ _OUT_AFTER = 3
 _REST_S = 1.0
 LONGEST_REST_S = 60.0
 _MUCH_BUSIER = (2, 4)
-"""Numbers a and b: a server is much busier with more than a * x + b calls in flight.
-
-x is the number of calls in flight at the least busy server."""
+"""Numbers a and b: a server is much busier with more than a * x + b calls in flight,
+where x is that number of the least busy server."""
 _SESSIONS = 2**14
 _BARRED = (
     "was gone for a while and may have been restarted, with other weights than "

@@ -1,15 +1,12 @@
 """Guard: kill programs that use too much memory, or whose parent process has ended.
 
-The parent process, which starts the programs, runs this file as a script, the guard.
-The script imports only the standard library, so that it stays small. The environments
-of processes are read four times a second and at the end of each program. For 120
-processes this takes 0.8 ms; with psutil it would take 4 ms.
+The parent process, which starts the programs, runs this file as a script. It reads the
+environments of all processes four times a second, in 0.8 ms (with psutil 4 ms).
 
-Each program has a mark, a variable in its environment (``AGENTGYM_EPISODE=...``). Child
-processes inherit it, even if they leave the process group. The parent writes a line to
-the guard for each program that starts (``+ MARK MEGABYTES``) or ends (``- MARK``). The
-guard writes a line for each program that it kills (``memory MARK``). When the parent
-has ended, the guard kills all processes with a mark and removes the parent's folder.
+Each program has a mark, a variable in its environment (``AGENTGYM_EPISODE=...``), which
+child processes inherit. The parent writes a line for each program that starts (``+ MARK
+MEGABYTES``) or ends (``- MARK``); the guard writes one for each that it kills (``memory
+MARK``). When the parent has ended, the guard kills all programs and removes the folder.
 """
 
 import os

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel
 
-from agentgym.core.shown import Shown
+from agentgym.core.notebook import Shown
 from agentgym.core.trajectory import (
     NO_REASON,
     Numbers,

@@ -1,10 +1,8 @@
 """Compile the allowed system calls to a seccomp filter, on the host.
 
-The process in the sandbox only installs the compiled bytes.
-
 The ``strict`` filter is for a process that keeps the caller's user id. Such a process
-may not start processes or send signals to other processes. Its system calls that change
-file metadata report success but change nothing, because Landlock cannot restrict them.
+may not start or signal others. Its system calls that change file metadata report
+success but change nothing, because Landlock cannot restrict them.
 """
 
 import errno

@@ -1,7 +1,4 @@
-"""GuestProcess: start a zygote, send it executions (jobs), and read the results.
-
-A zygote is an interpreter inside the sandbox that forks one process per execution.
-"""
+"""GuestProcess: start a zygote, send it executions (jobs), and read the results."""
 
 import functools
 import json

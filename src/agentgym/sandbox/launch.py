@@ -1,9 +1,7 @@
 """Prepare the start of a zygote (an interpreter that forks one process per execution).
 
-The start needs a user id, a Python interpreter and a command line. If the interpreter
-is in a private folder such as ``/root``, the unprivileged user id of executions cannot
-read it there. So bubblewrap mounts the interpreter at the same path. Without
-bubblewrap, executions use a copy, which is made once per machine.
+An interpreter in a private folder such as ``/root`` is mounted by bubblewrap. Without
+bubblewrap, executions use a copy, since their user id cannot read it there.
 """
 
 import atexit

@@ -1,8 +1,4 @@
-"""PythonHome: the virtual environment of a sandbox, with the packages to import.
-
-It is based on the host's interpreter. Code in the sandbox can import only the standard
-library and the packages in the folders of ``python_path``.
-"""
+"""PythonHome: the virtual environment of a sandbox, with the packages to import."""
 
 import hashlib
 import itertools

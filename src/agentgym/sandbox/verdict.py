@@ -1,9 +1,8 @@
 """gives: evaluate expressions in the sandbox, and check the values outside it.
 
-A program can deceive tests that run in its own process. For example, it can write the
-test report, patch the test runner, or return an object that equals everything. With
-:func:`gives`, the sandbox returns only the values, as texts, and the expected values
-never enter the sandbox. So a program can only influence its own values.
+A program can deceive tests that run in its own process, e.g. write the test report, or
+return an object that equals everything. With :func:`gives`, only values leave the
+sandbox, as texts, and the expected values never enter it.
 """
 
 import ast

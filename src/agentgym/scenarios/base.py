@@ -1,5 +1,6 @@
 """Base classes of a scenario (tasks, tools, a reward) and of its environment."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
@@ -7,16 +8,34 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from agentgym.core.components import TrainTokens, components_of
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, bound_tools
-from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.core.trajectory import MOST_REWARD, Reward, Trajectory
 from agentgym.errors import ScenarioError
-from agentgym.scenarios.reported import ReportedReward
 
 if TYPE_CHECKING:
     from agentgym.sandbox import LazySandbox, SandboxConfig
+
+
+class ReportedReward(BaseModel):
+    """A reward that a program or a check command reports, from 0 to 1.
+
+    If ``success`` is None, a reward of 1 is a success. Other keys are ignored.
+    """
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    reward: float = Field(ge=0, le=1)
+    success: bool | None = None
+
+    def to_reward(self) -> Reward:
+        """Convert the report to the reward of an episode."""
+        is_solved = self.reward >= 1 if self.success is None else self.success
+        return Reward(self.reward, is_solved, {"reported": self.reward})
 
 
 class Environment(ABC):
@@ -382,3 +401,43 @@ class Scenario(ABC):
             "success_criteria": self.success_criteria(),
             "system_prompt": self.system_prompt(),
         }
+
+
+def score(
+    scenario: Scenario, task: Task, environment: Environment, trajectory: Trajectory
+) -> Reward:
+    """Return the scenario's reward for a finished episode, after a check."""
+    reward = scenario.calculate_reward(task, environment, trajectory)
+    problem = reward_problem(reward, scenario.reward_range)
+    if problem:
+        raise ScenarioError(f"calculate_reward of task {task.id} returned {problem}.")
+    return reward
+
+
+def reward_problem(reward: object, reward_range: tuple[float, float]) -> str:
+    """Return why a value is not a valid reward; "" if it is valid."""
+    if not isinstance(reward, Reward):
+        return f"{reward!r}, which is no Reward"
+    low, high = reward_range
+    numbers = {
+        "value": reward.value,
+        "right_tool": reward.right_tool,
+        "right_arguments": reward.right_arguments,
+        **{f"part {name!r}": part for name, part in reward.parts.items()},
+    }
+    for name, number in numbers.items():
+        if number is None and name.startswith("right_"):
+            continue
+        if not isinstance(number, int | float) or not math.isfinite(number):
+            return f"{number!r} as its {name}, which is no finite number"
+        if abs(number) > MOST_REWARD:
+            return f"{number!r} as its {name}, and {MOST_REWARD:g} is the most"
+    if not low <= reward.value <= high:
+        return f"{reward.value!r}, outside reward_range ({low:g}, {high:g})"
+    for name in ("right_tool", "right_arguments"):
+        share = numbers[name]
+        if share is not None and not 0.0 <= share <= 1.0:
+            return f"{share!r} as its {name}, which is no share from 0 to 1"
+    if not isinstance(reward.success, bool):
+        return f"{reward.success!r} as its success, which is no bool"
+    return ""

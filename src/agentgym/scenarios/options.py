@@ -1,8 +1,6 @@
 """Read and change the options in a scenario's reference.
 
-A reference is the text with which users select a scenario. It has the scenario's name
-and, after a ``?``, options. An example is
-``bfcl?data=wheel.whl&categories=multiple``.
+A reference is a scenario's name, maybe with options: ``bfcl?data=wheel.whl``.
 """
 
 import os

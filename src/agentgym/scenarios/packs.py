@@ -40,10 +40,7 @@ def is_path(reference: str) -> bool:
 
 
 def is_tasks_file(reference: str) -> bool:
-    """Return whether a reference is a tasks file, e.g.
-
-    ``tasks.jsonl?tools=app:TOOLS``.
-    """
+    """Return whether a reference is a tasks file, maybe with options."""
     return reference.partition("?")[0].endswith(".jsonl")
 
 
@@ -65,10 +62,7 @@ def pack_name(path: str) -> str:
 
 
 def shown_name(reference: str) -> str:
-    """Return a short name for the setting ``scenario``, e.g.
-
-    ``tasks.jsonl (app:agent)``.
-    """
+    """Return a short name for a scenario, such as ``tasks.jsonl (app:agent)``."""
     path, _, options = reference.partition("?")
     name = pack_name(path)
     if not options or not is_tasks_file(path):

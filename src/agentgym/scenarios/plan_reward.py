@@ -1,10 +1,8 @@
 """Compute the parts of a reward that compares tool calls with a plan.
 
-The plan has the calls that the task needs, one per step. A success earns 1, minus a
-small cost for each needless call. An attempt that reaches its goal by guessing is not a
-success. Without success, each step of the plan that was made earns an equal share of
-``PROGRESS``, and a call of the right tool for the next step earns a part of this share.
-Needless calls reduce this partial reward, down to 0.
+A success earns 1, minus a small cost for each needless call; guessing is not a success.
+Without success, each step of the plan that was made earns a share of ``PROGRESS``, and
+a call of the right tool for the next step a part of it. Needless calls reduce this.
 """
 
 import json

@@ -1,9 +1,8 @@
 """Write the audit log: executed commands and their callers, one JSON object per line.
 
-The calling code sets fields that identify it with :func:`asking`. The code that
-executes a command logs it with :func:`note`, which adds these fields. All processes of
-a run append to the same file. When the file is too large, a new file is begun, and the
-oldest file is removed.
+:func:`asking` sets fields that identify the caller, and :func:`note` logs a command
+with them. All processes of a run append to the same file. When it is too large, a new
+file is begun, and the oldest is removed.
 """
 
 import fcntl
@@ -146,10 +145,7 @@ def audit_into(path: Path, *, private: bool = False) -> None:
 
 @contextmanager
 def asking(**who: Any) -> Iterator[None]:
-    """Context manager that adds fields, e.g.
-
-    ``rollout``, to all audit entries of the block.
-    """
+    """Context manager that adds fields to all audit entries of the block."""
     token = _ASKER.set({**_ASKER.get({}), **who})
     try:
         yield

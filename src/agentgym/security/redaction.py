@@ -1,9 +1,7 @@
 """Replace secrets in texts before they are written to disk or shown.
 
 Secrets are the values of environment variables with a name like ``API_KEY``, or with a
-name in the list ``AGENTGYM_SECRETS``. Texts in the published key formats of providers
-are secrets too. Tools such as detect-secrets know more formats, but only search source
-files, and do not replace secrets.
+name in the list ``AGENTGYM_SECRETS``, and texts in the key formats of providers.
 """
 
 import functools

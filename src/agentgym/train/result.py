@@ -9,7 +9,7 @@ from agentgym.core.agent import is_command
 from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
 from agentgym.core.nested.keys import agent_reference
-from agentgym.core.shown import Shown
+from agentgym.core.notebook import Shown
 from agentgym.errors import RunFolderError, TrainingFailedError, first_problem
 from agentgym.evaluate.compare import (
     ALPHA,

@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 from agentgym.core.agent import AgentSpec
 from agentgym.core.files import parse_json, write_json
 from agentgym.core.formats.settings import Constrain, TemplateSettings
+from agentgym.core.notebook import Shown
 from agentgym.core.policy import Policy
-from agentgym.core.shown import Shown
 from agentgym.core.task import TaskSource
 from agentgym.errors import (
     AgentGymError,

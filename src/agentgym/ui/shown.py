@@ -6,7 +6,7 @@ from io import StringIO
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from agentgym.core.shown import Shown
+from agentgym.core.notebook import Shown
 from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.result import Evaluation

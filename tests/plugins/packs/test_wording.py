@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.core.task import Split
-from agentgym.plugins.packs.wording.pools import read_pools
+from agentgym.plugins.packs.phrases import read_pools
 
 
 def write(folder: Path, split: Split, text: str) -> None:

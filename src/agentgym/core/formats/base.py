@@ -1,8 +1,7 @@
 """ToolFormat: read tool calls and reasoning in a response's text.
 
-A *format* is the way in which a family of models writes tool calls and reasoning.
-A *mark* is a fixed text before or after calls or reasoning, e.g. ``<tool_call>``.
-Formats work on text only and do not depend on model names or token ids.
+A *format* is how a family of models writes tool calls and reasoning; a *mark* is a
+fixed text around them, e.g. ``<tool_call>``. Formats do not depend on token ids.
 """
 
 import json

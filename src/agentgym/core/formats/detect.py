@@ -1,8 +1,7 @@
 """Detect the format in which a chat template writes tool calls.
 
-The template renders a test call; the format that can parse this call is the right one.
-Detection uses the template's output, not model names, so fine-tunes and local folders
-work like their base models.
+The template renders a test call; the format that can parse this call is the right one,
+so fine-tunes and local folders work like their base models.
 """
 
 import json

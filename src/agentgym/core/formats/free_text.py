@@ -1,8 +1,7 @@
 """Separate free text from decisions in an answer that follows a JSON schema.
 
-A field for limited values (an enum, a boolean, a number, a text with a format) is a
-decision, like an argument of a tool. A field for any text is free text. If a schema has
-no other fields, the agent acts on the texts, so all of them count as decisions.
+A field for limited values is a decision, like an argument of a tool. If a schema has
+only fields for any text, the agent acts on them, and all count as decisions.
 """
 
 import json

@@ -18,7 +18,6 @@ class TemplateSettings(BaseModel, frozen=True, extra="forbid"):
             ``hermes`` for the built-in template. Empty takes the tokenizer's template.
         thinking: Whether the template asks the model to reason first; ``auto`` leaves
             that to the template.
-        chat_template_kwargs: Further variables of the template, by name.
         constrain: ``calls`` restricts the tokens of tool calls to those that the tools'
             schemas allow; text outside of calls stays free. ``none`` restricts nothing;
             ``auto`` does the same as in the model's training.

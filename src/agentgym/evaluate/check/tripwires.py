@@ -15,8 +15,8 @@ from agentgym.errors import ScenarioError
 from agentgym.evaluate.check.examination import ORACLE, Examination, Note, Played
 from agentgym.evaluate.criteria import flaws
 from agentgym.scenarios.answer_text import answer_notes
+from agentgym.scenarios.base import reward_problem
 from agentgym.scenarios.packs import locate_pack, pack_name
-from agentgym.scenarios.scoring import reward_problem
 from agentgym.scenarios.task_lists import task_list
 
 _MOST_TOKENS = 160

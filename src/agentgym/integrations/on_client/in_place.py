@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from agentgym.core.in_place import PENDING, RunInPlace, pending_run
-from agentgym.core.tools import Tool, ToolSpec
+from agentgym.core.tools import PENDING, RunInPlace, Tool, ToolSpec, pending_run
 from agentgym.errors import RolloutError, ToolExitError
 from agentgym.integrations.episode import Episode, episode_or_none
 from agentgym.integrations.redirect import holding

@@ -12,8 +12,7 @@ from typing import Any
 
 from agentgym.core.agent import Trained
 from agentgym.core.background import call, in_background
-from agentgym.core.notebook import in_notebook, notebook_bar
-from agentgym.core.shown import Shown
+from agentgym.core.notebook import Shown, in_notebook, notebook_bar
 from agentgym.core.task import Task
 from agentgym.core.trajectory import (
     MOST_REWARD,
@@ -38,9 +37,8 @@ from agentgym.rollout.summary import Summary, summarize
 from agentgym.rollout.trajectory_file import TrajectoryWriter
 from agentgym.rollout.workers.loop_watch import LoopWatch
 from agentgym.sandbox.ladder import tried
-from agentgym.scenarios.base import Environment, Scenario
+from agentgym.scenarios.base import Environment, Scenario, reward_problem
 from agentgym.scenarios.registry import get_scenario
-from agentgym.scenarios.scoring import reward_problem
 
 RewardFunction = Callable[
     [Task, Trajectory], float | Reward | Awaitable[float] | Awaitable[Reward]

@@ -207,14 +207,11 @@ class FromLogs:
     """A tasks file created from logs.
 
     Attributes:
-        text: Text of the tasks file.
         kinds: Formats of the entries in the log file, e.g. ``LangSmith``.
-        tasks: Number of tasks in the tasks file.
         answers: Number of expected calls whose answer is in the log.
         skipped: Number of traces from which no task was made, by reason. Unreadable
             entries of the log are counted too.
         calls: Number of calls that were left out of the tasks, by reason.
-        decisions: Number of reviewers' decisions on tool calls, by kind, e.g. ``edit``.
         secrets: Number of different API keys and tokens that were replaced.
     """
 

@@ -63,10 +63,8 @@ class Trace:
     Attributes:
         conversations: The messages of each model call (input and output), in order.
             A later call repeats the messages of earlier calls.
-        runs: Tool runs, in order.
         asked: The user's request, for logs whose conversations do not have it.
         tools: Tools that the model was offered, in OpenAI's format; may be empty.
-        rejected: Names of the tools with a call that a reviewer rejected.
         decisions: Number of reviewers' decisions, by kind, e.g. ``edit``.
             :func:`read_task` adds decisions that it finds in results.
     """

@@ -20,19 +20,19 @@ class LeveledFamily(Protocol):
     def level(self) -> int:
         """Difficulty of the family, from 1."""
 
+    def make_task(self, split: Split, seed: int, index: int) -> Task:
+        """Return the ``index``-th task of the family, determined by the arguments."""
 
-class LeveledScenario[F: LeveledFamily](Scenario):
+
+class LeveledScenario(Scenario):
     """A scenario whose families (kinds of task) have three levels of difficulty."""
 
+    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     splits: ClassVar[tuple[Split, ...]] = tuple(Split)
 
     @abstractmethod
-    def families(self) -> Sequence[F]:
+    def families(self) -> Sequence[LeveledFamily]:
         """Return the families, in a fixed order."""
-
-    @abstractmethod
-    def make_task(self, family: F, split: Split, seed: int, index: int) -> Task:
-        """Return the ``index``-th task of a family, determined by the arguments."""
 
     def tasks(
         self,
@@ -49,7 +49,7 @@ class LeveledScenario[F: LeveledFamily](Scenario):
         chosen = [family for family in self.families() if family.level in levels]
         mixed = Random(0).sample(chosen, len(chosen))
         return [
-            self.make_task(mixed[i % len(mixed)], split, seed, i // len(mixed))
+            mixed[i % len(mixed)].make_task(split, seed, i // len(mixed))
             for i in range(count)
         ]
 

@@ -15,7 +15,7 @@ from agentgym.integrations.episode import Episode, EpisodeCut
 from agentgym.integrations.offered import check_offered, offered_functions
 from agentgym.models.dialects.base import IS_ERROR
 from agentgym.models.reply import read_reply
-from agentgym.scenarios.reported import ReportedReward
+from agentgym.scenarios.base import ReportedReward
 
 Ask = Callable[[Episode, dict[str, Any], str], Awaitable[dict[str, Any]]]
 """Sends a request to the model, and counts the model call.

@@ -25,8 +25,8 @@ from agentgym.errors import Interrupted, NotFoundError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agentgym.plugins.team.solving.session import TeamSession
     from agentgym.plugins.team.solving.solution import Solution
+    from agentgym.plugins.team.solving.solve import TeamSession
 
 TEAMS = ("coding",)
 _LEAVE = frozenset({"exit", "quit", "bye"})

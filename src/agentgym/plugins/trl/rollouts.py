@@ -57,7 +57,6 @@ class CompletionRow:
         logprobs: Natural-log probability of each of ``completion_ids`` when sampled;
             0.0 where ``mask`` is 0.
         mask: 1 for a token that the loss covers, else 0.
-        buckets: How each model call was used (trained, masked or dropped), in order.
     """
 
     prompt_ids: list[int]
@@ -283,7 +282,6 @@ class AgentRollouts:
             ``seed``, …. Set all others in TRL's ``GRPOConfig``.
 
     Attributes:
-        scenario: Creates and scores the tasks.
         model: The model's folder or id, for ``GRPOTrainer(model=…)``.
         ledger: Counts each model call as trained, masked or dropped, with the reason.
         trajectories: The rollouts of the newest batch, by rollout id.

@@ -1,22 +1,28 @@
 """Rewards for code, composed of weighted parts.
 
-- ``parts``: the base class of a part, and the reward that combines parts.
-- ``correctness``: a part for right results, by hidden tests in the sandbox.
+- ``parts``: the base class of a part, a part for right results by hidden tests in the
+  sandbox, and the reward that combines parts.
 - ``efficiency``: a part for CPU time and memory, relative to a reference solution.
-- ``code_quality``: parts for style, security and complexity.
-- ``static_checks``: the problems that ruff, bandit and radon find in code.
+- ``static_checks``: the problems that ruff, bandit and radon find in code, and parts
+  for style, security and complexity.
 """
 
-from agentgym.scenarios.rewards.code_quality import Complexity, Security, Style
-from agentgym.scenarios.rewards.correctness import Correctness
 from agentgym.scenarios.rewards.efficiency import Efficiency
-from agentgym.scenarios.rewards.parts import ComposedReward, RewardPart, SubmittedCode
+from agentgym.scenarios.rewards.parts import (
+    ComposedReward,
+    Correctness,
+    RewardPart,
+    SubmittedCode,
+    is_test_file,
+)
 from agentgym.scenarios.rewards.static_checks import (
     KINDS,
     CodeFinding,
+    Complexity,
+    Security,
+    Style,
     complexities,
     find_problems,
-    is_test_file,
 )
 
 __all__ = [

@@ -17,8 +17,7 @@ from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.errors import ProgramError, RewardError, UsageError, first_problem
 from agentgym.programs.process import ProgramEnd, ProgramRun, new_folder
 from agentgym.programs.program import ProgramCommand, base_variables, write_task
-from agentgym.scenarios.base import Environment
-from agentgym.scenarios.reported import ReportedReward
+from agentgym.scenarios.base import Environment, ReportedReward
 
 POSTED = "posted"
 """Value of ``check`` if the program posts its reward itself."""

@@ -1,8 +1,7 @@
 """Assign the tasks of a tasks file to splits, similar tasks to the same split.
 
-Otherwise a model could solve the held-out tasks from memory. Tasks are similar if they
-have the same argument values, or nearly the same words. If a split then has too few
-tasks, the rule is relaxed step by step.
+Otherwise a model could solve held-out tasks from memory. Similar tasks have the same
+argument values, or nearly the same words. With too few tasks, the rule is relaxed.
 """
 
 import hashlib

@@ -313,11 +313,7 @@ def _call(
         raise BrokenLineError(
             f'{where} is {shown(value)}, not {{"tool": "…", "args": {{…}}}}'
         )
-    check_keys(value, _CALL_KEYS, where)
-    spec = specs[_tool(value.get("tool"), specs, f"{where}.tool")]
-    args = value.get("args", {})
-    if not isinstance(args, dict):
-        raise BrokenLineError(f"{where}.args is {shown(args)}, not an object in {{}}")
+    spec, args = _spec_and_args(value, specs, where)
     open_ones = frozenset(n for n, v in args.items() if v == {"anything": True})
     choices = [
         [_anything(spec, name, where)]
@@ -339,6 +335,17 @@ def _call(
     if text is not _NO_TEXT:
         answers.append(Answer(need, result_text(text)))
     return need
+
+
+def _spec_and_args(
+    value: dict[str, Any], specs: Specs, where: str
+) -> tuple[ToolSpec, dict[str, Any]]:
+    check_keys(value, _CALL_KEYS, where)
+    spec = specs[_tool(value.get("tool"), specs, f"{where}.tool")]
+    args = value.get("args", {})
+    if not isinstance(args, dict):
+        raise BrokenLineError(f"{where}.args is {shown(args)}, not an object in {{}}")
+    return spec, args
 
 
 def _anything(spec: ToolSpec, name: str, where: str) -> Any:
@@ -369,11 +376,7 @@ def _answer(value: Any, specs: Specs, where: str) -> Answer:
         raise BrokenLineError(
             f"{where} is {shown(value)}, not an object with `tool`, `args` and `answer`"
         )
-    check_keys(value, _CALL_KEYS, where)
-    spec = specs[_tool(value.get("tool"), specs, f"{where}.tool")]
-    args = value.get("args", {})
-    if not isinstance(args, dict):
-        raise BrokenLineError(f"{where}.args is {shown(args)}, not an object in {{}}")
+    spec, args = _spec_and_args(value, specs, where)
     _validate(spec, args, where)
     return Answer(NeededCall(spec.name, args), result_text(value["answer"]))
 

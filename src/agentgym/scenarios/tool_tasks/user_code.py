@@ -10,10 +10,9 @@ from typing import Any, is_typeddict
 
 from pydantic import BaseModel, TypeAdapter
 
-from agentgym.core.in_place import pending_run
 from agentgym.core.registry import load_object
 from agentgym.core.task import Task
-from agentgym.core.tools import Tool, ToolSpec, as_tools
+from agentgym.core.tools import Tool, ToolSpec, as_tools, pending_run
 from agentgym.core.trajectory import ToolCall
 from agentgym.errors import (
     AgentGymError,

@@ -15,19 +15,17 @@ from agentgym.core.task import Split
 from agentgym.core.tools import ToolSpec, parse_arguments
 from agentgym.errors import AgentGymError
 from agentgym.plugins.bench.bfcl import package
-from agentgym.plugins.bench.bfcl.conversations import (
-    ConversationEntry,
-    read_conversations,
-)
 from agentgym.plugins.bench.bfcl.entries import (
     MULTI_TURN,
     RELEVANCE,
     SINGLE_TURN,
+    ConversationEntry,
     Entry,
+    read_conversations,
     read_entries,
+    specs_of,
     split_entries,
 )
-from agentgym.plugins.bench.bfcl.functions import specs_of
 from agentgym.plugins.bench.bfcl.programs import (
     Programs,
     program_tools,

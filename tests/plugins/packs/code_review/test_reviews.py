@@ -19,7 +19,7 @@ PLANNED = tuple[str, dict[str, Any]]
 
 def task_of(family: str, split: Split = Split.TRAIN, seed: int = 0) -> Task:
     [found] = [f for f in SCENARIO.families() if f.name == family]
-    return SCENARIO.make_task(found, split, seed, 0)
+    return found.make_task(split, seed, 0)
 
 
 def play(task: Task, calls: Iterable[PLANNED]) -> tuple[Reward, list[ToolCall]]:

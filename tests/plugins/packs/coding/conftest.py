@@ -11,8 +11,8 @@ from agentgym.core.trajectory import Reward
 from agentgym.evaluate.baselines import Call
 from agentgym.evaluate.baselines import play as play_episode
 from agentgym.plugins.packs.coding import functions
-from agentgym.plugins.packs.coding.families.base import Scene
-from agentgym.plugins.packs.coding.families.level3 import Broken, seed_fault
+from agentgym.plugins.packs.coding.drafts import Scene
+from agentgym.plugins.packs.coding.families import Broken, seed_fault
 from agentgym.plugins.packs.coding.names import NAMES
 from agentgym.plugins.packs.coding.scenario import CodingScenario
 from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox

@@ -4,9 +4,9 @@ import json
 import random
 
 from agentgym.core.task import Split
-from agentgym.plugins.packs.coding.demonstrations import demonstrate
 from agentgym.plugins.packs.coding.scenario import ROLE, SYSTEM_PROMPT, CodingScenario
 from agentgym.sandbox import Sandbox
+from recipes.nano.coding_oracle import demonstrate
 from tests.some import some
 
 

@@ -4,8 +4,7 @@ import keyword
 from random import Random
 
 from agentgym.core.task import Split
-from agentgym.plugins.packs.coding.invented import invented, names_for
-from agentgym.plugins.packs.coding.names import NAMES
+from agentgym.plugins.packs.coding.names import NAMES, invented, names_for
 
 
 def test_invented_names_are_names_that_no_pool_holds() -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from agentgym.core.task import Split, Task
 from agentgym.plugins.packs.coding import execution
-from agentgym.plugins.packs.coding.demonstrations import solve
 from agentgym.plugins.packs.coding.families import FAMILIES
 from agentgym.plugins.packs.coding.projects import Module, other_arguments
 from agentgym.plugins.packs.coding.scenario import CodingScenario
 from agentgym.sandbox import Sandbox
+from recipes.nano.coding_oracle import solve
 from tests.some import some
 
 from .conftest import every_fault, play_in

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from agentgym.core.task import Split, Task
-from agentgym.plugins.packs.coding.demonstrations import demonstrate, solve
 from agentgym.plugins.packs.coding.families import FAMILIES
 from agentgym.plugins.packs.coding.scenario import CodingScenario
 from agentgym.sandbox import RunTests, Sandbox
+from recipes.nano.coding_oracle import demonstrate, solve
 from tests.some import some
 
 from .conftest import Calls, Play, every_fault

@@ -7,10 +7,10 @@ import pytest
 from agentgym.core.task import Split
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import ScenarioError
-from agentgym.plugins.packs.coding.demonstrations import solve
 from agentgym.plugins.packs.coding.environment import CodingEnvironment
 from agentgym.plugins.packs.coding.scenario import CodingScenario
 from agentgym.scenarios import Environment, get_scenario
+from recipes.nano.coding_oracle import solve
 
 
 async def play(scenario: CodingScenario, task: Any) -> CodingEnvironment:

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 import pytest
 
 from agentgym.core.task import Split
-from agentgym.plugins.packs.coding.families import FAMILIES, Family
+from agentgym.plugins.packs.coding.drafts import Family
+from agentgym.plugins.packs.coding.families import FAMILIES
 from agentgym.plugins.packs.coding.names import NAMES
+from agentgym.plugins.packs.coding.references import REFERENCES
 from agentgym.plugins.packs.coding.scenario import CodingScenario
-from agentgym.plugins.packs.coding.wording import REFERENCES
-from agentgym.plugins.packs.wording.grammar import GREETINGS, MANNERS, expand
+from agentgym.plugins.packs.phrases import GREETINGS, MANNERS, expand
 from tests.some import some
 
 HELD_OUT = (Split.VALIDATION, Split.TEST)

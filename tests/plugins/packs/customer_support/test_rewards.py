@@ -5,12 +5,11 @@ from typing import Any
 import pytest
 
 from agentgym.core.task import Split, Task
-from agentgym.plugins.packs.customer_support.demonstrations import demonstrate, solve
 from agentgym.plugins.packs.customer_support.families import FAMILIES
 from agentgym.plugins.packs.customer_support.scenario import (
     CustomerSupportScenario,
-    make_task,
 )
+from recipes.nano.customer_support_oracle import demonstrate, solve
 from tests.some import some
 
 from .conftest import Calls, Play
@@ -20,7 +19,7 @@ REFUSED = ("address_too_late", "second_refund", "wrong_postcode")
 
 
 def task_of(family: str, index: int = 0, split: Split = Split.TRAIN) -> Task:
-    return make_task(BY_NAME[family], split, 0, index)
+    return BY_NAME[family].make_task(split, 0, index)
 
 
 def plan_of(task: Task) -> list[tuple[str, dict[str, Any]]]:

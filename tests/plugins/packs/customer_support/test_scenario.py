@@ -14,14 +14,14 @@ from agentgym.core.trajectory import Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import ScenarioError, UsageError
 from agentgym.models.nano import nano_path
-from agentgym.plugins.packs.customer_support.demonstrations import demonstrate, solve
 from agentgym.plugins.packs.customer_support.families import FAMILIES
 from agentgym.plugins.packs.customer_support.names import NAMES
 from agentgym.plugins.packs.customer_support.scenario import CustomerSupportScenario
-from agentgym.plugins.packs.customer_support.wording import FORMS, INTENTS
+from agentgym.plugins.packs.customer_support.talk import FORMS, INTENTS
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios import Environment, get_scenario
+from recipes.nano.customer_support_oracle import demonstrate, solve
 from tests.some import some
 
 HELD_OUT = (Split.VALIDATION, Split.TEST)

@@ -10,7 +10,7 @@ from agentgym.core.task import Split, Task
 from agentgym.core.tools import run_tool
 from agentgym.core.trajectory import Reward, ToolCall, Trajectory
 from agentgym.errors import ToolError
-from agentgym.plugins.packs.qa_testing.cases import (
+from agentgym.plugins.packs.qa_testing.environment import (
     Case,
     read_call,
     read_value,
@@ -32,7 +32,7 @@ def task_of(
     scenario: QaTestingScenario, name: str, split: Split = Split.TRAIN, seed: int = 0
 ) -> Task:
     [family] = [f for f in FAMILIES if f.name == name]
-    return scenario.make_task(family, split, seed, 0)
+    return family.make_task(split, seed, 0)
 
 
 def play(

@@ -129,7 +129,7 @@ class TestPerson:
 
 
 async def test_a_session_goes_on() -> None:
-    from agentgym.plugins.team.solving.session import TeamSession
+    from agentgym.plugins.team.solving.solve import TeamSession
 
     faster = {"solution.py": RIGHT["solution.py"] + "\n\nFAST = True\n"}
     models = good(generator=cast.writes(RIGHT, faster))

@@ -1,14 +1,68 @@
 """Read entries (test cases) of the benchmark, and assign them to splits."""
 
+import ast
+import copy
+import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agentgym.core.task import Split
+from agentgym.core.tools import ToolSpec
 from agentgym.errors import NotFoundError, UsageError
 from agentgym.plugins.bench.bfcl.package import NAME, Package
+from agentgym.scenarios.schemas import spec_of_openai
+
+_JSON_TYPES = {
+    "integer": "integer",
+    "number": "number",
+    "float": "number",
+    "string": "string",
+    "boolean": "boolean",
+    "bool": "boolean",
+    "array": "array",
+    "list": "array",
+    "dict": "object",
+    "object": "object",
+    "tuple": "array",
+    "any": "string",
+    "byte": "integer",
+    "short": "integer",
+    "long": "integer",
+    "double": "number",
+    "char": "string",
+    "ArrayList": "array",
+    "Array": "array",
+    "HashMap": "object",
+    "Hashtable": "object",
+    "Queue": "array",
+    "Stack": "array",
+    "Any": "string",
+    "String": "string",
+    "Bigint": "integer",
+}
+_HINTS = {
+    "java": " Note that the provided function is in Java 8 SDK syntax.",
+    "javascript": " Note that the provided function is in JavaScript syntax.",
+    "python": " Note that the provided function is in Python 3 syntax.",
+}
+_NAMES = {"java": "Java", "javascript": "JavaScript"}
+
+_FUNCTIONS = {
+    "GorillaFileSystem": "gorilla_file_system",
+    "MathAPI": "math_api",
+    "MessageAPI": "message_api",
+    "TwitterAPI": "posting_api",
+    "TicketAPI": "ticket_api",
+    "TradingBot": "trading_bot",
+    "TravelAPI": "travel_booking",
+    "VehicleControlAPI": "vehicle_control",
+}
+"""Name of the file that describes the functions of each simulated program."""
+_PROMPTS = "constants/default_prompts.py"
+_NEW_FUNCTIONS = "DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC"
 
 IRRELEVANCE = ("irrelevance", "live_irrelevance")
 """Categories in which no function fits the request: no call may be made."""
@@ -172,3 +226,208 @@ def _groups(entries: Sequence[Entry]) -> list[list[Entry]]:
     for entry in entries:
         found[find(f"entry {entry.id}")].append(entry)
     return sorted(found.values(), key=lambda group: (-len(group), group[0].id))
+
+
+@dataclass(frozen=True)
+class ConversationEntry(Entry):
+    """A test case with several turns, whose functions act on simulated programs.
+
+    Attributes:
+        right_calls: Right calls of each turn, as Python source. They are empty for a
+            turn in which the agent must say that a function or an argument is missing.
+        later: Functions that the agent does not have at first, by the number of the
+            turn (from 0) in which it gets them.
+    """
+
+    turns: Sequence[str]
+    right_calls: Sequence[Sequence[str]]
+    later: Mapping[int, Sequence[dict[str, Any]]]
+    programs: Sequence[str]
+    start: Mapping[str, Any]
+
+    def named_calls(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the function name and arguments of each right call of all turns."""
+        every = [*self.functions, *(f for each in self.later.values() for f in each)]
+        orders = {f["name"]: list(f["parameters"]["properties"]) for f in every}
+        found = []
+        for text in (call for turn in self.right_calls for call in turn):
+            call = ast.parse(text, mode="eval").body
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+                raise ValueError(f"{text!r} is not a call")
+            named = zip(orders.get(call.func.id, ()), call.args, strict=False)
+            arguments = {name: ast.literal_eval(value) for name, value in named}
+            for keyword in call.keywords:
+                arguments[str(keyword.arg)] = ast.literal_eval(keyword.value)
+            found.append((call.func.id, arguments))
+        return found
+
+
+def read_conversations(
+    package: Package, categories: Iterable[str]
+) -> list[ConversationEntry]:
+    """Return all entries of the given multi-turn categories."""
+    described = {
+        program: package.lines(f"data/multi_turn_func_doc/{file}.json")
+        for program, file in _FUNCTIONS.items()
+    }
+    asks = _prompt(package)
+    return [
+        _read(package, category, line, answer, described, asks)
+        for category in categories
+        for line, answer in _lines(package, category)
+    ]
+
+
+def _lines(
+    package: Package, category: str
+) -> Iterable[tuple[dict[str, Any], list[list[str]]]]:
+    file = f"BFCL_v4_{category}.json"
+    known = package.lines(f"data/possible_answer/{file}")
+    answers = {line.get("id"): line.get("ground_truth") for line in known}
+    for line in package.lines(f"data/{file}"):
+        if not (answer := answers.get(line.get("id"))):
+            raise UsageError(
+                f"{package.path}: the entry {line.get('id')!r} of {category} has no "
+                f"answer in {NAME}/data/possible_answer."
+            )
+        yield line, answer
+
+
+def _read(
+    package: Package,
+    category: str,
+    line: dict[str, Any],
+    answer: list[list[str]],
+    described: Mapping[str, list[dict[str, Any]]],
+    asks: str,
+) -> ConversationEntry:
+    try:
+        functions = [f for name in line["involved_classes"] for f in described[name]]
+        later = {
+            int(turn): [f for name in names for f in functions if f["name"] == name]
+            for turn, names in line.get("missed_function", {}).items()
+        }
+        missing = {f["name"] for added in later.values() for f in added}
+        turns = ["\n\n".join(m["content"] for m in turn) for turn in line["question"]]
+        if len(turns) != len(answer):
+            raise ValueError(f"{len(turns)} turns and {len(answer)} answers")
+        made = ConversationEntry(
+            id=str(line["id"]),
+            category=category,
+            messages=[{"role": "user", "content": turns[0]}],
+            functions=[f for f in functions if f["name"] not in missing],
+            answers=(),
+            turns=[asks if n in later else text for n, text in enumerate(turns)],
+            right_calls=answer,
+            later=later,
+            programs=list(line["involved_classes"]),
+            start=line.get("initial_config", {}),
+        )
+        made.named_calls()
+    except (KeyError, TypeError, ValueError, SyntaxError, IndexError) as error:
+        raise UsageError(
+            f"{package.path}: the entry {line.get('id')!r} of {category} is not one of "
+            f"BFCL v4 ({type(error).__name__}: {error})."
+        ) from None
+    return made
+
+
+def _prompt(package: Package) -> str:
+    """Return the text of the user's message that announces new functions."""
+    try:
+        for node in ast.parse(package.text(_PROMPTS)).body:
+            if isinstance(node, ast.Assign) and any(
+                isinstance(name, ast.Name) and name.id == _NEW_FUNCTIONS
+                for name in node.targets
+            ):
+                return str(ast.literal_eval(node.value))
+    except (SyntaxError, ValueError):
+        pass
+    raise UsageError(f"{package.path}: {NAME}/{_PROMPTS} has no {_NEW_FUNCTIONS}.")
+
+
+def language_of(category: str) -> str:
+    """Return the language of a category: ``python``, ``java`` or ``javascript``."""
+    last = category.rpartition("_")[2]
+    return last if last in _NAMES else "python"
+
+
+def tool_name(function: str) -> str:
+    """Return the tool name of a function: its name with ``_`` instead of dots."""
+    return function.replace(".", "_")
+
+
+def specs_of(
+    entry: Entry, functions: Sequence[dict[str, Any]] | None = None
+) -> list[ToolSpec]:
+    """Return the specs of tools for the functions of an entry (test case), in order."""
+    named = entry.functions if functions is None else functions
+    return [spec_of_openai(_tool(f, entry.category)) for f in named]
+
+
+def _tool(function: dict[str, Any], category: str) -> dict[str, Any]:
+    language = language_of(category)
+    schema = copy.deepcopy(function["parameters"])
+    properties = schema.get("properties", {})
+    if language in _NAMES:
+        for part in properties.values():
+            _as_text(part, _NAMES[language])
+    schema["type"] = "object"
+    schema["properties"] = {n: _typed(part) for n, part in properties.items()}
+    return {
+        "name": tool_name(function["name"]),
+        "description": function["description"] + _HINTS[language],
+        "parameters": schema,
+    }
+
+
+def _as_text(part: dict[str, Any], language: str) -> None:
+    """Change a Java or JavaScript argument's type to string, in place."""
+    kind = part["type"]
+    message = f" This is {language} {kind} type parameter in string representation."
+    if kind == "any":
+        message = (
+            f" This parameter can be of any type of {language} object in string "
+            "representation."
+        )
+    items = part.pop("items", None) if kind in ("ArrayList", "Array", "array") else None
+    if items is not None:
+        message += (
+            f" The list elements are of type {items['type']}; they are not in string "
+            "representation."
+        )
+    if kind == "dict" and "properties" in part:
+        message += (
+            " The dictionary entries have the following schema; they are not in "
+            f"string representation. {json.dumps(part.pop('properties'))}"
+        )
+    part["description"] = part.get("description", "") + message
+    part["type"] = "string"
+
+
+def _typed(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of an argument's schema with JSON types."""
+    made = dict(part)
+    if made.get("type") == "float":
+        made["format"] = "float"
+        message = made.get("description", "")
+        made["description"] = f"{message} This is a float type value."
+    made["type"] = _JSON_TYPES.get(made.get("type", ""), "string")
+    return _with_inner(made)
+
+
+def _item(part: dict[str, Any]) -> dict[str, Any]:
+    return _with_inner(
+        {**part, "type": _JSON_TYPES.get(part.get("type", ""), "string")}
+    )
+
+
+def _with_inner(part: dict[str, Any]) -> dict[str, Any]:
+    """Convert the types of a schema's properties or items to JSON types, in place."""
+    if part["type"] not in ("array", "object"):
+        return part
+    if "properties" in part:
+        part["properties"] = {n: _typed(p) for n, p in part["properties"].items()}
+    elif isinstance(part.get("items"), dict):
+        part["items"] = _item(part["items"])
+    return part

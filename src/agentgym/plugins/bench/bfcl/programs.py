@@ -20,8 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.core.trajectory import ModelCall, Reward, Trajectory
 from agentgym.errors import SandboxError, ToolError, UsageError
-from agentgym.plugins.bench.bfcl.conversations import ConversationEntry
-from agentgym.plugins.bench.bfcl.functions import specs_of
+from agentgym.plugins.bench.bfcl.entries import ConversationEntry, specs_of
 from agentgym.plugins.bench.bfcl.package import NAME, PROGRAMS, Package
 from agentgym.sandbox import LazySandbox, PythonScript, SandboxResult
 from agentgym.scenarios.base import Environment

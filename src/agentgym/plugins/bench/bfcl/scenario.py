@@ -17,20 +17,20 @@ from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, parse_arguments
 from agentgym.core.trajectory import ModelCall, Reward, ToolCall, Trajectory
 from agentgym.errors import NotFoundError
-from agentgym.plugins.bench.bfcl.conversations import (
-    ConversationEntry,
-    read_conversations,
-)
 from agentgym.plugins.bench.bfcl.entries import (
     IRRELEVANCE,
     MULTI_TURN,
     RELEVANCE,
+    ConversationEntry,
     Entry,
     chosen_categories,
+    language_of,
+    read_conversations,
     read_entries,
+    specs_of,
     split_entries,
+    tool_name,
 )
-from agentgym.plugins.bench.bfcl.functions import language_of, specs_of, tool_name
 from agentgym.plugins.bench.bfcl.package import (
     CHECKER,
     DISTRIBUTION,

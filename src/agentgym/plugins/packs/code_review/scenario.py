@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Literal
 
@@ -20,14 +21,12 @@ from agentgym.plugins.packs.code_review.plants import (
     of_kind,
     plant_all,
 )
-from agentgym.plugins.packs.code_review.wording import PHRASES
-from agentgym.plugins.packs.coding import projects
-from agentgym.plugins.packs.coding.families.base import Level, ProjectFamily, Scene
-from agentgym.plugins.packs.coding.families.level3 import seed_fault
+from agentgym.plugins.packs.coding import projects, references
+from agentgym.plugins.packs.coding.drafts import Level, ProjectFamily, Scene
+from agentgym.plugins.packs.coding.families import seed_fault
 from agentgym.plugins.packs.coding.projects import Module, Project
-from agentgym.plugins.packs.coding.wording import references
 from agentgym.plugins.packs.leveled import LeveledScenario
-from agentgym.plugins.packs.wording.grammar import Phrases, request
+from agentgym.plugins.packs.phrases import Phrases, read_phrases, request
 from agentgym.scenarios.base import Environment, own_environment
 from agentgym.scenarios.plan_reward import (
     NO_CALL,
@@ -39,6 +38,8 @@ from agentgym.scenarios.plan_reward import (
     tools_called,
 )
 from agentgym.scenarios.rewards.static_checks import EXTRA, require_checks
+
+PHRASES = read_phrases(Path(__file__).parent / "wording")
 
 ERROR = -0.04
 VIOLATION = -0.2
@@ -113,7 +114,6 @@ class Review:
     Attributes:
         defects: Path, line and kind of each defect that the agent must report.
         look: Paths of the files that the agent must read or lint.
-        plan: Tool and arguments of each call in the shortest solution.
     """
 
     instruction: str
@@ -258,7 +258,7 @@ SYSTEM_PROMPT = (
 )
 
 
-class CodeReviewScenario(LeveledScenario[ReviewFamily]):
+class CodeReviewScenario(LeveledScenario):
     """Tasks to find planted bugs and security problems in small Python packages.
 
     Raises:
@@ -271,7 +271,6 @@ class CodeReviewScenario(LeveledScenario[ReviewFamily]):
         "intermediate"
     )
     estimated_time: ClassVar[str] = "10 to 20 minutes on 2 cores"
-    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     max_turns: ClassVar[int] = 9
     extras: ClassVar[tuple[str, ...]] = (EXTRA,)
 
@@ -289,12 +288,6 @@ class CodeReviewScenario(LeveledScenario[ReviewFamily]):
     def families(self) -> Sequence[ReviewFamily]:
         """Return the families (kinds of task) of all levels."""
         return FAMILIES
-
-    def make_task(
-        self, family: ReviewFamily, split: Split, seed: int, index: int
-    ) -> Task:
-        """Return the ``index``-th task of a family, the same for equal arguments."""
-        return family.make_task(split, seed, index)
 
     def create_environment(self, task: Task) -> ReviewEnvironment:
         """Return a new environment with the project that the task asks to review."""

@@ -4,8 +4,7 @@
 - ``environment``, ``reading``, ``checks``, ``execution``: the project of one episode,
   and the agent's eight tools.
 - ``rewards``: the reward of an episode.
-- ``families``: the kinds of task, level by level.
-- ``names``, ``invented``, ``functions``, ``projects``, ``layout``: random projects.
-- ``wording``: the phrases of the requests.
-- ``demonstrations``: the oracle, a script that solves each task.
+- ``families``, ``drafts``: the kinds of task, level by level.
+- ``names``, ``functions``, ``projects``: random projects.
+- ``references``, ``wording``: the phrases of the requests, and for files.
 """

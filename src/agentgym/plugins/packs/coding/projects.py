@@ -1,6 +1,7 @@
 """Generate projects: a package of two modules, their tests, and a script."""
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,6 +11,8 @@ from typing import Literal
 from agentgym.plugins.packs.coding import functions
 from agentgym.plugins.packs.coding.functions import Point, Template
 from agentgym.plugins.packs.coding.names import Names
+
+_ASSIGNED = re.compile(r"^(\w+) = ", re.MULTILINE)
 
 _CONSTANTS = ("LIMIT", "RATE", "BASE", "STEP", "BONUS", "MARGIN", "QUOTA", "SPARE")
 _SCRIPTS = ("make", "build", "report", "draw", "export", "measure")
@@ -228,3 +231,34 @@ def _script(package: str, noun: str) -> str:
         "values = sys.argv[1:]\n"
         f'print("{package} {noun}:", len(values), *values)\n'
     )
+
+
+def unformatted(rng: Random, source: str) -> str:
+    """Return the source with two kinds of layout flaws that a formatter fixes."""
+    flaws = rng.sample(
+        (_tight_assignment, _one_blank_line, _spaced_parameters, _tight_commas), 2
+    )
+    for flaw in flaws:
+        source = flaw(source)
+    return source
+
+
+def with_unused_import(rng: Random, source: str) -> str:
+    """Return the source with an unused import added at the top."""
+    return f"import {rng.choice(('os', 're', 'math', 'json'))}\n\n{source}"
+
+
+def _tight_assignment(source: str) -> str:
+    return _ASSIGNED.sub(r"\1=", source)
+
+
+def _one_blank_line(source: str) -> str:
+    return source.replace("\n\n\n", "\n\n")
+
+
+def _spaced_parameters(source: str) -> str:
+    return re.sub(r"(def \w+\()(\w)", r"\1 \2", source)
+
+
+def _tight_commas(source: str) -> str:
+    return source.replace(", ", ",")

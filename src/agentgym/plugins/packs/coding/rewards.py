@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.plugins.packs.coding import checks, execution
+from agentgym.plugins.packs.coding.drafts import Step
 from agentgym.plugins.packs.coding.environment import CodingEnvironment
 from agentgym.plugins.packs.coding.execution import AnySandbox, is_test_path
-from agentgym.plugins.packs.coding.families.base import Step
 from agentgym.plugins.packs.coding.reading import search
 from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.plan_reward import (

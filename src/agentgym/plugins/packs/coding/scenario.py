@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from agentgym.core.needs import NeededCall
-from agentgym.core.task import Split, Task
+from agentgym.core.task import Task
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.plugins.packs.coding import rewards
+from agentgym.plugins.packs.coding.drafts import Family, Step
 from agentgym.plugins.packs.coding.environment import CodingEnvironment
 from agentgym.plugins.packs.coding.execution import AnySandbox
-from agentgym.plugins.packs.coding.families import FAMILIES, Family
-from agentgym.plugins.packs.coding.families.base import Step
+from agentgym.plugins.packs.coding.families import FAMILIES
 from agentgym.plugins.packs.leveled import LeveledScenario
 from agentgym.scenarios.base import Environment, own_environment
 
@@ -28,7 +28,7 @@ SYSTEM_PROMPT = f"{ROLE} {RULES}"
 _BY_OUTCOME = frozenset({"old", "new", "query"})
 
 
-class CodingScenario(LeveledScenario[Family]):
+class CodingScenario(LeveledScenario):
     """Tasks to find, read, edit, test and repair code in generated Python packages.
 
     Args:
@@ -42,7 +42,6 @@ class CodingScenario(LeveledScenario[Family]):
     )
     difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = "beginner"
     estimated_time: ClassVar[str] = "10 to 20 minutes on 2 cores"
-    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     max_turns: ClassVar[int] = 9
 
     def __init__(self, sandbox: AnySandbox | None = None) -> None:
@@ -59,10 +58,6 @@ class CodingScenario(LeveledScenario[Family]):
     def families(self) -> Sequence[Family]:
         """Return the families (kinds of task) of all levels."""
         return FAMILIES
-
-    def make_task(self, family: Family, split: Split, seed: int, index: int) -> Task:
-        """Return the ``index``-th task of a family, the same for equal arguments."""
-        return family.make_task(split, seed, index)
 
     def create_environment(self, task: Task) -> CodingEnvironment:
         """Return a new environment with the task's project."""

@@ -4,8 +4,7 @@
 - ``environment``, ``database``: the shop of one episode, the tools and the rules.
 - ``customer``: the scripted customer.
 - ``rewards``: the reward of an episode.
-- ``families``: the kinds of task, level by level.
+- ``families``: the kinds of task, level by level; ``story``: how a task is made up.
 - ``names``: words for random shops and customers.
-- ``wording``: the phrases of the customers.
-- ``demonstrations``: the oracle, a script that solves each task.
+- ``talk``, ``wording``: the phrases of the customers.
 """

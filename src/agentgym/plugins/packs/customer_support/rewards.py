@@ -7,7 +7,7 @@ from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.plugins.packs.customer_support.database import expected
 from agentgym.plugins.packs.customer_support.environment import SupportEnvironment
-from agentgym.plugins.packs.customer_support.families.base import SupportStep
+from agentgym.plugins.packs.customer_support.story import SupportStep
 from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.plan_reward import (
     DAMAGE,

@@ -1,7 +1,6 @@
 """CustomerSupportScenario: tasks for an agent at a shop's help desk, with rules."""
 
 from collections.abc import Sequence
-from random import Random
 from typing import ClassVar, Literal
 
 from agentgym.core.needs import NeededCall
@@ -14,13 +13,12 @@ from agentgym.plugins.packs.customer_support.environment import (
     REFUND_DAYS,
     SupportEnvironment,
 )
-from agentgym.plugins.packs.customer_support.families import (
-    FAMILIES,
+from agentgym.plugins.packs.customer_support.families import FAMILIES
+from agentgym.plugins.packs.customer_support.names import NAMES
+from agentgym.plugins.packs.customer_support.story import (
     SupportFamily,
-    SupportScene,
     SupportStep,
 )
-from agentgym.plugins.packs.customer_support.names import NAMES
 from agentgym.plugins.packs.leveled import LeveledScenario
 from agentgym.scenarios.base import Environment, own_environment
 
@@ -38,7 +36,7 @@ RULES = (
 SYSTEM_PROMPT = f"{ROLE} {RULES}"
 
 
-class CustomerSupportScenario(LeveledScenario[SupportFamily]):
+class CustomerSupportScenario(LeveledScenario):
     """Tasks to help a shop's customers with orders, refunds and complaints."""
 
     name: ClassVar[str] = "customer_support"
@@ -49,7 +47,6 @@ class CustomerSupportScenario(LeveledScenario[SupportFamily]):
         "intermediate"
     )
     estimated_time: ClassVar[str] = "about 25 minutes on 2 cores"
-    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     max_turns: ClassVar[int] = 12
 
     def system_prompt(self) -> str:
@@ -63,12 +60,6 @@ class CustomerSupportScenario(LeveledScenario[SupportFamily]):
     def families(self) -> Sequence[SupportFamily]:
         """Return the families (kinds of task) of all levels."""
         return FAMILIES
-
-    def make_task(
-        self, family: SupportFamily, split: Split, seed: int, index: int
-    ) -> Task:
-        """Return the ``index``-th task of a family, the same for equal arguments."""
-        return make_task(family, split, seed, index)
 
     def create_environment(self, task: Task) -> SupportEnvironment:
         """Return a new environment with the task's shop and customer."""
@@ -109,19 +100,3 @@ class CustomerSupportScenario(LeveledScenario[SupportFamily]):
             "success_rate": 0.9,
             "cost_reduction": 0.30,
         }
-
-
-def make_task(family: SupportFamily, split: Split, seed: int, index: int) -> Task:
-    """Return the ``index``-th task of a family, the same for equal arguments."""
-    identity = f"{split}/{family.name}/{seed}/{index}"
-    draft = family.draft(SupportScene(Random(identity), split))
-    return Task(
-        id=identity,
-        split=split,
-        seed=seed,
-        family=family.name,
-        level=family.level,
-        instruction=draft.instruction,
-        initial_state=draft.state,
-        goal=draft.goal(),
-    )

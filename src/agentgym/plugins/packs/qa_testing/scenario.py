@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Literal
 
@@ -10,20 +11,18 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.plugins.packs.coding import functions, projects
+from agentgym.plugins.packs.coding import functions, projects, references
+from agentgym.plugins.packs.coding.drafts import ProjectFamily, Scene
 from agentgym.plugins.packs.coding.execution import TIMEOUT_S, AnySandbox
-from agentgym.plugins.packs.coding.families.base import ProjectFamily, Scene
 from agentgym.plugins.packs.coding.functions import Point, Template
 from agentgym.plugins.packs.coding.projects import Function, Module
-from agentgym.plugins.packs.coding.wording import references
 from agentgym.plugins.packs.leveled import LeveledScenario
-from agentgym.plugins.packs.qa_testing.cases import Case
+from agentgym.plugins.packs.phrases import Phrases, read_phrases, request
 from agentgym.plugins.packs.qa_testing.environment import (
+    Case,
     TestingBooks,
     TestingEnvironment,
 )
-from agentgym.plugins.packs.qa_testing.wording import PHRASES
-from agentgym.plugins.packs.wording.grammar import Phrases, request
 from agentgym.sandbox import gives
 from agentgym.scenarios.base import Environment, own_environment
 from agentgym.scenarios.plan_reward import (
@@ -109,6 +108,8 @@ def judge(task: Task, cases: Sequence[Case], sandbox: AnySandbox) -> tuple[int, 
     )
     return len(failing), killed / len(every)
 
+
+PHRASES = read_phrases(Path(__file__).parent / "wording")
 
 _HARD = ("over", "under", "enough", "within", "same", "both", "either")
 """Templates whose mutants return wrong values only for arguments at a boundary."""
@@ -275,7 +276,7 @@ SYSTEM_PROMPT = (
 _BY_OUTCOME = frozenset({"call", "expected"})
 
 
-class QaTestingScenario(LeveledScenario[TestingFamily]):
+class QaTestingScenario(LeveledScenario):
     """Tasks to write tests for functions of generated Python packages."""
 
     name: ClassVar[str] = "qa_testing"
@@ -284,7 +285,6 @@ class QaTestingScenario(LeveledScenario[TestingFamily]):
         "intermediate"
     )
     estimated_time: ClassVar[str] = "10 to 20 minutes on 2 cores"
-    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     max_turns: ClassVar[int] = 12
 
     def __init__(self, sandbox: AnySandbox | None = None) -> None:
@@ -301,12 +301,6 @@ class QaTestingScenario(LeveledScenario[TestingFamily]):
     def families(self) -> Sequence[TestingFamily]:
         """Return the families (kinds of task) of all levels."""
         return FAMILIES
-
-    def make_task(
-        self, family: TestingFamily, split: Split, seed: int, index: int
-    ) -> Task:
-        """Return the ``index``-th task of a family, the same for equal arguments."""
-        return family.make_task(split, seed, index)
 
     def create_environment(self, task: Task) -> TestingEnvironment:
         """Return a new environment with the project that the task asks to test."""

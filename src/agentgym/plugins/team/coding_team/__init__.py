@@ -3,7 +3,6 @@
 - ``team``: the LangGraph graph, as any user could write it.
 - ``environment``: the project that the team works on, and the tools of all roles.
 - ``languages``: the languages of projects: Python, JavaScript, Go and Rust.
-- ``measuring``: measure time and memory of one function call.
 - ``projects``: small problems to train on, with code for a scripted generator.
 - ``rewards``: the reward of an episode.
 - ``agent``: create the graph for training.

@@ -1,5 +1,6 @@
 """TeamEnvironment: a team's project in memory, with the tools of all roles."""
 
+import ast
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,6 @@ from agentgym.plugins.team.coding_team.languages import (
     is_test,
     of_path,
 )
-from agentgym.plugins.team.coding_team.measuring import SCRIPT, measured, script_for
 from agentgym.plugins.team.coding_team.team.routing import (
     GENERATOR,
     changed_files,
@@ -26,6 +26,55 @@ from agentgym.sandbox import PythonScript, RunTests, SandboxResult, Workspace
 from agentgym.scenarios.base import Environment
 from agentgym.scenarios.books import Books, ReceivedCall
 from agentgym.scenarios.rewards.static_checks import Kind, find_problems
+
+SCRIPT = "measure_call.py"
+"""Path of the measuring script among the project's files."""
+
+_SOURCE = """\
+import importlib, json, time, tracemalloc
+
+module = importlib.import_module({module!r})
+code = compile({call!r}, "call", "eval")
+took = []
+for _ in range(5):
+    start = time.perf_counter()
+    eval(code, vars(module))
+    took.append(time.perf_counter() - start)
+    if sum(took) > 1:
+        break
+tracemalloc.start()
+eval(code, vars(module))
+print()
+kib = tracemalloc.get_traced_memory()[1] / 1024
+print(json.dumps({{"ms": 1000 * min(took), "kib": kib}}))
+"""
+
+
+def script_for(path: str, call: str) -> str:
+    """Return the source of a script that measures a call of a module's function."""
+    if not path.endswith(".py"):
+        raise ToolError(f"{path} is not a Python file; only those can be measured.")
+    try:
+        ast.parse(call.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ToolError(f"{call!r} is not an expression, such as f(2).") from error
+    module = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    return _SOURCE.format(module=module, call=call.strip())
+
+
+def measured(result: SandboxResult) -> str:
+    """Describe the measured time and memory, or why the call failed."""
+    # The measured code could have printed other numbers, so do not trust them.
+    if result.status != "exited":
+        return f"The call was stopped: {result.error or result.status}."
+    lines = result.stdout.strip().splitlines()
+    try:
+        numbers = json.loads(lines[-1])
+        return f"{numbers['ms']:.3f} ms, {numbers['kib']:.1f} KiB at most."
+    except (IndexError, KeyError, TypeError, ValueError):
+        last = (result.stderr.strip().splitlines() or ["no output"])[-1]
+        return f"The call failed: {last[:_SHOWN]}"
+
 
 MAX_ROUNDS = 3
 """Maximum number of turns of the generator, unless a person allows more."""
@@ -58,7 +107,6 @@ class TeamEnvironment(Environment):
             model writes the code.
 
     Attributes:
-        workspace: The files.
         books: Record of the tool calls that models made. Calls by the graph's own code,
             which replaces a failed model, are not in it.
         fallbacks: Role of each turn in which the graph's own code replaced a failed

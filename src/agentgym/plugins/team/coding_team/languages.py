@@ -7,7 +7,7 @@ from typing import Final
 from agentgym.errors import SandboxError
 from agentgym.sandbox import Argv, SandboxResult
 from agentgym.sandbox.languages import PYTHON, language_of
-from agentgym.scenarios.rewards.static_checks import is_test_file
+from agentgym.scenarios.rewards.parts import is_test_file
 
 
 @dataclass(frozen=True, kw_only=True)

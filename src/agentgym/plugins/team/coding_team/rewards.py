@@ -17,7 +17,7 @@ from agentgym.scenarios.plan_reward import (
     success_parts,
     tools_called,
 )
-from agentgym.scenarios.rewards.static_checks import is_test_file
+from agentgym.scenarios.rewards.parts import is_test_file
 
 ERROR = -0.04
 VIOLATION = -0.1

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Literal
 
@@ -13,15 +14,15 @@ from agentgym.errors import UsageError
 from agentgym.plugins.packs.coding import functions
 from agentgym.plugins.packs.coding.execution import AnySandbox
 from agentgym.plugins.packs.coding.functions import Template
-from agentgym.plugins.packs.coding.invented import names_for
-from agentgym.plugins.packs.coding.names import Names
+from agentgym.plugins.packs.coding.names import Names, names_for
 from agentgym.plugins.packs.coding.projects import Module, build
-from agentgym.plugins.packs.wording.grammar import request
+from agentgym.plugins.packs.phrases import read_phrases, request
 from agentgym.plugins.team.coding_team import rewards
 from agentgym.plugins.team.coding_team.environment import WRITING, TeamEnvironment
-from agentgym.plugins.team.coding_team.wording import PHRASES
 from agentgym.scenarios.base import Environment, Scenario, own_environment
 from agentgym.scenarios.rewards.static_checks import EXTRA, require_checks
+
+PHRASES = read_phrases(Path(__file__).parent / "wording")
 
 _MANY = 4
 """Number of functions of a module that is long enough to need a review."""

@@ -6,6 +6,5 @@ The team has four roles: supervisor, generator (writes code), reviewer and execu
 - ``models``: a chat model for each role, from names such as ``openai:NAME``.
 - ``events``: reports each step of the running team, and counts tokens.
 - ``solution``: the result: files, tests, findings, history, cost.
-- ``session``: a team that works on one project, over several requests.
-- ``solve``: sends one request to the team, and returns the solution.
+- ``solve``: sends one request, or several about one project, to the team.
 """

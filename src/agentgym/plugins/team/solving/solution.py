@@ -24,7 +24,6 @@ class Solution:
     """The result of one request to a team.
 
     Attributes:
-        problem: The request.
         outcome: ``failed`` if a test failed, a serious finding of the review is left,
             or no file was written. Otherwise ``passed`` if tests passed, ``untested``
             without tests. ``stopped`` if the work ended early.
@@ -35,9 +34,7 @@ class Solution:
         findings: Findings of the review: ``path``, ``line``, ``severity``, ``message``.
         history: The turns of all roles: ``role``, ``round`` (number of the generator's
             turns so far), ``did`` (summary) and ``said`` (the role's last message).
-        usage: Model calls and tokens by role.
         cost: US dollars; None if no prices were given.
-        notes: Sentences about models and tools.
         error: Why the work ended early; empty if it did not, or if a person stopped it.
     """
 

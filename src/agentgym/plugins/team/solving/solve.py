@@ -1,13 +1,22 @@
 """solve: send one request to the coding team, and get its solution."""
 
-from collections.abc import Mapping
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.background import in_background
-from agentgym.errors import UsageError
-from agentgym.plugins.team.solving.session import Human, TeamSession
-from agentgym.plugins.team.solving.solution import Solution
+from agentgym.errors import MissingExtraError, UsageError, message_of
+from agentgym.plugins.team.coding_team.environment import MAX_ROUNDS, TeamEnvironment
+from agentgym.plugins.team.coding_team.languages import LANGUAGES, of_path
+from agentgym.plugins.team.solving.solution import Outcome, Solution
+from agentgym.sandbox import LazySandbox, SandboxConfig
+from agentgym.sandbox.commands import check_files
+from agentgym.sandbox.languages import PYTHON, toolchain
+from agentgym.scenarios.rewards.static_checks import require_checks
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -15,6 +24,211 @@ if TYPE_CHECKING:
     from agentgym.core.prices import Prices
     from agentgym.plugins.team.solving.events import Listener
     from agentgym.sandbox import SandboxConfig
+
+
+Human = Callable[[dict[str, Any]], Any]
+"""Function that asks a person a question of the team. The question is a dict with
+``kind``, ``text`` and in some cases ``files``. The function returns the answer as text;
+None counts as ``no``. It may be async."""
+
+MOST_CHARACTERS = 20_000
+"""Maximum number of characters of a request to the team."""
+
+_STEPS = 1_000
+
+
+class TeamSession(AbstractContextManager["TeamSession"]):
+    """A coding team that keeps its files and its conversation between requests.
+
+    The arguments are those of :func:`agentgym.solve`, but the models are LangChain's
+    chat models: one for each role, or one for all. ``notes`` are messages for the user
+    that each solution contains.
+
+    Attributes:
+        notes: The argument ``notes``, plus a sentence if the linters are not installed.
+
+    Raises:
+        UsageError: The language is unknown, a number is out of range, or a file is not
+            text.
+        SandboxError: The path of a file is absolute or leaves the project.
+        SandboxUnavailableError: The toolchain of a language is missing; the message
+            names its package.
+    """
+
+    def __init__(
+        self,
+        models: "Mapping[str, BaseChatModel] | BaseChatModel",
+        *,
+        files: Mapping[str, str] | None = None,
+        language: str = "python",
+        human: Human | None = None,
+        max_rounds: int = MAX_ROUNDS,
+        fallback: "BaseChatModel | None" = None,
+        listener: "Listener | None" = None,
+        prices: "Prices | None" = None,
+        notes: tuple[str, ...] = (),
+        sandbox: SandboxConfig | None = None,
+    ) -> None:
+        from langgraph.checkpoint.memory import InMemorySaver
+
+        from agentgym.integrations.langchain.export import bound_tool
+        from agentgym.plugins.team.coding_team.team.graph import build_team
+        from agentgym.plugins.team.solving.events import TeamEvents
+
+        if language not in LANGUAGES:
+            known = ", ".join(LANGUAGES)
+            raise UsageError(f"No language is named {language!r}; known: {known}.")
+        if max_rounds < 1:
+            raise UsageError(f"max_rounds is {max_rounds}: give 1 or more.")
+        given = dict(files or {})
+        check_files(given)
+        if odd := [path for path, text in given.items() if not isinstance(text, str)]:
+            raise UsageError(f"The file {odd[0]} must be given as text (str).")
+        found = {language, *(of.name for path in given if (of := of_path(path)))}
+        needed = sorted(found - {PYTHON})
+        for name in needed:
+            toolchain(name)
+        config = sandbox or SandboxConfig()
+        config = replace(config, languages=(*config.languages, *needed))
+        self._sandbox = LazySandbox(lambda: config)
+        self._project = TeamEnvironment(
+            given,
+            self._sandbox,
+            max_rounds=max_rounds,
+            target=LANGUAGES[language].target,
+        )
+        self._language = LANGUAGES[language]
+        self._human = human
+        self._prices = prices
+        self.notes = notes
+        try:
+            require_checks("The reviewer's linters")
+        except MissingExtraError as error:
+            self.notes += (f"Nothing is reviewed. {error}",)
+        self._events = TeamEvents(listener)
+        self._graph = build_team(
+            models,
+            [bound_tool(tool) for tool in self._project.tools()],
+            fallback=fallback,
+            human=human is not None,
+            checkpointer=InMemorySaver(),
+        )
+        self._problem = ""
+        self._history: list[Mapping[str, Any]] = []
+
+    async def ask(self, problem: str) -> Solution:
+        """Let the team work on a request, and return its solution.
+
+        The work ends early after an error, or if the function ``human`` of this session
+        answers ``no`` to a question, except one about a risky edit. The solution then
+        has all files written so far.
+        """
+        asked = problem.strip()
+        if not asked:
+            raise UsageError("The problem is empty: describe the task of the code.")
+        if len(asked) > MOST_CHARACTERS:
+            raise UsageError(
+                f"The problem has {len(asked):,} characters, and at most "
+                f"{MOST_CHARACTERS:,} are read: put long texts into a file."
+            )
+        if self._problem:  # an earlier request
+            self._project.begin()
+        self._problem = asked
+        self._history = []
+        self._events.begin()
+        if self._language.name != PYTHON:
+            name, target = self._language.name, self._language.target
+            asked = f"{asked}\nLanguage: {name}. New code belongs into {target}."
+        try:
+            outcome = await self._run({"messages": [("user", asked)]})
+        except Exception as error:  # noqa: BLE001 - all that was written is kept
+            return self.so_far(_why(error))
+        if outcome == "failed" and self._events.no_answer:
+            return self.so_far(f"No model answered. {self._events.no_answer}")
+        return self._solution(outcome)
+
+    def so_far(self, why: str) -> Solution:
+        """Return the work so far with the outcome ``stopped`` and the error ``why``."""
+        return self._solution("stopped", why)
+
+    async def _run(self, given: Any) -> Outcome:
+        """Run the team's graph, and answer its questions; return the outcome."""
+        from langgraph.types import Command
+
+        from agentgym.plugins.team.solving.events import TeamEvent
+
+        config: Any = {
+            "configurable": {"thread_id": "team"},
+            "recursion_limit": _STEPS,
+            "callbacks": [self._events],
+        }
+        outcome: Outcome = "stopped"
+        while given is not None:
+            questions: list[Any] = []
+            steps = self._graph.astream(given, config, stream_mode="updates")
+            async for step in steps:
+                for node, update in step.items():
+                    if node == "__interrupt__":
+                        questions += update
+                        continue
+                    outcome = (update or {}).get("outcome", outcome)
+                    for turn in (update or {}).get("history", ()):
+                        self._history.append(turn)
+                        event = TeamEvent("turn", turn["role"], turn["did"])
+                        self._events.report(event)
+            given = None
+            if questions:
+                answers = {q.id: await self._answer(q.value) for q in questions}
+                given = Command(resume=answers)
+        return outcome
+
+    async def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        answer = None if self._human is None else self._human(question)
+        return {"answer": await answer if inspect.isawaitable(answer) else answer}
+
+    def _solution(self, outcome: Outcome, error: str = "") -> Solution:
+        work = json.loads(self._project.team_state())
+        usage = dict(self._events.usage)
+        cost = None
+        if (prices := self._prices) is not None:
+            cost = sum(
+                prices.cost(used.prompt_tokens, used.response_tokens)
+                for used in usage.values()
+            )
+        changed = self._project.changed_files()
+        return Solution(
+            problem=self._problem,
+            outcome=outcome,
+            files=work["files"],
+            changed=tuple(sorted(changed)),
+            tests=work["tests"],
+            findings=tuple(work["findings"]),
+            history=tuple(self._history),
+            usage=usage,
+            cost=cost,
+            notes=self.notes,
+            error=error,
+        )
+
+    def close(self) -> None:
+        """Close the sandbox."""
+        self._sandbox.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _why(error: Exception) -> str:
+    """Return a sentence about the error that ended a team's work early."""
+    from agentgym.plugins.team.coding_team.team.turns import is_unreachable
+
+    request = getattr(error, "request", None)  # of OpenAI's and Anthropic's packages
+    if is_unreachable(error) and request is not None:
+        return (
+            f"No model answered: no server listens at {request.url.copy_with(path='/')}"
+            ". Start it, or name another model."
+        )
+    return f"{type(error).__name__}: {message_of(error)}"
 
 
 def solve(

@@ -2,8 +2,8 @@
 
 - ``state``: the graph's typed state, shared by all roles.
 - ``routing``: the rules that decide which role may be next.
-- ``prompts``: the system prompts, and the message to a role in each turn.
-- ``turns``: one turn of a role: its attempts, then the graph's own code if they fail.
+- ``turns``: one turn of a role: the prompts, its attempts, then the graph's own code if
+  they fail.
 - ``person``: the questions to a person.
 - ``graph``: the nodes, combined by :func:`graph.build_team`.
 

@@ -18,11 +18,6 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, interrupt
 
-from agentgym.plugins.team.coding_team.team.prompts import (
-    SUPERVISOR_PROMPT,
-    role_brief,
-    supervisor_brief,
-)
 from agentgym.plugins.team.coding_team.team.routing import (
     EXECUTOR,
     FINISH,
@@ -35,12 +30,15 @@ from agentgym.plugins.team.coding_team.team.routing import (
 )
 from agentgym.plugins.team.coding_team.team.state import TeamState, Turn
 from agentgym.plugins.team.coding_team.team.turns import (
+    SUPERVISOR_PROMPT,
     TURN_S,
     TeamTools,
     TurnResult,
     agents_of,
     answers,
     is_final,
+    role_brief,
+    supervisor_brief,
     take_turn,
 )
 

@@ -1,10 +1,18 @@
-"""Choose random phrases for a file or a folder; each phrase is unambiguous."""
+"""Phrases of requests, and unambiguous phrases for files and folders."""
 
+from pathlib import Path
 from random import Random
 
 from agentgym.core.task import Split
-from agentgym.plugins.packs.coding.wording import REFERENCES
-from agentgym.plugins.packs.wording.grammar import draw
+from agentgym.plugins.packs.phrases import Forms, Phrases, draw, read_pools
+
+FORMS = ("module", "tests", "tests_of", "script", "folder", "root")
+"""Sections of the text files with phrases for files; the others have requests."""
+
+_POOLS = read_pools(Path(__file__).parent / "wording")
+REFERENCES: dict[str, Forms] = {name: _POOLS[name] for name in FORMS}
+PHRASES = {name: Phrases(p) for name, p in _POOLS.items() if name not in FORMS}
+"""Phrases of the requests, by family (kind of task)."""
 
 
 def module(rng: Random, split: Split, package: str, name: str) -> str:

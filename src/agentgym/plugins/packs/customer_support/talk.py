@@ -1,11 +1,22 @@
-"""Choose random phrases of customers other than requests, e.g. for an answer."""
+"""The phrases of customers: requests, answers, corrections."""
 
+from pathlib import Path
 from random import Random
 from typing import Any
 
 from agentgym.core.task import Split
-from agentgym.plugins.packs.customer_support.wording import FORMS
-from agentgym.plugins.packs.wording.grammar import draw
+from agentgym.plugins.packs.phrases import Forms, Phrases, draw, read_pools
+
+_FORMS = (
+    *("order", "vague", "vague_item", "identity"),
+    *("tell", "tell_kind", "correct", "change", "more"),
+)
+
+_POOLS = read_pools(Path(__file__).parent / "wording")
+FORMS: dict[str, Forms] = {name: _POOLS[name] for name in _FORMS}
+"""Phrases of customers other than requests, by kind, e.g. for an answer."""
+INTENTS = {name: Phrases(p) for name, p in _POOLS.items() if name not in _FORMS}
+"""Requests of customers, by kind, e.g. to cancel an order."""
 
 
 def say(rng: Random, split: Split, form: str, **slots: Any) -> str:

@@ -6,11 +6,10 @@ from random import Random
 from typing import Any, Literal, Protocol, Self
 
 from agentgym.core.task import Split, Task
-from agentgym.plugins.packs.coding.invented import names_for
-from agentgym.plugins.packs.coding.names import Names
+from agentgym.plugins.packs.coding.names import Names, names_for
 from agentgym.plugins.packs.coding.projects import Module, Project
-from agentgym.plugins.packs.coding.wording import PHRASES
-from agentgym.plugins.packs.wording.grammar import Phrases
+from agentgym.plugins.packs.coding.references import PHRASES
+from agentgym.plugins.packs.phrases import Phrases
 
 Level = Literal[1, 2, 3]
 

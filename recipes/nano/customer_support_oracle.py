@@ -14,9 +14,9 @@ from agentgym.core.tools import Tool, ToolOutcome
 from agentgym.core.trajectory import Reward, ToolCall, Trajectory
 from agentgym.errors import RuleViolation, ScenarioError, ToolError
 from agentgym.plugins.packs.customer_support.environment import SupportEnvironment
-from agentgym.plugins.packs.customer_support.families import SupportStep
 from agentgym.plugins.packs.customer_support.rewards import score
 from agentgym.plugins.packs.customer_support.scenario import SYSTEM_PROMPT
+from agentgym.plugins.packs.customer_support.story import SupportStep
 
 QUESTIONS = {
     "email": ("What is your email?", "What is your email address?"),

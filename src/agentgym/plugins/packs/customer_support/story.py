@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal
 
-from agentgym.core.task import Split
+from agentgym.core.task import Split, Task
+from agentgym.plugins.packs.customer_support import talk
 from agentgym.plugins.packs.customer_support.database import expected
 from agentgym.plugins.packs.customer_support.names import NAMES, SupportNames
-from agentgym.plugins.packs.customer_support.wording import INTENTS, talk
-from agentgym.plugins.packs.wording.grammar import request
+from agentgym.plugins.packs.customer_support.talk import INTENTS
+from agentgym.plugins.packs.phrases import request
 
 Level = Literal[1, 2, 3]
 
@@ -258,3 +259,18 @@ class SupportFamily:
     name: str
     level: Level
     draft: Callable[[SupportScene], SupportDraft]
+
+    def make_task(self, split: Split, seed: int, index: int) -> Task:
+        """Return the ``index``-th task of this kind, the same for equal arguments."""
+        identity = f"{split}/{self.name}/{seed}/{index}"
+        draft = self.draft(SupportScene(Random(identity), split))
+        return Task(
+            id=identity,
+            split=split,
+            seed=seed,
+            family=self.name,
+            level=self.level,
+            instruction=draft.instruction,
+            initial_state=draft.state,
+            goal=draft.goal(),
+        )

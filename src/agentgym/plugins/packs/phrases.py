@@ -15,13 +15,49 @@ from pathlib import Path
 from random import Random
 
 from agentgym.core.task import Split
-from agentgym.plugins.packs.wording.pools import Forms, read_pools
+
+Forms = Mapping[Split, tuple[str, ...]]
+"""The lines of one section, by split."""
+
+_SECTION = re.compile(r"\[(\w+)\]")
+
+
+@cache
+def read_pools(folder: Path) -> dict[str, Forms]:
+    """Return the texts of a folder's files, by section and then by split.
+
+    A file's name starts with the split, as in ``train_tests.txt``. It has sections: a
+    line ``[name]``, and one text per line. A line that starts with ``#`` is a comment.
+    """
+    found = {split: _sections(folder, split) for split in Split}
+    for split, sections in found.items():
+        if missing := found[Split.TRAIN].keys() ^ sections.keys():
+            raise ValueError(
+                f"{folder}: not in both train and {split.value}: {missing}"
+            )
+    return {
+        name: {split: found[split][name] for split in Split}
+        for name in found[Split.TRAIN]
+    }
+
+
+def _sections(folder: Path, split: Split) -> dict[str, tuple[str, ...]]:
+    sections: dict[str, list[str]] = {}
+    for path in sorted(folder.glob(f"{split.value}*.txt")):
+        lines: list[str] = []
+        for line in map(str.strip, path.read_text(encoding="utf-8").splitlines()):
+            if heading := _SECTION.fullmatch(line):
+                lines = sections.setdefault(heading[1], [])
+            elif line and not line.startswith("#"):
+                lines.append(line)
+    return {name: tuple(lines) for name, lines in sections.items()}
+
 
 _ALTERNATIVES = re.compile(r"\[([^\]]*)\]")
 _NO_COMMAND = re.compile(
     r"({|(a|after|first|for|in|not|on|some|something|the|there|whichever|with)\b)"
 )
-_AROUND = read_pools(Path(__file__).parent)
+_AROUND = read_pools(Path(__file__).parent / "wording")
 MANNERS: Forms = _AROUND["manners"]
 """Polite forms around a command; ``{request}`` is the placeholder of the command."""
 GREETINGS: Forms = _AROUND["greetings"]
@@ -44,6 +80,11 @@ class Phrases:
             held = (self.patterns[other] for other in Split if other is not split)
             frames -= {frame for patterns in held for frame in expand(patterns)}
         return tuple(sorted(frames))
+
+
+def read_phrases(folder: Path) -> dict[str, Phrases]:
+    """Return the phrases of requests in a folder's files, by section."""
+    return {name: Phrases(forms) for name, forms in read_pools(folder).items()}
 
 
 def expand(patterns: Iterable[str]) -> list[str]:

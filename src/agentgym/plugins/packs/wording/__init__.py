@@ -1,1 +1,0 @@
-"""Compose the texts of users' requests; each split has its own wording."""
