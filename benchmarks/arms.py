@@ -135,7 +135,7 @@ def _changes(arm: str, seed: int) -> Iterator[tuple[Any, str, Any]]:
 
     yield TimeBudget, "fit", fit
     if arm == "warm":  # all of the time, and no step
-        yield time_limit, "_LESSON_OF_REST", 1.0
+        yield time_limit, "_WARM_START_OF_REST", 1.0
         yield TimeBudget, "has_room", lambda *_: False
     if arm == "random":
         yield BatchBuilder, "build", partialmethod(_shuffled, Random(seed))

@@ -62,7 +62,7 @@ def test_a_warm_start_to_come_is_counted_with_what_is_measured_of_it(
 ) -> None:
     measured(clock, forecast, 100, 0.5)
     rest = 0.5 * (50 + 5 * 10) + 0.5 * (50 + 10)
-    with_it = forecast.left(0, 0, lesson=200)
+    with_it = forecast.left(0, 0, imitated=200)
     assert with_it is not None
     assert with_it[0] == pytest.approx(320 + rest + 0.25 * 0.5 * 200)
     assert with_it[1] == pytest.approx(640 + rest + 1.0 * 0.5 * 200)

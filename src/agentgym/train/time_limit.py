@@ -28,10 +28,10 @@ _HELD_OUT_SHARE = 0.3
 """Share of the time limit for all measurements of held-out tasks together."""
 _VALIDATION_SHARE = 0.15
 _WARM_START_SHARE = 0.25
-_LESSON_OF_REST = 0.5
+_WARM_START_OF_REST = 0.5
 """Upper limit on a warm start's share of the time that measurements leave; the rest is
 for training."""
-_LESSON_PER_ROLLOUT = 3.0
+_IMITATION_PER_ROLLOUT = 3.0
 """Time of a warm start per task, relative to a rollout. A task's calls are run once and
 imitated up to three times; all of this is assumed to take three rollouts' time."""
 _STEP_PER_ROLLOUT = 2.0
@@ -43,7 +43,7 @@ _LEAST_TASKS = 6
 """Least number of held-out tasks. The paired significance test (before against after
 training) finds no effect if fewer than six tasks change in one direction."""
 _LEAST_VALIDATION = 8
-_LEAST_LESSON = 8
+_LEAST_IMITATED = 8
 _LEAST_STEPS = 2
 _WISHED_STEPS = 8
 """Steps that a run should have time for; steps are made smaller for this. An app with
@@ -141,9 +141,11 @@ class TimeBudget:
                 f"{math.ceil(needed / 60)}m, a smaller model, or {less}."
             )
         samples = max(1, min(config.eval_samples, int(rollouts / self.held_out(tasks))))
-        lesson = int(_WARM_START_SHARE * left / (_LESSON_PER_ROLLOUT * per_rollout))
+        imitated = int(
+            _WARM_START_SHARE * left / (_IMITATION_PER_ROLLOUT * per_rollout)
+        )
         return self._sizes(left, per_rollout, batch) | {
-            "warm_start_tasks": max(_LEAST_LESSON, min(most_tasks(config), lesson)),
+            "warm_start_tasks": max(_LEAST_IMITATED, min(most_tasks(config), imitated)),
             "test_tasks": tasks,
             "eval_samples": samples,
         }
@@ -223,7 +225,7 @@ class TimeBudget:
             return lambda: 0.0
         later = (2 * self._held_out + 3 * self.config.eval_tasks) * measured
         rest = self.config.time - state.wall_seconds - later
-        length = max(1.0, _LESSON_OF_REST * rest)
+        length = max(1.0, _WARM_START_OF_REST * rest)
         began = time.monotonic()
         return lambda: (time.monotonic() - began) / length
 
@@ -299,7 +301,7 @@ class Forecast:
     """Estimates a run's remaining time from the durations of its phases so far.
 
     Arguments of its methods: ``episodes`` is the number of training rollouts done,
-    ``step`` the number of updates, and ``lesson`` the number of rollouts that a later
+    ``step`` the number of updates, and ``imitated`` the number of rollouts that a later
     warm start will imitate (0 without one).
 
     Attributes:
@@ -368,10 +370,10 @@ class Forecast:
         return max((seconds for _, seconds in self._steps), default=None)
 
     def until_end(
-        self, episodes: int, step: int, lesson: int, spent: float
+        self, episodes: int, step: int, imitated: int, spent: float
     ) -> tuple[float, float] | None:
         """Return the least and the most remaining seconds for the whole budget."""
-        left = self.left(episodes, step, lesson)
+        left = self.left(episodes, step, imitated)
         if left is None:
             return None
         limit = self.config.time
@@ -379,7 +381,7 @@ class Forecast:
         return min(left[0], rest), min(left[1], rest)
 
     def left(
-        self, episodes: int, step: int, lesson: int = 0
+        self, episodes: int, step: int, imitated: int = 0
     ) -> tuple[float, float] | None:
         """Return the least and the most remaining seconds for the whole budget.
 
@@ -391,10 +393,10 @@ class Forecast:
         left = max(0, config.episodes - episodes)
         last = step + math.ceil(left / (config.group_size * config.tasks_per_step))
         validations = last // config.eval_every - step // config.eval_every
-        return self._of_rollouts(left, validations * config.eval_tasks, lesson)
+        return self._of_rollouts(left, validations * config.eval_tasks, imitated)
 
     def _of_rollouts(
-        self, trained: int, validated: int, lesson: int
+        self, trained: int, validated: int, imitated: int
     ) -> tuple[float, float] | None:
         """Return the least and the most seconds for the work that remains."""
         config, measured = self.config, self.measured
@@ -407,9 +409,9 @@ class Forecast:
         else:
             return None
         rest = (validated + self.held_out) * measured
-        if lesson:
+        if imitated:
             rest += (config.eval_tasks + self.held_out) * measured
-        low, high = (lesson * share * measured for share in _PLAN)
+        low, high = (imitated * share * measured for share in _PLAN)
         return trained * least + rest + low, trained * most + rest + high
 
 
@@ -497,13 +499,13 @@ class RunClock:
         self._forecast.step_done(rollouts, seconds)
         return (self._left() or (0.0, 0.0))[1]
 
-    def report_time_left(self, lesson: int = 0) -> None:
-        """Report the time left; a warm start will yet imitate ``lesson`` rollouts."""
-        if left := self._left(lesson):
+    def report_time_left(self, imitated: int = 0) -> None:
+        """Report the time left; a warm start will yet imitate ``imitated`` rollouts."""
+        if left := self._left(imitated):
             self._run.progress.forecast(*left)
 
-    def _left(self, lesson: int = 0) -> tuple[float, float] | None:
+    def _left(self, imitated: int = 0) -> tuple[float, float] | None:
         state = self._run.state
         return self._forecast.until_end(
-            state.episodes, state.step, lesson, state.wall_seconds
+            state.episodes, state.step, imitated, state.wall_seconds
         )
