@@ -97,9 +97,9 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "rented": f"{_HERE}.cloud.rented:Rented",
         },
         "agentgym.scenario_cards": {
-            "packs": f"{_HERE}.packs.cards:CARDS",
-            "bench": f"{_HERE}.bench.cards:CARDS",
-            "team": f"{_HERE}.team.cards:CARDS",
+            "packs": f"{_HERE}.packs:CARDS",
+            "bench": f"{_HERE}.bench:CARDS",
+            "team": f"{_HERE}.team:CARDS",
         },
         "agentgym.judge": {
             "check": f"{_HERE}.judge.settings:check_judge",

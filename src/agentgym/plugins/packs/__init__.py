@@ -1,1 +1,34 @@
-"""Scenarios that come along, and the parts that those with generated tasks share."""
+"""The scenarios that come along, and their rows in the list of scenarios."""
+
+from agentgym.scenarios.cards import ScenarioCard
+
+CARDS = [
+    ScenarioCard(
+        "coding",
+        "Find, read, edit, test and repair code in a small Python package.",
+        "beginner",
+        "10 to 20 minutes on 2 cores",
+        "agentgym.plugins.packs.coding.scenario:CodingScenario",
+    ),
+    ScenarioCard(
+        "code_review",
+        "Review small Python packages and report defects.",
+        "intermediate",
+        "10 to 20 minutes on 2 cores",
+        "agentgym.plugins.packs.code_review.scenario:CodeReviewScenario",
+    ),
+    ScenarioCard(
+        "qa_testing",
+        "Write tests that kill mutants of Python code.",
+        "intermediate",
+        "10 to 20 minutes on 2 cores",
+        "agentgym.plugins.packs.qa_testing.scenario:QaTestingScenario",
+    ),
+    ScenarioCard(
+        "customer_support",
+        "Help a shop's customers with orders, refunds and complaints.",
+        "intermediate",
+        "about 25 minutes on 2 cores",
+        "agentgym.plugins.packs.customer_support.scenario:CustomerSupportScenario",
+    ),
+]

@@ -1,4 +1,4 @@
-"""The benchmarks, as a list of scenarios shows them."""
+"""Benchmarks as scenarios, and their rows in the list of scenarios."""
 
 from agentgym.scenarios.cards import ScenarioCard
 

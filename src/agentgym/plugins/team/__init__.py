@@ -1,4 +1,4 @@
-"""The coding team, as a list of scenarios shows it."""
+"""The coding team, as a scenario and at work; its row in the list of scenarios."""
 
 from agentgym.scenarios.cards import ScenarioCard
 
