@@ -51,21 +51,12 @@ def read(tmp_path: Path, text: str, **overrides: Any) -> TrainingConfig:
     return TrainingConfig.from_yaml(path, **overrides)
 
 
-def test_a_file_with_flat_keys_loads_with_a_sentence(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        assert read(tmp_path, OLD).agent == SOURCE
-    assert (
-        "context, inputs, configurable, own_tools, allow_tools belong below agent"
-        in (caplog.text)
-    )
-    caplog.clear()
+def test_a_file_has_the_agent_s_settings_by_either_name(tmp_path: Path) -> None:
+    assert read(tmp_path, OLD).agent == SOURCE
     assert read(tmp_path, NEW).agent == SOURCE
     assert read(tmp_path, "agent: app:agent").agent == AgentSource(
         reference="app:agent"
     )
-    assert not caplog.text
 
 
 def test_settings_of_an_earlier_run_load_without_a_sentence(

@@ -9,7 +9,7 @@ from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, RequestedCall, ToolCall, Trajectory
 from agentgym.evaluate.metrics import Metrics
 from agentgym.plugins.doctor.evidence import Evidence
-from agentgym.plugins.doctor.machine import findings_view
+from agentgym.plugins.doctor.screens import findings_view
 from agentgym.train.result import TrainingResult
 from agentgym.ui.evaluation import evaluation_view
 from agentgym.ui.reports.markdown import render_evaluation, render_report
