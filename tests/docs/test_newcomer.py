@@ -62,3 +62,19 @@ def test_tensorboards_command_starts() -> None:
     command = Path(sys.executable).with_name("tensorboard")
     ended = subprocess.run([command, "--version"], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
+
+
+FOLDERS = sorted(path.parent for path in SOURCE.rglob("README.md"))
+
+
+@pytest.mark.parametrize(
+    "folder", FOLDERS, ids=lambda folder: folder.relative_to(SOURCE).as_posix()
+)
+def test_the_files_that_a_readme_lists_are_there(folder: Path) -> None:
+    text = (folder / "README.md").read_text()
+    below = {path.stem for path in folder.rglob("*")}
+    for rows in re.findall(r"^\| file.*\n\|[-|]+\n((?:\|.*\n?)+)", text, re.MULTILINE):
+        for row in rows.splitlines():
+            listed = re.findall(r"`([\w/.]+)`", row.split("|")[1])
+            gone = [n for n in listed if Path(n).stem not in below]
+            assert [name for name in gone if not (folder / name).exists()] == []

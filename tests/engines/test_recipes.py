@@ -8,7 +8,7 @@ import yaml
 import agentgym
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.vllm import settings as vllm
-from agentgym.engines.vllm.settings import known_flags
+from agentgym.engines.vllm.flags import known_flags
 from agentgym.plugins.verl.settings import known_keys, verl_settings
 
 ROOT = Path(__file__).parents[2]

@@ -54,7 +54,7 @@ def test_reliability_alone_is_no_goal(asked: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("least", [95, -0.1, float("nan"), "much"])
 def test_what_is_no_share_is_said(least: float) -> None:
-    assert f"'success_rate': {least!r}, no share from 0 to 1" in found(
+    assert f"'success_rate': {least!r}, not a share from 0 to 1" in found(
         success_rate=least
     )
 

@@ -17,7 +17,10 @@ from agentgym.scenarios.registry import get_scenario
 FAULTS = {
     0: ("Reward(0.0, False)", ""),
     1: ("1 / 0", "ZeroDivisionError: division by zero"),
-    2: ("Reward(float('nan'), False)", "nan as its value, which is no finite number"),
+    2: (
+        "Reward(float('nan'), False)",
+        "nan as its value, which is not a finite number",
+    ),
     3: ("Reward(7.0, True)", r"7.0, outside reward_range \(0, 1\)"),
     4: ("Reward(0.0, False, {'x': float('inf')})", "inf as its part 'x'"),
     5: ("0.5", "0.5, which is no Reward"),

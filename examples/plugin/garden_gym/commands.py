@@ -1,5 +1,7 @@
 """The command ``agentgym garden``."""
 
+from typing import Annotated
+
 import typer
 
 from agentgym import Split
@@ -7,9 +9,11 @@ from agentgym import Split
 from .scenario import BEDS
 
 
-def garden(split: str = typer.Option("train", help="Whose beds.")) -> None:
+def garden(
+    split: Annotated[Split, typer.Option(help="Whose beds.")] = Split.TRAIN,
+) -> None:
     """List the beds of the garden.
 
     Example: agentgym garden --split test
     """
-    typer.echo(", ".join(BEDS[Split(split)]))
+    typer.echo(", ".join(BEDS.get(split, [])))

@@ -84,7 +84,7 @@ def next_steps(
     may_imitate: bool,
     is_small: bool,
 ) -> list[str]:
-    """Return what to try next after training; empty if it has helped."""
+    """Return further remedies to try after training; empty if it has helped."""
     if solves_more(before, after):
         return []
     found = [f"{remark[:1].upper()}{remark[1:]}." for remark in remarks]

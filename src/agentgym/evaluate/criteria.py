@@ -87,7 +87,7 @@ def flaws(scenario: Scenario) -> Iterator[str]:
             yield f"{where}() has {name!r}{hint} Known: {', '.join(sorted(known))}"
     for name, least in criteria.items():
         if not (isinstance(least, int | float) and 0 <= least <= 1):
-            yield f"success_criteria() has {name!r}: {least!r}, no share from 0 to 1"
+            yield f"success_criteria() has {name!r}: {least!r}, not a share from 0 to 1"
             return
     if not any(criteria.get(name, 0) > 0 for name in _SUCCESS):
         yield (

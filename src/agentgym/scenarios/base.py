@@ -179,8 +179,11 @@ class Scenario(ABC):
 
         Returns:
             A text for people: the name, source, size and license of the data.
+
+        Raises:
+            ScenarioError: The scenario has a :meth:`data_folder` but not this method.
         """
-        raise NotImplementedError
+        raise ScenarioError(f"{cls.__name__} has a data_folder(); write fetch_data().")
 
     @staticmethod
     def from_tools(
@@ -429,7 +432,7 @@ def reward_problem(reward: object, reward_range: tuple[float, float]) -> str:
         if number is None and name.startswith("right_"):
             continue
         if not isinstance(number, int | float) or not math.isfinite(number):
-            return f"{number!r} as its {name}, which is no finite number"
+            return f"{number!r} as its {name}, which is not a finite number"
         if abs(number) > MOST_REWARD:
             return f"{number!r} as its {name}, and {MOST_REWARD:g} is the most"
     if not low <= reward.value <= high:
@@ -437,7 +440,7 @@ def reward_problem(reward: object, reward_range: tuple[float, float]) -> str:
     for name in ("right_tool", "right_arguments"):
         share = numbers[name]
         if share is not None and not 0.0 <= share <= 1.0:
-            return f"{share!r} as its {name}, which is no share from 0 to 1"
+            return f"{share!r} as its {name}, which is not a share from 0 to 1"
     if not isinstance(reward.success, bool):
-        return f"{reward.success!r} as its success, which is no bool"
+        return f"{reward.success!r} as its success, which is not a bool"
     return ""

@@ -56,7 +56,7 @@ def finish_run(
 
 
 def _next_steps(run: RunContext, before: Metrics, after: Metrics) -> list[str]:
-    """Return what to try next if training did not help."""
+    """Return further remedies to try if training did not help."""
     config = run.config
     return next_steps(
         before,

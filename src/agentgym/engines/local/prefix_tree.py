@@ -18,7 +18,7 @@ from torch import Tensor
 
 from agentgym.engines.base import Allowed, TrainedToken, TrainingSequence
 from agentgym.engines.local.attention import Layout, attend_masked
-from agentgym.engines.tokens.prefix import common_prefix
+from agentgym.engines.tokens.rendering import common_prefix
 
 _SHORTEST_HEAD = 16
 

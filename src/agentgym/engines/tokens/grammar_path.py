@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from agentgym.core.trajectory import Grammar
 from agentgym.engines.base import Allowed
-from agentgym.engines.tokens.prefix import common_prefix
+from agentgym.engines.tokens.rendering import common_prefix
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher

@@ -13,9 +13,17 @@ from agentgym.core.components import REASONING
 from agentgym.core.formats.base import Reading
 from agentgym.core.formats.detect import PREFIX, Message
 from agentgym.core.tools import parse_arguments
-from agentgym.engines.tokens.prefix import common_prefix
 from agentgym.errors import EngineError
 from agentgym.models.chat_template import ChatTemplate
+
+
+def common_prefix(first: Sequence[object], second: Sequence[object]) -> int:
+    """Return the number of leading items that two sequences share."""
+    limit = min(len(first), len(second))
+    if first[:limit] == second[:limit]:  # fast, and the usual case
+        return limit
+    return next((i for i in range(limit) if first[i] != second[i]), limit)
+
 
 _HEADS = 32
 _SESSIONS = 4096

@@ -75,7 +75,7 @@ class FunctionEnding(Ending):
             return trajectory.scored(found)
         if not isinstance(found, int | float) or not math.isfinite(found):
             raise RewardError(
-                f"the reward function returned {found!r}, no finite number"
+                f"the reward function returned {found!r}, not a finite number"
             )
         if abs(found) > MOST_REWARD:
             raise RewardError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from agentgym.engines.tokens.prefix import common_prefix
+from agentgym.engines.tokens.rendering import common_prefix
 
 
 @dataclass(frozen=True)
