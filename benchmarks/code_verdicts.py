@@ -25,9 +25,9 @@ from typing import Any
 from machine import machine
 
 from agentgym import Split, Trajectory
-from agentgym.plugins.packs.coding import functions
-from agentgym.plugins.packs.coding.names import names_for
-from agentgym.plugins.packs.coding.projects import build
+from agentgym.packs.coding import functions
+from agentgym.packs.coding.names import names_for
+from agentgym.packs.coding.projects import build
 from agentgym.sandbox import LazySandbox, SandboxResult
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import tasks_to_measure

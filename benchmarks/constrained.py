@@ -12,7 +12,7 @@ import subprocess
 import sys
 from typing import Any
 
-SCENARIOS = ("coding", "scenarios/flight_booking")
+SCENARIOS = ("coding", "flight_booking")
 METRICS = {
     "right tool": "right_tool",
     "right arguments": "right_arguments",

@@ -15,7 +15,7 @@ from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "agentgym"
-PLUGINS = "plugins/"
+OUTSIDE_THE_CORE = ("plugins/", "packs/")
 START = "train/loop.py"
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, *_FUNCTION)
@@ -33,7 +33,8 @@ def _layers() -> ModuleType:
 
 def files(root: Path) -> dict[str, str]:
     """Return the text of each Python file, by its path below ``root``."""
-    return {p.relative_to(root).as_posix(): p.read_text() for p in root.rglob("*.py")}
+    found = _layers().python_files(root)
+    return {name: path.read_text() for name, path in found.items()}
 
 
 def lines_of_code(text: str) -> int:
@@ -68,7 +69,7 @@ def closure(graph: dict[str, set[str]], start: str) -> set[str]:
 def _at_import(root: Path) -> dict[str, set[str]]:
     """Return which file imports which when it is imported itself."""
     layers = _layers()
-    paths = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
+    paths = layers.python_files(root)
     graph: dict[str, set[str]] = {}
     for name, path in paths.items():
         tree = ast.parse(path.read_text())
@@ -85,7 +86,7 @@ def _at_import(root: Path) -> dict[str, set[str]]:
 def counted() -> dict[str, int]:
     """Return every count of the budget, by its name in budget.toml."""
     source = files(SOURCE)
-    core = {name: text for name, text in source.items() if not name.startswith(PLUGINS)}
+    core = {n: text for n, text in source.items() if not n.startswith(OUTSIDE_THE_CORE)}
     loop = closure(_at_import(SOURCE), START)
     whole = closure(_layers().read_graph(SOURCE), START)
     tests = files(ROOT / "tests")

@@ -19,6 +19,7 @@ LAYERS = (
     "__main__",
     "__init__",
     "plugins",
+    "packs",
     "cli",
     "ui",
     "train",
@@ -48,7 +49,6 @@ BESIDE = {
     "improve": {"cloud"},
     "collect": {"programs"},
     "lightning": {"verl"},
-    "team": {"packs"},
     "view": {"doctor"},
 }
 """The plug-ins that a plug-in may import besides itself."""
@@ -69,13 +69,19 @@ GIVEN = ("templates",)
 Graph = dict[str, set[str]]
 
 
+def python_files(root: Path) -> dict[str, Path]:
+    """Return the Python files below ``root`` and below the link to scenarios/."""
+    paths = (path for at in (root, root / "packs") for path in at.rglob("*.py"))
+    return {path.relative_to(root).as_posix(): path for path in paths}
+
+
 @cache
 def read_graph(root: Path) -> Graph:
     """Return which file imports which, as paths below ``root``."""
     files = {
-        path.relative_to(root).as_posix(): path
-        for path in root.rglob("*.py")
-        if not set(GIVEN) & set(path.relative_to(root).parts)
+        name: path
+        for name, path in python_files(root).items()
+        if not set(GIVEN) & set(Path(name).parts)
     }
     return {
         name: {
@@ -89,7 +95,7 @@ def read_graph(root: Path) -> Graph:
 
 def names_in_texts(root: Path) -> list[str]:
     """Return the names of files higher up the map that stand in texts."""
-    files = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
+    files = python_files(root)
     found = set()
     for name, path in files.items():
         for node in ast.walk(ast.parse(path.read_text())):
@@ -134,12 +140,13 @@ def layer(name: str) -> int:
 
 
 def upward(graph: Graph) -> list[str]:
-    """Return the imports that run up the map."""
+    """Return the imports that run up the map; packs may take the public names."""
     return [
         f"{name} imports {target}"
         for name, targets in sorted(graph.items())
         for target in sorted(targets)
         if layer(target) < layer(name) and name not in FACADES
+        if (layer(name), target) != (PACKS, "__init__.py")
     ]
 
 
@@ -200,15 +207,14 @@ def test_core_imports_what_is_below_it() -> None:
     assert {t for t in outside if layer(t) < BELOW_CORE} == set()
 
 
+PACKS = LAYERS.index("packs")
 CORE = LAYERS.index("core")
 BELOW_CORE = LAYERS.index("errors")
 
 
 def test_no_file_is_long() -> None:
-    lines = {
-        path.relative_to(SOURCE).as_posix(): len(path.read_text().splitlines())
-        for path in SOURCE.rglob("*.py")
-    }
+    files = python_files(SOURCE)
+    lines = {name: len(path.read_text().splitlines()) for name, path in files.items()}
     assert {name: n for name, n in lines.items() if n > MOST_LINES} == {}
 
 

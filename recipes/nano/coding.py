@@ -16,11 +16,11 @@ from random import Random
 from agentgym.core.task import Split
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.errors import AgentGymError
-from agentgym.plugins.packs.coding.drafts import Draft, Family, Scene, Step
-from agentgym.plugins.packs.coding.environment import CodingEnvironment
-from agentgym.plugins.packs.coding.families import FAMILIES
-from agentgym.plugins.packs.coding.names import NAMES, Names
-from agentgym.plugins.packs.coding.scenario import ROLE, SYSTEM_PROMPT
+from agentgym.packs.coding.drafts import Draft, Family, Scene, Step
+from agentgym.packs.coding.environment import CodingEnvironment
+from agentgym.packs.coding.families import FAMILIES
+from agentgym.packs.coding.names import NAMES, Names
+from agentgym.packs.coding.scenario import ROLE, SYSTEM_PROMPT
 from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
 from recipes.nano import pools
 from recipes.nano.conversation import Argument, Conversation, ToolLine

@@ -13,11 +13,11 @@ from typing import Any
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, run_tool
 from agentgym.core.trajectory import Reward, ToolCall, Trajectory
-from agentgym.plugins.packs.coding.drafts import Step
-from agentgym.plugins.packs.coding.environment import CodingEnvironment
-from agentgym.plugins.packs.coding.execution import AnySandbox
-from agentgym.plugins.packs.coding.rewards import score
-from agentgym.plugins.packs.coding.scenario import SYSTEM_PROMPT
+from agentgym.packs.coding.drafts import Step
+from agentgym.packs.coding.environment import CodingEnvironment
+from agentgym.packs.coding.execution import AnySandbox
+from agentgym.packs.coding.rewards import score
+from agentgym.packs.coding.scenario import SYSTEM_PROMPT
 
 _ANSWERS = (
     "Done.",

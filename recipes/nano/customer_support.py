@@ -15,11 +15,11 @@ from typing import Any
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, tool_specs
 from agentgym.errors import ToolError
-from agentgym.plugins.packs.customer_support.environment import SupportEnvironment
-from agentgym.plugins.packs.customer_support.families import FAMILIES
-from agentgym.plugins.packs.customer_support.names import NAMES, SupportNames
-from agentgym.plugins.packs.customer_support.scenario import ROLE, SYSTEM_PROMPT
-from agentgym.plugins.packs.customer_support.story import (
+from agentgym.packs.customer_support.environment import SupportEnvironment
+from agentgym.packs.customer_support.families import FAMILIES
+from agentgym.packs.customer_support.names import NAMES, SupportNames
+from agentgym.packs.customer_support.scenario import ROLE, SYSTEM_PROMPT
+from agentgym.packs.customer_support.story import (
     SupportDraft,
     SupportFamily,
     SupportScene,

@@ -13,10 +13,10 @@ from agentgym.core.task import Task
 from agentgym.core.tools import Tool, ToolOutcome
 from agentgym.core.trajectory import Reward, ToolCall, Trajectory
 from agentgym.errors import RuleViolation, ScenarioError, ToolError
-from agentgym.plugins.packs.customer_support.environment import SupportEnvironment
-from agentgym.plugins.packs.customer_support.rewards import score
-from agentgym.plugins.packs.customer_support.scenario import SYSTEM_PROMPT
-from agentgym.plugins.packs.customer_support.story import SupportStep
+from agentgym.packs.customer_support.environment import SupportEnvironment
+from agentgym.packs.customer_support.rewards import score
+from agentgym.packs.customer_support.scenario import SYSTEM_PROMPT
+from agentgym.packs.customer_support.story import SupportStep
 
 QUESTIONS = {
     "email": ("What is your email?", "What is your email address?"),

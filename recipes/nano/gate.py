@@ -23,7 +23,7 @@ from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolOutcome, check_call, parse_arguments
 from agentgym.core.trajectory import ToolCall, Trajectory
 from agentgym.errors import AgentGymError, RuleViolation
-from agentgym.plugins.packs.coding.scenario import CodingScenario
+from agentgym.packs.coding.scenario import CodingScenario
 from agentgym.scenarios.base import Environment, Scenario
 from recipes.nano.desk import DeskScenario
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from agentgym.core.task import Split
-from agentgym.plugins.packs.coding.families import FAMILIES
-from agentgym.plugins.packs.coding.names import NAMES
-from agentgym.plugins.packs.coding.references import REFERENCES
-from agentgym.plugins.packs.customer_support.names import NAMES as SUPPORT_NAMES
-from agentgym.plugins.packs.customer_support.talk import FORMS, INTENTS
+from agentgym.packs.coding.families import FAMILIES
+from agentgym.packs.coding.names import NAMES
+from agentgym.packs.coding.references import REFERENCES
+from agentgym.packs.customer_support.names import NAMES as SUPPORT_NAMES
+from agentgym.packs.customer_support.talk import FORMS, INTENTS
 from recipes.nano import pools
 
 type Frame = tuple[tuple[str, ...], tuple[str, ...]]

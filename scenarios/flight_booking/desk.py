@@ -19,7 +19,7 @@ CREATE TABLE looked_up (what TEXT);
 
 
 class Desk(Environment):
-    """Flights and bookings in memory; ``looked_up`` keeps what was only read.
+    """Flights and bookings in memory; ``looked_up`` records the reads and searches.
 
     Args:
         state: ``flights`` and ``bookings``, a list of rows each, and the number of
@@ -123,12 +123,12 @@ class Desk(Environment):
         return [tuple(row) for row in rows]
 
     def looked_up(self) -> set[str]:
-        """Return what was searched and read."""
+        """Return the bookings that were read and the routes that were searched."""
         rows = self._database.execute("SELECT what FROM looked_up")
         return {row["what"] for row in rows}
 
     def end_state(self) -> dict[str, Any]:
-        """Return the bookings, and what was only read."""
+        """Return the bookings and the reads."""
         bookings = [list(booking) for booking in self.bookings()]
         return {"bookings": bookings, "looked_up": sorted(self.looked_up())}
 

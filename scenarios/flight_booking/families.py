@@ -26,7 +26,7 @@ LEVELS = {
 
 
 class Draft(NamedTuple):
-    """What a task is made of."""
+    """The content of a task, before it gets an id."""
 
     instruction: str
     state: dict[str, Any]
@@ -82,7 +82,7 @@ class _Scene:
         return code
 
     def state(self) -> dict[str, Any]:
-        """Return what the desk starts from."""
+        """Return the initial state of the desk."""
         booked = [
             self.booking,
             self.flights[0][0],

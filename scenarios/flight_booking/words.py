@@ -1,4 +1,4 @@
-"""What each split says: cities by country, people, codes and phrases."""
+"""The vocabulary of each split: cities by country, people, codes and phrases."""
 
 from typing import NamedTuple
 

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "agentgym"
+READMES = [p for at in (SOURCE, SOURCE / "packs") for p in at.rglob("README.md")]
 LARGE = 8
 """Modules from which on a folder needs a README."""
 
@@ -51,7 +52,7 @@ def test_every_large_folder_has_a_readme() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("readme", [*SOURCE.rglob("README.md")], ids=str)
+@pytest.mark.parametrize("readme", READMES, ids=str)
 def test_links_of_readmes_lead_somewhere(readme: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", readme.read_text()):
         assert (readme.parent / target).exists(), target
@@ -64,7 +65,7 @@ def test_tensorboards_command_starts() -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-FOLDERS = sorted(path.parent for path in SOURCE.rglob("README.md"))
+FOLDERS = sorted(path.parent for path in READMES)
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-import agentgym
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.vllm import settings as vllm
 from agentgym.engines.vllm.flags import known_flags
 from agentgym.plugins.verl.settings import known_keys, verl_settings
 
 ROOT = Path(__file__).parents[2]
-PACKS = Path(agentgym.__file__).parent / "plugins" / "packs"
-SCENARIOS = (PACKS, ROOT / "scenarios")
-RECIPES = [path for at in SCENARIOS for path in sorted(at.glob("*/recipes/*.yaml"))]
+RECIPES = sorted(ROOT.glob("scenarios/*/recipes/*.yaml"))
 MACHINES = ("24gb-0.5b", "24gb-1.5b", "80gb-7b", "8x80gb-7b", "2x8x80gb-32b")
 
 

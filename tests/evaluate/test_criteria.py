@@ -6,7 +6,7 @@ from agentgym import TrainingConfig
 from agentgym.errors import ScenarioError
 from agentgym.evaluate.check import check_scenario
 from agentgym.evaluate.criteria import flaws
-from agentgym.plugins.packs.coding.scenario import CodingScenario
+from agentgym.packs.coding.scenario import CodingScenario
 from agentgym.scenarios.registry import get_scenario, scenario_names
 from agentgym.train import plan
 from tests.scenarios.data_sets import DATA_SETS

@@ -18,7 +18,7 @@ from agentgym.evaluate.evaluation import evaluate, measure_baselines
 from agentgym.evaluate.metrics import METRICS
 from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import Evaluation
-from agentgym.plugins.packs.coding.scenario import CodingScenario
+from agentgym.packs.coding.scenario import CodingScenario
 from tests.rollout.stub_server import StubServer
 
 pytestmark = pytest.mark.timeout(300)

@@ -3,7 +3,7 @@
 import pytest
 
 from agentgym.core.task import Split
-from agentgym.plugins.packs.coding.scenario import CodingScenario
+from agentgym.packs.coding.scenario import CodingScenario
 from recipes.nano.blind import BLIND, SHIPPED, Count, count
 from recipes.nano.conversation import END, USER
 

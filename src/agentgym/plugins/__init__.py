@@ -97,7 +97,7 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "rented": f"{_HERE}.cloud.rented:Rented",
         },
         "agentgym.scenario_cards": {
-            "packs": f"{_HERE}.packs:CARDS",
+            "packs": "agentgym.packs:CARDS",
             "bench": f"{_HERE}.bench:CARDS",
             "team": f"{_HERE}.team:CARDS",
         },

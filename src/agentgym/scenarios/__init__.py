@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from agentgym.lazy import lazily
 
 if TYPE_CHECKING:
-    from agentgym.plugins.packs.coding.scenario import CodingScenario as CodingScenario
-    from agentgym.plugins.packs.customer_support.scenario import (
+    from agentgym.packs.coding.scenario import CodingScenario as CodingScenario
+    from agentgym.packs.customer_support.scenario import (
         CustomerSupportScenario as CustomerSupportScenario,
     )
     from agentgym.scenarios.base import Environment as Environment

@@ -22,13 +22,14 @@ from agentgym.scenarios.packs import (
     is_tasks_file,
     locate_pack,
     pack_cards,
+    pack_name,
 )
 
 if TYPE_CHECKING:
     from agentgym.scenarios.base import Scenario
 
 ENTRY_POINT_GROUP = "agentgym.scenarios"
-
+SHIPPED = Path(__file__).parents[1] / "packs"  # in a clone, a link to scenarios/
 
 _CARDS = "agentgym.scenario_cards"
 BUILT_IN = {
@@ -41,7 +42,7 @@ def scenario_cards() -> list[ScenarioCard]:
     """Return the data of all scenarios: built-in ones, packs, and installed ones."""
     # Nothing is imported, so an installed package's scenario has no other description.
     cards = dict(BUILT_IN)
-    for pack in pack_cards():
+    for pack in (pack for pack in pack_cards() if not _is_shipped(pack.path)):
         if pack.problem:
             description = f"Cannot be loaded: {pack.problem}."
         elif pack.name in BUILT_IN:
@@ -77,12 +78,20 @@ def absolute_reference(reference: str) -> str:
     if has_options(reference):
         return with_absolute_data(reference)
     path = locate_pack(reference)
+    if path is not None and _is_shipped(path):
+        return pack_name(path)
     if path is not None and reference in BUILT_IN:
         raise ScenarioError(
             f"The pack in {path} has the name of the built-in scenario {reference!r}. "
             "Rename its folder and its `name`."
         )
     return path or reference
+
+
+def _is_shipped(pack: str) -> bool:
+    """Return whether a pack's folder is one that comes with agentgym, as in a clone."""
+    shipped = SHIPPED / pack_name(pack)
+    return shipped.is_dir() and shipped.samefile(pack)
 
 
 def class_of(name: str) -> "type[Scenario]":

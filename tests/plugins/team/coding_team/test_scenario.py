@@ -12,7 +12,7 @@ from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Reward
 from agentgym.errors import UsageError
 from agentgym.evaluate.baselines import Call, play
-from agentgym.plugins.packs.coding.execution import repaired
+from agentgym.packs.coding.execution import repaired
 from agentgym.plugins.team.coding_team.scenario import FAMILIES, CodingTeamScenario
 from agentgym.sandbox import Sandbox
 from agentgym.scenarios.registry import get_scenario

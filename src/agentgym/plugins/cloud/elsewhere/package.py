@@ -26,7 +26,8 @@ def wheel() -> bytes:
     installed = distribution(DISTRIBUTION)
     files = {
         f"agentgym/{path.relative_to(root).as_posix()}": path.read_bytes()
-        for path in sorted(root.rglob("*"))
+        for folder in (root, root / "packs")  # In a clone, packs is a link.
+        for path in sorted(folder.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
     for name in ("METADATA", "entry_points.txt"):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from agentgym.core.tools import Tool, bound_tools, tool
 from agentgym.errors import MissingExtraError, RuleViolation, SandboxError, ToolError
-from agentgym.plugins.packs.coding.execution import AnySandbox
+from agentgym.packs.coding.execution import AnySandbox
 from agentgym.plugins.team.coding_team.languages import (
     TESTS,
     TeamLanguage,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.plugins.packs.coding.execution import AnySandbox, repaired
+from agentgym.packs.coding.execution import AnySandbox, repaired
 from agentgym.plugins.team.coding_team.environment import TeamEnvironment
 from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.plan_reward import (

@@ -11,12 +11,12 @@ from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.errors import UsageError
-from agentgym.plugins.packs.coding import functions
-from agentgym.plugins.packs.coding.execution import AnySandbox
-from agentgym.plugins.packs.coding.functions import Template
-from agentgym.plugins.packs.coding.names import Names, names_for
-from agentgym.plugins.packs.coding.projects import Module, build
-from agentgym.plugins.packs.phrases import read_phrases, request
+from agentgym.packs.coding import functions
+from agentgym.packs.coding.execution import AnySandbox
+from agentgym.packs.coding.functions import Template
+from agentgym.packs.coding.names import Names, names_for
+from agentgym.packs.coding.projects import Module, build
+from agentgym.packs.kit.phrases import read_phrases, request
 from agentgym.plugins.team.coding_team import rewards
 from agentgym.plugins.team.coding_team.environment import WRITING, TeamEnvironment
 from agentgym.scenarios.base import Environment, Scenario, own_environment

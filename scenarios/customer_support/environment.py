@@ -1,0 +1,393 @@
+"""SupportEnvironment: a shop and a customer, the agent's tools and its rules."""
+
+import json
+import math
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal
+
+from agentgym.core.tools import tool
+from agentgym.errors import ToolError
+from agentgym.scenarios.base import Environment
+from agentgym.scenarios.books import Books, ReceivedCall
+
+from .database import open_database, snapshot
+
+KEYWORDS = {
+    "email": ("mail",),
+    "postcode": ("postcode", "post code", "postal", "zip"),
+    "order": ("order", "purchase", "number"),
+    "item": ("item", "product", "article"),
+    "address": ("address", "street", "city", "where to"),
+    "subject": ("subject", "complain", "about", "problem", "happened"),
+    "priority": ("priority", "urgen", "important"),
+}
+"""Parts of words by which a question about each kind of fact is recognised."""
+
+_QUESTION = re.compile(
+    r"\?|^\s*(what|which|who|where|how|when)\b|\b(please|tell me|give me|i need)\b"
+)
+_CLOSING = re.compile(
+    r"\belse\b|\b(any|anything|something) (more|further)\b"
+    r"|\b(more|further|other|another) (help|assist|question|request)"
+    r"|\bif you (need|want|have) any|\bthat (all|everything)\b"
+)
+"""Phrases with which an agent asks whether there is anything else."""
+
+_MOST_ANSWERS = 2
+
+
+class Customer:
+    """A scripted customer for one episode.
+
+    Args:
+        facts: Answers to questions, by kind of fact. To a repeated question, the
+            customer gives the next answer, or else the last one again.
+        needs: Kinds of facts that the agent needs but that the customer's first message
+            does not contain, in the order of need.
+        later: Further requests. The customer sends the next one when the agent knows
+            all needed facts and asks for nothing that the customer can answer.
+    """
+
+    def __init__(
+        self,
+        facts: Mapping[str, Sequence[str]],
+        needs: Sequence[str],
+        later: Sequence[str],
+    ) -> None:
+        self._facts = facts
+        self._open = list(needs)
+        self._later = list(later)
+        self._given: Counter[str] = Counter()
+        self._puzzled = False
+
+    def reply(self, message: str) -> str | None:
+        """Return the reply to a message of the agent; None ends the conversation."""
+        said = message.lower()
+        kinds = [k for k, words in KEYWORDS.items() if any(w in said for w in words)]
+        if not self._open and _CLOSING.search(said):
+            return self._next_request()
+        if not _QUESTION.search(said):
+            return self._after_statement(kinds)
+        if "email" in kinds and "address" in kinds:
+            kinds.remove("address")  # "your email address"
+        known = [kind for kind in kinds if kind in self._facts]
+        if not known:
+            if self._open:
+                return self._state(self._open[0])
+            if self._later:
+                return self._later.pop(0)
+            return self._puzzle("i do not know.") if kinds else None
+        answers = [text for kind in known[:2] if (text := self._state(kind))]
+        return ", ".join(answers) or self._next_request()
+
+    def _state(self, kind: str) -> str | None:
+        if kind in self._open:
+            self._open.remove(kind)
+        if self._given[kind] >= _MOST_ANSWERS:
+            return None
+        texts = self._facts[kind]
+        text = texts[min(self._given[kind], len(texts) - 1)]
+        self._given[kind] += 1
+        return text
+
+    def _after_statement(self, kinds: Sequence[str]) -> str | None:
+        """Return the reply to a message without a question.
+
+        It is a needed fact that the message mentions, else "sorry?" once, or the next
+        request.
+        """
+        about = [kind for kind in kinds if kind in self._open]
+        if about:
+            return self._state(about[0])
+        if self._open:
+            return self._puzzle("sorry?")
+        return self._next_request()
+
+    def _next_request(self) -> str | None:
+        """Return the customer's next request; None if there are no more."""
+        return self._later.pop(0) if self._later else None
+
+    def _puzzle(self, text: str) -> str | None:
+        """Return ``text`` at the first call, and None at later calls."""
+        if self._puzzled:
+            return None
+        self._puzzled = True
+        return text
+
+
+REFUND_DAYS = 30
+MOST_REFUND = 200
+UNSHIPPED = ("pending", "processing")
+SENT = ("shipped", "delivered")
+
+
+class SupportEnvironment(Environment):
+    """A shop's database with tools for its help desk, and a customer with a request.
+
+    If ``enforce_rules`` is false, a call that breaks a rule runs, and is only counted.
+    """
+
+    def __init__(
+        self, state: Mapping[str, Any], instruction: str, *, enforce_rules: bool = True
+    ) -> None:
+        self.books = Books()
+        self._database = open_database(state)
+        script = state["customer"]
+        self._customer = Customer(**script)
+        wording = [text for texts in script["facts"].values() for text in texts]
+        self._script = "\n".join([instruction, *wording, *script["later"]])
+        self._verified: str | None = None
+        self._seen: set[str] = set()
+        self._enforce = enforce_rules
+
+    def user_reply(self, message: str) -> str | None:
+        """Return the customer's reply to an answer; None ends the conversation."""
+        return self._customer.reply(message)
+
+    def snapshot(self) -> dict[str, list[list[Any]]]:
+        """Return the database rows that are compared with a task's goal, by table."""
+        return snapshot(self._database)
+
+    def end_state(self) -> dict[str, list[list[Any]]]:
+        """Return the database rows for people to read; the same as :meth:`snapshot`."""
+        return self.snapshot()
+
+    def close(self) -> None:
+        """Close the database in memory, which deletes it."""
+        self._database.close()
+
+    @tool
+    def get_customer(self, email: str) -> str:
+        """Find a customer by email."""
+        with self._recorded("get_customer", email=email):
+            row = self._row(
+                "SELECT id AS customer_id, name FROM customers WHERE lower(email) = ?",
+                email.strip().lower(),
+            )
+            return json.dumps(row) if row else self._missing("customer", email)
+
+    @tool
+    def verify_identity(self, customer_id: str, postcode: str) -> str:
+        """Check a customer's postcode."""
+        with self._recorded(
+            "verify_identity", customer_id=customer_id, postcode=postcode
+        ):
+            row = self._row("SELECT * FROM customers WHERE id = ?", customer_id)
+            if row is None:
+                return self._missing("customer", customer_id)
+            if row["postcode"] != postcode.strip():
+                return self._wrong("not verified: the postcode is wrong", postcode)
+            self._verified = customer_id
+            return "verified"
+
+    @tool
+    def get_order(self, order_id: str) -> str:
+        """Get an order."""
+        with self._recorded("get_order", order_id=order_id):
+            order = self._row("SELECT * FROM orders WHERE id = ?", order_id)
+            if order is None:
+                return self._missing("order", order_id)
+            self._seen.add(order_id)
+            return json.dumps(self._shown(order))
+
+    @tool
+    def list_orders(self, customer_id: str) -> str:
+        """List a customer's orders."""
+        with self._recorded("list_orders", customer_id=customer_id):
+            if customer_id != self._verified:
+                self._forbid("verify the customer before you list orders.")
+            orders = self._rows(
+                "SELECT * FROM orders WHERE customer_id = ? ORDER BY id", customer_id
+            )
+            self._seen |= {order["id"] for order in orders}
+            return "\n".join(json.dumps(self._shown(order)) for order in orders)
+
+    @tool
+    def track_shipment(self, order_id: str) -> str:
+        """Track a shipment."""
+        with self._recorded("track_shipment", order_id=order_id):
+            row = self._row("SELECT * FROM shipments WHERE order_id = ?", order_id)
+            return json.dumps(row) if row else self._missing("order", order_id)
+
+    @tool
+    def check_stock(self, product: str) -> str:
+        """Say how many of a product are left."""
+        with self._recorded("check_stock", product=product):
+            row = self._row(
+                "SELECT name AS product, stock FROM products WHERE name = ?",
+                product.strip().lower(),
+            )
+            return json.dumps(row) if row else self._missing("product", product)
+
+    @tool
+    def cancel_order(self, order_id: str, reason: str | None = None) -> str:
+        """Cancel an order."""
+        with self._recorded("cancel_order", order_id=order_id, reason=reason):
+            order = self._order_to_change(order_id)
+            if order["status"] not in UNSHIPPED:
+                self._forbid(f"the order is {order['status']}; return the item.")
+            self._database.execute(
+                "UPDATE orders SET status = 'cancelled' WHERE id = ?", (order_id,)
+            )
+            return f"{order_id} cancelled"
+
+    @tool
+    def return_item(self, order_id: str, item: str, quantity: int = 1) -> str:
+        """Start the return of an item."""
+        with self._recorded(
+            "return_item", order_id=order_id, item=item, quantity=quantity
+        ):
+            order = self._order_to_change(order_id)
+            if order["status"] not in SENT:
+                self._forbid(f"the order is {order['status']}; it cannot come back.")
+            name = item.strip().lower()
+            row = self._row(
+                "SELECT sum(quantity) AS left FROM (SELECT quantity FROM items WHERE "
+                "order_id = ? AND name = ? UNION ALL SELECT -quantity FROM returns "
+                "WHERE order_id = ? AND item = ?)",
+                *(order_id, name, order_id, name),
+            )
+            if not 1 <= quantity <= ((row or {}).get("left") or 0):
+                raise ToolError(f"{order_id} has no {quantity} {item} to return.")
+            self._database.execute(
+                "INSERT INTO returns (order_id, item, quantity) VALUES (?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET quantity = quantity + excluded.quantity",
+                (order_id, name, quantity),
+            )
+            return "return started"
+
+    @tool
+    def refund_order(self, order_id: str, amount: float) -> str:
+        """Pay money back for an order."""
+        with self._recorded("refund_order", order_id=order_id, amount=amount):
+            order = self._order_to_change(order_id)
+            if order["status"] != "delivered":
+                self._forbid(f"the order is {order['status']}, not delivered.")
+            if self._refunded(order_id):
+                self._forbid("the order was refunded before.")
+            days = order["delivered_days_ago"] or 0
+            if days > REFUND_DAYS:
+                self._forbid(f"delivered {days} days ago; escalate.")
+            if order["total"] > MOST_REFUND:
+                self._forbid(f"more than {MOST_REFUND}; escalate.")
+            if not math.isclose(amount, order["total"], abs_tol=0.005):
+                raise ToolError("refund the order's total, no other amount.")
+            self._database.execute(
+                "INSERT INTO refunds (order_id, amount) VALUES (?, ?)",
+                (order_id, amount),
+            )
+            return "refunded"
+
+    @tool
+    def update_address(self, order_id: str, street: str, city: str) -> str:
+        """Change the delivery address of an order."""
+        with self._recorded(
+            "update_address", order_id=order_id, street=street, city=city
+        ):
+            order = self._order_to_change(order_id)
+            if order["status"] not in UNSHIPPED:
+                self._forbid(f"the order is {order['status']}.")
+            self._database.execute(
+                "UPDATE orders SET street = ?, city = ? WHERE id = ?",
+                (street, city, order_id),
+            )
+            return "address changed"
+
+    @tool
+    def create_ticket(
+        self, customer_id: str, subject: str, priority: Literal["low", "medium", "high"]
+    ) -> str:
+        """Open a ticket."""
+        with self._recorded(
+            "create_ticket",
+            customer_id=customer_id,
+            subject=subject,
+            priority=priority,
+        ):
+            if customer_id != self._verified:
+                self._forbid("verify the customer before you open a ticket.")
+            made = self._database.execute(
+                "INSERT INTO tickets (customer_id, subject, priority) VALUES (?, ?, ?)",
+                (customer_id, subject, priority),
+            )
+            return f"ticket T-{made.lastrowid} opened"
+
+    @tool
+    def escalate(self, reason: str) -> str:
+        """Hand over to a human."""
+        with self._recorded("escalate", reason=reason):
+            self._database.execute(
+                "INSERT INTO escalations (reason) VALUES (?)", (reason,)
+            )
+            return "handed over"
+
+    def _order_to_change(self, order_id: str) -> dict[str, Any]:
+        """Check the rules for changing an order, and return its row."""
+        order = self._row("SELECT * FROM orders WHERE id = ?", order_id)
+        if order is None:
+            raise ToolError(f"there is no order {order_id}.")
+        if self._verified is None:
+            self._forbid("verify the customer before you change anything.")
+        elif order["customer_id"] != self._verified:
+            self._forbid(f"{order_id} is another customer's order.")
+        if order_id not in self._seen:
+            self._forbid("look at the order before you change it.")
+        return order
+
+    def _shown(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Convert an order's row to the fields that the tools show to the agent."""
+        items = self._rows("SELECT * FROM items WHERE order_id = ?", order["id"])
+        names = [
+            f"{item['quantity']} {item['name']}"
+            if item["quantity"] > 1
+            else item["name"]
+            for item in items
+        ]
+        shown = {
+            "order_id": order["id"],
+            "status": order["status"],
+            "items": ", ".join(names),
+            "total": order["total"],
+        }
+        if order["status"] == "delivered":
+            shown["delivered_days_ago"] = order["delivered_days_ago"]
+        if self._refunded(order["id"]):
+            shown["refunded"] = "yes"
+        return shown
+
+    def _refunded(self, order_id: str) -> bool:
+        return bool(self._row("SELECT 1 FROM refunds WHERE order_id = ?", order_id))
+
+    def _missing(self, what: str, key: str) -> str:
+        """Return or raise "there is no …", as :meth:`_wrong` decides."""
+        return self._wrong(f"there is no {what} {key}.", key, start="error: ")
+
+    def _wrong(self, message: str, key: str, *, start: str = "") -> str:
+        """Return an error message if the customer gave the wrong value; else raise.
+
+        A returned message does not count: the agent does not pay for a customer's
+        mistake.
+        """
+        key = key.strip()
+        given = rf"(?<!\w){re.escape(key)}(?!\w)"
+        if len(key) > 1 and re.search(given, self._script, re.IGNORECASE):
+            return f"{start}{message}"
+        raise ToolError(message)
+
+    def _rows(self, query: str, *values: object) -> list[dict[str, Any]]:
+        cursor = self._database.cursor()
+        cursor.row_factory = sqlite3.Row
+        return [dict(row) for row in cursor.execute(query, values)]
+
+    def _row(self, query: str, *values: object) -> dict[str, Any] | None:
+        return next(iter(self._rows(query, *values)), None)
+
+    def _forbid(self, message: str) -> None:
+        self.books.forbid(message, enforce=self._enforce)
+
+    def _recorded(self, name: str, **args: Any) -> AbstractContextManager[None]:
+        return self.books.recording(ReceivedCall(name, args))

@@ -1,0 +1,103 @@
+"""CustomerSupportScenario: tasks for an agent at a shop's help desk, with rules."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from agentgym.core.needs import NeededCall
+from agentgym.core.task import Split, Task
+from agentgym.core.tools import ToolSpec, tool_specs
+from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.packs.kit.leveled import LeveledScenario
+from agentgym.scenarios.base import Environment, own_environment
+
+from . import rewards
+from .environment import (
+    MOST_REFUND,
+    REFUND_DAYS,
+    SupportEnvironment,
+)
+from .families import FAMILIES
+from .names import NAMES
+from .story import (
+    SupportFamily,
+    SupportStep,
+)
+
+ROLE = (
+    "You are the support agent of a shop. Use the tools, then answer briefly. "
+    "Ask for what is missing."
+)
+RULES = (
+    "Rules: verify the customer by email and postcode before you list orders, open a "
+    "ticket or change anything. Look at the order before you change it. Cancel or "
+    "change the address only before it is shipped; after that, return the items "
+    "instead of a cancel. Refund only delivered orders, in total, once, within "
+    f"{REFUND_DAYS} days; if later or over {MOST_REFUND}, escalate. Else do nothing."
+)
+SYSTEM_PROMPT = f"{ROLE} {RULES}"
+
+
+class CustomerSupportScenario(LeveledScenario):
+    """Tasks to help a shop's customers with orders, refunds and complaints."""
+
+    name: ClassVar[str] = "customer_support"
+    description: ClassVar[str] = (
+        "Help a shop's customers with orders, refunds and complaints."
+    )
+    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = (
+        "intermediate"
+    )
+    estimated_time: ClassVar[str] = "about 25 minutes on 2 cores"
+    max_turns: ClassVar[int] = 12
+
+    def system_prompt(self) -> str:
+        """Return the system prompt: the agent's role and its rules."""
+        return SYSTEM_PROMPT
+
+    def tools(self) -> list[ToolSpec]:
+        """Return the agent's twelve tools."""
+        return tool_specs(SupportEnvironment)
+
+    def families(self) -> Sequence[SupportFamily]:
+        """Return the families (kinds of task) of all levels."""
+        return FAMILIES
+
+    def create_environment(self, task: Task) -> SupportEnvironment:
+        """Return a new environment with the task's shop and customer."""
+        return SupportEnvironment(task.initial_state, task.instruction)
+
+    def calculate_reward(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Score an episode by the database and the calls; see ``rewards.score``."""
+        own = own_environment(SupportEnvironment, environment)
+        return rewards.score(task, own, trajectory)
+
+    def needed_calls(self, task: Task) -> list[NeededCall]:
+        """Return the calls of the shortest solution; any ``reason`` counts as right."""
+        free = {"escalate": {"reason": "asked for"}}
+        return [
+            NeededCall(
+                step.tool,
+                {**step.args, **free.get(step.tool, {})},
+                by_outcome=frozenset({"reason"}),
+            )
+            for step in map(SupportStep.from_json, task.goal["plan"])
+        ]
+
+    def vocabulary(self, split: Split) -> set[str]:
+        """Return the names that only tasks of this split use, in lower case."""
+        return {word.lower() for word in NAMES[split].words()}
+
+    def success_criteria(self) -> dict[str, float]:
+        """Return the goals at which training ends early.
+
+        They are for validation tasks of levels 1 and 2. ``tool_reliability`` is 2
+        points above the 95 % wanted on held-out tasks: training ends at the first
+        validation that reaches the goals, and such a result overestimates the policy.
+        """
+        return {
+            "tool_reliability": 0.97,
+            "success_rate": 0.9,
+            "cost_reduction": 0.30,
+        }

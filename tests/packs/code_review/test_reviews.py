@@ -1,0 +1,166 @@
+"""Reviews: precision and recall are paid, and nothing else is."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from agentgym.core.task import Split, Task
+from agentgym.core.tools import run_tool
+from agentgym.core.trajectory import Reward, ToolCall, Trajectory
+from agentgym.packs.code_review.environment import is_worth_a_line
+from agentgym.packs.code_review.scenario import CodeReviewScenario
+from agentgym.scenarios.rewards import find_problems
+
+SCENARIO = CodeReviewScenario()
+PLANNED = tuple[str, dict[str, Any]]
+
+
+def task_of(family: str, split: Split = Split.TRAIN, seed: int = 0) -> Task:
+    [found] = [f for f in SCENARIO.families() if f.name == family]
+    return found.make_task(split, seed, 0)
+
+
+def play(task: Task, calls: Iterable[PLANNED]) -> tuple[Reward, list[ToolCall]]:
+    environment = SCENARIO.create_environment(task)
+    tools = {tool.spec.name: tool for tool in environment.tools()}
+    made = Trajectory(rollout_id="r", scenario="code_review", task_id=task.id)
+    for name, arguments in calls:
+        outcome, result = asyncio.run(run_tool(tools, name, arguments))
+        call = ToolCall(name=name, arguments=arguments, outcome=outcome, result=result)
+        made.steps.append(call)
+    reward = SCENARIO.calculate_reward(task, environment, made)
+    assert sum(reward.parts.values()) == pytest.approx(reward.value)
+    return reward, made.get_tool_calls()
+
+
+def plan(task: Task) -> list[PLANNED]:
+    return [(tool, dict(arguments)) for tool, arguments in task.goal["plan"]]
+
+
+@pytest.mark.parametrize("family", [f.name for f in SCENARIO.families()])
+@pytest.mark.parametrize("split", list(Split))
+def test_the_plan_of_every_family_succeeds(family: str, split: Split) -> None:
+    for seed in range(2):
+        task = task_of(family, split, seed)
+        reward, _ = play(task, plan(task))
+        assert reward.success
+        assert reward.value == 1.0
+
+
+@pytest.mark.parametrize("split", list(Split))
+def test_lint_shows_every_defect_that_it_is_planted_to_show(split: Split) -> None:
+    for task in SCENARIO.tasks(split, 5, 10, levels=(1, 2)):
+        found = find_problems(task.initial_state["files"])
+        shown = [f for f in found if is_worth_a_line(f) and f.kind != "style"]
+        defects = [tuple(defect) for defect in task.goal["defects"]]
+        assert [(f.path, f.line, f.kind) for f in shown] == defects
+
+
+def test_a_comparison_is_about_a_defect_that_no_linter_sees() -> None:
+    task = task_of("compare")
+    [(path, line, kind)] = task.goal["defects"]
+    reward, calls = play(task, [("lint", {"path": path}), *plan(task)])
+    assert calls[0].result == "No problems."
+    assert reward.success
+    shown = calls[1].result.split("\n")[line - 1]
+    assert shown.startswith(f"{line}: ")
+    assert "return" in shown
+    assert kind == "bug"
+
+
+def every_line(task: Task, kind: str) -> list[PLANNED]:
+    path = task.goal["look"][0]
+    lines = task.initial_state["files"][path].count("\n")
+    return [
+        ("lint", {"path": path}),
+        *(
+            ("report_finding", {"path": path, "line": line, "kind": kind})
+            for line in range(1, lines + 1)
+        ),
+    ]
+
+
+@pytest.mark.parametrize("family", ["review_bug", "review_security", "review_clean"])
+def test_blanket_reports_lose(family: str) -> None:
+    task = task_of(family)
+    for kind in ("bug", "security"):
+        reward, _ = play(task, every_line(task, kind))
+        assert not reward.success
+        assert reward.value < 0
+
+
+def test_one_false_report_is_no_success_and_costs() -> None:
+    task = task_of("review_both")
+    path = task.goal["look"][0]
+    right = {line for _, line, _ in task.goal["defects"]}
+    free = next(n for n in range(1, 99) if n not in right)
+    false = ("report_finding", {"path": path, "line": free, "kind": "bug"})
+    some, _ = play(task, plan(task)[:2])
+    most, _ = play(task, [*plan(task), false])
+    both, _ = play(task, plan(task))
+    assert not most.success
+    assert most.parts["false reports"] < 0
+    assert 0 < some.value < both.value
+    assert most.value < both.value
+
+
+def test_the_kind_and_the_line_must_be_right() -> None:
+    task = task_of("review_bug")
+    look, (tool, right) = plan(task)
+    for wrong in ({"kind": "security"}, {"line": right["line"] % 5 + 1}):
+        reward, _ = play(task, [look, (tool, {**right, **wrong})])
+        assert not reward.success
+        assert reward.value < 0.3
+
+
+def test_looking_pays_less_than_a_report_and_idleness_less_than_looking() -> None:
+    task = task_of("review_bug")
+    idle, _ = play(task, [])
+    looked, _ = play(task, plan(task)[:1])
+    assert idle.value < 0 < looked.value < 0.15
+    assert not looked.success
+
+
+def test_a_report_needs_a_look_and_repeats_are_refused() -> None:
+    task = task_of("review_bug")
+    look, report = plan(task)
+    reward, calls = play(task, [report, look, report, report])
+    assert "look at " in calls[0].result
+    assert "reported already" in calls[3].result
+    assert not reward.success
+    assert reward.parts["rules"] < 0
+
+
+def test_nothing_is_to_report_in_clean_code_that_has_matters_of_taste() -> None:
+    styles = 0
+    for seed in range(8):
+        task = task_of("review_clean", seed=seed)
+        reward, [call] = play(task, plan(task))
+        assert reward.success
+        styles += ": style: " in call.result
+        for line in call.result.split("\n"):
+            if ": style: " in line:
+                path, number, _ = line.split(":", 2)
+                report = {"path": path, "line": int(number), "kind": "bug"}
+                wrong, _ = play(task, [*plan(task), ("report_finding", report)])
+                assert not wrong.success
+    assert styles
+
+
+def test_a_line_that_is_not_there_and_an_unknown_folder_are_refused() -> None:
+    task = task_of("review_bug")
+    path = task.goal["look"][0]
+    far = {"path": path, "line": 999, "kind": "bug"}
+    _, calls = play(
+        task,
+        [
+            ("lint", {"path": "nowhere"}),
+            ("lint", {"path": "."}),
+            ("report_finding", far),
+        ],
+    )
+    assert "there is no file or folder nowhere" in calls[0].result
+    assert path in calls[1].result
+    assert "has no line 999" in calls[2].result

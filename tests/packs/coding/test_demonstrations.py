@@ -1,0 +1,56 @@
+"""The oracle's conversations, with the rules and with some of them left out."""
+
+import json
+import random
+
+from agentgym.core.task import Split
+from agentgym.packs.coding.scenario import ROLE, SYSTEM_PROMPT, CodingScenario
+from agentgym.sandbox import Sandbox
+from recipes.nano.coding_oracle import demonstrate
+from tests.some import some
+
+
+async def test_a_demonstration_is_an_openai_conversation(sandbox: Sandbox) -> None:
+    specs = {spec.name: spec for spec in CodingScenario().tools()}
+    for task in some(CodingScenario().tasks(Split.TRAIN, 0, 57)):
+        messages = (await demonstrate(task, sandbox)).messages
+        assert messages[0] == {"role": "system", "content": SYSTEM_PROMPT}
+        assert messages[1] == {"role": "user", "content": task.instruction}
+        for call, result in zip(messages[2:-1:2], messages[3:-1:2], strict=True):
+            assert call["content"] is None
+            [made] = call["tool_calls"]
+            specs[made["function"]["name"]].validate(
+                json.loads(made["function"]["arguments"])
+            )
+            assert result["tool_call_id"] == made["id"]
+            assert not result["content"].startswith("Error")
+            assert len(result["content"]) <= 500
+        assert messages[-1]["role"] == "assistant"
+        assert 1 <= len(messages[-1]["content"].split()) <= 8
+        assert sum(len(str(m.get("content") or "")) for m in messages) < 2_300
+
+
+async def test_rules_can_be_left_out(sandbox: Sandbox) -> None:
+    kept: set[bool] = set()
+    rng = random.Random(0)
+    for task in CodingScenario().tasks(Split.TRAIN, 0, 19 * 8):
+        played = await demonstrate(
+            task, sandbox, follow_rules=0.0, rng=rng, system_prompt=ROLE
+        )
+        tools = [
+            call["function"]["name"]
+            for message in played.messages
+            for call in message.get("tool_calls", ())
+        ]
+        assert played.messages[0]["content"] == ROLE
+        assert not any("may not" in str(m["content"]) for m in played.messages)
+        if "edit_file" in tools:
+            assert not played.reward.success
+            assert tools[-1] == "edit_file"
+        kept.add(played.reward.success)
+    assert kept == {True, False}
+
+
+async def test_the_same_task_gives_the_same_demonstration(sandbox: Sandbox) -> None:
+    [task] = CodingScenario().tasks(Split.TEST, 3, 1)
+    assert await demonstrate(task, sandbox) == await demonstrate(task, sandbox)
