@@ -1,7 +1,7 @@
 """The map of the source: what stands above may import what stands below.
 
 Every import counts, also those inside functions and those for types alone, and those
-written as text, as ``agentgym.plugins.cloud.ssh:OverSSH``.
+written as text, as ``agentgym.plugins.cloud.remote:OverSSH``.
 """
 
 import ast

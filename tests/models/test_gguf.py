@@ -20,7 +20,7 @@ from agentgym.errors import MissingExtraError, ModelError
 from agentgym.models.checksums import checksums
 from agentgym.models.folder import held_rank, model_source, name_base
 from agentgym.models.reference import located_model
-from agentgym.plugins.cloud.elsewhere.upload import make_upload
+from agentgym.plugins.cloud.upload import make_upload
 from tests.models.gguf_files import write_gguf
 
 _CONVERTING = """

@@ -93,7 +93,7 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "machine_of": f"{_HERE}.cloud.record:machine_of",
         },
         "agentgym.places": {
-            "ssh": f"{_HERE}.cloud.ssh:OverSSH",
+            "ssh": f"{_HERE}.cloud.remote:OverSSH",
             "rented": f"{_HERE}.cloud.rented:Rented",
         },
         "agentgym.scenario_cards": {

@@ -148,7 +148,7 @@ class Machine:
 
     def trainees(self) -> list[psutil.Process]:
         """Return the processes that train there."""
-        return self._running("agentgym.plugins.cloud.elsewhere.trainee")
+        return self._running("agentgym.plugins.cloud.trainee")
 
     def watchdogs(self) -> list[psutil.Process]:
         return self._running("agentgym.plugins.cloud.watchdog")

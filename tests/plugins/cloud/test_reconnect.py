@@ -11,8 +11,7 @@ import pytest
 from agentgym.errors import UnreachableError
 from agentgym.evaluate.progress import Progress
 from agentgym.plugins.cloud.base import Address
-from agentgym.plugins.cloud.reconnect import LONG_S, Reconnect, RetryingShell
-from agentgym.plugins.cloud.shell import Shell
+from agentgym.plugins.cloud.shell import LONG_S, Reconnect, Shell
 from tests.plugins.cloud.fakes.runpod import FakeRunPod
 from tests.plugins.cloud.home import SMALL, ended, make_sleepy, start, wait_for
 from tests.plugins.cloud.sshd import Machine
@@ -120,7 +119,7 @@ def test_patience_ends(machine: Machine) -> None:
     count = fail_at(machine, *range(1, 20))
     address = Address.parse(machine.gpu.removeprefix("ssh:"))
     reconnect = Reconnect(address, Told(), (0.01, 0.01), "; it goes on")
-    shell = RetryingShell(Shell(address), reconnect)
+    shell = Shell(address, reconnect=reconnect)
     with pytest.raises(UnreachableError, match="Connection reset by peer"):
         shell.run("echo there")
     assert count.read_text() == "3\n"

@@ -51,7 +51,7 @@ def test_ctrl_c_while_it_is_sent_leaves_nothing(
     (make_sleepy(tmp_path) / "large.bin").write_bytes(os.urandom(100 << 20))
     words = ("train", "./sleepy", "--framework", "native", "--name", "x")
     process = start(tmp_path, *words, "--gpu", machine.gpu)
-    wait_for(lambda: [*machine.home.rglob("incoming/*.tar")], process)
+    wait_for(lambda: [*machine.home.rglob(".new")], process)
     process.send_signal(signal.SIGINT)
     code, _, err = ended(process)
     assert (code, "there is nothing to resume" in err) == (130, True)

@@ -26,9 +26,8 @@ from agentgym.errors import (
     UsageError,
 )
 from agentgym.evaluate.progress import Progress
-from agentgym.plugins.cloud import quote, rented
+from agentgym.plugins.cloud import quote, rented, run_server
 from agentgym.plugins.cloud.base import Address
-from agentgym.plugins.cloud.elsewhere import run_server
 from agentgym.plugins.cloud.quote import Quote
 from agentgym.plugins.cloud.record import KEY_FILE, MachineRecord, now
 from agentgym.train.result import TrainingResult

@@ -1,7 +1,5 @@
 """Logging in: what is refused, and what the user is told to do."""
 
-import re
-import shlex
 import socket
 import subprocess
 from pathlib import Path
@@ -92,38 +90,9 @@ def test_a_host_with_another_key_than_before(machine: Machine) -> None:
     machine.stop_listening()
     machine.new_host_key()
     machine.start()
-    file = machine.known_hosts
-    told = rf"another key.*ssh-keygen -f {file} -R '\[127.0.0.1\]:{machine.port}'"
+    told = rf"another key.*remove the old key \({machine.known_hosts}:1\)"
     with pytest.raises(ComputeError, match=told):
         shell_of(machine).run("true")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alias", ["", "HostKeyAlias box-key\n"])
-def test_advice_on_an_alias_names_what_known_hosts_has(
-    machine: Machine, alias: str
-) -> None:
-    """Its command works: after it, the host's key is not known any more."""
-    config = machine.folder / "client_config"
-    config.write_text(
-        f"Host box\nHostName 127.0.0.1\nPort {machine.port}\n{alias}Host *\n"
-        + config.read_text()
-    )
-    if alias:
-        known = machine.known_hosts.read_text()
-        machine.known_hosts.write_text(f"box-key {known.partition(' ')[2]}")
-    shell = Shell(Address("box"))
-    assert shell.run("echo in") == "in\n"
-    machine.stop_listening()
-    machine.new_host_key()
-    machine.start()
-    with pytest.raises(ComputeError, match="another key than before") as caught:
-        shell.run("true")
-    advice = re.search(r"\((ssh-keygen .*?)\) and try", str(caught.value))
-    assert advice is not None
-    subprocess.run(shlex.split(advice[1]), check=True, capture_output=True)
-    with pytest.raises(ComputeError, match="is not known here"):
-        shell.run("true")
 
 
 @pytest.mark.slow
@@ -137,7 +106,7 @@ def test_a_rented_machine_is_trusted_once(machine: Machine, tmp_path: Path) -> N
     machine.stop_listening()
     machine.new_host_key()
     machine.start()
-    with pytest.raises(ComputeError, match="another key than before.*remove /"):
+    with pytest.raises(ComputeError, match="another key than before"):
         shell.run("echo in")
     assert not machine.known_hosts.exists()
 

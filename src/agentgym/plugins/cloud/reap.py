@@ -9,9 +9,9 @@ from typing import Any
 
 from agentgym.errors import ComputeError
 from agentgym.plugins.cloud.base import Machine, MachineState, Provider
-from agentgym.plugins.cloud.elsewhere.run_server import is_locked
 from agentgym.plugins.cloud.ending import Waits, end
 from agentgym.plugins.cloud.record import MachineRecord, now, remove_key
+from agentgym.plugins.cloud.run_server import is_locked
 from agentgym.train.run_folder import RunFolder, list_runs
 
 

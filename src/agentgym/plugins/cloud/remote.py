@@ -1,45 +1,128 @@
 """Train on another machine: install, start, show progress, and fetch the results."""
 
 import json
+import os
+import shlex
+import shutil
+import tarfile
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from agentgym import errors
 from agentgym.core.config import TrainingConfig
-from agentgym.errors import ComputeError, TrainingInterrupted, UnreachableError
+from agentgym.core.files import is_below
+from agentgym.errors import (
+    AgentGymError,
+    ComputeError,
+    TrainingHalted,
+    TrainingInterrupted,
+    UnreachableError,
+)
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.plugins.cloud.base import Address, EndRequest
-from agentgym.plugins.cloud.elsewhere.arrival import arrived, ended_with
-from agentgym.plugins.cloud.elsewhere.channel import Channel
-from agentgym.plugins.cloud.elsewhere.mirror import Mirror
-from agentgym.plugins.cloud.elsewhere.prepare import FOLDER, Ready, prepare
-from agentgym.plugins.cloud.elsewhere.progress_lines import replay_progress
-from agentgym.plugins.cloud.elsewhere.upload import Upload, make_upload
-from agentgym.plugins.cloud.reconnect import LONG_S, SHORT_S, Reconnect, RetryingShell
-from agentgym.plugins.cloud.shell import Shell
+from agentgym.plugins.cloud.install import FOLDER, Ready, prepare
+from agentgym.plugins.cloud.progress_lines import replay_progress
+from agentgym.plugins.cloud.run_server import (
+    BLOCK,
+    DATABASE,
+    copy_database,
+    digests,
+    version,
+)
+from agentgym.plugins.cloud.shell import LONG_S, SHORT_S, Channel, Reconnect, Shell
+from agentgym.plugins.cloud.upload import Upload, make_upload
 from agentgym.plugins.cloud.watchdog import EndLimits
+from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.private import private
-from agentgym.security.redaction import redacted
+from agentgym.security.redaction import quoted, redacted
+from agentgym.train.export import keep
 from agentgym.train.interrupts import InterruptFlag
+from agentgym.train.places import Elsewhere, Place
 from agentgym.train.result import TrainingResult
-from agentgym.train.run_folder import RunFolder
+from agentgym.train.run_folder import CREDIT_FILE, RunFolder
+from agentgym.train.trained_agent import TrainedAgent
+from agentgym.version import DISTRIBUTION, __version__
 
 LOG = "elsewhere.log"
 """Local file with the output of the remote training."""
 KNOWN_HOSTS = "known_hosts"
 _REST = 4.0
 """Pause between two fetches of files, as a multiple of the last fetch's time."""
-_ENDING_S = 300.0
+_ENDING_S, _SENDING_S = 300.0, 24 * 3600.0
 _MEANWHILE = "; the training goes on"
 _END = 1 << 40
 """Offset beyond the end of any file, to get the run's state without new output."""
+_INCOMING = ".incoming"
+_FIRST = ("baseline", "warm_start", "warmed", "first_validation")
+"""Keys that are added to ``state.json`` of step 0 one after the other.
+
+The file is written again each time, so an older copy lacks some of them."""
+_SENT = (
+    *("checkpoints", "metrics.jsonl", CREDIT_FILE, "tensorboard", "wandb"),
+    "workers.log",
+)
+_OUT_OF_MEMORY = -9
+_MAY_CHOOSE = (
+    "vllm, which is made to sample on a GPU, if the machine has one with room for it "
+    "and the learner; else local. --engine local leaves vLLM out (20 GB)"
+)
+
+
+class OverSSH(Place):
+    """Trains on a machine that the user can log in to, with ``--gpu ssh:user@host``.
+
+    Training continues if the client disconnects.
+    """
+
+    def plan(self, config: TrainingConfig) -> Elsewhere:
+        """Return the plan of a run, without contacting the machine."""
+        return plan_elsewhere(config, f"{_address(config)}, over SSH")
+
+    def train(
+        self, config: TrainingConfig, run: RunFolder, progress: Progress
+    ) -> TrainingResult:
+        """Train the run on the machine, and return its result."""
+        return train_elsewhere(config, _address(config), None, run, progress)
+
+    def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
+        """Stop the training and fetch its finished files."""
+        try:
+            fetch_results(_address(config), None, run)
+        except ComputeError as error:
+            return str(error)
+        return None
+
+
+def _address(config: TrainingConfig) -> Address:
+    return Address.parse(config.gpu.partition(":")[2])
+
+
+def plan_elsewhere(config: TrainingConfig, machine: str) -> Elsewhere:
+    """Return the plan of a run on another machine: uploads and installations."""
+    upload = make_upload(config)
+    own = f"{DISTRIBUTION.replace('-', '_')}-{__version__}"
+    installs = [f"{own} [{', '.join(upload.extras)}]", *upload.packages]
+    if upload.engine:
+        where = ", if its GPU has room" * upload.may_choose
+        installs.append(
+            f"the environment of {upload.engine}{where}, unless it is installed"
+        )
+    return Elsewhere(
+        config=config,
+        machine=machine,
+        uploads={name: path.stat().st_size for name, path in upload.files.items()},
+        installs=installs,
+        variables=list(upload.variables),
+        folder=f"~/{FOLDER}",
+        engine=_MAY_CHOOSE if upload.may_choose else "",
+    )
 
 
 def train_elsewhere(
@@ -62,13 +145,11 @@ def train_elsewhere(
     local files. If they do not, the run has continued on a third machine or locally,
     and the local files are used.
     """
-    shell = _shell(address, key_file, run)
     with run.recorded(config):
         upload = make_upload(config)
-        check = partial(require_machine, False)
-        reconnect = _reconnect(shell, run, progress, check)
+        shell = _shell(address, key_file, run, progress, lambda: require_machine(False))
         try:
-            ready = prepare(RetryingShell(shell, reconnect), upload, progress.starting)
+            ready = prepare(shell, upload, progress.starting)
         except KeyboardInterrupt:
             if run.record().get("elsewhere"):
                 raise _not_interrupted(run, address) from None
@@ -78,9 +159,19 @@ def train_elsewhere(
             own = None if ending is None else asdict(ending)
             return {"limits": asdict(limits()), "ending": own}
 
-        reconnect = Reconnect(address, progress, LONG_S, _MEANWHILE, check)
-        with _Followed(shell, ready, upload, run, progress, reconnect) as followed:
+        with _Followed(shell, ready, upload, run) as followed:
             return followed.run(order, measured, require_machine)
+
+
+def fetch_results(address: Address, key_file: Path | None, run: RunFolder) -> None:
+    """Stop a run's training on the machine that trains it, and fetch its files."""
+    known = run.record().get("elsewhere")
+    if not known or known["address"] != str(address):
+        return
+    shell = _shell(address, key_file, run, Progress())
+    ready, upload = Ready(known["python"], known["home"]), make_upload(run.config())
+    with _Followed(shell, ready, upload, run) as followed:
+        followed.leave()
 
 
 def _not_interrupted(run: RunFolder, address: Address) -> TrainingInterrupted:
@@ -93,42 +184,24 @@ def _not_interrupted(run: RunFolder, address: Address) -> TrainingInterrupted:
     return ended
 
 
-def fetch_results(
-    address: Address, key_file: Path | None, run: RunFolder, progress: Progress
-) -> None:
-    """Stop a run's training on the machine that trains it, and fetch its files."""
-    known = run.record().get("elsewhere")
-    if not known or known["address"] != str(address):
-        return
-    shell = _shell(address, key_file, run)
-    ready, upload = Ready(known["python"], known["home"]), make_upload(run.config())
-    reconnect = _reconnect(shell, run, progress)
-    with _Followed(shell, ready, upload, run, progress, reconnect) as followed:
-        followed.leave()
-
-
-def _shell(address: Address, key_file: Path | None, run: RunFolder) -> Shell:
-    own = None if key_file is None else run.path.absolute() / KNOWN_HOSTS
-    return Shell(address, key_file, own)
-
-
-def _reconnect(
-    shell: Shell,
+def _shell(
+    address: Address,
+    key_file: Path | None,
     run: RunFolder,
     progress: Progress,
     require_machine: Callable[[], None] = lambda: None,
-) -> Reconnect:
-    """Return a Reconnect for the first connection to the machine.
+) -> Shell:
+    """Return a shell whose first connection is retried as long as that is worth it.
 
-    It retries for ten minutes if the machine is rented, since the machine is ended if
-    the connection fails. It retries for seconds if the machine is the user's own and
-    already has the run. Otherwise, it does not retry.
+    That is ten minutes if the machine is rented, since it is ended if the connection
+    fails, and seconds if the machine is the user's own and already has the run.
     """
-    known = _machines_of(run).get(str(shell.address))
-    waits_s: Sequence[float] = SHORT_S if known else ()
-    waits_s = waits_s if shell.key_file is None else LONG_S
+    known = str(address) in _machines_of(run)
+    waits_s = LONG_S if key_file is not None else SHORT_S if known else ()
     meanwhile = _MEANWHILE if known else ""
-    return Reconnect(shell.address, progress, waits_s, meanwhile, require_machine)
+    own = None if key_file is None else run.path.absolute() / KNOWN_HOSTS
+    again = Reconnect(address, progress, waits_s, meanwhile, require_machine)
+    return Shell(address, key_file, own, again)
 
 
 def _machines_of(run: RunFolder) -> dict[str, Any]:
@@ -147,22 +220,16 @@ class _Followed:
     """Trains one run on one remote machine; reconnects after a broken connection."""
 
     def __init__(
-        self,
-        shell: Shell,
-        ready: Ready,
-        upload: Upload,
-        run: RunFolder,
-        progress: Progress,
-        reconnect: Reconnect,
+        self, shell: Shell, ready: Ready, upload: Upload, run: RunFolder
     ) -> None:
+        assert shell.reconnect is not None
         known = _machines_of(run).get(str(shell.address))
         name = f"{run.path.name}-{uuid.uuid4().hex[:8]}"
         self._id = name if known is None else known["id"]
         self._folder = f"{ready.home}/{FOLDER}/runs/{self._id}"
         self._where = shell.address
-        self._ready, self._upload = ready, upload
-        self._run, self._progress = run, progress
-        self._reconnect = reconnect
+        self._shell, self._ready, self._upload, self._run = shell, ready, upload, run
+        self._reconnect, self._progress = shell.reconnect, shell.reconnect.progress
         self._sent = upload.remote_config(self._folder, run.path.name)
         self._channel = Channel(shell, ready.python, self._folder)
         self._mirror = Mirror(self._channel, run, self._heed)
@@ -171,13 +238,9 @@ class _Followed:
         self._replies: dict[int, Any] = {}
         self._replayed = self._said = 0
         self._unsaid = b""
-        if known is None:
-            self._mirror.forget_parts()
 
     def __enter__(self) -> "_Followed":
-        self._flag.__enter__()
-        # The waiting code checks the flag.
-        threading.Thread(target=self._flag.wait, daemon=True).start()
+        self._reconnect.heed = self._require_no_signal
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -211,17 +274,14 @@ class _Followed:
         if outcome["kind"] == "interrupted" and not self._stopped:
             require_machine(True)  # a machine's shutdown also interrupts
         if outcome["kind"] != "done":
-            error = ended_with(
-                outcome, self._run, str(self._where), self._upload, self._folder
-            )
+            error = self._ended_with(outcome)
             if not self._run.checkpoints():
                 self._forget()
             raise error
-        self._persist(lambda: self._mirror.pull_agent(files["agent"]))
         found = TrainingConfig.restore(files["record"]["config"])
         # Another machine may choose another engine, so this one's is not saved.
         config = self._adopted(found).replaced(engine=found.engine)
-        result = arrived(files["result"], self._run, config)
+        result = _save_agent(files["result"], self._run, config)
         self._forget()
         return result
 
@@ -239,9 +299,16 @@ class _Followed:
     def _opened(self) -> dict[str, Any]:
         """Connect, and return the remote run's state."""
         state = self._persist(self._channel.open)
-        self._reconnect.waits_s = LONG_S
-        self._trains = state["state"] == "running"
+        if state["state"] == "running":
+            self._let_train()
         return state
+
+    def _let_train(self) -> None:
+        """From now on, Ctrl-C asks the remote training to stop."""
+        self._trains, self._reconnect.meanwhile = True, _MEANWHILE
+        self._flag.__enter__()
+        # The waiting code checks the flag.
+        threading.Thread(target=self._flag.wait, daemon=True).start()
 
     def _give_up(self, state: dict[str, Any]) -> None:
         """Stop the remote training; warn that its later results are not used."""
@@ -258,19 +325,21 @@ class _Followed:
         """Stop the remote training if it is running, and wait until it has ended."""
         if state["state"] == "running":
             self._persist(lambda: self._channel.ask("stop"))
-            until = time.monotonic() + _ENDING_S
-            while state["state"] == "running" and time.monotonic() < until:
-                state = self._persist(self._look)[0]
-            if state["state"] == "running":
+        until = time.monotonic() + _ENDING_S
+        while state["state"] == "running":
+            if time.monotonic() > until:
                 raise ComputeError(
                     f"The training on {self._where} was asked to stop, and has not "
                     f"within {_ENDING_S:.0f} s. End it on that machine, and resume the "
                     "run."
                 )
+            state = self._persist(
+                lambda: self._channel.ask("poll", offset=_END, log=_END)
+            )[0]
         self._trains = False
-
-    def _look(self) -> tuple[Any, bytes]:
-        return self._channel.ask("poll", offset=_END, log=_END)
+        self._heed()
+        self._flag.__exit__()
+        self._flag = InterruptFlag()
 
     def _clear(self) -> None:
         """Remove the remote files of a run that was never started."""
@@ -295,11 +364,13 @@ class _Followed:
         self._progress.starting(f"Sending the run to {self._where}.")
         with tempfile.TemporaryFile() as file:
             self._upload.write(file)
-            self._persist(lambda: self._mirror.send(file, "inputs"))
+            self._send(file, "inputs")
         here = [path.name for path in self._run.checkpoints()]
         sent = self._sent.model_dump(mode="json")
         if here and here[-1:] != there[-1:]:
-            self._persist(lambda: self._mirror.push(sent))
+            with tempfile.TemporaryFile() as file:
+                _pack(self._run, sent, file)
+                self._send(file, f"runs/{self._run.path.name}")
         elsewhere = {
             "address": str(self._where),
             "id": self._id,
@@ -314,14 +385,25 @@ class _Followed:
             "resume": bool(here),
             "variables": self._upload.variables,
         }
-        self._trains = True
+        self._let_train()
         payload = json.dumps({"train": train, **order()}).encode()
         self._persist(lambda: self._channel.ask("start", payload, number=number))
         (self._run.path / LOG).unlink(missing_ok=True)
 
+    def _send(self, file: IO[bytes], to: str) -> None:
+        """Replace the remote folder ``to`` by the content of a tar archive."""
+        folder = shlex.quote(f"{self._folder}/{to}")
+        new = shlex.quote(f"{self._folder}/.new")
+        self._shell.run(
+            f"umask 077; rm -rf {new} && mkdir -p {new} {folder} && "
+            f"tar -xf - -C {new} && rm -rf {folder} && mv {new} {folder}",
+            data=file,
+            timeout_s=_SENDING_S,
+        )
+
     def _follow(self, measured: Callable[[float], None]) -> dict[str, Any]:
         """Show progress and fetch files until training ends; return its outcome."""
-        is_due, rest_until = False, 0.0
+        is_due, rest_until, longest = False, 0.0, 0.0
         while True:
             state = self._persist(self._hear)
             is_due |= state["has_made"]
@@ -336,8 +418,8 @@ class _Followed:
                 self._persist(self._mirror.pull)
                 now = time.monotonic()
                 is_due, rest_until = False, now + _REST * (now - begun)
-                if (seconds := self._mirror.transfers.longest_s) is not None:
-                    measured(seconds)
+                longest = max(longest, now - begun)
+                measured(longest)
 
     def _hear(self) -> dict[str, Any]:
         """Fetch new progress events and output; show the events, log the output."""
@@ -378,13 +460,7 @@ class _Followed:
 
     def _persist[T](self, act: Callable[[], T]) -> T:
         """Call a function; after a broken connection, reconnect and call it again."""
-        while True:
-            try:
-                return act()
-            except UnreachableError as error:
-                self._reconnect.connect(
-                    self._channel.open, error, self._require_no_signal
-                )
+        return self._reconnect.call(act, self._channel.open)
 
     def _require_no_signal(self) -> None:
         if self._flag.requested:
@@ -411,9 +487,12 @@ class _Followed:
         """
         left = self._left()
         try:
-            self._channel.ask("finish")
+            waits_s = SHORT_S if self._shell.key_file is None else ()
+            Reconnect(self._where, self._progress, waits_s).call(
+                lambda: self._channel.ask("finish"), self._channel.open, 2
+            )
         except ComputeError as error:
-            if self._channel.shell.key_file is None and not self._asked_again(error):
+            if self._shell.key_file is None:
                 record = self._run.record()["elsewhere"]
                 left[record["address"]] = record
                 remark = (
@@ -421,21 +500,7 @@ class _Followed:
                     f"be asked to remove its copy, {self._folder}: {error}"
                 )
                 self._progress.warned([remark])
-        self._mirror.forget_parts()
         self._run.write_record(elsewhere=None, left=left)
-
-    def _asked_again(self, error: ComputeError) -> bool:
-        """Ask the machine again to remove the run; return whether that worked."""
-        if not isinstance(error, UnreachableError):
-            return False
-        try:
-            Reconnect(self._where, self._progress, SHORT_S).connect(
-                self._channel.open, error
-            )
-            self._channel.ask("finish")
-        except ComputeError:
-            return False
-        return True
 
     def _left(self) -> dict[str, Any]:
         """Return the entries of ``run.json`` for other machines that may have the run.
@@ -445,3 +510,185 @@ class _Followed:
         left = _machines_of(self._run)
         left.pop(str(self._where), None)
         return left
+
+    def _ended_with(self, outcome: dict[str, Any]) -> AgentGymError:
+        """Return the exception for a remote run that did not finish."""
+        log = f"Its log is in {self._run.path / LOG}."
+        match outcome["kind"]:
+            case "interrupted":
+                return self._run.interrupted()
+            case "limit":
+                words = f"on {self._where}, {outcome['message']}"
+                return TrainingHalted(str(self._run.path), words)
+            case "lost":
+                return ComputeError(
+                    f"The training on {self._where} is gone without a message: the "
+                    f"machine was restarted, or the process was killed. {log}"
+                )
+            case "killed":
+                memory = ", as it is when memory runs out"
+                why = memory if outcome["code"] == _OUT_OF_MEMORY else ""
+                return ComputeError(
+                    f"The training on {self._where} was killed (exit code "
+                    f"{outcome['code']}{why}). {log}"
+                )
+        message = self._upload.with_local_paths(outcome["message"], self._folder)
+        kind = getattr(errors, outcome["type"], None)
+        if not (isinstance(kind, type) and issubclass(kind, AgentGymError)):
+            return ComputeError(
+                f"The training on {self._where} failed: {outcome['type']}: {message}. "
+                f"{log}"
+            )
+        error = kind.__new__(kind)
+        error.args = (message,)
+        if isinstance(error, errors.TrainingFailedError):
+            error.resumable = outcome["resumable"]
+        return error
+
+
+class Mirror:
+    """Fetches one run's files; the checkpoints and the database stay complete.
+
+    Files come into the folder ``.incoming`` first, and are then renamed.
+    """
+
+    def __init__(
+        self, channel: Channel, run: RunFolder, heed: Callable[[], None]
+    ) -> None:
+        self._channel, self._run, self._heed = channel, run, heed
+        self._name = run.path.name
+        self._incoming = run.path / _INCOMING
+        self._staged: dict[str, Any] | None = None
+
+    def continues_local(self) -> bool:
+        """Return whether the remote run continues the newest local checkpoint.
+
+        It does if this checkpoint's ``state.json``, and all metrics up to its step, are
+        the same on both machines. If it does not, the run has continued locally or on a
+        third machine, and the remote files must not be fetched.
+        """
+        found = self._run.checkpoints()
+        if not found:
+            return True
+        newest, folder = found[-1], f"runs/{self._name}"
+        step = int(newest.name.removeprefix("step-"))
+        lines = [json.dumps(e) for e in self._run.metrics() if e["step"] <= step]
+        message = "".join(f"{line}\n" for line in lines).encode()
+        if self._whole(f"{folder}/metrics.jsonl", len(message)) != message:
+            return False
+        state = (newest / "state.json").read_bytes()
+        there = self._whole(f"{folder}/checkpoints/{newest.name}/state.json")
+        if there in (b"", state):  # b"": newer checkpoints may have replaced it
+            return True
+        mine, theirs = json.loads(state), json.loads(there)
+        return step == 0 and all(mine[k] in (None, {}, theirs[k]) for k in _FIRST)
+
+    def _whole(self, path: str, most: int = 1 << 30) -> bytes:
+        """Return up to ``most`` bytes of a remote file; ``b""`` if it is missing."""
+        found = b""
+        while part := self._part(path, len(found), most - len(found)):
+            found += part
+        return found
+
+    def pull(self) -> dict[str, Any]:
+        """Fetch the run's new files; return the answer of ``RunServer.stage``.
+
+        After a broken connection, the next call goes on where this one stopped. Call
+        this method only if :meth:`continues_local` returns True; otherwise newer local
+        files may be lost.
+        """
+        home = {path.name: version(path) for path in self._run.checkpoints()}
+        if self._staged is None:
+            shutil.rmtree(self._incoming, ignore_errors=True)
+            self._staged, _ = self._channel.ask("stage", run=self._name, have=home)
+        staged: dict[str, Any] = self._staged
+        for name, (size, blocks) in staged["files"].items():
+            self._fetch(name, size, blocks)
+        self._place(staged["files"])
+        for name in home.keys() - set(staged["all"]) if staged["all"] else ():
+            shutil.rmtree(self._run.path / "checkpoints" / name, ignore_errors=True)
+        self._staged = None
+        return staged
+
+    def _fetch(self, name: str, size: int, blocks: list[str]) -> None:
+        """Fetch the blocks of a file that differ from the local ones."""
+        if not is_below(name):
+            raise ComputeError(
+                f"The machine offers a file named {quoted(name)}, which would be "
+                "written outside of the run's folder. Do not use that machine."
+            )
+        old, new = self._run.path / name, self._incoming / name
+        new.parent.mkdir(parents=True, exist_ok=True)
+        if old.exists() and not new.exists():
+            shutil.copyfile(old, new)
+        _, have = digests(new)
+        with open(new, "r+b" if new.exists() else "w+b", opener=private) as file:
+            for index, digest in enumerate(blocks):
+                if have[index : index + 1] != [digest]:
+                    file.seek(index * BLOCK)
+                    left = min(BLOCK, size - index * BLOCK)
+                    file.write(self._part(f"outbox/{name}", index * BLOCK, left))
+            file.truncate(size)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _place(self, names: dict[str, Any]) -> None:
+        """Move fetched files into the run: the database first, checkpoints last.
+
+        Each checkpoint records how many rollouts the database has.
+        """
+        path = self._run.path
+        if DATABASE in names:
+            for log in ("-wal", "-shm"):  # left by an earlier local training
+                (path / f"{DATABASE}{log}").unlink(missing_ok=True)
+        checkpoints, agent = self._incoming / "checkpoints", self._incoming / "agent"
+        whole = ("checkpoints/", "agent/")
+        files = [name for name in names if not name.startswith(whole)]
+        for name in sorted(files, key=lambda name: name != DATABASE):
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (self._incoming / name).replace(path / name)
+        for new in (*sorted(checkpoints.glob("*"), reverse=True), agent):
+            if new.exists():
+                target = path / new.relative_to(self._incoming)
+                shutil.rmtree(target, ignore_errors=True)
+                new.rename(target)
+        shutil.rmtree(self._incoming, ignore_errors=True)
+
+    def _part(self, path: str, offset: int, length: int) -> bytes:
+        self._heed()
+        return self._channel.ask("get", path=path, offset=offset, length=length)[1]
+
+
+def _pack(run: RunFolder, config: dict[str, Any], file: IO[bytes]) -> None:
+    """Write a run's files, with other settings, into a tar archive."""
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        tarfile.open(fileobj=file, mode="w") as tar,
+    ):
+        record = Path(scratch) / "run.json"
+        record.write_text(json.dumps({**run.record(), "config": config}))
+        tar.add(record, "run.json")
+        for name in (*_SENT, *(path.name for path in run.path.glob(f"{AUDIT_FILE}*"))):
+            if (run.path / name).exists():
+                tar.add(run.path / name, name)
+        if (run.path / DATABASE).exists():
+            copy_database(run.path / DATABASE, Path(scratch) / DATABASE)
+            tar.add(Path(scratch) / DATABASE, DATABASE)
+
+
+def _save_agent(text: str, run: RunFolder, config: TrainingConfig) -> TrainingResult:
+    """Save the trained agent of a finished run; return its result with local paths."""
+    settings = config.model_dump(mode="json")
+    agent = TrainedAgent.load((run.path / "agent").resolve())
+    where = {"base_model": config.model, "config": settings}
+    agent.provenance = agent.provenance.model_copy(
+        update={**where, "run": str(run.path.resolve()), "folder": str(Path.cwd())}
+    )
+    agent.write_card()
+    found = json.loads(text)
+    found["config"] = settings
+    found["artifacts"] = {"run": str(run.path), "agent": str(run.path / "agent")}
+    found["saved"] = keep(agent, config.agent_name).model_dump(mode="json")
+    result = TrainingResult.model_validate(found)
+    result.write()
+    return result

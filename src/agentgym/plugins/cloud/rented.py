@@ -18,17 +18,21 @@ from agentgym.errors import (
 from agentgym.evaluate.progress import Progress
 from agentgym.models.reference import is_remote
 from agentgym.plugins.cloud.base import Address, Machine, Offer, Provider
-from agentgym.plugins.cloud.elsewhere.run_server import version
-from agentgym.plugins.cloud.elsewhere.upload import ENGINES
 from agentgym.plugins.cloud.ending import Waits, end, find
 from agentgym.plugins.cloud.lease import Lease
 from agentgym.plugins.cloud.quote import Quote, quotes_of
 from agentgym.plugins.cloud.record import FILE as MACHINE_FILE
 from agentgym.plugins.cloud.record import KEY_FILE, MachineRecord, now, remove_key
 from agentgym.plugins.cloud.registry import PROVIDERS, require_spot
-from agentgym.plugins.cloud.remote import KNOWN_HOSTS, fetch_results, train_elsewhere
+from agentgym.plugins.cloud.remote import (
+    KNOWN_HOSTS,
+    fetch_results,
+    plan_elsewhere,
+    train_elsewhere,
+)
+from agentgym.plugins.cloud.run_server import version
 from agentgym.plugins.cloud.sizes import needs_of
-from agentgym.plugins.cloud.ssh import plan_elsewhere
+from agentgym.plugins.cloud.upload import ENGINES
 from agentgym.plugins.cloud.watchdog import EndLimits
 from agentgym.train.places import CostEstimate, Elsewhere, Place
 from agentgym.train.result import TrainingResult
@@ -181,9 +185,7 @@ class Rented(Place):
             report=progress.starting,
             waits=self.waits,
             held=held,
-            rescue=lambda: fetch_results(
-                lease.address, lease.key_file, run, Progress()
-            ),
+            rescue=lambda: fetch_results(lease.address, lease.key_file, run),
         )
         try:
             with lease, _noticed(lease):
@@ -212,7 +214,7 @@ class Rented(Place):
         problems, key = [], run.path / KEY_FILE
         try:
             if record.address and key.is_file():
-                fetch_results(Address.parse(record.address), key, run, Progress())
+                fetch_results(Address.parse(record.address), key, run)
         except ComputeError as error:
             problems.append(str(error))
         try:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym.plugins.cloud.elsewhere.run_server import write_json
+from agentgym.plugins.cloud.run_server import write_json
 from agentgym.version import __version__
 
 _LOOK_S = 0.1
@@ -90,7 +90,7 @@ class Watchdog:
 
     def _start(self) -> subprocess.Popen[bytes]:
         with (self._attempt / "log").open("ab") as log:
-            trainee = "agentgym.plugins.cloud.elsewhere.trainee"
+            trainee = "agentgym.plugins.cloud.trainee"
             child = subprocess.Popen(
                 [sys.executable, "-m", trainee, str(self._attempt)],
                 stdin=subprocess.PIPE,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from agentgym.plugins.cloud.elsewhere.run_server import RunServer, serve
+from agentgym.plugins.cloud.run_server import RunServer, serve
 
 
 class Dying(RunServer):

@@ -29,7 +29,7 @@ from agentgym.plugins.cloud.base import (
     Offer,
     Provider,
 )
-from agentgym.plugins.cloud.elsewhere.prepare import FOLDER
+from agentgym.plugins.cloud.install import FOLDER
 from agentgym.plugins.cloud.providers.api import shortened, understood
 
 COMMAND = "sky"

@@ -43,26 +43,18 @@ _ALWAYS = ("HF_ENDPOINT", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AGENTGYM_SECRET
 
 
 @dataclass
-class Sources:
+class _Sources:
     """The files, packages and environment variables that the user's modules need.
 
-    Attributes:
-        files: Local files, by their path in the remote working folder. A symbolic link
-            to a file is replaced by the file.
-        links: Symbolic links to folders. The keys are the paths of the links, the
-            values the paths of the folders, all in the remote working folder.
-        packages: Requirements for pip, e.g. imported packages in their local version.
-        variables: Names of environment variables to send: set variables that are named
-            in the code, and a few that are always sent.
+    Files have the keys of their paths in the remote working folder. Variables are
+    those that are set and named in the code, and a few that are always sent.
     """
 
     files: dict[str, Path] = field(default_factory=dict)
-    links: dict[str, str] = field(default_factory=dict)
     packages: set[str] = field(default_factory=set)
-    variables: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.variables |= {name for name in _ALWAYS if os.environ.get(name)}
+    variables: set[str] = field(
+        default_factory=lambda: {name for name in _ALWAYS if os.environ.get(name)}
+    )
 
     def add_module(self, module: str, folder: Path) -> None:
         """Add a module, the local modules that it imports, and its data files.
@@ -116,35 +108,24 @@ class Sources:
     def add_folder(self, folder: Path, to: str) -> list[Path]:
         """Add a folder's files, except hidden, secret and cache files; return them.
 
-        ``to`` is the folder's path in the upload. If several symbolic links point to
-        the same folder, its files are added once, and the other links stay links.
+        ``to`` is the folder's path in the upload. The targets of symbolic links are
+        added in their place, but not a folder inside of itself.
         """
-        names = {folder.resolve(): to}
-        files, links = dict[str, Path](), dict[str, Path]()
+        files = dict[str, Path]()
 
-        def walk(place: Path, name: str) -> None:
+        def walk(place: Path, name: str, above: tuple[Path, ...]) -> None:
             for path in sorted(place.iterdir()):
-                inside = f"{name}/{path.name}"
+                inside, real = f"{name}/{path.name}", path.resolve()
                 if path.name in _SKIPPED or not _may_go(path, folder):
                     continue
-                if path.is_dir() and (path.is_symlink() or path.resolve() in names):
-                    links[inside] = path
-                elif path.is_dir() and not (path / "pyvenv.cfg").exists():
-                    names[path.resolve()] = inside
-                    walk(path, inside)
-                elif path.is_file() and path.suffix != ".pyc":
+                if path.is_file() and path.suffix != ".pyc":
                     files[inside] = path
+                is_inside = any(each.is_relative_to(real) for each in above)
+                is_environment = (path / "pyvenv.cfg").exists()
+                if path.is_dir() and not is_inside and not is_environment:
+                    walk(path, inside, (*above, real))
 
-        walk(folder, to)
-        while links:
-            name, path = links.popitem()
-            target = path.resolve()
-            if target in names:
-                self.links[name] = names[target]
-            elif not path.parent.resolve().is_relative_to(target):  # not inside itself
-                names[target] = name
-                if not (path / "pyvenv.cfg").exists():
-                    walk(path, name)
+        walk(folder, to, (folder.resolve(),))
         self.files |= files
         return list(files.values())
 
@@ -229,21 +210,16 @@ class Upload:
     """The files, packages, variables and settings to send to the remote machine.
 
     Attributes:
-        config: The run's local settings.
         files: Local files, by their path in the remote folder ``inputs/``.
-        links: Symbolic links to folders. The keys are the paths of the links, the
-            values the paths of the folders.
         extras: Extras of the package agentgym to install.
         packages: Further packages to install, as requirements for pip.
         variables: Values of environment variables, by name; they may be secret.
-        scenario: Function that gets the remote path of ``inputs/`` and returns the
-            remote value of the setting ``scenario``.
-        model: The same for the setting ``model``.
+        scenario: Returns the remote setting ``scenario``, given the path of
+            ``inputs/``; ``model`` does the same for the setting ``model``.
     """
 
     config: TrainingConfig
     files: dict[str, Path]
-    links: dict[str, str]
     extras: list[str]
     packages: list[str]
     variables: dict[str, str] = field(repr=False)
@@ -293,15 +269,10 @@ class Upload:
         return text.replace(f"{folder}/runs", str(self.config.output))
 
     def write(self, file: IO[bytes]) -> None:
-        """Write the files and links into ``file`` as a tar archive."""
+        """Write the files into ``file`` as a tar archive."""
         with tarfile.open(fileobj=file, mode="w", dereference=True) as tar:
             for name, path in sorted(self.files.items()):
                 tar.add(path, name, recursive=False)
-            for name, target in sorted(self.links.items()):
-                link = tarfile.TarInfo(name)
-                link.type = tarfile.SYMTYPE
-                link.linkname = os.path.relpath(target, os.path.dirname(name))
-                tar.addfile(link)
 
 
 def make_upload(config: TrainingConfig) -> Upload:
@@ -312,7 +283,7 @@ def make_upload(config: TrainingConfig) -> Upload:
             f"only the engines {' and '.join(ENGINES)} train. Log in there and run "
             "the same command with --gpu auto."
         )
-    sources, here = Sources(), Path.cwd()
+    sources, here = _Sources(), Path.cwd()
     agent = config.agent
     if agent.reference is not None and is_command(agent.reference):
         raise UsageError(
@@ -361,7 +332,6 @@ def make_upload(config: TrainingConfig) -> Upload:
     return Upload(
         config=config,
         files=sources.files,
-        links=sources.links,
         extras=extras,
         packages=sorted(sources.packages),
         variables={name: os.environ[name] for name in sorted(sources.variables)},
@@ -378,7 +348,7 @@ def _below(path: str) -> Named:
     return lambda inputs: f"{inputs}/{path}"
 
 
-def _add_scenario(reference: str, sources: Sources) -> Named:
+def _add_scenario(reference: str, sources: _Sources) -> Named:
     """Add a scenario's files to ``sources``; return ``Upload.scenario`` for it."""
     if is_tasks_file(reference):
         source = TaskSource.parse(reference)
@@ -407,7 +377,7 @@ def _add_scenario(reference: str, sources: Sources) -> Named:
     return _below(f"packs/{folder.name}{'' if path.is_dir() else f'/{path.name}'}")
 
 
-def _add_data(reference: str, sources: Sources) -> Named:
+def _add_data(reference: str, sources: _Sources) -> Named:
     """Add a benchmark's data to ``sources``; return ``Upload.scenario`` for it."""
     data = data_of(reference)
     if data is None:

@@ -1,19 +1,23 @@
-"""Install the packages of a run on the remote machine."""
+"""Install agentgym, as a wheel, and the packages of a run on the remote machine."""
 
+import base64
 import hashlib
+import io
 import re
 import shlex
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import distribution
+from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError, UnreachableError, UsageError
-from agentgym.plugins.cloud.elsewhere.package import WHEEL_NAME, wheel
-from agentgym.plugins.cloud.elsewhere.upload import Upload
-from agentgym.plugins.cloud.reconnect import RetryingShell
+from agentgym.plugins.cloud.shell import Shell
 from agentgym.plugins.cloud.sizes import needs_of
-from agentgym.version import __version__
+from agentgym.plugins.cloud.upload import Upload
+from agentgym.version import DISTRIBUTION, __version__
 
 FOLDER = ".agentgym/elsewhere"
 """Folder of all runs and environments, relative to the remote home folder."""
@@ -47,7 +51,7 @@ done
 say gpus "$(nvidia-smi -L 2>/dev/null | wc -l)"
 say gpu_mb "$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits \\
     2>/dev/null | head -n 1)"
-say about "$(uname -sm), $(getconf _NPROCESSORS_ONLN 2>/dev/null) cores"
+:
 """
 _GET_UV = """
 url=https://astral.sh/uv/install.sh
@@ -83,6 +87,14 @@ unset AGENTGYM_HOME
 export PATH="$(dirname UV):$PATH"
 PYTHON -m agentgym engine install ENGINE
 """
+_WHEEL = """Wheel-Version: 1.0
+Generator: agentgym
+Root-Is-Purelib: true
+Tag: py3-none-any
+"""
+_STAMP = (2020, 1, 1, 0, 0, 0)
+_STEM = f"{DISTRIBUTION.replace('-', '_')}-{__version__}"
+_WHEEL_NAME = f"{_STEM}-py3-none-any.whl"
 
 
 @dataclass(frozen=True)
@@ -93,41 +105,56 @@ class Ready:
     home: str
 
 
-def prepare(
-    shell: RetryingShell, upload: Upload, report: Callable[[str], None]
-) -> Ready:
+def prepare(shell: Shell, upload: Upload, report: Callable[[str], None]) -> Ready:
     """Install agentgym, the run's packages and its engine on the remote machine."""
-    built = wheel()
+    built, where, engine = wheel(), shell.address, upload.engine
     words = (*upload.extras, *upload.packages)
     key = hashlib.sha256(built + "\0".join(words).encode()).hexdigest()[:16]
-    engine = upload.engine
     found = _look(shell, key, engine)
-    where, home = shell.address, found["home"]
+    home = found["home"]
     if found["system"] != "Linux":
         raise ComputeError(f"{where} runs {found['system']}; training needs Linux.")
     if "writable" not in found:
         raise ComputeError(f"{home}/{FOLDER} on {where} cannot be written.")
-    has_python, is_ready = bool(found["python"]), "ready" in found
-    _require_space(shell, found, is_made=has_python or is_ready)
+    is_made = bool(found["python"]) or "ready" in found
+    needed, free = _FREE_TO_INSTALL_MB, _number(found, "free_mb")
+    needed = _FREE_TO_RUN_MB if is_made else needed
+    if free < needed:
+        raise ComputeError(
+            f"Only {free:,} MB are free in {home} on {where}; "
+            f"{'a run' if is_made else 'the environment for training'} takes "
+            f"{needed:,} MB. Free some space on it."
+        )
     lacks_engine = bool(engine) and "engine" not in found
     if upload.may_choose:
         lacks_engine = lacks_engine and _has_room(found, upload.config)
-    if "uv" not in found and not (has_python or is_ready):
+    if "uv" not in found and not is_made:
         found = _with_uv(shell, key, engine, report)
-    if has_python:
-        python = _checked(shell, found["python"])
-    else:
-        python = f"{home}/{FOLDER}/envs/{key}/bin/python"
-        if not is_ready:
-            report(f"Installing agentgym with {', '.join(upload.extras)} on {where}.")
-            _install(shell, upload, key, built, found)
+    python = found["python"] or f"{home}/{FOLDER}/envs/{key}/bin/python"
+    if found["python"]:
+        _require_same_version(shell, python)
+    elif not is_made:
+        report(f"Installing agentgym with {', '.join(upload.extras)} on {where}.")
+        _install(shell, upload, key, built, found)
     try:
         if lacks_engine and "uv" not in found:
             found = _with_uv(shell, key, engine, report)
         if lacks_engine:
             report(f"Installing {engine} on {where}, which takes minutes.")
-            has_gpu = _number(found, "gpus") > 0
-            _install_engine(shell, python, engine, found["uv"], has_gpu=has_gpu)
+            wanted = engine if _number(found, "gpus") else f"{engine} --cpu"
+            _run(
+                shell,
+                _filled(
+                    _INSTALL_ENGINE,
+                    UV=shlex.quote(found["uv"]),
+                    PYTHON=shlex.quote(python),
+                    ENGINE=wanted,
+                ),
+                _INSTALL_S,
+                f"{engine} could not be installed on {where}. {{}}. Log in there and "
+                f"run `agentgym engine install {wanted}`, or train with "
+                "--engine local.",
+            )
     except UnreachableError:
         raise
     except ComputeError as error:
@@ -137,11 +164,50 @@ def prepare(
     return Ready(python, home)
 
 
+def wheel() -> bytes:
+    """Return a wheel of the installed agentgym; equal files give equal bytes."""
+    root = Path(__file__).parents[2]
+    about = f"{_STEM}.dist-info"
+    installed = distribution(DISTRIBUTION)
+    files = {
+        f"agentgym/{path.relative_to(root).as_posix()}": path.read_bytes()
+        for folder in (root, root / "packs")  # In a clone, packs is a link.
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    for name in ("METADATA", "entry_points.txt"):
+        files[f"{about}/{name}"] = (installed.read_text(name) or "").encode()
+    files[f"{about}/WHEEL"] = _WHEEL.encode()
+    record = "".join(f"{name},{_digest(data)}\n" for name, data in files.items())
+    files[f"{about}/RECORD"] = f"{record}{about}/RECORD,,\n".encode()
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, data in files.items():
+            info = zipfile.ZipInfo(name, _STAMP)
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, data, zipfile.ZIP_DEFLATED)
+    return made.getvalue()
+
+
+def _digest(data: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
+    return f"sha256={digest.decode()},{len(data)}"
+
+
+def _run(shell: Shell, script: str, timeout_s: float, failed: str) -> str:
+    """Run a script; if it fails, put its error into the sentence ``failed``."""
+    try:
+        return shell.run(script, timeout_s=timeout_s)
+    except UnreachableError:
+        raise
+    except ComputeError as error:
+        raise ComputeError(failed.replace("{}", str(error))) from None
+
+
 def _has_room(found: dict[str, str], config: TrainingConfig) -> bool:
     """Return whether GPU memory and disk space are enough to train with vLLM.
 
-    If the size of the GPU's memory or of the model is unknown, the memory counts as
-    enough.
+    Memory of an unknown size, and a model of an unknown size, count as enough.
     """
     if not _number(found, "gpus") or _number(found, "free_mb") < _FREE_FOR_ENGINE_MB:
         return False
@@ -157,24 +223,20 @@ def _number(found: dict[str, str], name: str) -> int:
 
 
 def _with_uv(
-    shell: RetryingShell, key: str, engine: str, report: Callable[[str], None]
+    shell: Shell, key: str, engine: str, report: Callable[[str], None]
 ) -> dict[str, str]:
     """Install uv; return the machine's properties, which then include uv's path."""
     report(f"Installing uv on {shell.address}.")
-    try:
-        shell.run(_filled(_GET_UV), timeout_s=300.0)
-    except UnreachableError:
-        raise
-    except ComputeError as error:
-        raise ComputeError(
-            "uv, which installs the packages for training, is not on "
-            f"{shell.address} and could not be fetched there ({error}). Install it "
-            "(https://docs.astral.sh/uv), or give the machine access to the internet."
-        ) from None
+    failed = (
+        f"uv, which installs the packages for training, is not on {shell.address} and "
+        "could not be fetched there ({}). Install it (https://docs.astral.sh/uv), or "
+        "give the machine access to the internet."
+    )
+    _run(shell, _filled(_GET_UV), 300.0, failed)
     return _look(shell, key, engine)
 
 
-def _look(shell: RetryingShell, key: str, engine: str) -> dict[str, str]:
+def _look(shell: Shell, key: str, engine: str) -> dict[str, str]:
     names = {"KEY": key, "ENGINE": engine or "none"}
     script = _filled(_LOOK, **names, ENGINES=ENGINES, VARIABLE=PYTHON_VARIABLE)
     lines = shell.run(script).splitlines()
@@ -193,47 +255,29 @@ def _filled(script: str, **values: str) -> str:
     return names.sub(lambda name: values[name[0]], script)
 
 
-def _require_space(
-    shell: RetryingShell, found: dict[str, str], *, is_made: bool
-) -> None:
-    needed = _FREE_TO_RUN_MB if is_made else _FREE_TO_INSTALL_MB
-    free = int(found["free_mb"] or 0)
-    if free < needed:
-        what = "a run" if is_made else "the environment for training"
-        raise ComputeError(
-            f"Only {free:,} MB are free in {found['home']} on {shell.address}; {what} "
-            f"takes {needed:,} MB. Free some space on it."
-        )
-
-
-def _checked(shell: RetryingShell, python: str) -> str:
-    """Return the remote path ``python``, after checking that interpreter."""
+def _require_same_version(shell: Shell, python: str) -> None:
     code = "import agentgym.version as v; print(v.__version__)"
-    try:
-        version = shell.run(f"{shlex.quote(python)} -c {shlex.quote(code)}").strip()
-    except UnreachableError:
-        raise
-    except ComputeError as error:
-        raise ComputeError(
-            f"{PYTHON_VARIABLE} is {python} on {shell.address}, which does not have "
-            f"agentgym ({error})."
-        ) from None
+    named = f"{PYTHON_VARIABLE} is {python} on {shell.address}, which "
+    failed = f"{named}does not have agentgym ({{}})."
+    script = f"{shlex.quote(python)} -c {shlex.quote(code)}"
+    version = _run(shell, script, 60.0, failed).strip()
     if version != __version__:
         raise ComputeError(
-            f"{PYTHON_VARIABLE} is {python} on {shell.address}, which has agentgym "
-            f"{version}, and here is {__version__}: install the same version there."
+            f"{named}has agentgym {version}, and here is {__version__}: install the "
+            "same version there."
         )
-    return python
 
 
 def _install(
-    shell: RetryingShell, upload: Upload, key: str, built: bytes, found: dict[str, str]
+    shell: Shell, upload: Upload, key: str, built: bytes, found: dict[str, str]
 ) -> None:
     """Install the run's packages, and agentgym from the wheel ``built``."""
     folder = f"{found['home']}/{FOLDER}/wheels/{key}"
     quoted = shlex.quote(folder)
-    send = f"mkdir -p {quoted} && cat > {quoted}/{WHEEL_NAME}"
-    own = f"{folder}/{WHEEL_NAME}[{','.join(upload.extras)}]"
+    shell.run(
+        f"mkdir -p {quoted} && cat > {quoted}/{_WHEEL_NAME}", data=built, timeout_s=600
+    )
+    own = f"{folder}/{_WHEEL_NAME}[{','.join(upload.extras)}]"
     install = _filled(
         _INSTALL,
         KEY=key,
@@ -241,38 +285,9 @@ def _install(
         GPUS=found.get("gpus", "0").strip(),
         PACKAGES=shlex.join([own, *upload.packages]),
     )
-    try:
-        shell.run(send, data=built, timeout_s=600.0)
-        shell.run(install, timeout_s=_INSTALL_S)
-    except UnreachableError:
-        raise
-    except ComputeError as error:
-        raise ComputeError(
-            f"The packages for training could not be installed. {error}. The machine "
-            f"needs a package index and {_FREE_TO_INSTALL_MB:,} MB of disk; or set "
-            f"{PYTHON_VARIABLE} on it to an interpreter that has agentgym "
-            f"{__version__}."
-        ) from None
-
-
-def _install_engine(
-    shell: RetryingShell, python: str, engine: str, uv: str, *, has_gpu: bool
-) -> None:
-    """Install ``engine`` in its own environment, which the machine's runs share."""
-    wanted = engine if has_gpu else f"{engine} --cpu"
-    install = _filled(
-        _INSTALL_ENGINE,
-        UV=shlex.quote(uv),
-        PYTHON=shlex.quote(python),
-        ENGINE=wanted,
+    failed = (
+        "The packages for training could not be installed. {}. The machine needs a "
+        f"package index and {_FREE_TO_INSTALL_MB:,} MB of disk; or set "
+        f"{PYTHON_VARIABLE} on it to an interpreter that has agentgym {__version__}."
     )
-    try:
-        shell.run(install, timeout_s=_INSTALL_S)
-    except UnreachableError:
-        raise
-    except ComputeError as error:
-        raise ComputeError(
-            f"{engine} could not be installed on {shell.address}. {error}. Log in "
-            f"there and run `agentgym engine install {wanted}`, or train with "
-            "--engine local."
-        ) from None
+    _run(shell, install, _INSTALL_S, failed)

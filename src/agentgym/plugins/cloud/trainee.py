@@ -21,9 +21,9 @@ from agentgym.core.settings import PREFIX
 from agentgym.engines.memory import shape_of
 from agentgym.engines.resuming import MACHINE
 from agentgym.errors import AgentGymError, Interrupted
-from agentgym.plugins.cloud.elsewhere.prepare import ENGINES
-from agentgym.plugins.cloud.elsewhere.progress_lines import ProgressWriter
-from agentgym.plugins.cloud.elsewhere.run_server import write_json
+from agentgym.plugins.cloud.install import ENGINES
+from agentgym.plugins.cloud.progress_lines import ProgressWriter
+from agentgym.plugins.cloud.run_server import write_json
 from agentgym.security.redaction import redacted, redacted_output
 from agentgym.train.trainer import Trainer
 

@@ -7,15 +7,15 @@ import pytest
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError
 from agentgym.plugins.cloud.base import Address
-from agentgym.plugins.cloud.elsewhere.prepare import Ready, prepare
-from agentgym.plugins.cloud.elsewhere.upload import make_upload
-from agentgym.plugins.cloud.reconnect import RetryingShell
+from agentgym.plugins.cloud.install import Ready, prepare
+from agentgym.plugins.cloud.shell import Shell
+from agentgym.plugins.cloud.upload import make_upload
 from agentgym.version import __version__
 
 BIG = "Qwen/Qwen3-4B"
 
 
-class Shell:
+class Box:
     """Stands where a machine's shell does: it has a Python, and says what else."""
 
     address = Address("box")
@@ -45,10 +45,10 @@ class Shell:
         return f"{__version__}\n"
 
 
-def prepared(shell: Shell, told: list[str], **settings: object) -> Ready:
+def prepared(shell: Box, told: list[str], **settings: object) -> Ready:
     given = {"model": BIG, "framework": "native", "gpu": "ssh:me@box", **settings}
     upload = make_upload(TrainingConfig.create(scenario="coding", **given))
-    return prepare(cast(RetryingShell, shell), upload, told.append)
+    return prepare(cast(Shell, shell), upload, told.append)
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def prepared(shell: Shell, told: list[str], **settings: object) -> Ready:
 def test_vllm_is_installed_where_the_machine_has_room_for_it(
     facts: dict[str, object], model: str, is_installed: bool
 ) -> None:
-    shell, told = Shell(**facts), list[str]()
+    shell, told = Box(**facts), list[str]()
     assert prepared(shell, told, model=model) == Ready("/usr/bin/python3", "/home/me")
     assert shell.installed == is_installed
     assert any("Installing vllm on box" in words for words in told) == is_installed
@@ -77,7 +77,7 @@ def test_vllm_is_installed_where_the_machine_has_room_for_it(
 
 @pytest.mark.slow
 def test_a_machine_that_cannot_install_vllm_trains_without_it() -> None:
-    shell, told = Shell(gpus=1, gpu_mb=24_564), list[str]()
+    shell, told = Box(gpus=1, gpu_mb=24_564), list[str]()
     shell.fails = "dns error"
     prepared(shell, told)
     assert "vllm could not be installed on box. dns error" in told[-1]
@@ -88,6 +88,6 @@ def test_a_machine_that_cannot_install_vllm_trains_without_it() -> None:
 
 @pytest.mark.slow
 def test_without_vllm_nothing_is_installed() -> None:
-    shell = Shell(gpus=1, gpu_mb=24_564)
+    shell = Box(gpus=1, gpu_mb=24_564)
     prepared(shell, [], engine="local")
     assert not shell.installed

@@ -8,7 +8,7 @@ from typing import Any
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.progress import Plan, Progress
-from agentgym.plugins.cloud.elsewhere.progress_lines import (
+from agentgym.plugins.cloud.progress_lines import (
     ProgressWriter,
     replay_progress,
 )

@@ -1,13 +1,13 @@
 """Answer the client's requests about one run on the remote machine.
 
-The client starts this program over SSH. The program ends with the connection, and uses
-only the standard library. A request is a line of JSON, followed by ``size`` bytes. An
-answer has the same format. Files in the run's folder::
+The client starts this program over SSH; it ends with the connection. It uses only the
+standard library. A request is a line of JSON, followed by ``size`` bytes, and so is an
+answer. Files in the run's folder::
 
     inputs/                   the user's code, scenarios and files; training runs in it
     runs/NAME/                the run, as on the client
     attempt-1/                one process of training: progress.jsonl, log, outcome.json
-    incoming/, outbox/        files in transfer
+    outbox/                   a snapshot of the run, while the client fetches it
     heartbeat, client.json    time of the client's last request; the client's id
 """
 
@@ -20,28 +20,22 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tarfile
 import time
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-BLOCK = 1 << 18
-"""Size of a database's blocks in bytes; only changed blocks are sent."""
+BLOCK = 4 << 20
+"""Size of a file's blocks in bytes; only blocks that the client lacks are sent."""
 STALE_S = 45.0
 """Seconds without a request after which a client counts as disconnected."""
-_REQUESTS = (
-    *("hello", "have", "put", "unpack", "start", "poll", "stop", "reply", "files"),
-    *("snapshot", "get", "finish"),
-)
+DATABASE = "rollouts.db"
+_REQUESTS = ("hello", "start", "poll", "stop", "reply", "stage", "get", "finish")
 """Names of the methods of :class:`RunServer` that a client may call."""
 _WAIT_S = 1.0
 _LOOK_S = 0.1
 _MOST = 1 << 20
-_LEFT_OUT = (
-    *("checkpoints", "run.json", "report.md", "report.html", "result.json"),
-    "agent",
-)
+_LEFT_OUT = ("checkpoints", "run.json", "report.md", "report.html", "result.json")
 
 
 class RunServer:
@@ -58,7 +52,7 @@ class RunServer:
         op = named.pop("op")
         if op not in _REQUESTS:
             raise KeyError(op)
-        if op in ("put", "start"):
+        if op == "start":
             named["payload"] = payload
         found = getattr(self, op)(**named)
         return found if isinstance(found, tuple) else (found, b"")
@@ -75,52 +69,21 @@ class RunServer:
                 os.kill(other["pid"], signal.SIGTERM)
         write_json(path, {"client": client, "pid": os.getpid()})
         self.beat()
-        return {**self._state(), "folder": str(self._folder)}
+        return self._state()
 
     def beat(self) -> None:
         """Record the current time as the time of the client's last request."""
         with suppress(FileNotFoundError):  # the run was removed
             (self._folder / "heartbeat").touch()
 
-    def have(self, name: str) -> int:
-        """Return the number of bytes of the file ``name`` that have been received."""
-        path = self._inside("incoming", name)
-        return path.stat().st_size if path.exists() else 0
-
-    def put(self, name: str, offset: int, payload: bytes) -> int:
-        """Write ``payload`` into a file from ``offset`` on; return the file's size."""
-        path = self._inside("incoming", name)
-        path.parent.mkdir(exist_ok=True)
-        with path.open("r+b" if path.exists() else "wb") as file:
-            file.seek(offset)
-            file.write(payload)
-            file.truncate()
-        return offset + len(payload)
-
-    def unpack(self, name: str, to: str) -> None:
-        """Replace the folder ``to`` by the content of the received archive ``name``."""
-        archive, target = self._inside("incoming", name), self._inside(to)
-        new = target.with_name(f".{target.name}.new")
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
-        try:
-            with tarfile.open(archive) as tar:
-                tar.extractall(new, filter="data")
-            shutil.rmtree(target, ignore_errors=True)
-            new.rename(target)
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
-            archive.unlink(missing_ok=True)
-
-    def start(self, number: int, payload: bytes) -> dict[str, Any]:
+    def start(self, number: int, payload: bytes) -> None:
         """Start training in a process that continues without this connection.
 
-        ``number`` counts the starts of the run. If this number was already started,
-        nothing is started, so the client may repeat its request. The process gets
-        ``payload`` over a pipe.
+        ``number`` counts the starts of the run; the same number starts nothing twice,
+        so the client may repeat its request. The process gets ``payload`` by a pipe.
         """
         if self._last_attempt() >= number:
-            return self._state()
+            return
         attempt = self._folder / f"attempt-{number}"
         attempt.mkdir()
         with (attempt / "log").open("wb") as log:
@@ -137,7 +100,6 @@ class RunServer:
             pipe.write(payload)
         while process.poll() is None and not (attempt / "lock").exists():
             time.sleep(_LOOK_S)
-        return self._state()
 
     def poll(self, offset: int, log: int) -> tuple[dict[str, Any], bytes]:
         """Return the run's state, and the bytes of new events and then of new output.
@@ -164,54 +126,40 @@ class RunServer:
         """Write the user's answer to the run's question ``number``."""
         write_json(self._attempt() / f"reply-{number}.json", value)
 
-    def files(self, run: str, have: dict[str, str]) -> dict[str, Any]:
-        """List the run's files; keep new checkpoints until the client has them."""
-        folder = self._inside("runs", run)
-        outbox = self._folder / "outbox"
-        staged: dict[str, dict[str, int]] = {}
-        there = sorted(path.name for path in folder.glob("checkpoints/step-*"))
-        versions = {name: version(folder / "checkpoints" / name) for name in there}
-        wanted = {
-            f"{n}-{v}": n for n, v in versions.items() if v not in ("", have.get(n))
-        }
-        for old in outbox.glob("step-*"):
-            if old.name not in wanted:
-                shutil.rmtree(old)
-        for stage, name in wanted.items():
-            if not (outbox / stage).exists():
-                _link_tree(folder / "checkpoints" / name, outbox / stage)
-            if (outbox / stage).exists():
-                staged[stage] = _sizes(outbox / stage)
-        others = {
-            name: size
-            for name, size in _sizes(folder).items()
-            if name.partition("/")[0] not in _LEFT_OUT
-            and not name.startswith((".", "rollouts.db"))
-        }
-        result, record = folder / "result.json", folder / "run.json"
+    def stage(self, run: str, have: dict[str, str]) -> dict[str, Any]:
+        """Keep the run's files in ``outbox``, and list them with their blocks' hashes.
+
+        Checkpoints that the client has, with the versions ``have``, are left out.
+        """
+        source, outbox = self._inside("runs", run), self._folder / "outbox"
+        shutil.rmtree(outbox, ignore_errors=True)
+        outbox.mkdir()
+        there = sorted(source.glob("checkpoints/step-*"))
+        result, record = source / "result.json", source / "run.json"
         has_ended = result.exists()
+        for path in there:
+            if version(path) not in ("", have.get(path.name)):
+                _link(path, outbox / "checkpoints" / path.name)
+        for path in source.iterdir() if source.exists() else ():
+            is_wanted = has_ended or path.name != "agent"
+            if is_wanted and not path.name.startswith((*_LEFT_OUT, ".", DATABASE)):
+                _link(path, outbox / path.name)
+        if (source / DATABASE).exists():  # after the checkpoints, which need it
+            copy_database(source / DATABASE, outbox / DATABASE)
         return {
-            "checkpoints": staged,
-            "all": there,
-            "others": others,
-            "agent": _sizes(folder / "agent") if has_ended else {},
+            "files": {
+                str(path.relative_to(outbox)): digests(path)
+                for path in sorted(outbox.rglob("*"))
+                if path.is_file() and not path.is_symlink()
+            },
+            "all": [path.name for path in there],
             "result": result.read_text(encoding="utf-8") if has_ended else None,
             "record": json.loads(record.read_bytes()) if record.exists() else None,
         }
 
-    def snapshot(self, run: str) -> dict[str, Any]:
-        """Copy the database to ``outbox``; return its size and its blocks' hashes."""
-        source = self._inside("runs", run) / "rollouts.db"
-        if not source.exists():
-            return {"size": 0, "blocks": []}
-        target = self._folder / "outbox" / "rollouts.db"
-        target.parent.mkdir(exist_ok=True)
-        copy_database(source, target)
-        return {"size": target.stat().st_size, "blocks": digests(target)}
-
-    def get(self, path: str, offset: int, length: int) -> tuple[Any, bytes]:
-        """Return None, and at most ``length`` bytes of a file from ``offset`` on."""
-        return None, _read(self._inside(path), offset, min(length, 8 * _MOST))
+    def get(self, path: str, offset: int, length: int) -> tuple[None, bytes]:
+        """Return at most ``length`` bytes of a file from ``offset`` on."""
+        return None, _read(self._inside(path), offset, min(length, BLOCK))
 
     def finish(self) -> None:
         """Record that the client has all files; then :func:`serve` calls `remove`."""
@@ -260,7 +208,6 @@ class BusyError(Exception):
 
 def copy_database(source: Path, target: Path) -> None:
     """Copy a SQLite database into one file, without a separate write-ahead log."""
-    target.unlink(missing_ok=True)
     address = f"file:{source}?mode=ro"
     with (
         closing(sqlite3.connect(address, uri=True, timeout=30)) as old,
@@ -270,33 +217,36 @@ def copy_database(source: Path, target: Path) -> None:
         new.execute("PRAGMA journal_mode=DELETE")
 
 
-def digests(path: Path) -> list[str]:
-    """Return the hash of each block of :data:`BLOCK` bytes in a file."""
-    with path.open("rb") as file:
-        blocks = iter(lambda: file.read(BLOCK), b"")
-        return [hashlib.blake2b(block, digest_size=16).hexdigest() for block in blocks]
+def digests(path: Path) -> tuple[int, list[str]]:
+    """Return a file's size, and the hash of each of its blocks."""
+    size, found = 0, []
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        while block := file.read(BLOCK):
+            size += len(block)
+            found.append(hashlib.blake2b(block, digest_size=16).hexdigest())
+    return size, found
 
 
-def serve(there: RunServer, questions: BinaryIO, answers: BinaryIO) -> None:
+def serve(server: RunServer, questions: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests until the client disconnects or has fetched all files."""
-    while not there.is_finished and (line := questions.readline()):
+    while not server.is_finished and (line := questions.readline()):
         question = json.loads(line)
         payload = questions.read(question.pop("size", 0))
         try:
-            found, body = there.answer(question, payload)
+            found, body = server.answer(question, payload)
             head = {"found": found, "size": len(body)}
         except Exception as error:  # noqa: BLE001 - the client raises it
             kind = "busy" if isinstance(error, BusyError) else type(error).__name__
             head, body = {"error": str(error), "kind": kind}, b""
         else:
-            there.beat()
+            server.beat()
         try:
             answers.write(json.dumps(head).encode() + b"\n" + body)
             answers.flush()
         finally:
             # After the answer: a rented machine may end right after this.
-            if there.is_finished:
-                there.remove()
+            if server.is_finished:
+                server.remove()
 
 
 def _is_serving(pid: int, folder: Path) -> bool:
@@ -323,7 +273,7 @@ def is_locked(path: Path) -> bool:
 
 
 def version(checkpoint: Path) -> str:
-    """Return a checkpoint's version, a digest of its ``state.json``."""
+    """Return a checkpoint's version, a digest of its ``state.json``; "" without one."""
     try:
         state = (checkpoint / "state.json").read_bytes()
     except OSError:
@@ -331,30 +281,18 @@ def version(checkpoint: Path) -> str:
     return hashlib.sha256(state).hexdigest()[:12]
 
 
-def _link_tree(source: Path, target: Path) -> None:
-    """Create ``target`` with hard links to the files in ``source``.
+def _link(source: Path, target: Path) -> None:
+    """Make ``target`` of hard links, which stay if ``source`` is deleted.
 
-    So the files remain if ``source`` is deleted. Do nothing if linking fails, e.g. if
-    ``source`` does not exist.
+    Make nothing if that fails, e.g. since ``source`` is being removed.
     """
-    new = target.with_name(f".{target.name}")
-    shutil.rmtree(new, ignore_errors=True)
-    target.parent.mkdir(exist_ok=True)
     try:
-        shutil.copytree(source, new, copy_function=os.link)
-        new.rename(target)
+        if source.is_dir():
+            shutil.copytree(source, target, copy_function=os.link)
+        else:
+            os.link(source, target)
     except (OSError, shutil.Error):
-        shutil.rmtree(new, ignore_errors=True)
-
-
-def _sizes(folder: Path) -> dict[str, int]:
-    """Return the size in bytes of each file in a folder, by relative path."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        with suppress(OSError):
-            if path.is_file() and not path.is_symlink():
-                found[str(path.relative_to(folder))] = path.stat().st_size
-    return found
+        shutil.rmtree(target, ignore_errors=True)
 
 
 def _read(path: Path, offset: int, most: int = _MOST) -> bytes:
@@ -375,11 +313,7 @@ def _read_lines(path: Path, offset: int) -> bytes:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON into a file, atomically.
-
-    The function ``core.files.write_json`` is not used, since this module may only
-    import the standard library.
-    """
+    """Write a value as JSON into a file, atomically; standard library only."""
     new = path.with_name(f".{path.name}.new")
     new.write_text(json.dumps(value))
     new.replace(path)

@@ -1,1 +1,0 @@
-"""Train on a remote machine, controlled from the client (the user's machine)."""
