@@ -88,7 +88,7 @@ def measure(config: Any, episodes: int, in_flight: int, price: float | None) -> 
             sampled = time.perf_counter() - begun
         made = batch(engine, to_groups(played))
         begun = time.perf_counter()
-        gap = engine.update(made).gap
+        gap = engine.update(made).logprob_gap
         updated = time.perf_counter() - begun
     finally:
         engine.close()

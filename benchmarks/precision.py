@@ -71,7 +71,7 @@ def sample(model: str, precision: str, rows: int, tokens: int) -> None:
         for number, each in enumerate(made)
     ]
     given = TrainingBatch(sequences)
-    found = {"wall": wall, "cpu": cpu, "gap": engine.update(given).gap}
+    found = {"wall": wall, "cpu": cpu, "gap": engine.update(given).logprob_gap}
     found["tokens"] = sum(len(each.response_ids) for each in made)
     found["trained"] = sum(len(each.ids) for each in sequences)
     spent = {"own": 0.0, "peft": 0.0}

@@ -27,6 +27,7 @@ from machine import machine
 
 from agentgym import Trainer, TrainingConfig, TrainingResult
 from agentgym.errors import AgentGymError
+from agentgym.evaluate import events
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.plain_progress import LinesProgress
 
@@ -54,18 +55,12 @@ class Watched(LinesProgress):
         self.began = time.monotonic()
         self.curve: list[tuple[float, float]] = []
 
-    def _note(self, metrics: Metrics) -> None:
-        self.curve.append(((time.monotonic() - self.began) / 60, metrics.pass_1.value))
-
-    def baseline(self, metrics: Metrics) -> None:
-        """Note the start: held-out tasks, before training."""
-        self._note(metrics)
-        super().baseline(metrics)
-
-    def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
-        """Note a point of the curve."""
-        self._note(metrics)
-        super().validated(step, metrics, reached)
+    def __call__(self, event: events.Event) -> bool | None:
+        """Note the start (held-out tasks, before training) or a point of the curve."""
+        if isinstance(event, events.BaselineMeasured | events.Validated):
+            minutes = (time.monotonic() - self.began) / 60
+            self.curve.append((minutes, event.metrics.pass_1.value))
+        return super().__call__(event)
 
 
 def app(options: argparse.Namespace, folder: Path) -> Row:

@@ -72,24 +72,25 @@ def main() -> None:
 def ours(framework: str, steps: int, warm_up: int, tasks: int) -> Measured:
     """Measure ``steps`` steps after those of the warm-up."""
     from agentgym.core.config import TrainingConfig
-    from agentgym.evaluate.progress import Progress, StepReport
+    from agentgym.evaluate.events import Event, StepReport
     from agentgym.train.loop import TrainingLoop
     from agentgym.train.plan import make_plan
     from agentgym.train.resource_use import Began
     from agentgym.train.run_folder import RunFolder
 
-    class Stopwatch(Progress):
+    class Stopwatch:
         """Measures from the end of the warm-up to the end of the last step."""
 
         def __init__(self) -> None:
             self.used: list[float] = []
             self._meter = measured()
 
-        def stepped(self, report: StepReport) -> None:
-            if report.step == warm_up:
-                self.used = self._meter.__enter__()
-            elif report.step == warm_up + steps:
-                self._meter.__exit__(None, None, None)
+        def __call__(self, event: Event) -> None:
+            match event:
+                case StepReport(step=step) if step == warm_up:
+                    self.used = self._meter.__enter__()
+                case StepReport(step=step) if step == warm_up + steps:
+                    self._meter.__exit__(None, None, None)
 
     with tempfile.TemporaryDirectory() as folder:
         os.environ["AGENTGYM_HOME"] = folder  # a trained agent of the user's stays

@@ -12,7 +12,7 @@ from agentgym.core import files
 from agentgym.core.config import TrainingConfig
 from agentgym.core.prices import Prices
 from agentgym.evaluate import result as evaluation_result
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate.events import Observer
 from agentgym.evaluate.result import Evaluation
 from agentgym.train import trainer
 from tests.cli.conftest import Command
@@ -24,7 +24,7 @@ class FakeTrainer:
 
     calls: ClassVar[list[tuple[TrainingConfig, dict[str, Any]]]]
 
-    def __init__(self, config: TrainingConfig, *, progress: Progress) -> None:
+    def __init__(self, config: TrainingConfig, *, progress: Observer) -> None:
         self.config = config
 
     def evaluate(self, **given: Any) -> Evaluation:

@@ -12,7 +12,7 @@ from huggingface_hub import constants
 
 from agentgym import TrainingConfig
 from agentgym.errors import ModelError, TrainingInterrupted
-from agentgym.evaluate.progress import Plan, Progress
+from agentgym.evaluate import events
 from agentgym.install import install_command
 from agentgym.models.nano import nano_path
 from agentgym.train import loop, trainer
@@ -32,26 +32,26 @@ class FakeTrainer:
         self,
         config: TrainingConfig | None = None,
         *,
-        progress: Progress | None = None,
+        progress: events.Observer = events.silent,
         began: float | None = None,
     ) -> None:
         self.config = config
-        self.progress = progress or Progress()
+        self.progress = progress
 
-    def plan(self) -> Plan:
+    def plan(self) -> events.Plan:
         return made_up.plan()
 
     def train(self, scenario: str | None = None, **given: Any) -> TrainingResult:
         self.calls.append((self.config, given))
-        self.progress.planned(made_up.plan())
-        self.progress.phase("before", 2)
-        self.progress.rollout_done()
-        self.progress.baseline(made_up.metrics(0.52))
-        self.progress.stepped(made_up.step(1))
+        self.progress(made_up.plan())
+        self.progress(events.PhaseStarted("before", 2))
+        self.progress(events.RolloutDone())
+        self.progress(events.BaselineMeasured(made_up.metrics(0.52)))
+        self.progress(made_up.step(1))
         if self.error is not None:
             raise self.error
-        self.progress.validated(1, made_up.metrics(0.96), True)
-        self.progress.ended("success criteria reached", made_up.ledger())
+        self.progress(events.Validated(1, made_up.metrics(0.96), True))
+        self.progress(events.Ended("success criteria reached", made_up.ledger()))
         run = Path("runs/demo")
         run.mkdir(parents=True)
         return made_up.result(run)

@@ -82,11 +82,11 @@ def test_sampled_log_probabilities_are_the_learners_after_every_update(
     gaps, far = [], 0.0
     for _ in range(6):
         found = batch(answers(engine))
-        gaps.append(engine.update(found).gap)
+        gaps.append(engine.update(found).logprob_gap)
         adapter = engine._loaded.adapter
         assert adapter is not None
         with adapter.disable_adapter():  # what a sampler without it would give
-            far = engine.update(found).gap
+            far = engine.update(found).logprob_gap
 
     assert max(gaps) < most < MOST_GAP
     assert far > 10 * most, "the adapter makes no difference"
@@ -300,5 +300,5 @@ def test_on_a_gpu_weights_below_an_adapter_are_bfloat16_and_merged(
         engine.close()
     assert engine._loaded.merges
     assert engine._loaded.cache_shape.dtype == torch.bfloat16
-    assert max(metrics.gap for metrics in found) < MOST_GAP
+    assert max(metrics.logprob_gap for metrics in found) < MOST_GAP
     assert all(metrics.grad_norm > 0 for metrics in found)

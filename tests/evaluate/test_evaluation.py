@@ -15,8 +15,8 @@ from agentgym.errors import ProviderError, RolloutError
 from agentgym.evaluate.call_classes import NO_CALL, NOTHING, CallClass
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.evaluation import evaluate, measure_baselines
+from agentgym.evaluate.events import silent
 from agentgym.evaluate.metrics import METRICS
-from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import Evaluation
 from agentgym.packs.coding.scenario import CodingScenario
 from tests.rollout.stub_server import StubServer
@@ -57,7 +57,7 @@ def measure(server: StubServer, framework: str, **options: Any) -> Evaluation:
         eval_samples=2,
     )
     given: dict[str, Any] = {"subject": "x", "baselines": False, **options}
-    return evaluate(config, Split.VALIDATION, Progress(), **given)
+    return evaluate(config, Split.VALIDATION, silent, **given)
 
 
 async def every_error(request: web.Request, body: dict[str, Any]) -> web.Response:

@@ -9,8 +9,8 @@ from aiohttp import web
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
 from agentgym.errors import UsageError
+from agentgym.evaluate import events
 from agentgym.evaluate.evaluation import evaluate
-from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import Evaluation
 from tests.evaluate.test_evaluation import calls
 from tests.rollout.stub_server import StubServer
@@ -26,15 +26,15 @@ async def look_once(request: web.Request, body: dict[str, Any]) -> web.Response:
     return calls(("list_files", {"path": "."}))
 
 
-class Dying(Progress):
+class Dying:
     """Ends a server once a third of the rollouts have ended."""
 
     def __init__(self, server: StubServer) -> None:
         self._server = server
         self._ended = 0
 
-    def rollout_done(self) -> None:
-        self._ended += 1
+    def __call__(self, event: events.Event) -> None:
+        self._ended += isinstance(event, events.RolloutDone)
         if self._ended == TASKS * SAMPLES // 3:
             self._server.stop()
 
@@ -83,7 +83,7 @@ def measured(server: StubServer, answers: Path, **settings: Any) -> Evaluation:
             **settings,
         }
     )
-    return evaluate(config, Split.TEST, Progress(), subject="x", baselines=False)
+    return evaluate(config, Split.TEST, events.silent, subject="x", baselines=False)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import pytest
 from agentgym import Trainer, TrainingConfig
 from agentgym.engines.scripted import Reply, ScriptedEngine
 from agentgym.errors import TrainingFailedError
+from agentgym.evaluate import events
 from agentgym.evaluate.plain_progress import LinesProgress
 from agentgym.train import loop
 from tests.ui import made_up
@@ -17,16 +18,16 @@ from tests.ui import made_up
 def test_lines_tell_the_whole_run() -> None:
     stream = io.StringIO()
     progress = LinesProgress(stream)
-    progress.planned(made_up.plan())
-    progress.phase("before", 480)
-    progress.baseline(made_up.metrics(0.5))
-    progress.forecast(60.0, 120.0)
-    progress.phase("rollouts", 128)
-    progress.stepped(made_up.step(1))
-    progress.validated(1, made_up.metrics(0.96), True)
-    progress.warned(["it is slow"])
-    progress.ended("success criteria reached", made_up.ledger())
-    progress.phase("after", 480)
+    progress(made_up.plan())
+    progress(events.PhaseStarted("before", 480))
+    progress(events.BaselineMeasured(made_up.metrics(0.5)))
+    progress(events.TimeLeft(60.0, 120.0))
+    progress(events.PhaseStarted("rollouts", 128))
+    progress(made_up.step(1))
+    progress(events.Validated(1, made_up.metrics(0.96), True))
+    progress(events.Warned("it is slow"))
+    progress(events.Ended("success criteria reached", made_up.ledger()))
+    progress(events.PhaseStarted("after", 480))
     lines = stream.getvalue().splitlines()
     assert [line.partition(" ")[0] for line in lines if line[0] != " "] == [
         *("Training", "baseline:", "baseline:", "Time", "training:", "step", "step"),
@@ -34,7 +35,7 @@ def test_lines_tell_the_whole_run() -> None:
     ]
     assert "pass^1 50 %" in lines[2]
     stream.close()
-    progress.warned(["nobody reads it"])
+    progress(events.Warned("nobody reads it"))
 
 
 @pytest.mark.slow

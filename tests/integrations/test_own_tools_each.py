@@ -16,7 +16,7 @@ from agentgym.errors import UsageError
 from agentgym.evaluate.call_classes import CallClass
 from agentgym.evaluate.check import check_scenario
 from agentgym.evaluate.evaluation import judge
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate.events import silent
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
@@ -182,5 +182,5 @@ def test_a_warm_start_plays_each_plan_with_its_own_tools(
     config = located(TrainingConfig.create(scenario=SCENARIO, agent=agent))
     engine = ScriptedEngine(lambda request: Reply("Done."))
     scenario = get_scenario(config.scenario)
-    made = FineTuning(config, scenario, engine, Progress(), lambda: None).run()
+    made = FineTuning(config, scenario, engine, silent, lambda: None).run()
     assert (made.imitated, made.failed) == (6, {})

@@ -10,7 +10,7 @@ from agentgym.core.policy import ChatRequest
 from agentgym.core.tools import ToolOutcome
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import UnsupportedError
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate import events
 from agentgym.integrations.agent_import import load_agent
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.inspection import AgentReport, probed, require_trainable
@@ -44,12 +44,12 @@ def test_what_becomes_of_an_agents_own_tools_is_asked_for() -> None:
 
 @pytest.mark.slow
 def test_a_user_who_is_there_is_asked_tool_by_tool() -> None:
-    class There(Progress):
-        def may_run(self, tool: str) -> bool:
-            return tool == "page_me"
+    def answer(event: events.Event) -> bool:
+        assert isinstance(event, events.Question)
+        return " page_me," in event.facts[0]
 
     config = TrainingConfig.create(scenario="coding", agent=f"{HERE}:graph")
-    plan = ask(make_plan(located(config)), There())
+    plan = ask(make_plan(located(config)), answer)
     assert plan.agent is not None
     assert plan.agent.own == {
         "send_mail": "is answered with made-up values",
@@ -60,7 +60,7 @@ def test_a_user_who_is_there_is_asked_tool_by_tool() -> None:
         ("page_me",),
     )
     with pytest.raises(UnsupportedError, match="--allow-tool send_mail"):
-        ask(make_plan(located(config)), Progress())
+        ask(make_plan(located(config)), events.silent)
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """What a run was begun with, and is resumed with."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import TaskSource
 from agentgym.errors import UsageError
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate import events
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trainer import Trainer
 from tests.scenarios.tool_tasks.shop import SOURCE, lines, write
@@ -19,9 +18,9 @@ class Warned(Exception):
     """Ends a resume at its first warning."""
 
 
-class EndedByWarning(Progress):
-    def warned(self, texts: Sequence[str]) -> None:
-        raise Warned(" ".join(texts))
+def end_at_warning(event: events.Event) -> None:
+    if isinstance(event, events.Warned):
+        raise Warned(event.text)
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
 
 
 def resume(run: RunFolder) -> None:
-    Trainer(progress=EndedByWarning()).train(resume=run.path)
+    Trainer(progress=end_at_warning).train(resume=run.path)
 
 
 @pytest.mark.parametrize(

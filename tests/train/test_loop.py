@@ -1,10 +1,7 @@
 """The training loop: when it ends, and what is left when the user ends it."""
 
 import json
-import os
-import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +14,12 @@ from agentgym.errors import (
     TrainingFailedError,
     TrainingInterrupted,
 )
-from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.progress import Progress, StepReport
+from agentgym.evaluate import events
 from agentgym.train import loop
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
+from tests.observers import Seen
 
 SCENARIO = '''
 from agentgym import Environment, Reward, Scenario, Split, Task, tool
@@ -87,47 +84,17 @@ def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "create_engine", create)
 
 
-class Forecasts(Progress):
-    """Notes what is told of the time left, and when."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.left: list[float] = []
-
-    def baseline(self, metrics: Metrics) -> None:
-        self.told.append("baseline")
-
-    def forecast(self, least: float, most: float) -> None:
-        assert 0 < least < most
-        self.told.append("forecast")
-
-    def stepped(self, report: StepReport) -> None:
-        self.told.append("step")
-        self.left.append(report.seconds_left)
-
-
-class InterruptedAt(Progress):
-    """Presses Ctrl-C as a phase begins for the ``turn``-th time; notes validations."""
-
-    def __init__(self, phase: str = "none", turn: int = 1) -> None:
-        self.left = {phase: turn}
-        self.validations: list[int] = []
-
-    def phase(self, name: str, total: int) -> None:
-        if name in self.left:
-            self.left[name] -= 1
-            if self.left[name] == 0:
-                os.kill(os.getpid(), signal.SIGINT)
-
-    def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
-        self.validations.append(step)
+def told(seen: Seen) -> list[str]:
+    """Return what was told of the time left, and when."""
+    kinds = events.BaselineMeasured | events.TimeLeft | events.StepReport
+    return [type(event).__name__ for event in seen.of(kinds)]
 
 
 def trainer(
     folder: Path,
     solved: int,
     tasks: int = 4,
-    progress: Progress | None = None,
+    progress: events.Observer = events.silent,
     **settings: Any,
 ) -> Trainer:
     """Return who trains at most four steps, with so many validation tasks."""
@@ -156,20 +123,6 @@ def trainer(
 
 def train(folder: Path, solved: int, tasks: int = 4) -> TrainingResult:
     return trainer(folder, solved, tasks).train()
-
-
-class NoRoomForAReport(Progress):
-    """Puts a folder where the report belongs; notes the warnings."""
-
-    def __init__(self, run: Path) -> None:
-        self.run = run
-        self.warnings: list[str] = []
-
-    def ended(self, stopped: str, ledger: Any) -> None:
-        (self.run / "report.html").mkdir()
-
-    def warned(self, remarks: Sequence[str]) -> None:
-        self.warnings += remarks
 
 
 @pytest.mark.slow
@@ -203,11 +156,18 @@ def test_a_run_leaves_its_reports_whoever_started_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_report_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
-    seen = NoRoomForAReport(tmp_path / "runs" / "run")
-    result = trainer(tmp_path, 8, progress=seen).train()
-    assert TrainingResult.load(seen.run) == result
-    [said] = [line for line in seen.warnings if "report" in line]
-    assert f"`agentgym runs show {seen.run} --html FILE` writes it" in said
+    run, warnings = tmp_path / "runs" / "run", list[str]()
+
+    def take_its_place(event: events.Event) -> None:
+        if isinstance(event, events.Ended):
+            (run / "report.html").mkdir()
+        elif isinstance(event, events.Warned):
+            warnings.append(event.text)
+
+    result = trainer(tmp_path, 8, progress=take_its_place).train()
+    assert TrainingResult.load(run) == result
+    [said] = [line for line in warnings if "report" in line]
+    assert f"`agentgym runs show {run} --html FILE` writes it" in said
 
 
 @pytest.mark.slow
@@ -249,7 +209,7 @@ def test_an_interrupted_run_leaves_its_best_weights_as_a_version(
     tmp_path: Path,
 ) -> None:
     """The first validation is the best; Ctrl-C comes in the third step."""
-    stop = InterruptedAt("rollouts", 3)
+    stop = Seen(stop_at="rollouts", turn=3)
     with pytest.raises(TrainingInterrupted, match="after step 2") as stopped:
         trainer(tmp_path, 4, progress=stop, name="kept").train()
 
@@ -270,7 +230,7 @@ def test_no_finished_step_is_lost(tmp_path: Path) -> None:
     seldom = {"eval_every": 4}
     trainer(tmp_path / "whole", 0, **seldom).train()
     run = RunFolder(tmp_path / "runs" / "run")
-    stop = InterruptedAt("rollouts", 3)
+    stop = Seen(stop_at="rollouts", turn=3)
     with pytest.raises(TrainingInterrupted, match="after step 2"):
         trainer(tmp_path, 0, progress=stop, **seldom).train()
     assert [path.name for path in run.checkpoints()][-1] == "step-000002"
@@ -290,7 +250,7 @@ def test_no_finished_step_is_lost(tmp_path: Path) -> None:
 def test_a_validation_that_was_interrupted_is_made_when_the_run_goes_on(
     tmp_path: Path,
 ) -> None:
-    stop = InterruptedAt("validation", 2)
+    stop = Seen(stop_at="validation", turn=2)
     with pytest.raises(TrainingInterrupted, match="after step 2"):
         trainer(tmp_path, 999, 16, progress=stop).train()
     run = RunFolder(tmp_path / "runs" / "run")
@@ -303,27 +263,31 @@ def test_a_validation_that_was_interrupted_is_made_when_the_run_goes_on(
 
 @pytest.mark.slow
 def test_the_step_that_reaches_the_goal_has_a_checkpoint(tmp_path: Path) -> None:
-    progress = InterruptedAt("after")
+    progress = Seen(stop_at="after")
     with pytest.raises(TrainingInterrupted, match="after step 3"):
         trainer(tmp_path, 999, 16, progress=progress).train()
-    assert progress.validations == [1, 2, 3]
+    assert [event.step for event in progress.of(events.Validated)] == [1, 2, 3]
 
-    again = InterruptedAt()
+    again = Seen()
     result = Trainer(progress=again).train(resume=tmp_path / "runs" / "run")
 
     assert (result.stopped, result.steps) == ("the goal is reached", 3)
-    assert again.validations == []
+    assert again.of(events.Validated) == []
 
 
 @pytest.mark.slow
 def test_time_is_told_once_rollouts_were_timed_and_ends_with_the_last_measurement(
     tmp_path: Path,
 ) -> None:
-    progress = Forecasts()
+    progress = Seen()
     trainer(tmp_path, 0, progress=progress).train()
 
-    assert progress.told == ["baseline", "forecast", *["step"] * 4]
-    assert progress.left[-1] > 0  # the final test is still to come
+    assert told(progress) == ["BaselineMeasured", "TimeLeft", *["StepReport"] * 4]
+    [forecast] = progress.of(events.TimeLeft)
+    assert 0 < forecast.least < forecast.most
+    assert (
+        progress.of(events.StepReport)[-1].seconds_left > 0
+    )  # the final test is to come
 
 
 @pytest.mark.slow
@@ -331,11 +295,11 @@ def test_a_run_that_goes_on_tells_no_time_before_it_has_done_a_step(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(TrainingInterrupted):
-        trainer(tmp_path, 0, progress=InterruptedAt("rollouts", 2)).train()
-    progress = Forecasts()
+        trainer(tmp_path, 0, progress=Seen(stop_at="rollouts", turn=2)).train()
+    progress = Seen()
     Trainer(progress=progress).train(resume=tmp_path / "runs" / "run")
 
-    assert progress.told == ["baseline", *["step"] * 3]
+    assert told(progress) == ["BaselineMeasured", *["StepReport"] * 3]
 
 
 def shorten(folder: Path, tasks: str) -> None:
@@ -412,46 +376,30 @@ def test_the_best_validated_weights_are_kept(tmp_path: Path) -> None:
     assert result.trained.provenance.steps == 1
 
 
-class Answering(Progress):
-    """Answers doubts; notes them, and what is said against the run."""
-
-    def __init__(self, answer: bool) -> None:
-        self.answer = answer
-        self.doubts: list[str] = []
-        self.remarks: list[str] = []
-
-    def allows(self, doubts: Sequence[str]) -> bool:
-        self.doubts += doubts
-        return self.answer
-
-    def warned(self, remarks: Sequence[str]) -> None:
-        self.remarks += remarks
-
-
 @pytest.mark.slow
 def test_a_hopeless_baseline_starts_no_training(tmp_path: Path) -> None:
     """What was measured is not lost: the run goes on from there if the user says so."""
-    nobody = Answering(False)
+    nobody = Seen(False)
     with pytest.raises(TrainingFailedError, match=r"Not one of 16 attempts .* --yes`"):
         trainer(tmp_path, 0, progress=nobody, yes=False, test_tasks=16).train()
-    assert len(nobody.doubts) == 2
+    assert len(nobody.facts) == 2
     run = RunFolder(tmp_path / "runs" / "run")
     assert run.metrics() == []
 
-    asked = Answering(False)
+    asked = Seen(False)
     result = Trainer(progress=asked).train(resume=run.path, yes=True)
 
     assert result.steps == 4
-    assert asked.doubts == []
-    assert asked.remarks[0].startswith("Not one of 16 attempts")
+    assert asked.facts == []
+    assert asked.of(events.Warned)[0].text.startswith("Not one of 16 attempts")
 
 
 @pytest.mark.slow
 def test_who_says_yes_is_not_asked_again(tmp_path: Path) -> None:
-    yes = Answering(True)
+    yes = Seen(True)
     sure = trainer(tmp_path, 0, progress=yes, yes=False, test_tasks=16)
     assert sure.train().steps == 4
-    assert len(yes.doubts) == 2
+    assert len(yes.facts) == 2
 
 
 @pytest.mark.slow

@@ -20,11 +20,12 @@ from agentgym.errors import (
     TrainingInterrupted,
     UsageError,
 )
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate import events
 from agentgym.train import loop
 from agentgym.train.run_folder import RunFolder, RunState
 from agentgym.train.time_limit import TimeBudget
-from tests.train.test_loop import InterruptedAt, scripted, trainer
+from tests.observers import Seen
+from tests.train.test_loop import scripted, trainer
 from tests.ui.made_up import metrics
 
 __all__ = ["scripted"]
@@ -151,7 +152,7 @@ def test_a_time_that_ends_before_the_first_step_names_one_that_does_not(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(TrainingInterrupted):
-        trainer(tmp_path, 0, progress=InterruptedAt("rollouts", 1)).train()
+        trainer(tmp_path, 0, progress=Seen(stop_at="rollouts", turn=1)).train()
     run = tmp_path / "runs" / "run"
     with pytest.raises(TrainingFailedError) as raised:
         Trainer().train(resume=run, time="0.1s")
@@ -168,26 +169,15 @@ def test_the_rate_falls_with_what_is_spent_first() -> None:
     assert given.spent(RunState(wall_seconds=999, **began), 1.0) == 1.0
 
 
-class Fitted(Progress):
-    def __init__(self) -> None:
-        self.phases: list[str] = []
-        self.words = ""
-
-    def phase(self, name: str, total: int) -> None:
-        self.phases.append(name)
-
-    def fitted(self, words: str) -> None:
-        self.words = words
-
-
 @pytest.mark.slow
 def test_a_run_is_sized_before_its_baseline(tmp_path: Path) -> None:
-    progress = Fitted()
+    progress = Seen()
     sizes: dict[str, Any] = {"test_tasks": 7, "eval_samples": 2}
     result = trainer(tmp_path, 0, progress=progress, time="1h", **sizes).train()
     assert progress.phases[:2] == ["timing", "before"]
-    assert "In 1 h 0 min: 7 held-out tasks, 2 attempts at each" in progress.words
-    assert "a gain of about 86 points or more" in progress.words
+    words = progress.of(events.Message)[-1].text
+    assert "In 1 h 0 min: 7 held-out tasks, 2 attempts at each" in words
+    assert "a gain of about 86 points or more" in words
     assert (result.stopped, result.steps) == ("budget spent", 4)
 
 
@@ -207,14 +197,11 @@ class Slow(ScriptedPolicy):
 def test_answers_that_go_on_are_not_waited_for_where_rollouts_are_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Times(Fitted):
-        def __init__(self) -> None:
-            super().__init__()
-            self.began: dict[str, float] = {}
+    began: dict[str, float] = {}
 
-        def phase(self, name: str, total: int) -> None:
-            super().phase(name, total)
-            self.began[name] = time.monotonic()
+    def observe(event: events.Event) -> None:
+        if isinstance(event, events.PhaseStarted):
+            began[event.name] = time.monotonic()
 
     def create(config: TrainingConfig) -> ScriptedEngine:
         engine = ScriptedEngine(lambda _: Reply("Done."))
@@ -222,9 +209,8 @@ def test_answers_that_go_on_are_not_waited_for_where_rollouts_are_timed(
         return engine
 
     monkeypatch.setattr(loop, "create_engine", create)
-    progress = Times()
-    result = trainer(tmp_path, 0, progress=progress, time="1h").train()
-    assert progress.began["before"] - progress.began["timing"] < 30
+    result = trainer(tmp_path, 0, progress=observe, time="1h").train()
+    assert began["before"] - began["timing"] < 30
     assert (result.stopped, result.steps) == ("budget spent", 4)
 
 
@@ -234,19 +220,11 @@ def test_fewer_rollouts_are_timed_where_they_take_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_s: float, ended: int
 ) -> None:
     monkeypatch.setattr(TimeBudget, "timing_s", most_s)
-    done: list[str] = []
-
-    class Ends(Progress):
-        name = ""
-
-        def phase(self, name: str, total: int) -> None:
-            self.name = name
-
-        def rollout_done(self) -> None:
-            done.append(self.name)
-
-    trainer(tmp_path, 0, progress=Ends(), time="1h").train()
-    assert done.count("timing") == ended
+    seen = Seen()
+    trainer(tmp_path, 0, progress=seen, time="1h").train()
+    begun = [n for n, e in enumerate(seen.events) if isinstance(e, events.PhaseStarted)]
+    timed = seen.events[begun[0] : begun[1]]
+    assert sum(isinstance(event, events.RolloutDone) for event in timed) == ended
 
 
 def test_a_warm_start_needs_no_time_for_steps() -> None:
@@ -291,7 +269,7 @@ def test_a_step_leaves_room_for_the_validation_that_follows_it() -> None:
 @pytest.mark.slow
 def test_a_run_ends_in_time_and_measures_what_it_has(tmp_path: Path) -> None:
     with pytest.raises(TrainingInterrupted):
-        again = InterruptedAt("rollouts", 3)
+        again = Seen(stop_at="rollouts", turn=3)
         trainer(tmp_path, 0, progress=again, time="1h").train()
     result = Trainer().train(resume=tmp_path / "runs" / "run", time="0.1s")
     assert (result.stopped, result.steps) == ("time spent", 2)

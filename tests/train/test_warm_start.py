@@ -1,8 +1,6 @@
 """The warm start: what is imitated, when, and what is left if the user ends it."""
 
 import math
-import os
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,14 +18,14 @@ from agentgym.errors import (
     UnsupportedError,
     UsageError,
 )
-from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate import events
 from agentgym.train import loop
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.warm_start import fine_tuning
 from agentgym.train.warm_start.record import WarmStart
 from agentgym.ui.reports.markdown import render_report
+from tests.observers import Seen
 from tests.toys import ToyEngines
 
 SCENARIO = '''
@@ -120,40 +118,6 @@ class Learner(ScriptedEngine):
             (folder / "imitated").touch()
 
 
-class Watching(Progress):
-    """Notes what happens; presses Ctrl-C as a phase begins."""
-
-    def __init__(self, stop_at: str = "", wants: bool | None = None) -> None:
-        self.stop_at = stop_at
-        self.wants = wants
-        self.seen: list[str] = []
-        self.told: list[str] = []
-        self.forecasts: list[tuple[float, float]] = []
-
-    def forecast(self, least: float, most: float) -> None:
-        self.seen.append("forecast")
-        self.forecasts.append((least, most))
-
-    def phase(self, name: str, total: int) -> None:
-        self.seen.append(name)
-        if name == self.stop_at:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    def warned(self, remarks: Sequence[str]) -> None:
-        self.told += remarks
-
-    def allows(self, doubts: Sequence[str]) -> bool:
-        self.told += doubts
-        return False
-
-    def wants_warm_start(self, offer: str) -> bool | None:
-        self.told.append(offer)
-        return self.wants
-
-    def warmed(self, words: str, metrics: Metrics) -> None:
-        self.told.append(words)
-
-
 @pytest.fixture(autouse=True)
 def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Learner]:
     """Let a script learn, of few tasks; every engine that was made is noted."""
@@ -197,7 +161,7 @@ def trainer(
     plans: bool = True,
     broken: int = NEVER,
     known: int = 1,
-    progress: Progress | None = None,
+    progress: events.Observer = events.silent,
     **settings: Any,
 ) -> Trainer:
     pack = lamps(folder, plans=plans, broken=broken, known=known)
@@ -248,7 +212,7 @@ def _imitated(ids: Sequence[int], trained: Sequence[Any]) -> str:
 
 @pytest.mark.slow
 def test_what_it_reached_is_measured_between_before_and_after(tmp_path: Path) -> None:
-    watching = Watching()
+    watching = Seen()
 
     result = trainer(tmp_path, progress=watching).train()
 
@@ -256,8 +220,12 @@ def test_what_it_reached_is_measured_between_before_and_after(tmp_path: Path) ->
     assert result.baseline.pass_1.value == 0.0
     assert result.warm_start.pass_1.value == 1.0
     begun = ["before", "forecast", "plans", "imitation", "warmed", "validation"]
-    assert watching.seen[: len(begun)] == begun
-    assert "after" not in watching.seen, "these weights were measured already"
+    seen = [
+        event.name if isinstance(event, events.PhaseStarted) else "forecast"
+        for event in watching.of(events.PhaseStarted | events.TimeLeft)
+    ]
+    assert seen[: len(begun)] == begun
+    assert "after" not in watching.phases, "these weights were measured already"
     assert result.metrics == result.warm_start
     report = " ".join(render_report(result).split())
     assert "| before | warm start | after |" in report
@@ -279,13 +247,13 @@ def test_a_warm_start_that_solves_all_tasks_is_the_result(tmp_path: Path) -> Non
 def test_one_without_episodes_ends_after_it_and_goes_on_when_they_are_raised(
     tmp_path: Path,
 ) -> None:
-    watching = Watching()
+    watching = Seen()
 
     alone = trainer(tmp_path, progress=watching, episodes=0, early_stop=False).train()
 
     assert (alone.steps, alone.episodes) == (0, 0)
     assert alone.metrics == alone.warm_start
-    assert "after" not in watching.seen, "nothing has changed since it was measured"
+    assert "after" not in watching.phases, "nothing has changed since it was measured"
     more = Trainer().train(resume=tmp_path / "runs" / "run", episodes=8, yes=True)
     assert (more.steps, more.episodes) == (2, 8)
     assert more.warm_start == alone.warm_start
@@ -314,16 +282,16 @@ def test_an_interrupted_one_goes_on_where_it_was(
     tmp_path: Path, engines: list[Learner], phase: str
 ) -> None:
     with pytest.raises(TrainingInterrupted, match="after step 0"):
-        trainer(tmp_path, progress=Watching(phase)).train()
-    again = Watching()
+        trainer(tmp_path, progress=Seen(stop_at=phase)).train()
+    again = Seen()
 
     result = Trainer(progress=again).train(resume=tmp_path / "runs" / "run")
 
-    assert "before" not in again.seen
+    assert "before" not in again.phases
     imitated_before = phase in ("warmed", "validation")
-    assert ("imitation" in again.seen) is not imitated_before
+    assert ("imitation" in again.phases) is not imitated_before
     assert bool(engines[1].imitated) is not imitated_before
-    assert ("warmed" in again.seen) is (phase != "validation")
+    assert ("warmed" in again.phases) is (phase != "validation")
     assert result.warm_start is not None
     assert result.warm_start.pass_1.value == 1.0
 
@@ -333,14 +301,14 @@ def test_no_validation_comes_after_it_where_no_time_is_left_to_train(
     tmp_path: Path, engines: list[Learner]
 ) -> None:
     with pytest.raises(TrainingInterrupted):
-        trainer(tmp_path, progress=Watching("warmed"), time="1h").train()
-    again = Watching()
+        trainer(tmp_path, progress=Seen(stop_at="warmed"), time="1h").train()
+    again = Seen()
 
     result = Trainer(progress=again).train(
         resume=tmp_path / "runs" / "run", time="0.1s"
     )
 
-    assert [n for n in again.seen if n != "forecast"] == ["warmed"]
+    assert again.phases == ["warmed"]
     assert (result.stopped, result.steps) == ("time spent", 0)
     assert result.metrics.pass_1.value == 1.0
 
@@ -400,14 +368,14 @@ def test_it_ends_with_its_time_but_not_before_the_first_update(
 def test_plans_that_fail_are_counted_and_left_out(
     tmp_path: Path, engines: list[Learner]
 ) -> None:
-    watching = Watching()
+    watching = Seen()
 
     result = trainer(tmp_path, broken=5, progress=watching).train()
 
     assert result.imitated is not None
     assert result.imitated.imitated == 8
     assert result.imitated.failed == {"goal not reached": 2}
-    told = " ".join(watching.told)
+    told = " ".join(watching.texts)
     assert "The needed calls of 2 of 10 training tasks do not solve them" in told
     shown = "".join(
         _imitated(s.ids, s.trained) for b in engines[0].imitated for s in b.sequences
@@ -444,12 +412,12 @@ def test_an_engine_that_cannot_imitate_is_refused_before_a_model_is_loaded(
 
 @pytest.mark.slow
 def test_a_weak_baseline_is_told_of_it(tmp_path: Path) -> None:
-    watching = Watching()
+    watching = Seen()
     with pytest.raises(TrainingFailedError, match="--yes` or with --warm-start"):
         trainer(tmp_path, warm_start=False, progress=watching).train()
-    assert any("--warm-start imitates" in text for text in watching.told)
+    assert any("--warm-start imitates" in text for text in watching.facts)
 
-    resumed = Trainer(progress=Watching())
+    resumed = Trainer(progress=Seen())
     result = resumed.train(resume=tmp_path / "runs" / "run", warm_start=True)
 
     assert result.warm_start is not None
@@ -458,16 +426,16 @@ def test_a_weak_baseline_is_told_of_it(tmp_path: Path) -> None:
 def test_a_weak_baseline_that_cannot_be_helped_so_is_not_told_of_it(
     tmp_path: Path,
 ) -> None:
-    watching = Watching()
+    watching = Seen()
     with pytest.raises(TrainingFailedError):
         trainer(tmp_path, plans=False, warm_start=False, progress=watching).train()
 
-    assert not any("--warm-start" in text for text in watching.told)
+    assert not any("--warm-start" in text for text in watching.facts)
 
 
 @pytest.mark.slow
 def test_a_user_who_is_asked_decides(tmp_path: Path) -> None:
-    result = trainer(tmp_path, warm_start=False, progress=Watching(wants=True)).train()
+    result = trainer(tmp_path, warm_start=False, progress=Seen(True)).train()
 
     assert result.warm_start is not None
     assert result.config["warm_start"] is True

@@ -8,7 +8,7 @@ import pytest
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.scripted import Reply, ScriptedEngine
 from agentgym.evaluate.check import check_scenario
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate.events import silent
 from agentgym.rollout.absolute_paths import located
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.warm_start import fine_tuning
@@ -35,7 +35,7 @@ def imitated(folder: Path, agent: str, *expect: object) -> list[str]:
     config = located(TrainingConfig.create(scenario=str(tasks), agent=agent))
     engine = ScriptedEngine(lambda request: Reply("Done."))
     made = FineTuning(
-        config, get_scenario(config.scenario), engine, Progress(), lambda: None
+        config, get_scenario(config.scenario), engine, silent, lambda: None
     ).run()
     assert (made.imitated, made.failed) == (made.tasks, {})
     [check] = [

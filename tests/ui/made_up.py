@@ -9,9 +9,9 @@ from agentgym.core.ledger import Ledger, RoleLedger
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.evaluate.call_classes import CallClass, ConfusionMatrix
+from agentgym.evaluate.events import Plan, StepReport
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.progress import Plan, StepReport
 from agentgym.evaluate.result import Evaluation
 from agentgym.train.export import Saved
 from agentgym.train.result import Artifacts, TrainingResult

@@ -9,26 +9,27 @@ from tests.ui.screen import Terminal
 RUN = """
 import sys, time
 from rich.console import Console
+from agentgym.evaluate.events import *
 from agentgym.ui.terminal_progress import TerminalProgress
 from tests.ui import made_up
 
 with TerminalProgress(Console(highlight=False)) as progress:
-    progress.planned(made_up.plan())
+    progress(made_up.plan())
     for phase in ("before", "rollouts", "validation", "rollouts", "after"):
-        progress.phase(phase, 480)
+        progress(PhaseStarted(phase, 480))
         for number in range(6):
-            progress.rollout_done()
+            progress(RolloutDone())
             time.sleep(0.06)
         if phase == "before":
-            progress.baseline(made_up.metrics(0.52))
-            progress.forecast(100.0, 250.0)
+            progress(BaselineMeasured(made_up.metrics(0.52)))
+            progress(TimeLeft(100.0, 250.0))
             print("a user's own code prints")
         elif phase == "rollouts":
-            progress.stepped(made_up.step(31, tokens_per_second=1234567.0))
+            progress(made_up.step(31, tokens_per_second=1234567.0))
         elif phase == "validation":
-            progress.validated(31, made_up.metrics(0.96), False)
+            progress(Validated(31, made_up.metrics(0.96), False))
     THEN
-    progress.ended("budget spent", made_up.ledger())
+    progress(Ended("budget spent", made_up.ledger()))
 print("The end.")
 """
 REDRAWN = "━", "╸", "loading", "tokens/s", "/480 rollouts"

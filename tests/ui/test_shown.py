@@ -6,6 +6,7 @@ import re
 import pytest
 
 from agentgym.core.notebook import Shown
+from agentgym.evaluate import events
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.plain_progress import LinesProgress
 from agentgym.plugins.collect.batch import RolloutBatch
@@ -65,7 +66,7 @@ def test_a_batch_prints_its_summary() -> None:
 
 def test_a_run_ends_with_its_verdict() -> None:
     out = io.StringIO()
-    LinesProgress(out).finished(RESULT.verdict)
+    LinesProgress(out)(events.Finished(tuple(RESULT.verdict)))
     assert out.getvalue().startswith("Training helped: pass^1 ")
 
 

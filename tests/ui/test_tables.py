@@ -12,7 +12,7 @@ from agentgym.evaluate import numbers
 from agentgym.evaluate.compare import measure_effect
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics, TaskResult
-from agentgym.evaluate.plain_progress import step_words
+from agentgym.evaluate.plain_progress import line_of
 from agentgym.evaluate.words import verdict_words
 from agentgym.train.run_folder import RunFolder, metrics_line
 from agentgym.ui import words
@@ -388,7 +388,7 @@ def test_the_form_of_calls_and_dropped_reasoning_are_in_the_plan_and_the_run(
         for breaks in (0, 2):
             report = made_up.step(1 + breaks, sequences=1.0 + breaks, breaks=breaks)
             run.append_metrics(metrics_line(report, None))
-            assert ("2 prefix breaks" in step_words(report)) == bool(breaks)
+            assert ("2 prefix breaks" in line_of(report)) == bool(breaks)
     text = " ".join(shown(run_view(run, "done", None)).split())
     assert "tool calls xml form" in text
     assert "sequences 2.00 a rollout, 2 prefix breaks" in text

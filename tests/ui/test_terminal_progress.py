@@ -5,26 +5,29 @@ import io
 import pytest
 from rich.console import Console
 
+from agentgym.evaluate import events
 from agentgym.evaluate import plain_progress as lines
 from agentgym.ui.terminal_progress import TerminalProgress
 from tests.ui import made_up
+
+QUESTION = events.Question("warm start", ("--warm-start imitates calls.",), "Do that?")
 
 
 def watch(console: Console, steps: int = 12) -> None:
     """Report a whole run."""
     with TerminalProgress(console) as progress:
-        progress.planned(made_up.plan())
-        progress.phase("before", 480)
+        progress(made_up.plan())
+        progress(events.PhaseStarted("before", 480))
         for _ in range(480):
-            progress.rollout_done()
-        progress.baseline(made_up.metrics(0.52))
-        progress.forecast(100.0, 290.0)
+            progress(events.RolloutDone())
+        progress(events.BaselineMeasured(made_up.metrics(0.52)))
+        progress(events.TimeLeft(100.0, 290.0))
         for number in range(1, steps + 1):
-            progress.phase("rollouts", 128)
-            progress.stepped(made_up.step(number))
-        progress.validated(steps, made_up.metrics(0.96), True)
-        progress.ended("success criteria reached", made_up.ledger())
-        progress.phase("after", 480)
+            progress(events.PhaseStarted("rollouts", 128))
+            progress(made_up.step(number))
+        progress(events.Validated(steps, made_up.metrics(0.96), True))
+        progress(events.Ended("success criteria reached", made_up.ledger()))
+        progress(events.PhaseStarted("after", 480))
 
 
 def plain(steps: int = 12, width: int = 80) -> str:
@@ -56,7 +59,7 @@ def test_plain_output_has_the_whole_story() -> None:
 def test_what_takes_minutes_to_start_is_told() -> None:
     console = Console(file=io.StringIO(), width=80)
     with TerminalProgress(console) as progress:
-        progress.starting("vLLM starts, which takes a minute or more")
+        progress(events.Message("vLLM starts, which takes a minute or more"))
     assert "vLLM starts" in console.file.getvalue()
 
 
@@ -91,11 +94,11 @@ def test_terminal_state_fits(width: int) -> None:
     file = io.StringIO()
     console = Console(file=file, width=width, height=40, force_terminal=True)
     progress = TerminalProgress(console)
-    progress.phase("rollouts", 128)
-    progress.rollout_done()
+    progress(events.PhaseStarted("rollouts", 128))
+    progress(events.RolloutDone())
     for number in range(1, 30):
-        progress.stepped(made_up.step(number))
-    progress.phase("rollouts", 128)
+        progress(made_up.step(number))
+    progress(events.PhaseStarted("rollouts", 128))
     lines = console.render_lines(progress.state(), pad=False)
     texts = ["".join(segment.text for segment in line) for line in lines]
     assert max(map(len, texts)) <= width
@@ -125,7 +128,7 @@ def test_resumed_run_says_where_it_continues() -> None:
 
     file = io.StringIO()
     progress = TerminalProgress(Console(file=file))
-    progress.planned(dataclasses.replace(made_up.plan(), resumed_step=7))
+    progress(dataclasses.replace(made_up.plan(), resumed_step=7))
     assert "Continuing after step 7" in file.getvalue()
 
 
@@ -143,7 +146,7 @@ def test_a_terminal_is_asked_for_a_warm_start(
     monkeypatch.setattr("agentgym.ui.terminal_progress.Confirm.ask", ask)
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     with TerminalProgress(console) as progress:
-        assert progress.wants_warm_start("--warm-start imitates calls.") is answer
+        assert progress(QUESTION) is answer
     assert asked == ["Do that?"]
     assert isinstance(console.file, io.StringIO)
     assert "--warm-start imitates calls." in console.file.getvalue()
@@ -151,4 +154,4 @@ def test_a_terminal_is_asked_for_a_warm_start(
 
 def test_where_nobody_answers_nobody_is_asked() -> None:
     progress = TerminalProgress(Console(file=io.StringIO()))
-    assert progress.wants_warm_start("--warm-start imitates calls.") is None
+    assert progress(QUESTION) is None

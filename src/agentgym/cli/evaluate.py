@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from agentgym.core.config import TrainingConfig
-    from agentgym.evaluate.progress import Progress
+    from agentgym.evaluate.events import Observer
     from agentgym.evaluate.result import Evaluation
     from agentgym.train.trained_agent import TrainedAgent
 
@@ -244,7 +244,7 @@ def _both(
     names: tuple[str, str],
     settings: "TrainingConfig",
     given: dict[str, Any],
-    progress: "Progress",
+    progress: "Observer",
 ) -> "list[Evaluation]":
     """Return the evaluations of two subjects on the same tasks.
 

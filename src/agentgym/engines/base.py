@@ -185,8 +185,8 @@ class OwnCredit:
 
 
 @dataclass(frozen=True)
-class UpdateMetrics:
-    """Metrics of one policy update.
+class UpdateFigures:
+    """The figures of one policy update.
 
     Attributes:
         step: Number of updates so far, including this one.
@@ -197,8 +197,9 @@ class UpdateMetrics:
         kl: KL divergence between the sampling policy and the updated policy, in nats;
             mean over trained tokens of the k3 estimate, ``r - 1 - log r`` for a
             probability ratio r.
-        gap: Mean absolute difference, in nats, between the trained tokens'
-            log-probabilities at sampling and at the learner before its update.
+        logprob_gap: Mean absolute difference, in nats, between the trained tokens'
+            log-probabilities at sampling and at the learner before its update. It is
+            large if the sampling server has lower precision or other weights.
         reference_kl: KL divergence (mean k3 estimate) between the untrained policy
             and the policy before its update, in nats; None without the setting
             ``kl_coefficient``.
@@ -208,6 +209,26 @@ class UpdateMetrics:
         ratio_max: The largest ratio; None if not measured.
         effective_share: Effective sample size of the trained tokens weighted by their
             ratios, divided by the number of tokens; None if not measured.
+    """
+
+    step: int
+    loss: float = 0.0
+    grad_norm: float = 0.0
+    entropy: float = 0.0
+    clip_fraction: float = 0.0
+    kl: float = 0.0
+    logprob_gap: float = 0.0
+    reference_kl: float | None = None
+    ratio_p99: float | None = None
+    ratio_max: float | None = None
+    effective_share: float | None = None
+
+
+@dataclass(frozen=True)
+class UpdateMetrics(UpdateFigures):
+    """Result of one policy update: its figures, and values for each trained token.
+
+    Attributes:
         far_off: Sequences that the loss left out because their mean ratio was beyond
             the setting ``ratio_limit``.
         learned: For each sequence of the batch, the learner's log-probabilities of its
@@ -220,17 +241,6 @@ class UpdateMetrics:
             engine trained the batch's sequences.
     """
 
-    step: int
-    loss: float = 0.0
-    grad_norm: float = 0.0
-    entropy: float = 0.0
-    clip_fraction: float = 0.0
-    kl: float = 0.0
-    gap: float = 0.0
-    reference_kl: float | None = None
-    ratio_p99: float | None = None
-    ratio_max: float | None = None
-    effective_share: float | None = None
     far_off: Sequence[TrainingSequence] = ()
     learned: Sequence[Sequence[float]] = ()
     entropies: Sequence[Sequence[float]] = ()

@@ -152,7 +152,7 @@ class Learner:
             entropy=sums.entropy / max(1, total),
             clip_fraction=sums.clipped / max(1, total),
             kl=fmean(chain(*moved.values())) if moved else 0.0,
-            gap=gap,
+            logprob_gap=gap,
             reference_kl=sums.away / max(1, total)
             if self._config.kl_coefficient
             else None,

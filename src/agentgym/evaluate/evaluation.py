@@ -18,6 +18,7 @@ from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.lengths import paced
 from agentgym.engines.registry import create_engine, paced_settings
 from agentgym.errors import Interrupted, RolloutError, UsageError
+from agentgym.evaluate import events
 from agentgym.evaluate.advice import cut_words, overflow_words
 from agentgym.evaluate.baselines import CallEverything, DoNothing, run_trivial
 from agentgym.evaluate.call_classes import (
@@ -27,7 +28,6 @@ from agentgym.evaluate.call_classes import (
     judge_calls,
 )
 from agentgym.evaluate.metrics import Metrics, by_task
-from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.ranker import check_judge, judging_words, open_judge
 from agentgym.evaluate.result import AttemptResult, Evaluation
 from agentgym.models.answers import AnswerCache
@@ -95,7 +95,7 @@ def attempt(
 def evaluate(
     config: TrainingConfig,
     split: str,
-    progress: Progress,
+    progress: events.Observer,
     *,
     subject: str,
     spec: AgentSpec | None = None,
@@ -146,12 +146,12 @@ def evaluate(
                 audit=default_log(),
             )
         )
-        progress.phase("evaluation", len(tasks) * config.eval_samples)
+        progress(events.PhaseStarted("evaluation", len(tasks) * config.eval_samples))
         found = attempt(
             session,
             {split: tasks},
             config.eval_samples,
-            lambda _: progress.rollout_done(),
+            lambda _: progress(events.RolloutDone()),
         )
         notes = session.troubles
         ledger = Ledger()

@@ -1,16 +1,15 @@
-"""LinesProgress: write a run's progress as plain lines, for pipes and log files."""
+"""Write a run's events as lines, or as bars below a notebook's cell."""
 
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import TextIO
+from typing import Any, TextIO
 
 from agentgym.core.files import WAIT_S
-from agentgym.core.ledger import Ledger
+from agentgym.core.notebook import notebook_bar
+from agentgym.evaluate import events
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import duration, number, percent, plural, rough_range
-from agentgym.evaluate.progress import Plan, Progress, StepReport
 
 STEP_S = 5.0
 """Minimum seconds between two lines about steps."""
@@ -27,108 +26,48 @@ _PHASES = {
 }
 
 
-class LinesProgress(Progress):
-    """Writes the events of a run as plain lines. ``Trainer`` uses it by default."""
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream
-        self._is_live = False  # a subclass draws counts and steps itself
-        self._phase: str | None = None
-        self._total = self._done = 0
-        self._report: StepReport | None = None
-        self._written: StepReport | None = None
-        self._step_at = float("-inf")
-        self._line_at = monotonic()
-
-    def write(self, line: str) -> None:
-        """Write one line; ignore errors of a closed stream."""
-        self._line_at = monotonic()
-        stream = self._stream or sys.stderr
-        with suppress(OSError, ValueError):  # the stream is closed
-            encoding = getattr(stream, "encoding", None) or "utf-8"
-            stream.write(f"{line}\n".encode(encoding, "replace").decode(encoding))
-            stream.flush()
-
-    def planned(self, plan: Plan) -> None:
-        """Write the scenario, the model, the device and the budget of the run."""
-        config = plan.config
-        self.write(
-            f"Training {config.scenario_name} ({config.framework}): {plan.model} on "
-            f"{plan.device}, at most {plural(config.episodes, 'rollout')}, run "
-            f"{plan.run}"
-        )
-
-    def starting(self, what: str) -> None:
-        """Write that something slow starts; ``what`` is a sentence."""
-        self.write(what)
-
-    def fitted(self, words: str) -> None:
-        """Write how many tasks, attempts and steps fit into the run's time limit."""
-        self.write(words)
-
-    def phase(self, name: str, total: int) -> None:
-        """Start to count the rollouts of a phase."""
-        self._phase, self._total, self._done = _PHASES.get(name, name), total, 0
-        if not self._is_live and self._report is None:
-            self.write(f"{self._phase}: {plural(total, 'rollout')} ...")
-
-    def rollout_done(self) -> None:
-        """Count a rollout; write the count if nothing was written for a while."""
-        self._done += 1
-        if not self._is_live and monotonic() - self._line_at >= COUNT_S:
-            self.write(f"{self._phase}: {self._done:,} of {self._total:,} rollouts")
-
-    def baseline(self, metrics: Metrics) -> None:
-        """Write the untrained policy's metrics."""
-        self.write(f"baseline: {share_words(metrics)}")
-
-    def forecast(self, least: float, most: float) -> None:
-        """Write the estimate of the remaining time."""
-        self.write(forecast_words(least, most))
-
-    def warmed(self, words: str, metrics: Metrics) -> None:
-        """Write the metrics after the warm start."""
-        self.write(f"warm start: {words}: {share_words(metrics)}")
-
-    def stepped(self, report: StepReport) -> None:
-        """Write a step's figures; do nothing if a step was written just before."""
-        self._report = report
-        if monotonic() - self._step_at >= STEP_S:
-            self.write_step()
-
-    def write_step(self) -> None:
-        """Write the figures of the newest step if they were not written before."""
-        report = self._report
-        if self._is_live or report is None or report is self._written:
-            return
-        self._written, self._step_at = report, monotonic()
-        self.write(step_words(report))
-
-    def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
-        """Write a validation's metrics."""
-        goal = "  goal reached" if reached else ""
-        self.write(f"step {step}  validation {share_words(metrics)}{goal}")
-
-    def warned(self, remarks: Sequence[str]) -> None:
-        """Write warnings about the run."""
-        for remark in remarks:
-            self.write(f"  note: {remark}")
-
-    def stalled(self, reason: str | None) -> None:
-        """Write that the run waits for the disk; for None, that it continues."""
-        self.write(stalled_words(reason))
-
-    def ended(self, reason: str, ledger: Ledger) -> None:
-        """Write why training ended."""
-        self.write_step()
-        report, self._report = self._report, None
-        if words := ended_words(report, reason):
-            self.write(words)
-
-    def finished(self, verdict: Sequence[str]) -> None:
-        """Write whether training helped."""
-        for sentence in verdict:
-            self.write(sentence)
+def line_of(event: events.Event) -> str:
+    """Describe an event in a line; empty for some, e.g. one rollout or a question."""
+    match event:
+        case events.Plan(config=config):
+            return (
+                f"Training {config.scenario_name} ({config.framework}): {event.model} "
+                f"on {event.device}, at most {plural(config.episodes, 'rollout')}, "
+                f"run {event.run}"
+            )
+        case events.Message(text):
+            return text
+        case events.Warned(text):
+            return f"  note: {text}"
+        case events.PhaseStarted(name, total):
+            return f"{_PHASES.get(name, name)}: {plural(total, 'rollout')} ..."
+        case events.BaselineMeasured(metrics):
+            return f"baseline: {share_words(metrics)}"
+        case events.TimeLeft(least, most):
+            return (
+                f"Time left: at most {rough_range(least, most)}, if the whole budget "
+                "is spent; training ends when validation stops rising"
+            )
+        case events.WarmStartDone(words, metrics):
+            return f"warm start: {words}: {share_words(metrics)}"
+        case events.StepReport(breaks=breaks):
+            return (
+                f"step {event.step}  {event.episodes:,}/{event.budget:,} rollouts  "
+                f"{'  '.join(map(' '.join, step_shares(event)))}  "
+                f"{event.tokens_per_second:,.0f} tokens/s  "
+                f"{plural(breaks, 'prefix break') + '  ' if breaks else ''}"
+                f"at most {duration(event.seconds_left)} left"
+            )
+        case events.Validated(step, metrics, reached):
+            goal = "  goal reached" if reached else ""
+            return f"step {step}  validation {share_words(metrics)}{goal}"
+        case events.Stalled(None):
+            return "Writing goes on."
+        case events.Stalled(reason):
+            return f"Paused: {reason}. Waiting {WAIT_S:.0f} s for that to be fixed."
+        case events.Finished(verdict):
+            return "\n".join(verdict)
+    return ""
 
 
 def share_words(metrics: Metrics) -> str:
@@ -142,30 +81,7 @@ def share_words(metrics: Metrics) -> str:
     return "  ".join(f"{name} {percent(m.value)}" for name, m in shown if m.n)
 
 
-def forecast_words(least: float, most: float) -> str:
-    """Describe the least and most seconds that a run's whole budget still takes."""
-    return (
-        f"Time left: at most {rough_range(least, most)}, if the whole budget is spent; "
-        "training ends when validation stops rising"
-    )
-
-
-def step_words(report: StepReport) -> str:
-    """Format a step's figures as one line."""
-    return (
-        f"step {report.step}  {report.episodes:,}/{report.budget:,} rollouts  "
-        f"{'  '.join(map(' '.join, step_shares(report)))}  "
-        f"{report.tokens_per_second:,.0f} tokens/s  {break_words(report)}"
-        f"at most {duration(report.seconds_left)} left"
-    )
-
-
-def break_words(report: StepReport) -> str:
-    """Format ``StepReport.breaks``, e.g. ``"3 prefix breaks"``; empty for 0."""
-    return f"{plural(report.breaks, 'prefix break')}  " if report.breaks else ""
-
-
-def step_shares(report: StepReport) -> list[tuple[str, str]]:
+def step_shares(report: events.StepReport) -> list[tuple[str, str]]:
     """Return a step's reward and known shares, as pairs of name and formatted value."""
     shares = [
         ("right tool", report.right_tool),
@@ -177,16 +93,112 @@ def step_shares(report: StepReport) -> list[tuple[str, str]]:
     return [("reward", number(report.reward)), *known]
 
 
-def stalled_words(reason: str | None) -> str:
-    """Return a message that a run waits for the disk; for None, that it continues."""
-    if reason is None:
-        return "Writing goes on."
-    return f"Paused: {reason}. Waiting {WAIT_S:.0f} s for that to be fixed."
+class LinesProgress:
+    """Writes the events of a run as plain lines. ``Trainer`` uses it by default.
+
+    A subclass that draws counts and steps itself sets ``is_live``.
+    """
+
+    is_live = False
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._phase: str | None = None
+        self._total = self._done = 0
+        self._report: events.StepReport | None = None
+        self._written: events.StepReport | None = None
+        self._step_at = float("-inf")
+        self._line_at = monotonic()
+
+    def write(self, line: str, style: str = "") -> None:
+        """Write one line; ignore errors of a closed stream."""
+        self._line_at = monotonic()
+        stream = self._stream or sys.stderr
+        with suppress(OSError, ValueError):  # the stream is closed
+            encoding = getattr(stream, "encoding", None) or "utf-8"
+            stream.write(f"{line}\n".encode(encoding, "replace").decode(encoding))
+            stream.flush()
+
+    def __call__(self, event: events.Event) -> bool | None:
+        """Write an event; skip counts and steps that follow closely on another line."""
+        match event:
+            case events.PhaseStarted():
+                self._phase = _PHASES.get(event.name, event.name)
+                self._total, self._done = event.total, 0
+                if not self.is_live and self._report is None:
+                    self.write(line_of(event))
+            case events.RolloutDone():
+                self._done += 1
+                is_due = monotonic() - self._line_at >= COUNT_S
+                if is_due and not self.is_live and self._phase:
+                    count = f"{self._done:,} of {self._total:,} rollouts"
+                    self.write(f"{self._phase}: {count}")
+            case events.StepReport():
+                self._report = event
+                if monotonic() - self._step_at >= STEP_S:
+                    self._write_step()
+            case events.Ended():
+                self._write_step()
+                if (last := self._report) is not None:
+                    done = plural(last.step, "step"), plural(last.episodes, "rollout")
+                    reason = f"{' and '.join(done)}: {event.reason}."
+                    self.write(f"Training ended after {reason}", "bold")
+                self._report = None
+            case events.Question():
+                return None
+            case _:
+                self.write(
+                    line_of(event), "yellow" if isinstance(event, events.Warned) else ""
+                )
+        return None
+
+    def _write_step(self) -> None:
+        report = self._report
+        if not self.is_live and report is not None and report is not self._written:
+            self._written, self._step_at = report, monotonic()
+            self.write(line_of(report))
 
 
-def ended_words(report: StepReport | None, reason: str) -> str:
-    """Describe when and why training ended; empty without a last step."""
-    if report is None:
-        return ""
-    steps, episodes = plural(report.step, "step"), plural(report.episodes, "rollout")
-    return f"Training ended after {steps} and {episodes}: {reason}."
+class NotebookProgress(LinesProgress):
+    """Writes a run's events as lines, with a bar for each phase and for all steps."""
+
+    is_live = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bar: Any = None
+        self._steps: Any = None  # the bar of all training steps
+        self._budget = 0
+
+    def write(self, line: str, style: str = "") -> None:
+        """Write a line above the bars."""
+        from tqdm import tqdm
+
+        tqdm.write(line, file=sys.stdout)
+
+    def __call__(self, event: events.Event) -> bool | None:
+        """Move the bars, and write other events."""
+        match event:
+            case events.Plan():
+                self._budget = event.config.episodes
+            case events.PhaseStarted():
+                is_training = event.name == "rollouts"
+                if self._steps is None:
+                    most = self._budget if is_training else event.total
+                    self._bar = notebook_bar(_PHASES.get(event.name, event.name), most)
+                    self._steps = self._bar if is_training else None
+                else:
+                    self._bar = self._steps if is_training else None
+            case events.RolloutDone() if self._bar is not None:
+                self._bar.update()
+                if self._bar is not self._steps and self._bar.n >= self._bar.total:
+                    self._bar.close()
+            case events.StepReport():
+                self._steps.n = event.episodes
+                shares = ", ".join(map(" ".join, step_shares(event)))
+                self._steps.set_postfix_str(f"step {event.step}, {shares}")
+            case events.Ended() if self._steps is not None:
+                self._steps.total = self._steps.n
+                self._steps.close()
+                self._steps = None
+        return super().__call__(event)

@@ -11,7 +11,7 @@ from agentgym.core.ledger import Judging, Ledger
 from agentgym.core.nested.groups import JudgeSettings
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import UsageError
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate.events import Observer
 from agentgym.plugins import registered
 
 _JUDGE = "agentgym.judge"
@@ -45,7 +45,7 @@ class Ranker:
 def open_judge(
     judge: JudgeSettings,
     ledger: Ledger,
-    progress: Progress,
+    progress: Observer,
     *,
     beat: Callable[[], None] = lambda: None,
 ) -> Ranker:

@@ -1,6 +1,7 @@
 """The steps before training: a warm start, and questions to the user."""
 
 from agentgym.errors import TrainingFailedError, UsageError
+from agentgym.evaluate import events
 from agentgym.evaluate.advice import doubts, warm_start_offer
 from agentgym.train.run_context import RunContext
 from agentgym.train.time_limit import RunClock
@@ -17,7 +18,7 @@ def offer_warm_start(run: RunContext) -> str:
     offer = warm_start_offer(state.start)
     if not offer or config.yes:
         return offer
-    answer = run.progress.wants_warm_start(offer)
+    answer = run.progress(events.Question("warm start", (offer,), "Do that?"))
     if answer:
         run.change_settings(config.replaced(warm_start=True))
     return offer if answer is None else ""
@@ -47,7 +48,7 @@ def warm_start(run: RunContext, evaluator: Evaluator, clock: RunClock) -> None:
         with clock.measuring():
             state.warmed = evaluator.held_out("warmed", step=0)
         run.save()
-    run.progress.warmed(state.warm_start.words(), state.start)
+    run.progress(events.WarmStartDone(state.warm_start.words(), state.start))
 
 
 def ask_whether_to_train(run: RunContext, offer: str) -> None:
@@ -60,8 +61,11 @@ def ask_whether_to_train(run: RunContext, offer: str) -> None:
     remarks = [*found, offer] if offer else found
     has_result = bool(state.warmed) and state.start.pass_1.value > 0
     if remarks and (config.yes or has_result or not found):
-        run.progress.warned(remarks)
-    elif found and not run.progress.allows(remarks):
+        for remark in remarks:
+            run.progress(events.Warned(remark))
+    elif found and not run.progress(
+        events.Question("train", tuple(remarks), "Train all the same?")
+    ):
         either = " or with --warm-start" if offer else ""
         raise TrainingFailedError(
             f"{' '.join(remarks)} Training was not started; to train all the same, "

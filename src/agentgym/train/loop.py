@@ -18,8 +18,9 @@ from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.base import UpdateMetrics
 from agentgym.engines.registry import create_engine
 from agentgym.errors import TrainingFailedError, TrainingInterrupted
+from agentgym.evaluate import events
+from agentgym.evaluate.events import Observer, Plan, StepReport
 from agentgym.evaluate.metrics import Metrics, TaskResult
-from agentgym.evaluate.progress import Plan, Progress, StepReport
 from agentgym.evaluate.ranker import Ranker, open_judge
 from agentgym.evaluate.roles import check_roles
 from agentgym.rollout.runner import RolloutRequest
@@ -60,7 +61,7 @@ class TrainingLoop:
     """
 
     def __init__(
-        self, plan: Plan, folder: RunFolder, progress: Progress, began: Began
+        self, plan: Plan, folder: RunFolder, progress: Observer, began: Began
     ) -> None:
         self._run = RunContext(plan, folder, progress, began)
         self._clock = RunClock(self._run)
@@ -88,7 +89,7 @@ class TrainingLoop:
                 state.baseline = evaluator.held_out("before", step=0)
             check_roles(run.config.train_roles, state.baseline.values())
             run.save()
-        run.progress.baseline(next(iter(state.baseline.values())))
+        run.progress(events.BaselineMeasured(next(iter(state.baseline.values()))))
         offer = offer_warm_start(run)
         if run.config.warm_start:
             warm_start(run, evaluator, clock)
@@ -102,7 +103,7 @@ class TrainingLoop:
         if not state.step:
             ask_whether_to_train(run, offer)
         stopped = self._train()
-        run.progress.ended(stopped, state.ledger)
+        run.progress(events.Ended(stopped, state.ledger))
         require_trained(state.ledger, run.folder.path, warmed=bool(state.warmed))
         weights = evaluator.load_best_weights()
         return finish_run(run, stopped, weights, evaluator.at_end(weights))
@@ -196,7 +197,7 @@ class TrainingLoop:
         """
         run, size = self._run, self._run.config.group_size
         requests = RolloutRequest.of_groups(tasks, size, step, first)
-        run.progress.phase("rollouts", len(requests))
+        run.progress(events.PhaseStarted("rollouts", len(requests)))
         with run.engine.sampling():
             found = run.session.run(requests, self._clock.rollout_ended)
         if not first and all(t.status is RolloutStatus.DROPPED for t in found):

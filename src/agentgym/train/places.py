@@ -9,7 +9,7 @@ from agentgym.core.machines import SSH, is_elsewhere
 from agentgym.core.registry import Registry
 from agentgym.engines.registry import remote_engine
 from agentgym.errors import UnsupportedError
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate.events import Observer
 from agentgym.models.folder import NANO
 from agentgym.plugins import registered
 from agentgym.train.result import TrainingResult
@@ -64,7 +64,7 @@ class Place(ABC):
 
     @abstractmethod
     def train(
-        self, config: TrainingConfig, run: RunFolder, progress: Progress
+        self, config: TrainingConfig, run: RunFolder, progress: Observer
     ) -> TrainingResult:
         """Start or resume ``run`` on the other machine, and return its result.
 

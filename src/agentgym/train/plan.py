@@ -14,9 +14,9 @@ from agentgym.engines.lengths import answer_words
 from agentgym.engines.registry import check_engine, chosen_engine, paced_settings
 from agentgym.engines.settings import base_source, objective_words
 from agentgym.errors import MissingExtraError, ScenarioError, UsageError
+from agentgym.evaluate import events
 from agentgym.evaluate.advice import few_words
 from agentgym.evaluate.criteria import CRITERIA, Gate, flaws
-from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.ranker import check_judge, plan_words
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.folder import held_roles, model_source
@@ -42,7 +42,7 @@ _NO_CHECK = (
 )
 
 
-def tried(plan: Plan, progress: Progress) -> Plan:
+def tried(plan: events.Plan, progress: events.Observer) -> events.Plan:
     """Test the user's agent, if there is one, and add a report on it to the plan.
 
     In a few trial episodes, a scripted model answers the agent. If the agent has tools
@@ -53,7 +53,16 @@ def tried(plan: Plan, progress: Progress) -> Plan:
     if config.agent.reference is None:
         return plan
     report = probed(config)
-    answers = {name: progress.may_run(name) for name in report.undecided}
+    answers = {
+        name: progress(
+            events.Question(
+                "tool",
+                (f"The scenario has no tool named {name}, which the agent has.",),
+                "May it really run? Else its answers are made up.",
+            )
+        )
+        for name in report.undecided
+    }
     if answers and None not in answers.values():
         allowed = [name for name, may_run in answers.items() if may_run]
         allowed += config.agent.allow_tools
@@ -63,7 +72,7 @@ def tried(plan: Plan, progress: Progress) -> Plan:
     return replace(plan, config=config, agent=report)
 
 
-def make_plan(config: TrainingConfig) -> Plan:
+def make_plan(config: TrainingConfig) -> events.Plan:
     """Check ``config`` without loading a model or writing anything; return the plan."""
     config, engine_note = chosen_engine(config)
     _require_extras(config)
@@ -116,7 +125,7 @@ def make_plan(config: TrainingConfig) -> Plan:
     validations = steps // config.eval_every + config.warm_start
     if validations:
         make_tasks(scenario, Split.VALIDATION, config.seed, 1)
-    return Plan(
+    return events.Plan(
         config=config,
         run=config.output
         / (config.name or f"{config.scenario_name}-{config.framework}-…"),

@@ -11,8 +11,9 @@ from agentgym.core.files import disk_trouble, patiently
 from agentgym.engines.base import Engine
 from agentgym.engines.registry import announced_start
 from agentgym.errors import StoreError, TrainingHalted
+from agentgym.evaluate import events
+from agentgym.evaluate.events import Observer, Plan, StepReport
 from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.progress import Plan, Progress, StepReport
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
 from agentgym.security.audit import FILE as AUDIT_FILE
@@ -37,7 +38,7 @@ class RunContext:
     use: ResourceUse
 
     def __init__(
-        self, plan: Plan, folder: RunFolder, progress: Progress, began: Began
+        self, plan: Plan, folder: RunFolder, progress: Observer, began: Began
     ) -> None:
         self.plan = plan
         self.folder = folder
@@ -61,13 +62,13 @@ class RunContext:
         with self._ended_readably(), ExitStack() as stack:
             self.state, checkpoint = self.folder.load_state() or (RunState(), None)
             self._resumed = self.state.step if checkpoint else None
-            self.progress.planned(
+            self.progress(
                 replace(self.plan, run=self.folder.path, resumed_step=self._resumed)
             )
             place = {"name": self.folder.path.name, "output": self.folder.path.parent}
             config = self.config.model_copy(update=place)
             if text := announced_start(config):
-                self.progress.starting(text)
+                self.progress(events.Message(text))
             self.engine = create(config)
             stack.callback(self.engine.close)
             if checkpoint:
@@ -135,7 +136,7 @@ class RunContext:
         self.use.update()
         patiently(self._checkpoint, self._report_stalled)
         if report is not None:
-            self.progress.stepped(report)
+            self.progress(report)
 
     def _checkpoint(self) -> None:
         with self.folder.new_checkpoint(self.state) as folder:
@@ -149,4 +150,4 @@ class RunContext:
         """Report why the disk cannot be written, once; None if it can be again."""
         if stalled != self._stalled:
             self._stalled = stalled
-            self.progress.stalled(stalled)
+            self.progress(events.Stalled(stalled))

@@ -36,8 +36,8 @@ from agentgym.errors import (
     TrainingInterrupted,
     UnreachableError,
 )
+from agentgym.evaluate.events import StepReport
 from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.progress import StepReport
 from agentgym.security.private import make_private_folder, private
 from agentgym.security.redaction import Redactor
 from agentgym.train.diagnostics import Watch

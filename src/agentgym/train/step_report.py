@@ -1,12 +1,13 @@
 """Compute a finished training step's report, and its lines of ``credit.jsonl``."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from itertools import groupby
 from statistics import fmean
 from typing import Any
 
-from agentgym.engines.base import UpdateMetrics
-from agentgym.evaluate.progress import StepReport
+from agentgym.engines.base import UpdateFigures, UpdateMetrics
+from agentgym.evaluate.events import StepReport
 from agentgym.train.batch import Credited
 
 
@@ -34,7 +35,7 @@ def report_step(
     answers = [call for t in rollouts for call in t.model_calls]
     tokens = sum(len(answer.response_ids) for answer in answers)
     return StepReport(
-        step=update.step,
+        **{each.name: getattr(update, each.name) for each in fields(UpdateFigures)},
         episodes=episodes,
         budget=budget,
         reward=sum(t.reward or 0.0 for t in scored) / len(scored),
@@ -42,16 +43,6 @@ def report_step(
         right_tool=_mean([t.right_tool for t in scored]),
         right_arguments=_mean([t.right_arguments for t in scored]),
         tool_reliability=sum(c.outcome == "ok" for c in calls) / max(1, len(calls)),
-        loss=update.loss,
-        entropy=update.entropy,
-        kl=update.kl,
-        grad_norm=update.grad_norm,
-        clip_fraction=update.clip_fraction,
-        logprob_gap=update.gap,
-        reference_kl=update.reference_kl,
-        ratio_p99=update.ratio_p99,
-        ratio_max=update.ratio_max,
-        effective_share=update.effective_share,
         trained_tokens=credited.batch.trained_tokens,
         sequences=credited.sequences,
         breaks=credited.breaks,

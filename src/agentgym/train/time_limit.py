@@ -14,6 +14,7 @@ from typing import Any
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import TrainingFailedError, UsageError
+from agentgym.evaluate import events
 from agentgym.evaluate.numbers import duration, plural
 from agentgym.scenarios.task_lists import held_out_count
 from agentgym.train.run_context import RunContext
@@ -453,7 +454,7 @@ class RunClock:
         config = run.config.replaced(**sizes)
         self._size(config, each)
         run.change_settings(config)
-        run.progress.fitted(self._budget.words(each, config))
+        run.progress(events.Message(self._budget.words(each, config)))
 
     @property
     def _measured(self) -> float:
@@ -490,8 +491,8 @@ class RunClock:
         """Count a rollout; raise TrainingInterrupted after a Ctrl-C."""
         self._forecast.rollout_done(trajectory.duration_s)
         if text := self._forecast.long_baseline():
-            self._run.progress.warned([text])
-        self._run.progress.rollout_done()
+            self._run.progress(events.Warned(text))
+        self._run.progress(events.RolloutDone())
         self._run.check_interrupt()
 
     def step_ended(self, rollouts: int, seconds: float) -> float:
@@ -502,7 +503,7 @@ class RunClock:
     def report_time_left(self, imitated: int = 0) -> None:
         """Report the time left; a warm start will yet imitate ``imitated`` rollouts."""
         if left := self._left(imitated):
-            self._run.progress.forecast(*left)
+            self._run.progress(events.TimeLeft(*left))
 
     def _left(self, imitated: int = 0) -> tuple[float, float] | None:
         state = self._run.state

@@ -6,8 +6,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
+from agentgym.evaluate.events import StepReport
 from agentgym.evaluate.metrics import MetricName, Metrics
-from agentgym.evaluate.progress import StepReport
 from agentgym.integrations.registry import require
 
 _NEEDS = {"tensorboard": "local", "wandb": "wandb"}

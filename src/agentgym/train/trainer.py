@@ -22,9 +22,8 @@ from agentgym.errors import (
     message_of,
     resume_hint,
 )
-from agentgym.evaluate.notebook import NotebookProgress
-from agentgym.evaluate.plain_progress import LinesProgress
-from agentgym.evaluate.progress import Plan, Progress
+from agentgym.evaluate import events
+from agentgym.evaluate.plain_progress import LinesProgress, NotebookProgress
 from agentgym.evaluate.result import Evaluation
 from agentgym.integrations.agent_import import is_reference, reference_of
 from agentgym.plugins import registered
@@ -54,7 +53,8 @@ class Trainer:
 
     Args:
         config: Every setting; None takes defaults and ``AGENTGYM_*`` variables.
-        progress: Observer that receives each run's events; True prints lines to
+        progress: A function that is called with each
+            :class:`~agentgym.evaluate.events.Event` of a run; True prints lines to
             standard error, and progress bars in a notebook; False is silent.
         began: When this process began, as a value of ``time.monotonic()``: a run's
             time limit and its CPU seconds count from then on. If None, they count from
@@ -65,14 +65,14 @@ class Trainer:
         self,
         config: TrainingConfig | None = None,
         *,
-        progress: Progress | bool = True,
+        progress: events.Observer | bool = True,
         began: float | None = None,
     ) -> None:
         self.config = config or TrainingConfig.create()
         self._progress = _observer(progress)
         self._began = began
 
-    def plan(self) -> Plan:
+    def plan(self) -> events.Plan:
         """Check all settings without loading a model, and return the run's plan.
 
         Raises:
@@ -117,7 +117,7 @@ class Trainer:
         resume: str | Path | None = None,
         yes: bool | None = None,
         warm_start: bool | None = None,
-        progress: Progress | bool | None = None,
+        progress: events.Observer | bool | None = None,
         **settings: Any,
     ) -> TrainingResult:
         """Train until the success criteria hold or the budget is spent.
@@ -187,11 +187,14 @@ class Trainer:
         config = resumed_config(before, given | settings)
         inputs = run.record().get("inputs") or {}
         if changes := require_same_tasks(inputs, config, run.path):
-            trainer._progress.warned(changes)
+            for change in changes:
+                trainer._progress(events.Warned(change))
         with run.lock():
             moves = is_elsewhere(before.gpu) and config.gpu != before.gpu
             if moves and (why := place_of(before.gpu).fetch_results(before, run)):
-                trainer._progress.warned([f"{why} The run goes on from {run.path}."])
+                trainer._progress(
+                    events.Warned(f"{why} The run goes on from {run.path}.")
+                )
             if is_elsewhere(config.gpu):
                 return trainer._run_elsewhere(config, run)
             return trainer._run(make_plan(config), run, began, is_new=False)
@@ -207,7 +210,7 @@ class Trainer:
             return self._run_elsewhere(config, run, is_new=True)
 
     def _run(
-        self, plan: Plan, run: RunFolder, began: Began, *, is_new: bool = True
+        self, plan: events.Plan, run: RunFolder, began: Began, *, is_new: bool = True
     ) -> TrainingResult:
         """Train to the end in this process; the time limit counts from ``began``.
 
@@ -259,8 +262,8 @@ class Trainer:
                 f"The run's report could not be written: {message_of(error)}. "
                 f"`agentgym runs show {folder} --html FILE` writes it elsewhere."
             )
-            self._progress.warned([text])
-        self._progress.finished(result.verdict)
+            self._progress(events.Warned(text))
+        self._progress(events.Finished(tuple(result.verdict)))
         return result
 
     def evaluate(
@@ -465,13 +468,12 @@ def _logged(config: TrainingConfig, run: RunFolder) -> Iterator[None]:
     logger.info("Training %s ends: run %s", about[0], run.path)
 
 
-def _observer(progress: Progress | bool) -> Progress:
-    """Return a progress observer; True prints lines, False prints nothing."""
-    if isinstance(progress, Progress):
-        return progress
-    if not progress:
-        return Progress()
-    return NotebookProgress() if in_notebook() else LinesProgress()
+def _observer(progress: events.Observer | bool) -> events.Observer:
+    """Return an observer; True prints lines, False prints nothing."""
+    if isinstance(progress, bool):
+        lines = NotebookProgress if in_notebook() else LinesProgress
+        return lines() if progress else events.silent
+    return progress
 
 
 def _surroundings(trained: TrainedAgent) -> dict[str, Any]:

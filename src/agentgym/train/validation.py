@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
+from agentgym.evaluate import events
 from agentgym.evaluate.advice import cut_words
 from agentgym.evaluate.compare import solves_more
 from agentgym.evaluate.criteria import goal_of
@@ -76,7 +77,7 @@ class Evaluator:
         if self._run.config.early_stop:
             must_reach = self._run.config.goal is not None
             state.end = state.stopping.end(step, left, self.goal, must_reach=must_reach)
-        self._run.progress.validated(step, found, state.end == "goal")
+        self._run.progress(events.Validated(step, found, state.end == "goal"))
         self._watch(found, trained)
         self._compare()
         return found
@@ -115,7 +116,7 @@ class Evaluator:
             return
         found = run.state.forgetting = compare(run.engine, run.state.forgetting)
         if warns and found.is_large:
-            run.progress.warned([f"On everyday questions: {found.words()}."])
+            run.progress(events.Warned(f"On everyday questions: {found.words()}."))
 
     def _watch(self, found: Metrics, trained: tuple[float, int] | None) -> None:
         state = self._run.state
@@ -126,7 +127,8 @@ class Evaluator:
         if state.watch.best_step == state.step:
             state.best_validation = found
         if remarks and state.end != "goal":
-            self._run.progress.warned([remark.text for remark in remarks])
+            for remark in remarks:
+                self._run.progress(events.Warned(remark.text))
 
     def time_rollouts(self, count: int, most_s: float) -> float:
         """Run ``count`` rollouts at once; return the wall seconds per rollout.
@@ -143,7 +145,7 @@ class Evaluator:
         usual, least = (
             math.ceil(share * total) for share in (_TIMED_SHARE, _LEAST_TIMED)
         )
-        self._run.progress.phase("timing", total)
+        self._run.progress(events.PhaseStarted("timing", total))
         begun, ended = math.inf, 0
 
         def note(trajectory: Trajectory) -> None:
@@ -170,12 +172,13 @@ class Evaluator:
         """
         run, config = self._run, self._run.config
         sets = held_out_sets(run.scenario, config.seed, config.test_tasks)
-        run.progress.phase(phase, config.eval_samples * sum(map(len, sets.values())))
+        total = config.eval_samples * sum(map(len, sets.values()))
+        run.progress(events.PhaseStarted(phase, total))
         made = {f"{phase} {name}": tasks for name, tasks in sets.items()}
         done = self._measure(made, samples=config.eval_samples, step=step)
         cut = max(found.answers_cut.value for found in done.values())
         if warning := cut_words(cut, config.answer_tokens):
-            self._run.progress.warned([warning])
+            run.progress(events.Warned(warning))
         return {name: done[f"{phase} {name}"] for name in sets}
 
     def at_end(self, weights: int) -> dict[str, Metrics]:
@@ -234,7 +237,7 @@ class Evaluator:
         """
         step = self._run.state.step
         name = f"{prefix}{step:05d}"
-        self._run.progress.phase("validation", len(tasks))
+        self._run.progress(events.PhaseStarted("validation", len(tasks)))
         return self._measure({name: tasks}, samples=1, step=step + later)[name]
 
     def _measure(

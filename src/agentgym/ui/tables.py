@@ -7,9 +7,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agentgym.core.ledger import Ledger
+from agentgym.evaluate.events import Plan
 from agentgym.evaluate.metrics import MetricName, Metrics
 from agentgym.evaluate.numbers import duration, plural
-from agentgym.evaluate.progress import Plan
 from agentgym.evaluate.ranker import judging_words, plan_words
 from agentgym.train.export import Saved
 from agentgym.train.places import Elsewhere

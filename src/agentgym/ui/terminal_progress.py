@@ -1,7 +1,6 @@
 """TerminalProgress: show the progress of a run, live in a terminal or as lines."""
 
 import sys
-from collections.abc import Sequence
 from time import monotonic
 from typing import Self
 
@@ -13,22 +12,27 @@ from rich.prompt import Confirm
 from rich.table import Table
 from rich.text import Text
 
-from agentgym.core.ledger import Ledger
-from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate import events
 from agentgym.evaluate.numbers import duration, percent
 from agentgym.evaluate.plain_progress import (
     LinesProgress,
-    ended_words,
+    line_of,
     share_words,
-    stalled_words,
     step_shares,
 )
-from agentgym.evaluate.progress import Plan, StepReport
 from agentgym.train.interrupts import keyboard_interrupts
 from agentgym.ui.tables import metrics_view, plan_view
 from agentgym.ui.words import sparkline
 
 _WORST = 3  # number of families to name
+_ENDS_PHASE = (
+    events.BaselineMeasured
+    | events.WarmStartDone
+    | events.StepReport
+    | events.Validated
+    | events.Question
+    | events.Ended
+)
 
 
 class TerminalProgress(LinesProgress):
@@ -43,7 +47,7 @@ class TerminalProgress(LinesProgress):
         super().__init__()
         self._console = console
         self._is_verbose = is_verbose
-        self._is_live = console.is_terminal and not console.is_dumb_terminal
+        self.is_live = console.is_terminal and not console.is_dumb_terminal
         self._waiting = True
         self._reported_at = 0.0
         self._rewards: list[float] = []
@@ -55,132 +59,82 @@ class TerminalProgress(LinesProgress):
         )
 
     def __enter__(self) -> Self:
-        if self._is_live:
+        if self.is_live:
             self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_live:
+        if self.is_live:
             self._live.stop()
 
-    def planned(self, plan: Plan) -> None:
-        """Print the plan of the run."""
-        self._show(plan_view(plan, is_full=self._is_verbose), Text(""))
-
-    def write(self, line: str) -> None:
+    def write(self, line: str | Text, style: str = "") -> None:
         """Print a line; do not wrap it when the output is not a terminal."""
         self._line_at = monotonic()
-        self._print(line)
+        line = Text(line, style) if isinstance(line, str) else line
+        self._show(line, soft_wrap=not self._console.is_terminal)
 
-    def phase(self, name: str, total: int) -> None:
-        """Show the progress of a new phase with ``total`` rollouts."""
-        self._waiting = False
-        super().phase(name, total)
+    def __call__(self, event: events.Event) -> bool | None:
+        """Show an event; answer a question, or return None without a terminal."""
+        if isinstance(event, _ENDS_PHASE):
+            self._phase = None
+        match event:
+            case events.Plan():
+                self._show(plan_view(event, is_full=self._is_verbose), Text(""))
+            case events.BaselineMeasured(metrics):
+                title = "Baseline: the untrained policy on held-out tasks"
+                self._show(metrics_view(title, metrics), Text(""))
+            case events.WarmStartDone(words, metrics):
+                self._show(metrics_view(f"Warm start: {words}", metrics), Text(""))
+            case events.Validated():
+                self._show_validation(event)
+            case events.Stalled(reason):
+                self.write(line_of(event), "bold yellow" if reason else "bold")
+            case events.Question():
+                return self._ask(event)
+            case events.Finished():  # the command prints the whole result
+                pass
+            case _:
+                if isinstance(event, events.PhaseStarted):
+                    self._waiting = False
+                if isinstance(event, events.StepReport):
+                    self._reported_at = monotonic()
+                    self._rewards.append(event.reward)
+                super().__call__(event)
+                if isinstance(event, events.TimeLeft):
+                    self.write("")
+        return None
 
-    def baseline(self, metrics: Metrics) -> None:
-        """Print the untrained policy's metrics."""
-        self._phase = None
-        title = "Baseline: the untrained policy on held-out tasks"
-        self._show(metrics_view(title, metrics), Text(""))
-
-    def forecast(self, least: float, most: float) -> None:
-        """Print an estimate of the remaining time; the arguments are seconds."""
-        super().forecast(least, most)
-        self._print("")
-
-    def warmed(self, words: str, metrics: Metrics) -> None:
-        """Print the metrics after the warm start; ``words`` describe the warm start."""
-        self._phase = None
-        title = f"Warm start: {words}"
-        self._console.print(metrics_view(title, metrics), Text(""), sep="\n")
-
-    def stepped(self, report: StepReport) -> None:
-        """Show the figures of a training step that has ended."""
-        self._phase = None
-        self._reported_at = monotonic()
-        self._rewards.append(report.reward)
-        super().stepped(report)
-
-    def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
+    def _show_validation(self, event: events.Validated) -> None:
         """Print a validation's metrics, and the worst families (kinds) of tasks."""
-        self._phase = None
         line = Text.assemble(
-            (f"step {step:<4}", "dim"),
+            (f"step {event.step:<4}", "dim"),
             (" validation ", "bold"),
-            share_words(metrics),
-            ("  goal reached" if reached else "", "bold green"),
+            share_words(event.metrics),
+            ("  goal reached" if event.reached else "", "bold green"),
         )
-        self._print(line)
-        families = metrics.family_success()
+        self.write(line)
+        families = event.metrics.family_success()
         worst = [
             f"{name} {percent(found.value)}"
             for name, found in families.items()
             if found.value < 1
         ]
         if worst and len(families) > 1:
-            self._print(Text(f"  worst: {', '.join(worst[:_WORST])}", "dim"))
+            self.write(f"  worst: {', '.join(worst[:_WORST])}", "dim")
 
-    def warned(self, remarks: Sequence[str]) -> None:
-        """Print warnings about the run."""
-        for remark in remarks:
-            self._print(Text(f"  note: {remark}", "yellow"))
-
-    def allows(self, doubts: Sequence[str]) -> bool:
-        """Print reasons not to train, and ask whether to train all the same."""
-        return bool(self._asked(doubts, "Train all the same?"))
-
-    def wants_warm_start(self, offer: str) -> bool | None:
-        """Ask whether to do a warm start (imitation of known calls) before training."""
-        return self._asked([offer], "Do that?")
-
-    def may_run(self, tool: str) -> bool | None:
-        """Ask whether the agent's tool, which the scenario lacks, may really run."""
-        missing = f"The scenario has no tool named {tool}, which the agent has."
-        return self._asked(
-            [missing], "May it really run? Else its answers are made up."
-        )
-
-    def may_rent(self, quote: Sequence[str]) -> bool | None:
-        """Ask whether to rent a machine; return None without a terminal."""
-        return self._asked(quote, "Rent it?")
-
-    def may_spend(self, terms: Sequence[str]) -> bool | None:
-        """Print costs, and ask whether to spend the money; None without a terminal."""
-        return self._asked(terms, "Spend it?")
-
-    def _asked(self, lines: Sequence[str], question: str) -> bool | None:
-        """Print lines, and ask a yes-or-no question; return None without a terminal."""
-        self._phase = None
+    def _ask(self, question: events.Question) -> bool | None:
         if not (self._console.is_terminal and sys.stdin.isatty()):
             return None
-        for each in lines:
-            self._print(Text(each, "yellow"))
+        for fact in question.facts:
+            self.write(fact, "yellow")
         self.__exit__()
         try:
             with keyboard_interrupts():
-                return Confirm.ask(question, console=self._console)
+                return Confirm.ask(question.text, console=self._console)
         except EOFError:
             return None
         finally:
             self.__enter__()
-
-    def stalled(self, reason: str | None) -> None:
-        """Print why the run waits for the disk; if ``reason`` is None, it continues."""
-        self._print(Text(stalled_words(reason), "bold yellow" if reason else "bold"))
-
-    def ended(self, reason: str, ledger: Ledger) -> None:
-        """Print the reason why training ended."""
-        self.write_step()
-        report, self._report, self._phase = self._report, None, None
-        if words := ended_words(report, reason):
-            self._print(Text(words, "bold"))
-
-    def finished(self, verdict: Sequence[str]) -> None:
-        """Do nothing: the command prints the whole result."""
-
-    def _print(self, line: str | Text) -> None:
-        """Print a line; do not wrap it when the output is not a terminal."""
-        self._show(line, soft_wrap=not self._console.is_terminal)
 
     def _show(self, *parts: RenderableType, soft_wrap: bool = False) -> None:
         """Print above the live view, which is at the bottom of the terminal.
@@ -221,7 +175,7 @@ def live_width(console: Console) -> int:
 
 
 def _figures(
-    report: StepReport, left: float, rewards: list[float], width: int
+    report: events.StepReport, left: float, rewards: list[float], width: int
 ) -> RenderableType:
     (name, reward), *shares = step_shares(report)
     text = Text(overflow="fold")

@@ -171,7 +171,7 @@ def test_a_few_tokens_that_are_far_off_show_in_the_ratios_and_not_in_the_mean(
     found = engine.update(batch)
 
     assert shared == 1, "its last token is a node of its own"
-    assert found.gap == pytest.approx(5 / count, rel=0.01)
+    assert found.logprob_gap == pytest.approx(5 / count, rel=0.01)
     assert found.ratio_max == pytest.approx(ratio, rel=0.01)
     assert found.ratio_p99 == pytest.approx(ratio if count < 100 else 1, rel=0.01)
     effective = (count - 1 + ratio) ** 2 / (count * (count - 1 + ratio**2))

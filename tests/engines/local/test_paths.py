@@ -157,7 +157,9 @@ def check_training(folder: Path, out: Path, path: str) -> None:
             metrics = train_step(engine)
             assert not metrics.refused
             assert 0 < metrics.grad_norm < 1e4
-            assert metrics.gap < 1e-4, "the learner recomputes other log-probabilities"
+            assert metrics.logprob_gap < 1e-4, (
+                "the learner recomputes other log-probabilities"
+            )
         changed = {
             name
             for name, parameter in loaded.model.named_parameters()

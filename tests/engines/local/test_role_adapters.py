@@ -89,7 +89,7 @@ def batch(asked: list[ChatRequest], found: list[ChatResult]) -> TrainingBatch:
 def update(engine: LocalEngine, roles: tuple[str, ...]) -> float:
     """Sample, update, and return the gap between sampling and learning."""
     asked = requests(roles, seed=100 * engine.step)
-    return engine.update(batch(asked, answers(engine.policy, asked))).gap
+    return engine.update(batch(asked, answers(engine.policy, asked))).logprob_gap
 
 
 def weights(engine: LocalEngine) -> dict[str, torch.Tensor]:
@@ -131,7 +131,9 @@ def test_recorded_log_probabilities_are_the_learners_for_every_role(
     swapped = batch(asked, found)
     for sequence in swapped.sequences:
         sequence.agent = other[sequence.agent]
-    assert engine.update(swapped).gap > 10 * most, "the roles' adapters are alike"
+    assert engine.update(swapped).logprob_gap > 10 * most, (
+        "the roles' adapters are alike"
+    )
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ def test_versions_sleep_and_checkpoints(
         assert first.model_version == 0
     metrics = engine.update(batch_of(first))
     assert metrics.step == engine.step == 1
-    assert metrics.gap < 1e-3
+    assert metrics.logprob_gap < 1e-3
     with engine.sampling():
         assert (policy.model_name, policy.version) == ("agentgym-v1", 1)
         second = ask(policy)
@@ -83,7 +83,7 @@ def test_versions_sleep_and_checkpoints(
         with pytest.raises(EngineError, match="status 404"):
             ask(policy)
         policy.become("agentgym-v1", 1)
-    gap = engine.update(batch_of(second)).gap
+    gap = engine.update(batch_of(second)).logprob_gap
     assert gap < 1e-3  # the weights that it answered with are the ones that were sent
     with engine.sampling():  # and other ones would have been seen
         ask(policy)
@@ -148,7 +148,7 @@ def test_imitated_answers_are_learned_here_and_sent_before_vllm_samples(
         after = ask(engine.policy)
     assert engine.step == after.model_version == 0
     assert after.logprobs != before.logprobs
-    assert engine.update(batch_of(after)).gap < 1e-3
+    assert engine.update(batch_of(after)).logprob_gap < 1e-3
 
 
 @pytest.mark.slow
@@ -295,7 +295,7 @@ def test_on_the_cpu_it_never_sleeps(
     engine = engines(gpu="none")
     with engine.sampling():
         told = ask(engine.policy)
-    assert engine.update(batch_of(told)).gap < 1e-3
+    assert engine.update(batch_of(told)).logprob_gap < 1e-3
     with engine.sampling():
         ask(engine.policy)
     assert not {"sleep", "wake_up"} & set(kinds(played))
@@ -336,7 +336,10 @@ def test_an_answer_in_a_form_is_learned_from_its_own_distribution(
     allowed = engine.allowed(asked)
     assert allowed is not None
     places = {at: one for at, one in enumerate(allowed) if one.count > 1}
-    assert engine.update(TrainingBatch(merged([(asked, places, 1.0)], 0))).gap < 1e-3
+    assert (
+        engine.update(TrainingBatch(merged([(asked, places, 1.0)], 0))).logprob_gap
+        < 1e-3
+    )
     free = dict.fromkeys(places)
     with pytest.raises(EngineError, match="nats"):  # not the distribution without it
         engine.update(TrainingBatch(merged([(asked, free, 1.0)], 0)))

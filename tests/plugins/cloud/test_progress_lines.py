@@ -1,4 +1,4 @@
-"""What a run tells arrives at home as it was told, and questions are asked there."""
+"""What a run tells arrives elsewhere as it was told, and questions are asked there."""
 
 import threading
 from dataclasses import replace
@@ -7,14 +7,15 @@ from typing import Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Ledger
-from agentgym.evaluate.progress import Plan, Progress
+from agentgym.evaluate import events
 from agentgym.plugins.cloud.progress_lines import (
     ProgressWriter,
     replay_progress,
 )
+from tests.observers import Seen
 from tests.ui import made_up
 
-PLAN = Plan(
+PLAN = events.Plan(
     config=TrainingConfig(episodes=64),
     run=Path("/there/runs/x"),
     model="nano",
@@ -29,38 +30,21 @@ REPORT = made_up.step(1)
 METRICS = made_up.metrics(0.5)
 
 
-class Seen(Progress):
-    """Notes each call; answers what it is asked."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, tuple[Any, ...]]] = []
-
-    def __getattribute__(self, name: str) -> Any:
-        if name.startswith("_") or name == "calls":
-            return super().__getattribute__(name)
-
-        def note(*args: Any) -> Any:
-            self.calls.append((name, args))
-            return {"allows": True, "wants_warm_start": None}.get(name)
-
-        return note
-
-
-def tell_all(progress: Progress) -> None:
-    progress.planned(PLAN)
-    progress.starting("vLLM starts.")
-    progress.fitted("In 30 min: 24 held-out tasks.")
-    progress.phase("before", 8)
-    progress.rollout_done()
-    progress.baseline(METRICS)
-    progress.forecast(1.0, 2.0)
-    progress.warmed("8 calls", METRICS)
-    progress.stepped(REPORT)
-    progress.validated(1, METRICS, True)
-    progress.warned(["it is slow"])
-    progress.stalled("the disk is full")
-    progress.stalled(None)
-    progress.ended("budget spent", Ledger())
+EVENTS = (
+    PLAN,
+    events.Message("vLLM starts."),
+    events.PhaseStarted("before", 8),
+    events.RolloutDone(),
+    events.BaselineMeasured(METRICS),
+    events.TimeLeft(1.0, 2.0),
+    events.WarmStartDone("8 calls", METRICS),
+    REPORT,
+    events.Validated(1, METRICS, True),
+    events.Warned("it is slow"),
+    events.Stalled("the disk is full"),
+    events.Ended("budget spent", Ledger()),
+    events.Finished(("It helped.",)),
+)
 
 
 def lines(folder: Path) -> bytes:
@@ -72,36 +56,35 @@ def no_reply(number: int, value: Any) -> None:
 
 
 def test_all_that_is_told_arrives(tmp_path: Path) -> None:
-    tell_all(ProgressWriter(tmp_path))
-    seen, expected = Seen(), Seen()
+    writer, seen = ProgressWriter(tmp_path), Seen()
+    for event in EVENTS:
+        writer(event)
     assert replay_progress(lines(tmp_path), seen, lambda plan: plan, no_reply)
-    tell_all(expected)
-    assert seen.calls == expected.calls
-
-
-def test_nothing_that_a_run_can_tell_is_forgotten() -> None:
-    said = {name for name in vars(Progress) if not name.startswith("_")}
-    said -= {"may_rent", "may_spend"}  # asked before anything is sent there
-    assert said == {name for name in vars(ProgressWriter) if not name.startswith("_")}
+    assert tuple(seen.events) == EVENTS
 
 
 def test_the_plan_is_that_of_home(tmp_path: Path) -> None:
-    ProgressWriter(tmp_path).planned(PLAN)
+    ProgressWriter(tmp_path)(PLAN)
     seen, here = Seen(), Path("runs/x")
     made = replay_progress(
         lines(tmp_path), seen, lambda plan: replace(plan, run=here), no_reply
     )
     assert not made  # nothing to fetch
-    [(_, (plan,))] = seen.calls
-    assert plan == replace(PLAN, run=here)
+    assert seen.events == [replace(PLAN, run=here)]
 
 
 def test_a_question_is_asked_at_home_and_once(tmp_path: Path) -> None:
-    told, answers = ProgressWriter(tmp_path), list[Any]()
+    writer, answers = ProgressWriter(tmp_path), list[Any]()
 
     def ask() -> None:
-        answers.append(told.allows(["it is hard"]))
-        answers.append(told.wants_warm_start("it would help"))
+        answers.append(writer(events.Question("train", ("it is hard",), "Train?")))
+        answers.append(
+            writer(events.Question("warm start", ("it would help",), "Do it?"))
+        )
+
+    def answer(event: events.Event) -> bool | None:
+        assert isinstance(event, events.Question)
+        return True if event.about == "train" else None
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -116,8 +99,8 @@ def test_a_question_is_asked_at_home_and_once(tmp_path: Path) -> None:
         found = lines(tmp_path)[offset:]
         found = found[: found.rfind(b"\n") + 1]
         offset += len(found)
-        replay_progress(found, Seen(), lambda plan: plan, reply)
+        replay_progress(found, answer, lambda plan: plan, reply)
     assert answers == [True, None]
     later = Seen()  # somebody who comes later is not asked again
     replay_progress(lines(tmp_path), later, lambda plan: plan, no_reply)
-    assert later.calls == []
+    assert later.events == []

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from agentgym.errors import UnreachableError
-from agentgym.evaluate.progress import Progress
 from agentgym.plugins.cloud.base import Address
 from agentgym.plugins.cloud.shell import LONG_S, Reconnect, Shell
+from tests.observers import Seen
 from tests.plugins.cloud.fakes.runpod import FakeRunPod
 from tests.plugins.cloud.home import SMALL, ended, make_sleepy, start, wait_for
 from tests.plugins.cloud.sshd import Machine
@@ -110,20 +110,15 @@ def test_failures_do_not_end_a_rented_machine(
 
 @pytest.mark.slow
 def test_patience_ends(machine: Machine) -> None:
-    told = []
-
-    class Told(Progress):
-        def warned(self, remarks: "list[str]") -> None:  # type: ignore[override]
-            told.extend(remarks)
-
+    seen = Seen()
     count = fail_at(machine, *range(1, 20))
     address = Address.parse(machine.gpu.removeprefix("ssh:"))
-    reconnect = Reconnect(address, Told(), (0.01, 0.01), "; it goes on")
+    reconnect = Reconnect(address, seen, (0.01, 0.01), "; it goes on")
     shell = Shell(address, reconnect=reconnect)
     with pytest.raises(UnreachableError, match="Connection reset by peer"):
         shell.run("echo there")
     assert count.read_text() == "3\n"
-    assert [each.rpartition(" ")[2] for each in told] == ["on."]
+    assert [each.rpartition(" ")[2] for each in seen.texts] == ["on."]
     fail_at(machine, 1)
     assert shell.run("echo there") == "there\n"
     assert sum(LONG_S) > 600

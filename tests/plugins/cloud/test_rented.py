@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -25,7 +24,7 @@ from agentgym.errors import (
     UnsupportedError,
     UsageError,
 )
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate.events import Observer, silent
 from agentgym.plugins.cloud import quote, rented, run_server
 from agentgym.plugins.cloud.base import Address
 from agentgym.plugins.cloud.quote import Quote
@@ -33,6 +32,7 @@ from agentgym.plugins.cloud.record import KEY_FILE, MachineRecord, now
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trainer import Trainer
+from tests.observers import Seen
 from tests.plugins.cloud.fakes import dying
 from tests.plugins.cloud.fakes.fixtures import QUICK
 from tests.plugins.cloud.fakes.lambda_cloud import FakeLambda
@@ -44,22 +44,6 @@ from tests.variants import first_of
 
 BIG = "Qwen/Qwen3-4B"
 CLIENT = "tests.plugins.cloud.fakes.client"
-
-
-class Asked(Progress):
-    """Answers as it is told, and remembers what it was asked and told."""
-
-    def __init__(self, answer: bool | None) -> None:
-        self.answer = answer
-        self.asked: list[str] = []
-        self.told: list[str] = []
-
-    def may_rent(self, quote: Sequence[str]) -> bool | None:
-        self.asked += quote
-        return self.answer
-
-    def starting(self, what: str) -> None:
-        self.told.append(what)
 
 
 class There:
@@ -75,7 +59,7 @@ class There:
         address: Address,
         key_file: Path,
         run: RunFolder,
-        progress: Progress,
+        progress: Observer,
         **more: Any,
     ) -> TrainingResult:
         found = {"address": address, "key": key_file.read_text(), "run": run, **more}
@@ -93,7 +77,7 @@ def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> There:
     return made
 
 
-def train(progress: Progress | None = None, **settings: object) -> TrainingResult:
+def train(progress: Observer = silent, **settings: object) -> TrainingResult:
     given = {"model": BIG, "gpu": "runpod", "framework": "native", "name": "r"}
     config = TrainingConfig.create(**{"scenario": "coding", **given, **settings})
     return Trainer(config, progress=progress).train()
@@ -113,7 +97,7 @@ def record_in(folder: Path) -> MachineRecord:
 def test_a_run_is_rented_for_once_somebody_agrees(
     runpod: FakeRunPod, there: There
 ) -> None:
-    progress = Asked(True)
+    progress = Seen(True)
     train(progress)
     [call] = there.calls
     assert str(call["address"]) == f"root@127.0.0.1:{runpod.ssh}"
@@ -121,9 +105,9 @@ def test_a_run_is_rented_for_once_somebody_agrees(
     assert call["ending"].method == "DELETE"
     assert call["limits"]().longest_s > 600
     assert call["limits"]().silent_s > 0
-    assert "costs $0.71 an hour, its disk included" in progress.asked[0]
-    assert "tokens/s (assumed" in progress.asked[0]
-    assert any("is ended. It cost about $0.0" in told for told in progress.told)
+    assert "costs $0.71 an hour, its disk included" in progress.facts[0]
+    assert "tokens/s (assumed" in progress.facts[0]
+    assert any("is ended. It cost about $0.0" in told for told in progress.texts)
     assert (runpod.pods, record().fate) == ({}, "ended")
     assert record().name.startswith("agentgym-r-")
     assert not (Path("runs/r") / KEY_FILE).exists()
@@ -140,18 +124,18 @@ def test_nothing_is_rented_that_nobody_agreed_to(
     runpod: FakeRunPod, there: There, answer: bool | None, words: str
 ) -> None:
     with pytest.raises(UsageError, match=words):
-        train(Asked(answer))
+        train(Seen(answer))
     assert not [asked for asked in runpod.asked if asked.method == "POST"]
     assert not Path("runs/r").exists()
 
 
 @pytest.mark.slow
 def test_yes_is_an_agreement(runpod: FakeRunPod, there: There) -> None:
-    progress = Asked(None)
+    progress = Seen(None)
     train(progress, yes=True)
-    assert (len(there.calls), progress.asked) == (1, [])
+    assert (len(there.calls), progress.facts) == (1, [])
     assert (
-        "costs $0.71 an hour, its disk included" in progress.told[0]
+        "costs $0.71 an hour, its disk included" in progress.texts[0]
     )  # the quote is told all the same
 
 
@@ -179,7 +163,7 @@ def test_what_cannot_be_is_refused_before_anything_is_spent(
     words: str,
 ) -> None:
     with pytest.raises(error, match=words):
-        train(Asked(True), **settings)
+        train(Seen(True), **settings)
     for fake in (runpod, lambda_cloud):
         assert not [asked for asked in fake.asked if asked.method == "POST"]
 
@@ -208,13 +192,13 @@ def test_a_run_that_breaks_keeps_its_folder_and_no_machine(
     runpod: FakeRunPod, there: There, error: BaseException, raised: type[Exception]
 ) -> None:
     there.error = error
-    progress = Asked(True)
+    progress = Seen(True)
     with pytest.raises(raised) as caught:
         train(progress)
     assert runpod.pods == {}
     assert record().fate == "ended"
     assert RunFolder(Path("runs/r")).record()["status"] == "interrupted"
-    told = [*progress.told, *getattr(caught.value, "__notes__", [])]
+    told = [*progress.texts, *getattr(caught.value, "__notes__", [])]
     assert any("is ended. It cost about $0.0" in each for each in told)
 
 

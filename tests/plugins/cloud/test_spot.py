@@ -15,13 +15,14 @@ from agentgym.errors import (
     UnreachableError,
     UnsupportedError,
 )
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate.events import Observer, silent
 from agentgym.plugins.cloud import rented
 from agentgym.plugins.cloud.providers.skypilot import SkyPilot
 from agentgym.plugins.cloud.record import MachineRecord, bill
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState
 from agentgym.train.trainer import Trainer
+from tests.observers import Seen
 from tests.plugins.cloud.fakes.runpod import FakeRunPod
 from tests.plugins.cloud.fakes.sky import SPOT, FakeSky
 from tests.plugins.cloud.home import TRAIN, ended, require_whole, start, wait_for_steps
@@ -29,19 +30,6 @@ from tests.plugins.cloud.sshd import Machine
 from tests.ui import made_up
 
 SPENT = 0.1
-
-
-class Told(Progress):
-    """Remembers what it was told."""
-
-    def __init__(self) -> None:
-        self.words: list[str] = []
-
-    def starting(self, what: str) -> None:
-        self.words.append(what)
-
-    def warned(self, remarks: Any) -> None:
-        self.words += remarks
 
 
 class Trainings:
@@ -87,7 +75,7 @@ def spot(
     return plan
 
 
-def train(progress: Progress | None = None, **settings: object) -> TrainingResult:
+def train(progress: Observer = silent, **settings: object) -> TrainingResult:
     given: dict[str, object] = {"model": "Qwen/Qwen3-4B", "gpu": "sky"}
     given |= {
         "framework": "native",
@@ -123,7 +111,7 @@ def record() -> MachineRecord:
 def test_a_run_goes_on_on_another_machine_within_one_limit(
     sky: FakeSky, spot: Callable[..., Trainings]
 ) -> None:
-    trainings, progress = spot(taken(sky, step=2)), Told()
+    trainings, progress = spot(taken(sky, step=2)), Seen()
     train(progress, max_cost=50)
     assert trainings.calls == 2
     kinds = [
@@ -133,7 +121,7 @@ def test_a_run_goes_on_on_another_machine_within_one_limit(
     assert (sky["clusters"], record().fate, record().times_taken) == ({}, "ended", 1)
     assert record().before == SPENT
     assert record().limit == pytest.approx(50 - SPENT)
-    told = " ".join(progress.words)
+    told = " ".join(progress.texts)
     assert "A spot machine may be taken away at any time" in told
     assert "was taken away by its provider. It cost $0.03 at the price" in told
     assert "The run goes on after step 2, on another machine." in told

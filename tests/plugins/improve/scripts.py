@@ -5,8 +5,8 @@ from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
 from agentgym.evaluate.criteria import Gate
+from agentgym.evaluate.events import Observer, silent
 from agentgym.evaluate.metrics import Metrics, TaskResult
-from agentgym.evaluate.progress import Progress
 from agentgym.plugins.improve.bill import Bill
 from agentgym.plugins.improve.ladder import Climb, LadderRung, Outcome, Price
 from agentgym.plugins.improve.terms import Terms
@@ -69,10 +69,10 @@ def climb_in(
     goal: float = 0.8,
     cap: float = 0.0,
     yes: bool = False,
-    progress: Progress | None = None,
+    progress: Observer = silent,
 ) -> Climb:
     """Return the climb of a ladder in a folder, which goes on if it has a bill."""
     terms = Terms(Gate("pass_1", goal), max_cost=cap, yes=yes)
     bill = Bill.open(folder, f"pass_1={goal:g}", cap, "nano")
     purse = Purse(cap, bill.dollars)
-    return Climb(TrainingConfig.create(), terms, purse, bill, progress or Progress())
+    return Climb(TrainingConfig.create(), terms, purse, bill, progress)

@@ -1,28 +1,15 @@
 """The ladder: which rung it stops at, what it asks before it spends, what it keeps."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from agentgym.errors import Interrupted, ProviderError, UsageError
-from agentgym.evaluate.progress import Progress
 from agentgym.plugins.improve.ladder import Climb, Outcome, Price, try_rungs
+from tests.observers import Seen
 from tests.plugins.improve.scripts import Scripted, climb_in, reaches
 
 PAID = Price("100 rollouts, about $2.00.", 2.0, is_free=False)
-
-
-class Asked(Progress):
-    """Answers the question whether to spend."""
-
-    def __init__(self, answer: bool | None) -> None:
-        self.answer = answer
-        self.terms: list[str] = []
-
-    def may_spend(self, terms: Sequence[str]) -> bool | None:
-        self.terms += terms
-        return self.answer
 
 
 def test_it_stops_at_the_first_rung_that_meets_the_goal(tmp_path: Path) -> None:
@@ -47,17 +34,14 @@ def test_it_stops_at_the_first_rung_that_meets_the_goal(tmp_path: Path) -> None:
     assert "'training', would be: 100 rollouts, about $2.00." in bill.ended
 
 
-def test_a_rung_that_cannot_run_is_said_at_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    climb, said = climb_in(tmp_path), list[str]()
-    monkeypatch.setattr(climb.progress, "starting", said.append)
+def test_a_rung_that_cannot_run_is_said_at_the_start(tmp_path: Path) -> None:
+    seen = Seen()
     rungs = [
         Scripted("as it is", reaches(9)),
         Scripted("prompts", reaches(9), skipped="Left out."),
     ]
-    try_rungs(rungs, climb)
-    assert said[0] == (
+    try_rungs(rungs, climb_in(tmp_path, progress=seen))
+    assert seen.texts[0] == (
         "Plan, until one reaches the goal: as it is, then prompts (Left out)."
     )
 
@@ -85,14 +69,14 @@ def test_nothing_is_spent_without_a_yes_or_above_the_cap(
     tmp_path: Path, cap: float, answer: bool | None, yes: bool, says: str
 ) -> None:
     rungs = [Scripted("as it is", reaches(2)), Scripted("p", reaches(9), price=PAID)]
-    asked = Asked(answer)
+    asked = Seen(answer)
     climb = climb_in(tmp_path, cap=cap, yes=yes, progress=asked)
     bill = try_rungs(rungs, climb)
     assert rungs[1].ran == (not says)
     if says:
         assert says in bill.ended
         assert PAID.words in bill.ended
-    assert bool(asked.terms) == (cap == 5.0 and not yes)
+    assert bool(asked.facts) == (cap == 5.0 and not yes)
 
 
 def test_what_fails_is_on_the_bill_and_the_next_rung_is_tried(tmp_path: Path) -> None:

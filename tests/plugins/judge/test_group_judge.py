@@ -9,7 +9,9 @@ from aiohttp import web
 
 from agentgym.core.prices import Prices
 from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.evaluate import events
 from agentgym.plugins.judge import group_judge
+from tests.observers import Seen
 from tests.plugins.judge.judges import (
     attempt,
     by_length,
@@ -165,15 +167,14 @@ def answering(text: str) -> Handler:
 def test_a_judge_that_fails_leaves_the_rewards_and_is_named_once(
     respond: Handler, why: str
 ) -> None:
-    told: list[str] = []
-    group = pair()
+    group, seen = pair(), Seen()
     with StubServer(respond) as server:
-        judge, record = judge_at(server, timeout_s=0.3, warn=told.append)
+        judge, record = judge_at(server, timeout_s=0.3, progress=seen)
         assert judge.ranked([group, group]) == [group, group]
     assert record.kept == {why: 2}
     assert record.judged == 0
     assert record.adds_up
-    [text] = told
+    [text] = seen.texts
     assert text.lower().startswith(why.lower())
     assert text.endswith("without its ranking keep their own rewards.")
 
@@ -193,21 +194,18 @@ def test_one_group_that_fails_leaves_the_others_ranked() -> None:
 
 
 def test_judging_ends_at_its_cap_and_the_bill_stays_below_it() -> None:
-    told: list[str] = []
-    counted: list[int] = []
-    progress: Any = {"begin": counted.append, "done": lambda: counted.append(-1)}
+    seen = Seen()
     with StubServer(scoring(by_length)) as server:
-        judge, record = judge_at(
-            server, prices=PRICES, max_cost=0.6, warn=told.append, **progress
-        )
+        judge, record = judge_at(server, prices=PRICES, max_cost=0.6, progress=seen)
         for _ in range(40):
             judge.ranked([pair()])
-    assert counted.count(-1) == sum(n for n in counted if n > 0) == 80
+    begun = sum(event.total for event in seen.of(events.PhaseStarted))
+    assert len(seen.of(events.RolloutDone)) == begun == 80
     assert record.kept[group_judge.CAP] == 40 - record.judged > 0
     assert record.judged == record.requests == len(server.bodies)
     assert record.cost == pytest.approx(0.02 * record.judged)
     assert record.cost <= 0.6
-    [text] = told
+    [text] = seen.texts
     assert "judge.max_cost = 0.6" in text
 
 
@@ -246,13 +244,12 @@ def test_a_server_that_knows_no_schema_is_asked_without_one() -> None:
 
 
 def test_progress_counts_the_attempts_that_are_judged() -> None:
-    counted: list[int] = []
+    seen = Seen()
     with StubServer(scoring(by_length)) as server:
-        judge, _ = judge_at(
-            server, begin=counted.append, done=lambda: counted.append(0)
-        )
+        judge, _ = judge_at(server, progress=seen)
         judge.ranked([pair(), [attempt("a", "x")]])
-    assert counted == [2, 0, 0]
+    done = events.RolloutDone()
+    assert seen.events == [events.PhaseStarted("judging", 2), done, done]
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from aiohttp import web
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
 from agentgym.evaluate.evaluation import evaluate
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate.events import silent
 from agentgym.evaluate.result import Evaluation
 from tests.evaluate.test_evaluation import calls
 from tests.plugins.judge.judges import scoring
@@ -89,7 +89,7 @@ def test_agreement_with_the_check_and_the_price_are_reported(tmp_path: Any) -> N
             workers=1,
             concurrency=1,
         )
-        found = evaluate(config, Split.TEST, Progress(), subject="x", baselines=False)
+        found = evaluate(config, Split.TEST, silent, subject="x", baselines=False)
     record = found.judging
     assert record is not None
     assert (record.groups, record.judged, record.pairs) == (3, 3, 3)

@@ -142,11 +142,13 @@ def check_sampled(
     Returns:
         How far the untrained model's log-probabilities are from the second step's.
     """
-    assert all(0 < done.gap < GAP for _, done in seen)
+    assert all(0 < done.logprob_gap < GAP for _, done in seen)
     local = settings.replaced(engine="local", gpu="none", verl={})
     with closing(LocalEngine.create(local)) as untrained:
-        gap = untrained.update(seen[1][0]).gap
-    assert gap > 10 * seen[1][1].gap, "else it could be the untrained model's sample"
+        gap = untrained.update(seen[1][0]).logprob_gap
+    assert gap > 10 * seen[1][1].logprob_gap, (
+        "else it could be the untrained model's sample"
+    )
     return gap
 
 

@@ -60,7 +60,7 @@ def test_grpo_steps_as_the_local_engine_does_them_and_a_resume(
 
     # Weights are pushed after an update, and after a checkpoint was loaded.
     untrained = check_sampled(seen, settings)
-    gaps = ", ".join(f"{done.gap:.1e}" for _, done in seen)
+    gaps = ", ".join(f"{done.logprob_gap:.1e}" for _, done in seen)
     told = f"verl with transformers: gaps of {gaps} nats, untrained {untrained:.1e}"
     record_property("measured", told)
 

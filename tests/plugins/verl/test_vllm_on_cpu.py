@@ -49,6 +49,6 @@ def test_grpo_steps_are_sampled_by_vllm_from_what_verl_learned(
     assert all(done.grad_norm > 0 for _, done in seen)
     untrained = check_sampled(seen, settings)
     version = installed_version(VLLM_FOLDER / "bin" / "python", "vllm")
-    gaps = " and ".join(f"{done.gap:.1e}" for _, done in seen)
+    gaps = " and ".join(f"{done.logprob_gap:.1e}" for _, done in seen)
     told = f"verl with vLLM {version}: gaps of {gaps} nats, untrained {untrained:.1e}"
     record_property("measured", told)

@@ -25,7 +25,7 @@ from agentgym.errors import (
     TrainingInterrupted,
     UnreachableError,
 )
-from agentgym.evaluate.progress import Plan, Progress
+from agentgym.evaluate.events import Message, Observer, Plan, Warned, silent
 from agentgym.plugins.cloud.base import Address, EndRequest
 from agentgym.plugins.cloud.install import FOLDER, Ready, prepare
 from agentgym.plugins.cloud.progress_lines import replay_progress
@@ -86,7 +86,7 @@ class OverSSH(Place):
         return plan_elsewhere(config, f"{_address(config)}, over SSH")
 
     def train(
-        self, config: TrainingConfig, run: RunFolder, progress: Progress
+        self, config: TrainingConfig, run: RunFolder, progress: Observer
     ) -> TrainingResult:
         """Train the run on the machine, and return its result."""
         return train_elsewhere(config, _address(config), None, run, progress)
@@ -130,7 +130,7 @@ def train_elsewhere(
     address: Address,
     key_file: Path | None,
     run: RunFolder,
-    progress: Progress,
+    progress: Observer,
     *,
     ending: EndRequest | None = None,
     limits: Callable[[], EndLimits] = EndLimits,
@@ -149,7 +149,7 @@ def train_elsewhere(
         upload = make_upload(config)
         shell = _shell(address, key_file, run, progress, lambda: require_machine(False))
         try:
-            ready = prepare(shell, upload, progress.starting)
+            ready = prepare(shell, upload, lambda text: progress(Message(text)))
         except KeyboardInterrupt:
             if run.record().get("elsewhere"):
                 raise _not_interrupted(run, address) from None
@@ -168,7 +168,7 @@ def fetch_results(address: Address, key_file: Path | None, run: RunFolder) -> No
     known = run.record().get("elsewhere")
     if not known or known["address"] != str(address):
         return
-    shell = _shell(address, key_file, run, Progress())
+    shell = _shell(address, key_file, run, silent)
     ready, upload = Ready(known["python"], known["home"]), make_upload(run.config())
     with _Followed(shell, ready, upload, run) as followed:
         followed.leave()
@@ -188,7 +188,7 @@ def _shell(
     address: Address,
     key_file: Path | None,
     run: RunFolder,
-    progress: Progress,
+    progress: Observer,
     require_machine: Callable[[], None] = lambda: None,
 ) -> Shell:
     """Return a shell whose first connection is retried as long as that is worth it.
@@ -318,7 +318,7 @@ class _Followed:
             f"{self._run.path}, after step {step}. Later results of {self._where} "
             "are not used."
         )
-        self._progress.warned([message])
+        self._progress(Warned(message))
         self._end(state)
 
     def _end(self, state: dict[str, Any]) -> None:
@@ -361,7 +361,7 @@ class _Followed:
         self, order: Callable[[], dict[str, Any]], there: list[str], number: int
     ) -> None:
         """Send the run's files, and start training on the machine."""
-        self._progress.starting(f"Sending the run to {self._where}.")
+        self._progress(Message(f"Sending the run to {self._where}."))
         with tempfile.TemporaryFile() as file:
             self._upload.write(file)
             self._send(file, "inputs")
@@ -499,7 +499,7 @@ class _Followed:
                     f"All of the run is in {self._run.path}. {self._where} could not "
                     f"be asked to remove its copy, {self._folder}: {error}"
                 )
-                self._progress.warned([remark])
+                self._progress(Warned(remark))
         self._run.write_record(elsewhere=None, left=left)
 
     def _left(self) -> dict[str, Any]:

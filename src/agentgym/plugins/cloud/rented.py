@@ -15,7 +15,7 @@ from agentgym.errors import (
     UnsupportedError,
     UsageError,
 )
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate.events import Message, Observer, Question, Warned
 from agentgym.models.reference import is_remote
 from agentgym.plugins.cloud.base import Address, Machine, Offer, Provider
 from agentgym.plugins.cloud.ending import Waits, end, find
@@ -92,7 +92,7 @@ class Rented(Place):
         return CostEstimate([quote.record() for quote in quotes], quote_view(quotes))
 
     def train(
-        self, config: TrainingConfig, run: RunFolder, progress: Progress
+        self, config: TrainingConfig, run: RunFolder, progress: Observer
     ) -> TrainingResult:
         """Rent a machine, train on it, and end it.
 
@@ -109,7 +109,7 @@ class Rented(Place):
             raise
 
     def _train(
-        self, config: TrainingConfig, run: RunFolder, progress: Progress
+        self, config: TrainingConfig, run: RunFolder, progress: Observer
     ) -> TrainingResult:
         """Train on a machine; if it is taken away, continue on another one."""
         terms, in_vain, saved = config, 0, _saved(run)
@@ -130,7 +130,7 @@ class Rented(Place):
                     ) from None
                 after = f"goes on after step {saved[0]}" if saved else "begins again"
                 words = f"{taken.words()} The run {after}, on another machine."
-                progress.warned([words])
+                progress(Warned(words))
                 # The terms of the first machine hold for all of them.
                 whole = taken.before + taken.limit
                 terms = config.replaced(rent={"max_cost": whole}, yes=True)
@@ -147,7 +147,7 @@ class Rented(Place):
         config: TrainingConfig,
         terms: TrainingConfig,
         run: RunFolder,
-        progress: Progress,
+        progress: Observer,
     ) -> TrainingResult:
         """Train on the run's existing machine; if there is none, rent one.
 
@@ -182,7 +182,7 @@ class Rented(Place):
             limit=limit,
             before=before,
             taken=0 if earlier is None else earlier.times_taken,
-            report=progress.starting,
+            report=lambda text: progress(Message(text)),
             waits=self.waits,
             held=held,
             rescue=lambda: fetch_results(lease.address, lease.key_file, run),
@@ -224,7 +224,7 @@ class Rented(Place):
         return " ".join(problems) or None
 
     def _held(
-        self, provider: Provider, run: RunFolder, progress: Progress
+        self, provider: Provider, run: RunFolder, progress: Observer
     ) -> tuple[Machine, MachineRecord] | None:
         """Return the run's existing machine and its record; None if there is none.
 
@@ -236,9 +236,9 @@ class Rented(Place):
         if record.provider == provider.name and (run.path / KEY_FILE).is_file():
             found = find(provider, record.name, replace(self.waits, looks=2))
             if found is not None:
-                progress.starting(f"The run's machine is still there: {record.words()}")
+                progress(Message(f"The run's machine is still there: {record.words()}"))
                 return found, record
-        progress.starting(end_recorded(record, run, self.waits).words())
+        progress(Message(end_recorded(record, run, self.waits).words()))
         return None
 
 
@@ -339,14 +339,14 @@ def _provider(config: TrainingConfig) -> Provider:
     return provider
 
 
-def _require_consent(quote: Quote, config: TrainingConfig, progress: Progress) -> None:
+def _require_consent(quote: Quote, config: TrainingConfig, progress: Observer) -> None:
     """Ask the user to agree to the quote; with ``config.yes``, only show it."""
     words = quote.words()
     if config.yes:
         for each in words:
-            progress.starting(each)
+            progress(Message(each))
         return
-    answer = progress.may_rent(words)
+    answer = progress(Question("rent", tuple(words), "Rent it?"))
     if answer is None:
         raise UsageError(
             f"{' '.join(words)} Nothing was rented, since this is not a terminal and "

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from agentgym.core.files import parse_json
 from agentgym.errors import ComputeError, UnreachableError
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate.events import Observer, Warned
 from agentgym.plugins.cloud.base import Address
 
 LONG_S = (1.0, 2.0, 4.0, 8.0, *(15.0,) * 40)
@@ -58,7 +58,7 @@ class Reconnect:
     """
 
     where: Address
-    progress: Progress
+    progress: Observer
     waits_s: Sequence[float]
     meanwhile: str = ""
     require_machine: Callable[[], None] = lambda: None
@@ -84,7 +84,7 @@ class Reconnect:
 
     def _connect(self, connect: Callable[[], object], error: UnreachableError) -> None:
         if self.waits_s:
-            self.progress.warned([f"{error} Trying again{self.meanwhile}."])
+            self.progress(Warned(f"{error} Trying again{self.meanwhile}."))
         for wait_s in self.waits_s:
             until = time.monotonic() + wait_s
             while (left := until - time.monotonic()) > 0:
@@ -97,7 +97,7 @@ class Reconnect:
                 error = found
                 self.require_machine()
                 continue
-            self.progress.warned([f"Connected to {self.where} again."])
+            self.progress(Warned(f"Connected to {self.where} again."))
             return
         raise error
 

@@ -12,9 +12,9 @@ from agentgym.core.task import Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.lengths import paced
 from agentgym.engines.registry import create_engine, paced_settings
+from agentgym.evaluate import events
 from agentgym.evaluate.evaluation import attempt
 from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.progress import Progress
 from agentgym.models.reference import is_remote, resolve_model
 from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint
 from agentgym.rollout.prompt_overrides import Wording
@@ -29,7 +29,7 @@ _IN_FLIGHT = 8
 
 @contextmanager
 def open_bench(
-    config: TrainingConfig, meter: Meter, progress: Progress
+    config: TrainingConfig, meter: Meter, progress: events.Observer
 ) -> Iterator["Bench"]:
     """Load the model, or connect to its server; yield a Bench, which runs the agent.
 
@@ -65,7 +65,7 @@ class Bench:
     config: TrainingConfig
     scenario: Scenario
     session: RolloutSession
-    progress: Progress
+    progress: events.Observer
 
     def held_out(
         self, wording: Wording, prices: Prices
@@ -103,11 +103,11 @@ class Bench:
     ) -> list[Trajectory]:
         """Attempt each task ``samples`` times."""
         self.session.reword(wording)
-        self.progress.phase(phase, len(tasks) * samples)
+        self.progress(events.PhaseStarted(phase, len(tasks) * samples))
         done = attempt(
             self.session,
             {name: tasks},
             samples,
-            lambda _: self.progress.rollout_done(),
+            lambda _: self.progress(events.RolloutDone()),
         )
         return done[name]

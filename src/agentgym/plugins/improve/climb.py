@@ -4,7 +4,7 @@ import fcntl
 
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import RunFolderError, UsageError
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate import events
 from agentgym.plugins.improve.bill import Bill, folder_of
 from agentgym.plugins.improve.ladder import Climb, try_rungs
 from agentgym.plugins.improve.remedies import rungs
@@ -21,7 +21,7 @@ def improve(
     terms: Terms,
     *,
     own: bool = False,
-    progress: Progress | None = None,
+    progress: events.Observer = events.silent,
 ) -> Bill:
     """Improve an agent until it meets a goal; return the results and costs.
 
@@ -48,7 +48,7 @@ def improve(
         Interrupted: Ctrl-C or SIGTERM. The results of finished rungs are kept; the same
             call continues after them.
     """
-    config, progress = located(config), progress or Progress()
+    config = located(config)
     scenario, _ = check_rollouts(config)
     if config.agent.reference is None:
         raise UsageError(
@@ -58,7 +58,7 @@ def improve(
     check_terms(terms, config, scenario)
     report = probed(config)
     if own and (model := own_model(report)) is not None:
-        progress.starting(f"The agent has its own model, {model}.")
+        progress(events.Message(f"The agent has its own model, {model}."))
         config = config.replaced(model=model)
         check_terms(terms, config, scenario)
     require_trainable(config, report)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import AgentGymError, Interrupted, UsageError
+from agentgym.evaluate import events
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import percent
-from agentgym.evaluate.progress import Progress
 from agentgym.plugins.improve.bill import Bill, RungResult, Status
 from agentgym.plugins.improve.terms import Terms
 from agentgym.rollout.gateway.metered import Meter, Purse
@@ -31,7 +31,7 @@ class Climb:
     terms: Terms
     purse: Purse
     bill: Bill
-    progress: Progress
+    progress: events.Observer
     meters: list[Meter] = field(default_factory=list)
 
     def meter(self, read: float, written: float) -> Meter:
@@ -103,7 +103,7 @@ def try_rungs(rungs: Sequence[LadderRung], climb: Climb) -> Bill:
             each.status = _status(climb, each.after)
     done = {each.name: each for each in bill.rungs if each.after is not None}
     bill.rungs = [each for each in bill.rungs if each.dollars or each.name in done]
-    climb.progress.starting(_plan_words(climb, rungs, done))
+    climb.progress(events.Message(_plan_words(climb, rungs, done)))
     for place, rung in enumerate(rungs):
         found = done.get(rung.name)
         if found is not None:
@@ -148,7 +148,7 @@ def _tried(
     if why := rung.skipped(climb):
         return _add(climb, rung, Outcome(why, status="skipped"))
     price = rung.price(climb)
-    climb.progress.starting(f"{rung.name}: {price.words}")
+    climb.progress(events.Message(f"{rung.name}: {price.words}"))
     if refusal := _refusal(climb, rung, price):
         climb.bill.ended = refusal
         return None
@@ -190,8 +190,8 @@ def _refusal(climb: Climb, rung: LadderRung, price: Price) -> str:
         )
     if climb.terms.yes:
         return ""
-    terms = [price.words, f"Nothing is spent above ${left:.2f}, which is left."]
-    answer = climb.progress.may_spend(terms)
+    terms = price.words, f"Nothing is spent above ${left:.2f}, which is left."
+    answer = climb.progress(events.Question("spend", terms, "Spend it?"))
     if answer is None:
         return (
             f"{what}, since this is not a terminal and the question cannot be "
@@ -225,7 +225,7 @@ def _add(
     climb.bill.rungs.append(result)
     climb.bill.save()
     if outcome.words:
-        climb.progress.starting(f"{rung.name}: {outcome.words}")
+        climb.progress(events.Message(f"{rung.name}: {outcome.words}"))
     return result
 
 

@@ -36,6 +36,7 @@ from agentgym.errors import (
     ReplyError,
     first_problem,
 )
+from agentgym.evaluate import events
 from agentgym.evaluate.ranker import Ranker
 from agentgym.models.reference import PROVIDERS, Endpoint
 from agentgym.models.reply import read_reply
@@ -198,10 +199,9 @@ class GroupJudge(Ranker):
         max_cost: Maximum US dollars for all requests in the record. A request that
             might exceed this limit is not sent.
         timeout_s: Seconds for one request, retries included; None means three minutes.
-        begin: Called before judging, with the number of attempts.
-        done: Called when an attempt was judged or its request failed.
+        progress: Receives the phase ``judging``, and warnings when a group fails for a
+            new reason.
         beat: Called every half second while waiting; may raise to stop waiting.
-        warn: Called with a sentence when a group fails for a new reason.
     """
 
     def __init__(
@@ -214,10 +214,8 @@ class GroupJudge(Ranker):
         prices: Prices | None = None,
         max_cost: float | None = None,
         timeout_s: float | None = None,
-        begin: Callable[[int], None] = lambda count: None,
-        done: Callable[[], None] = lambda: None,
+        progress: events.Observer = events.silent,
         beat: Callable[[], None] = lambda: None,
-        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         super().__init__()
         self._endpoint = endpoint
@@ -227,9 +225,8 @@ class GroupJudge(Ranker):
         self._prices = prices
         self._max_cost = max_cost
         self._timeout_s = timeout_s or _TIMEOUT_S
-        self._begin, self._done = begin, done
+        self._progress = progress
         self._beat = beat
-        self._warn = warn
         self._reserved = 0.0
         self._takes_schema = True
         self._warned: set[str] = set(record.kept)
@@ -272,7 +269,8 @@ class GroupJudge(Ranker):
         self.verdicts = {}
         asked = [group for group, why in zip(groups, unfit, strict=True) if not why]
         if asked:
-            self._begin(sum(len(group.attempts) for group in asked))
+            count = sum(len(group.attempts) for group in asked)
+            self._progress(events.PhaseStarted("judging", count))
         answers = iter(in_background(self._ask_all(asked)) if asked else ())
         found: list[list[float] | None] = []
         record = self._record
@@ -354,7 +352,7 @@ class GroupJudge(Ranker):
             finally:
                 self._reserved -= bound
                 for _ in group.attempts:
-                    self._done()
+                    self._progress(events.RolloutDone())
 
     async def _answer(self, llm: "EndpointLlm", asked: Question) -> list[Score]:
         """Send a request to the judge and return the scores of its answer."""
@@ -408,8 +406,9 @@ class GroupJudge(Ranker):
     def _failed(self, why: str, detail: str) -> str:
         if why not in self._warned:
             self._warned.add(why)
-            self._warn(
+            text = (
                 f"{why[:1].upper()}{why[1:]}: {beginning(detail, _SHOWN)}. Groups of "
-                "attempts without its ranking keep their own rewards."
             )
+            text += "attempts without its ranking keep their own rewards."
+            self._progress(events.Warned(text))
         return why

@@ -9,7 +9,7 @@ from agentgym.core.ledger import Judging, Ledger
 from agentgym.core.nested.groups import JudgeSettings
 from agentgym.core.prices import Prices
 from agentgym.errors import UsageError
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate import events
 from agentgym.models.reference import is_remote, resolve_model
 from agentgym.plugins.judge.group_judge import MOST_ANSWER, GroupJudge
 from agentgym.plugins.judge.prompt import MOST_CHARACTERS
@@ -65,7 +65,7 @@ def check_judge(config: TrainingConfig) -> None:
 def open_judge(
     judge: JudgeSettings,
     ledger: Ledger,
-    progress: Progress,
+    progress: events.Observer,
     *,
     beat: Callable[[], None],
 ) -> GroupJudge:
@@ -80,10 +80,8 @@ def open_judge(
         weight=judge.weight,
         prices=prices_of(judge),
         max_cost=judge.max_cost,
-        begin=lambda count: progress.phase("judging", count),
-        done=progress.rollout_done,
+        progress=progress,
         beat=beat,
-        warn=lambda text: progress.warned([text]),
     )
 
 

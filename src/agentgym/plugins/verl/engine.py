@@ -319,7 +319,7 @@ class VerlEngine(Engine):
             entropy=done.get("entropy", 0.0),
             clip_fraction=done.get("clip_fraction", 0.0),
             kl=done.get("kl", 0.0),
-            gap=gap,
+            logprob_gap=gap,
             reference_kl=done.get("reference_kl"),
             learned=learned,
             entropies=entropies,

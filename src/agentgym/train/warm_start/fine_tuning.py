@@ -15,7 +15,7 @@ from agentgym.core.policy import Policy
 from agentgym.core.trajectory import NO_REASON, ModelCall, Trajectory
 from agentgym.engines.base import Engine, Imitation, TrainingBatch
 from agentgym.errors import ScenarioError, TrainingFailedError
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate import events
 from agentgym.integrations.agent_import import roles_of
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.folder import is_small
@@ -81,7 +81,7 @@ class FineTuning:
     config: TrainingConfig
     scenario: Scenario
     engine: Engine
-    progress: Progress
+    progress: events.Observer
     check: Callable[[], None]
     spent: Callable[[], float] = lambda: 0.0
 
@@ -141,7 +141,7 @@ class FineTuning:
             RolloutRequest(name, task, train=True, group=name, step=0)
             for name, (task, _) in named.items()
         ]
-        self.progress.phase("plans", len(requests))
+        self.progress(events.PhaseStarted("plans", len(requests)))
         routes = self._routes()
         trained = self.engine.policy
         own = None
@@ -183,7 +183,7 @@ class FineTuning:
                 return
 
     def _on_rollout(self, trajectory: Trajectory) -> None:
-        self.progress.rollout_done()
+        self.progress(events.RolloutDone())
         self.check()
 
     def _report_failures(self, failed: Counter[str], total: int) -> None:
@@ -202,7 +202,7 @@ class FineTuning:
                 "`expect`), which `agentgym scenarios check` plays, or leave "
                 "--warm-start out."
             )
-        self.progress.warned([f"{text} The warm start leaves those out."])
+        self.progress(events.Warned(f"{text} The warm start leaves those out."))
 
     def _learn(
         self,
@@ -218,7 +218,7 @@ class FineTuning:
         size = TASKS_PER_UPDATE
         passes = self._passes(len(solved))
         total = passes * math.ceil(len(solved) / size)
-        self.progress.phase("imitation", passes * len(solved))
+        self.progress(events.PhaseStarted("imitation", passes * len(solved)))
         apart = self._examples(held_out)
         best, spent, every = math.inf, 0, max(1, total // _LOOKS)
         done = 0
@@ -233,7 +233,7 @@ class FineTuning:
                 yield imitation.learn(self._examples(some), share)
                 done += 1
                 for _ in some:
-                    self.progress.rollout_done()
+                    self.progress(events.RolloutDone())
                 self.check()
                 if done % every or not apart.sequences:
                     continue
