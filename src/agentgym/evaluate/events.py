@@ -159,10 +159,9 @@ class Warned(Event):
 
 @dataclass(frozen=True)
 class PhaseStarted(Event):
-    """A phase of ``total`` rollouts starts.
+    """A phase of ``total`` rollouts starts, e.g. ``before`` or ``rollouts`` (a step's).
 
-    It is called e.g. ``before``, ``rollouts`` (of a training step), ``validation`` or
-    ``after``. In ``imitation``, the model learns from rollouts that were run before.
+    In ``imitation``, the model learns from rollouts that were run before.
     """
 
     name: str
@@ -183,11 +182,7 @@ class BaselineMeasured(Event):
 
 @dataclass(frozen=True)
 class TimeLeft(Event):
-    """Estimated time left for the whole budget, a warm start included, in seconds.
-
-    It comes before a warm start and before the first step. It is rough, since no update
-    was timed yet; ``StepReport.seconds_left`` is more precise.
-    """
+    """Rough estimate of the seconds left, before a warm start and the first step."""
 
     least: float
     most: float
@@ -240,10 +235,8 @@ class Question(Event):
         about: The subject. ``train``: whether to train despite reasons why training
             may fail. ``warm start``: whether to begin with one. ``tool``: whether a
             tool of the user's own agent may really run; else its calls get made-up
-            answers. ``rent``: whether to rent a machine. ``spend``: whether to spend
-            money.
+            answers. ``rent``, ``spend``: whether to rent a machine, to spend money.
         facts: Sentences to show before the question.
-        text: The question.
     """
 
     about: Literal["train", "warm start", "tool", "rent", "spend"]
