@@ -1,4 +1,4 @@
-"""Events of a run. An observer is called with each of them, in this order or another.
+"""Events of a run. An observer is called with each of them.
 
 ::
 
@@ -6,8 +6,6 @@
         match event:
             case events.StepReport(step=step, reward=reward):
                 print(step, reward)
-            case events.Validated(metrics=metrics):
-                print(metrics.pass_1.value)
 
     Trainer(progress=observe).train("coding")
 """
