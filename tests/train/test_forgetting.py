@@ -13,6 +13,7 @@ from agentgym import Trainer, TrainingConfig
 from agentgym.engines.local.engine import LocalEngine
 from agentgym.engines.scripted import Reply, ScriptedEngine
 from agentgym.errors import ConfigError
+from agentgym.plugins.view.report import render_report
 from agentgym.train import forgetting
 from agentgym.train.forgetting import (
     LARGE,
@@ -22,7 +23,6 @@ from agentgym.train.forgetting import (
     compare,
     read_questions,
 )
-from agentgym.ui.reports.markdown import render_report
 from tests.real_models import SMOLLM2
 
 MANY = 10_000

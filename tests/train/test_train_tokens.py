@@ -17,12 +17,12 @@ from agentgym.engines.tokens.chat_tokens import ChatTokens
 from agentgym.errors import ConfigError
 from agentgym.models.chat_template import ChatTemplate
 from agentgym.models.nano import nano_path
+from agentgym.plugins.view.report import render_report
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.batch import BatchBuilder
-from agentgym.ui.reports.markdown import render_report
 from tests.cli.conftest import Command, agentgym
 
 __all__ = ["agentgym"]

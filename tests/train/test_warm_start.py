@@ -19,12 +19,12 @@ from agentgym.errors import (
     UsageError,
 )
 from agentgym.evaluate import events
+from agentgym.plugins.view.report import render_report
 from agentgym.train import loop
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.warm_start import fine_tuning
 from agentgym.train.warm_start.record import WarmStart
-from agentgym.ui.reports.markdown import render_report
 from tests.observers import Seen
 from tests.toys import ToyEngines
 

@@ -6,7 +6,7 @@ from agentgym.evaluate.call_classes import ConfusionMatrix
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.metrics import TaskResult
 from agentgym.ui.evaluation import comparison_of_two, evaluation_view
-from agentgym.ui.reports.markdown import render_comparison, render_evaluation
+from agentgym.ui.reports import render_comparison, render_evaluation
 from tests.ui import made_up
 from tests.ui.test_tables import shown
 

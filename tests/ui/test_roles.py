@@ -10,9 +10,10 @@ from agentgym.core.trajectory import ModelCall, RequestedCall, ToolCall, Traject
 from agentgym.evaluate.metrics import Metrics
 from agentgym.plugins.doctor.evidence import Evidence
 from agentgym.plugins.doctor.screens import findings_view
+from agentgym.plugins.view.report import render_report
 from agentgym.train.result import TrainingResult
 from agentgym.ui.evaluation import evaluation_view
-from agentgym.ui.reports.markdown import render_evaluation, render_report
+from agentgym.ui.reports import render_evaluation
 from agentgym.ui.tables import plan_view, result_view
 from tests.ui import made_up
 from tests.ui.test_tables import shown

@@ -14,11 +14,11 @@ from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics, TaskResult
 from agentgym.evaluate.plain_progress import line_of
 from agentgym.evaluate.words import verdict_words
+from agentgym.plugins.view.report import render_report
 from agentgym.train.run_folder import RunFolder, metrics_line
 from agentgym.ui import words
 from agentgym.ui.cards import run_view
 from agentgym.ui.comparison import rows
-from agentgym.ui.reports.markdown import render_report
 from agentgym.ui.tables import (
     ledger_view,
     metrics_view,

@@ -151,7 +151,7 @@ def evaluate(
     from agentgym.evaluate.result import write_text
     from agentgym.integrations.agent_import import is_reference
     from agentgym.train.trainer import Trainer
-    from agentgym.ui.reports.html import html_page
+    from agentgym.ui.reports import html_page
     from agentgym.ui.terminal_progress import TerminalProgress
 
     if split is not None and split not in (*Split, EVERY_SPLIT):
@@ -228,7 +228,7 @@ def _views(
     """
     from agentgym.evaluate.compare import compare
     from agentgym.ui.evaluation import comparison_of_two, evaluation_view
-    from agentgym.ui.reports.markdown import render_comparison, render_evaluation
+    from agentgym.ui.reports import render_comparison, render_evaluation
 
     if after is None:
         return evaluation_view(found), render_evaluation(found), found

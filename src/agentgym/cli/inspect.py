@@ -103,7 +103,7 @@ def inspect(
     from agentgym.core.config import TrainingConfig
     from agentgym.rollout.absolute_paths import located
     from agentgym.rollout.inspection import probed
-    from agentgym.ui.agents import agent_view
+    from agentgym.ui.cards import inspection_view
 
     if agent is not None and named is not None:
         raise UsageError(f"Which agent? Give {agent} or --agent {named}, not both.")
@@ -133,7 +133,7 @@ def inspect(
     if as_json:
         print_json(report)
     else:
-        progress_console().print(agent_view(report))
+        progress_console().print(inspection_view(report))
     if report.problems:
         raise typer.Exit(1)
 

@@ -1,15 +1,17 @@
-"""Show the details of a scenario, a run, a trained agent, or rollouts."""
+"""Show the details of a scenario, a run, an agent, rollouts, or checks."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
 from agentgym.core.components import tokens_name
+from agentgym.core.json_schema import properties
 from agentgym.core.task import Split
 from agentgym.evaluate.numbers import duration, number, percent, plural
+from agentgym.rollout.inspection import AgentReport, RoleFound
 from agentgym.rollout.summary import DropKind, Summary
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import tools_of
@@ -20,13 +22,26 @@ from agentgym.ui.layout import grid, headed, indent
 from agentgym.ui.tables import comparison_view, result_view
 from agentgym.ui.words import trained_words
 
+if TYPE_CHECKING:
+    from agentgym.evaluate.check import Finding
+
 _EXAMPLES = 5
+_PROMPT = 200
 _LOSSES = 20
 _SHARES = {
     "right tool": "right_tool",
     "right arguments": "right_arguments",
     "pass^1": "pass_1",
     "tool reliability": "tool_reliability",
+}
+
+
+STYLES = {
+    **dict.fromkeys(("ok", "pass"), "green"),
+    **dict.fromkeys(("missing", "warning", "warn"), "yellow"),
+    **dict.fromkeys(("broken", "critical", "fail"), "bold red"),
+    "info": "cyan",
+    "skip": "dim",
 }
 
 
@@ -206,3 +221,98 @@ def _tokens(summary: Summary) -> str:
     if summary.uncounted_calls:
         text += f"; {plural(summary.uncounted_calls, 'call')} not counted"
     return text
+
+
+def inspection_view(report: AgentReport) -> RenderableType:
+    """Return a view of an agent's definition, and of whether it can be trained."""
+    head = Text.assemble(
+        (report.agent, "bold"), f"  {report.kind} ({report.framework})"
+    )
+    parts: list[RenderableType] = [head, indent(grid(("model", report.way)))]
+    for role in report.roles:
+        parts.append(indent(_role_view(role)))
+    facts = grid()
+    if report.bound:
+        facts.add_row(
+            "in training", f"calls change the task's state: {', '.join(report.bound)}"
+        )
+    for name, fate in report.own.items():
+        facts.add_row("own tool", f"{name} {fate}" if fate else name)
+    if report.missing:
+        facts.add_row("not offered", ", ".join(report.missing))
+    too_long = [report.too_long] if report.too_long else []
+    for text in (*report.differences, *report.concerns, *too_long):
+        facts.add_row("note", text)
+    if facts.row_count:
+        parts.append(indent(facts))
+    parts.append(_inspected(report))
+    return Group(*parts)
+
+
+def _role_view(role: RoleFound) -> RenderableType:
+    table = grid(("role", Text(role.name, "bold")))
+    if role.model:
+        table.add_row("its model", role.model)
+    if role.prompt:
+        message = " ".join(role.prompt.split())
+        table.add_row(
+            "prompt", message if len(message) <= _PROMPT else f"{message[:_PROMPT]}…"
+        )
+    for tool in role.tools:
+        table.add_row("tool", _signature(tool["function"]))
+    return table
+
+
+def _signature(function: dict[str, Any]) -> Text:
+    parameters = function.get("parameters") or {}
+    required = parameters.get("required", [])
+    named = [
+        f"{name}{'' if name in required else '?'}: {_kind(schema)}"
+        for name, schema in properties(parameters).items()
+    ]
+    return Text(f"{function['name']}({', '.join(named)})")
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    if choices := schema.get("anyOf"):
+        kinds = dict.fromkeys(_kind(each) for each in choices if isinstance(each, dict))
+        return " | ".join(kind for kind in kinds if kind != "null") or "null"
+    types = schema.get("type", "any")
+    return types if isinstance(types, str) else " | ".join(types)
+
+
+def _inspected(report: AgentReport) -> RenderableType:
+    if report.problems:
+        return Group(*(Text(problem, "bold red") for problem in report.problems))
+    calls = "once" if report.model_calls == 1 else f"{report.model_calls} times"
+    its = {tool["function"]["name"] for role in report.roles for tool in role.tools}
+    left = ", ".join(name for name in report.missing if name in its or not its)
+    reached = f"each of its tools was reached{f', but for {left}' if left else ''}"
+    other = " with another model" if report.too_long else ""
+    return Text(
+        f"It can be trained{other}: in a trial it asked the model {calls}, "
+        f"and {reached}.",
+        "yellow" if report.missing else "green",
+    )
+
+
+def checks_view(checks: Iterable[tuple[str, str, str]]) -> RenderableType:
+    """Return a view of checks of a machine, each with its name, state and detail."""
+    table = grid()
+    table.add_column(style="dim", overflow="fold")
+    for name, state, detail in checks:
+        table.add_row(name, _styled(state), detail)
+    return table
+
+
+def tripwires_view(findings: "Sequence[Finding]") -> RenderableType:
+    """Return a view of the checks that a scenario must pass before training."""
+    return grid(
+        *((_styled(f.status), Text(f.name, "bold"), Text(f.why)) for f in findings)
+    )
+
+
+def _styled(word: str) -> Text:
+    return Text(word, STYLES[word])

@@ -17,11 +17,11 @@ from agentgym.ui.cards import summary_view
 from agentgym.ui.comparison import BRIEF, difference_rows, rows, values
 from agentgym.ui.evaluation import verdict
 from agentgym.ui.layout import grid, indent
-from agentgym.ui.reports.html import rendered
-from agentgym.ui.reports.markdown import (
+from agentgym.ui.reports import (
     effect_parts,
     gains_table,
     render_evaluation,
+    rendered,
     table,
 )
 from agentgym.ui.tables import comparison_view, metrics_view, over, saved_as

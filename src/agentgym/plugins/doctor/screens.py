@@ -9,7 +9,7 @@ from rich.text import Text
 from agentgym.evaluate.numbers import plural
 from agentgym.plugins.doctor.evidence import Evidence
 from agentgym.plugins.doctor.run import Obstacle
-from agentgym.ui.checks import STYLES
+from agentgym.ui.cards import STYLES
 from agentgym.ui.roles import roles_view
 from agentgym.ui.tables import ledger_view
 

@@ -1,20 +1,63 @@
-"""Write a run's report into its folder, as Markdown and HTML."""
+"""Write a run's report into its folder, as Markdown and as one HTML file."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentgym.core.files import write_atomically
+from agentgym.core.nested.keys import flattened
 from agentgym.errors import AgentGymError
 from agentgym.evaluate.call_classes import ConfusionMatrix
+from agentgym.evaluate.compare import Change, family_changes, holm, paired
+from agentgym.evaluate.intervals import Estimate
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.numbers import duration, percent, plural
+from agentgym.evaluate.ranker import judging_words
+from agentgym.evaluate.words import p_words
 from agentgym.plugins.view.opened_run import OpenedRun
 from agentgym.rollout.store.reader import StoreReader
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.status import bill
-from agentgym.ui.reports.html import html_page, run_pictures
-from agentgym.ui.reports.markdown import render_report
-from agentgym.ui.reports.worse import UNUSUAL
+from agentgym.ui.comparison import BRIEF, family_rows, rows
+from agentgym.ui.reports import (
+    confusion_parts,
+    effect_parts,
+    gains_table,
+    html_page,
+    table,
+)
+from agentgym.ui.roles import (
+    CHANGES_NOTE,
+    LEDGER_HEAD,
+    METRICS_HEAD,
+    ledger_lines,
+    metrics_lines,
+)
+from agentgym.ui.tables import NOT_BETTER, instead, saved_as
+from agentgym.ui.words import trained_words, use_of, weights_words
+
+UNUSUAL = "out-of-vocabulary"
+"""Name of the held-out set of tasks whose wording does not occur in training."""
+_MOST = 10
+_MOST_TEXT = 160
+_WIDTH, _HEIGHT = 520, 200
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 12, 28
+_ROW = 22
+_NAMES = 190
+_COLOURS = 4
+_MEAN = 10
+_CHARTS: tuple[tuple[str, tuple[str, ...], bool], ...] = (
+    ("Success and tool reliability", ("success_rate", "tool_reliability"), True),
+    ("Right tool and arguments", ("right_tool", "right_arguments"), True),
+    ("Reward", ("reward",), False),
+    ("Sampled tokens of a step", ("sampled_tokens",), False),
+    ("KL to the policy that sampled (nats)", ("kl",), False),
+    ("Entropy (nats)", ("entropy",), False),
+)
+_VALIDATED = ("pass_1", "right_arguments", "tool_reliability")
 
 
 def write_reports(result: TrainingResult) -> None:
@@ -70,3 +113,366 @@ def _confusion(run: RunFolder) -> ConfusionMatrix | None:
         return None
     assert matrix is None or isinstance(matrix, ConfusionMatrix)
     return matrix
+
+
+def render_report(
+    result: TrainingResult,
+    machine: str = "",
+    instructions: Mapping[str, str] | None = None,
+    confusion: ConfusionMatrix | None = None,
+) -> str:
+    """Return the Markdown report of a run."""
+    config, metrics, ledger = result.config, result.metrics, result.ledger
+    moved = result.forgetting
+    place = f" on {result.device}" if result.device else ""
+    spent = (
+        f"{plural(result.steps, 'step')} and {plural(result.episodes, 'rollout')}; "
+        f"ended: {result.stopped}. {weights_words(result)} "
+        f"{duration(result.wall_seconds)} of wall time{place}, "
+        f"{duration(result.cpu_seconds)} of CPU time, at most "
+        f"{result.peak_memory_mb:,.0f} MB of memory.\n"
+    )
+    size = f"{plural(metrics.tasks, 'task')}, {plural(metrics.rollouts, 'rollout')}"
+    parts = [
+        f"# {result.scenario}, trained through {config.get('framework', '?')}\n",
+        spent,
+        *([f"{machine}\n"] if machine else []),
+        *effect_parts(result),
+        *worse_parts(result, instructions),
+        "## Before and after, on held-out tasks\n",
+        f"{size} after training; 95 % intervals over tasks in brackets.\n",
+        gains_table(rows(result.baseline, metrics, warm=result.warm_start)),
+    ]
+    if result.imitated is not None:
+        parts += [f"Warm start: {result.imitated.words()}.\n"]
+    if families := family_rows(result.baseline, metrics, result.warm_start):
+        heading = "### Success by family of tasks, worst first\n"
+        parts += [heading, gains_table(families)]
+    for name, (before, after) in result.breakdown.items():
+        heading = f"### {name[:1].upper()}{name[1:]}: {plural(after.tasks, 'task')}\n"
+        warm = result.warm_breakdown.get(name)
+        parts += [heading, gains_table(rows(before, after, BRIEF, warm))]
+    if confusion is not None:
+        heading = "## Tool needed (rows), tool called (columns), after training\n"
+        parts += confusion_parts(confusion, heading)
+    buckets = [("trained", f"{ledger.trained:,}")]
+    for verb, found in (("masked", ledger.masked), ("dropped", ledger.dropped)):
+        buckets += [(f"{verb}: {why}", f"{n:,}") for why, n in found.most_common()]
+    parts += [
+        "## Where every model call went\n",
+        table(["bucket", "calls"], [*buckets, ("**all**", f"**{ledger.calls:,}**")]),
+        *([f"Learned from: {trained_words(ledger.tokens)}.\n"] * bool(ledger.tokens)),
+        *([f"{judging_words(ledger.judging)}\n"] if ledger.judging else []),
+        *([f"On everyday questions: {moved.words()}.\n"] if moved is not None else []),
+        *_roles(result),
+        *_use(result),
+        "## Settings\n",
+        table(
+            ["setting", "value"],
+            [(k, f"`{v}`") for k, v in flattened(config).items()],
+            left=2,
+        ),
+    ]
+    return "\n".join(parts)
+
+
+def _use(result: TrainingResult) -> Iterator[str]:
+    """Yield how to use the agent; if it is not better, what to do instead."""
+    if steps := instead(result):
+        yield f"## Next\n\n{NOT_BETTER}\n"
+        yield "".join(f"- {step}\n" for step in steps)
+        yield f"{saved_as(result.saved)}\n"
+    else:
+        yield f"## Use it\n\n{saved_as(result.saved)}\n"
+        yield "```{}\n{}```\n".format(*use_of(result))
+
+
+def _roles(result: TrainingResult) -> list[str]:
+    """Return the tables of a team's roles; [] for a single agent."""
+    parts = []
+    if lines := ledger_lines(result.ledger):
+        parts += ["## Where the calls of each role went\n", table(LEDGER_HEAD, lines)]
+    if lines := metrics_lines(result.baseline, result.metrics):
+        parts += ["## Each role\n", f"{CHANGES_NOTE}\n", table(METRICS_HEAD, lines)]
+    return parts
+
+
+class LostCalls(NamedTuple):
+    """A task with fewer right calls after training than before."""
+
+    task_id: str
+    before: float
+    after: float
+
+
+def fallen_families(before: Metrics, after: Metrics) -> list[tuple[Change, bool]]:
+    """Return the families (kinds) of tasks whose success fell, the largest loss first.
+
+    The bool is whether the loss is significant, with Holm's correction for the number
+    of families.
+    """
+    changes = family_changes(before, after)
+    real = holm([change.p_value for change in changes])
+    fallen = [
+        (each, is_real)
+        for each, is_real in zip(changes, real, strict=True)
+        if each.after < each.before
+    ]
+    return sorted(fallen, key=lambda row: (row[0].after - row[0].before, row[0].name))
+
+
+def lost_calls(before: Metrics, after: Metrics) -> list[LostCalls]:
+    """Return the tasks with fewer right calls than before, the largest loss first."""
+    lost = []
+    for old, new in paired(before, after):
+        (made, of), (made_now, of_now) = (
+            task.pair("right_arguments", 1) for task in (old, new)
+        )
+        if of and of_now and made_now / of_now < made / of:
+            lost.append(LostCalls(old.task_id, made / of, made_now / of_now))
+    return sorted(lost, key=lambda each: (each.after - each.before, each.task_id))
+
+
+def worse_parts(
+    result: TrainingResult, instructions: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return the report's section on results that got worse; [] if none did."""
+    parts = []
+    if fallen := fallen_families(result.baseline, result.metrics):
+        parts += [_families(fallen)]
+    if pair := result.breakdown.get(UNUSUAL):
+        lost = lost_calls(*pair)
+        if lost:
+            parts += [_wording(lost, pair, instructions or {})]
+    return ["## Results that got worse\n", *parts] if parts else []
+
+
+def _families(fallen: list[tuple[Change, bool]]) -> str:
+    real = sum(is_real for _, is_real in fallen)
+    said = f"Success fell in {plural(len(fallen), 'family', 'families')} of tasks"
+    said += f", beyond chance in {real}." if real else ", nowhere beyond chance."
+    cells = [
+        (
+            *(each.name, percent(each.before), percent(each.after)),
+            *(p_words(each.p_value), "yes" if is_real else "no"),
+        )
+        for each, is_real in fallen
+    ]
+    head = ("family", "before", "after", "exact test", "beyond chance")
+    note = "Beyond chance: with Holm's correction for the number of families.\n"
+    return "\n".join([f"{said}\n", table(head, cells), note])
+
+
+def _wording(
+    lost: list[LostCalls],
+    pair: tuple[Metrics, Metrics],
+    instructions: Mapping[str, str],
+) -> str:
+    old, new = (percent(side.right_arguments.value) for side in pair)
+    said = (
+        f"Of {plural(pair[1].tasks, 'task')} in out-of-vocabulary wording, {len(lost)} "
+        f"lost right calls; over all of them right arguments went from {old} to {new}. "
+        "Training has not seen these words: give it more forms of wording, or end "
+        "earlier.\n"
+    )
+    cells = [
+        (
+            *(each.task_id, percent(each.before), percent(each.after)),
+            _cell(instructions.get(each.task_id, "")),
+        )
+        for each in lost[:_MOST]
+    ]
+    more = len(lost) - _MOST
+    rest = [f"And {plural(more, 'other task')}.\n"] if more > 0 else []
+    head = ("task", "right calls before", "after", "wording")
+    return "\n".join([said, table(head, cells, left=4), *rest])
+
+
+def _cell(text: str) -> str:
+    """Return a text as one short line, escaped for a cell of a Markdown table."""
+    line = " ".join(text.split())
+    short = line if len(line) <= _MOST_TEXT else f"{line[: _MOST_TEXT - 1]}…"
+    return short.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+class Line(NamedTuple):
+    """A line in a chart: its name, and a value per step (None: no value)."""
+
+    name: str
+    values: Sequence[float | None]
+
+
+def line_chart(
+    title: str, steps: Sequence[int], lines: Sequence[Line], *, is_share: bool
+) -> str:
+    """Draw a chart of values by training step; a point is the mean of up to ten steps.
+
+    With ``is_share`` the axis is 0 to 100 %. Returns a ``figure`` element in HTML;
+    empty if no line has a value.
+    """
+    smooth = [Line(line.name, _smooth(line.values)) for line in lines]
+    known = [v for line in smooth for v in line.values if v is not None]
+    if not known:
+        return ""
+    low, high = (0.0, 1.0) if is_share else _range(min(known), max(known))
+    first, last = steps[0], max(steps[-1], steps[0] + 1)
+
+    def x(step: float) -> float:
+        share = (step - first) / (last - first)
+        return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(value: float) -> float:
+        share = (value - low) / (high - low)
+        return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
+
+    parts = []
+    for place in range(5):
+        value = low + place * (high - low) / 4
+        text = f"{100 * value:.0f} %" if is_share else _number(value)
+        parts.append(_rule(y(value), text))
+    for step in {first, (first + steps[-1]) // 2, steps[-1]}:
+        parts.append(_text(x(step), _HEIGHT - 8, str(step), "middle"))
+    for number, line in enumerate(smooth):
+        points = [
+            f"{x(step):.1f},{y(value):.1f}"
+            for step, value in zip(steps, line.values, strict=True)
+            if value is not None
+        ]
+        shape = f'<polyline class="line c{number % _COLOURS}"'
+        parts.append(f'{shape} points="{" ".join(points)}"/>')
+    return _figure(title, parts, _HEIGHT, _described(title, smooth), _legend(smooth))
+
+
+def family_chart(title: str, families: Sequence[tuple[str, Estimate, Estimate]]) -> str:
+    """Draw a chart of success by family (kind) of tasks, with confidence intervals."""
+    if not families:
+        return ""
+    height = _ROW * len(families) + _TOP + _BOTTOM
+
+    def x(share: float) -> float:
+        return _NAMES + share * (_WIDTH - _NAMES - _RIGHT - 12)
+
+    parts = []
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        end = height - _BOTTOM
+        parts.append(
+            f'<line class="grid" x1="{x(share):.1f}" x2="{x(share):.1f}" y1="{_TOP}"'
+            f' y2="{end}"/>'
+        )
+        parts.append(_text(x(share), height - 8, f"{100 * share:.0f} %", "middle"))
+    for row, (name, before, after) in enumerate(families):
+        middle = _TOP + _ROW * (row + 0.5)
+        is_worse = after.value < before.value
+        parts.append(_text(_NAMES - 8, middle + 4, name[:28], "end"))
+        for found, kind, shift in ((before, "before", -3), (after, "after", 3)):
+            kind += " worse" if is_worse and kind == "after" else ""
+            at, y = x(found.value), middle + shift
+            parts.append(
+                f'<line class="span {kind}" x1="{x(found.low):.1f}"'
+                f' x2="{x(found.high):.1f}" y1="{y}" y2="{y}"/>'
+                f'<circle class="{kind}" cx="{at:.1f}" cy="{y}" r="4"/>'
+            )
+    said = "; ".join(
+        f"{name}: {100 * before.value:.0f} % before, {100 * after.value:.0f} % after"
+        for name, before, after in families
+    )
+    legend = '<span class="key">○ before</span> <span class="key">● after</span>'
+    return _figure(title, parts, height, f"{title}. {said}", legend)
+
+
+def _smooth(values: Sequence[float | None]) -> list[float | None]:
+    """Replace each value by the mean of it and up to nine values before it."""
+    found: list[float | None] = []
+    for end in range(1, len(values) + 1):
+        near = values[max(0, end - _MEAN) : end]
+        known = [v for v in near if v is not None and math.isfinite(v)]
+        found.append(sum(known) / len(known) if known else None)
+    return found
+
+
+def _range(low: float, high: float) -> tuple[float, float]:
+    margin = 0.08 * (high - low) or abs(high) * 0.1 or 1.0
+    return low - margin, high + margin
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _rule(y: float, text: str) -> str:
+    line = f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}"'
+    return f'{line} y1="{y:.1f}" y2="{y:.1f}"/>' + _text(_LEFT - 6, y + 4, text, "end")
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    where = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+    return f"<text {where}>{escape(text)}</text>"
+
+
+def _described(title: str, lines: Sequence[Line]) -> str:
+    ends = []
+    for line in lines:
+        known = [value for value in line.values if value is not None]
+        if known:
+            ends.append(f"{line.name} from {known[0]:.3g} to {known[-1]:.3g}")
+    return f"{title}: {', '.join(ends)}"
+
+
+def _legend(lines: Sequence[Line]) -> str:
+    return " ".join(
+        f'<span class="key"><i class="c{number % _COLOURS}"></i>'
+        f"{escape(line.name)}</span>"
+        for number, line in enumerate(lines)
+    )
+
+
+def _figure(
+    title: str, parts: Sequence[str], height: float, said: str, legend: str
+) -> str:
+    return (
+        f"<figure><figcaption>{escape(title)}</figcaption>"
+        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img"'
+        f' aria-label="{escape(said)}">{"".join(parts)}</svg>'
+        f'<div class="legend">{legend}</div></figure>\n'
+    )
+
+
+def run_pictures(
+    result: TrainingResult | None, steps: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Return the charts of a run as HTML: curves, and success by family of tasks."""
+    numbers = [int(step["step"]) for step in steps]
+    pictures = [
+        line_chart(title, numbers, _lines(steps, names), is_share=is_share)
+        for title, names, is_share in _CHARTS
+        if steps
+    ]
+    measured = [step for step in steps if step.get("validation")]
+    if measured:
+        lines = [
+            Line(
+                name.replace("_", " ").replace("pass 1", "success"),
+                [step["validation"][name]["value"] for step in measured],
+            )
+            for name in _VALIDATED
+        ]
+        places = [int(step["step"]) for step in measured]
+        pictures.append(line_chart("Validation tasks", places, lines, is_share=True))
+    if result is not None:
+        title = "Success by family of tasks, with 95 % intervals"
+        pictures.append(family_chart(title, families(result.baseline, result.metrics)))
+    return [picture for picture in pictures if picture]
+
+
+def families(before: Metrics, after: Metrics) -> list[tuple[str, Estimate, Estimate]]:
+    """Return each family's success before and after training, largest loss first."""
+    old, new = before.family_success(), after.family_success()
+    both = [(name, old[name], new[name]) for name in new if name in old]
+    return sorted(both, key=lambda row: (row[2].value - row[1].value, row[0]))
+
+
+def _lines(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Line]:
+    return [
+        Line(name.replace("_", " "), [step.get(name) for step in steps])
+        for name in names
+    ]

@@ -1,89 +1,88 @@
-"""Write Markdown reports of a run, an evaluation or a comparison."""
+"""Write reports of evaluations and comparisons as Markdown, and any as HTML."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from html import escape
 
-from agentgym.core.nested.keys import flattened
+from markdown_it import MarkdownIt
+
 from agentgym.evaluate.call_classes import ConfusionMatrix
 from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.metrics import METRICS
-from agentgym.evaluate.numbers import duration, plural
-from agentgym.evaluate.ranker import judging_words
+from agentgym.evaluate.numbers import plural
 from agentgym.evaluate.result import Evaluation
 from agentgym.train.result import TrainingResult, effect_lines
-from agentgym.ui.comparison import BRIEF, MetricRow, family_rows, rows, values
+from agentgym.ui.comparison import MetricRow, rows, values
 from agentgym.ui.evaluation import confusion_cells, family_lines, verdict
-from agentgym.ui.reports.worse import worse_parts
 from agentgym.ui.roles import (
-    CHANGES_NOTE,
-    LEDGER_HEAD,
     METRICS_HEAD,
     METRICS_NOTE,
-    ledger_lines,
     metrics_lines,
 )
-from agentgym.ui.tables import NOT_BETTER, WARM, instead, saved_as
-from agentgym.ui.words import trained_words, use_of, weights_words
+from agentgym.ui.tables import WARM
+
+_SECTION = "\n## "
+_STYLE = """
+:root { color-scheme: light dark; --ground: #fff; --text: #16181d; --faint: #565c68;
+  --line: #d5d9e0; --c0: #0b57d0; --c1: #c2410c; --c2: #16683a; --c3: #8b2fc9;
+  --bad: #b3261e; }
+@media (prefers-color-scheme: dark) { :root { --ground: #14161a; --text: #e8eaee;
+  --faint: #a8afbc; --line: #363b45; --c0: #8ab4f8; --c1: #ffab70; --c2: #81c995;
+  --c3: #d7aefb; --bad: #f6aea9; } }
+body { margin: 0 auto; max-width: 68rem; padding: 1rem; background: var(--ground);
+  color: var(--text); font: 15px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .88rem; overflow-wrap: normal; }
+th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: left; }
+.right { text-align: right; font-variant-numeric: tabular-nums; }
+pre { overflow-x: auto; } code { font-family: ui-monospace, monospace; }
+.charts { display: grid; gap: 1rem;
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); }
+figure { margin: 0; border: 1px solid var(--line); border-radius: 8px; padding: .5rem; }
+figcaption { font-weight: 600; font-size: .9rem; }
+svg { width: 100%; height: auto; } svg text { fill: var(--faint); font-size: 11px; }
+.grid { stroke: var(--line); } .line { fill: none; stroke-width: 1.8; }
+.line.c0 { stroke: var(--c0); } .line.c1 { stroke: var(--c1); }
+.line.c2 { stroke: var(--c2); } .line.c3 { stroke: var(--c3); }
+.legend, footer { font-size: .8rem; color: var(--faint); } .key { margin-right: .8rem; }
+.key i { display: inline-block; width: .8rem; height: .2rem; margin-right: .3rem;
+  vertical-align: middle; }
+i.c0 { background: var(--c0); } i.c1 { background: var(--c1); }
+i.c2 { background: var(--c2); } i.c3 { background: var(--c3); }
+.span { stroke-width: 1.5; } .span.before { stroke: var(--faint); opacity: .6; }
+.span.after { stroke: var(--c0); opacity: .6; }
+circle.before { fill: var(--ground); stroke: var(--faint); stroke-width: 1.5; }
+circle.after { fill: var(--c0); } circle.worse { fill: var(--bad); }
+.span.worse { stroke: var(--bad); }
+"""
 
 
-def render_report(
-    result: TrainingResult,
-    machine: str = "",
-    instructions: Mapping[str, str] | None = None,
-    confusion: ConfusionMatrix | None = None,
-) -> str:
-    """Return the Markdown report of a run."""
-    config, metrics, ledger = result.config, result.metrics, result.ledger
-    moved = result.forgetting
-    place = f" on {result.device}" if result.device else ""
-    spent = (
-        f"{plural(result.steps, 'step')} and {plural(result.episodes, 'rollout')}; "
-        f"ended: {result.stopped}. {weights_words(result)} "
-        f"{duration(result.wall_seconds)} of wall time{place}, "
-        f"{duration(result.cpu_seconds)} of CPU time, at most "
-        f"{result.peak_memory_mb:,.0f} MB of memory.\n"
+def html_page(markdown: str, pictures: Sequence[str] = ()) -> str:
+    """Convert a Markdown report to an HTML page, which cannot run scripts."""
+    head, mark, rest = markdown.partition(_SECTION)
+    title = markdown.partition("\n")[0].lstrip("# ")
+    shown = "".join(pictures)
+    charts = f'<div class="charts">{shown}</div>' if shown else ""
+    body = [rendered(head), charts, rendered(f"{mark}{rest}".lstrip())]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+        "style-src 'unsafe-inline'\">\n"
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<main>\n{''.join(body)}</main>\n</body>\n</html>\n"
     )
-    size = f"{plural(metrics.tasks, 'task')}, {plural(metrics.rollouts, 'rollout')}"
-    parts = [
-        f"# {result.scenario}, trained through {config.get('framework', '?')}\n",
-        spent,
-        *([f"{machine}\n"] if machine else []),
-        *effect_parts(result),
-        *worse_parts(result, instructions),
-        "## Before and after, on held-out tasks\n",
-        f"{size} after training; 95 % intervals over tasks in brackets.\n",
-        gains_table(rows(result.baseline, metrics, warm=result.warm_start)),
-    ]
-    if result.imitated is not None:
-        parts += [f"Warm start: {result.imitated.words()}.\n"]
-    if families := family_rows(result.baseline, metrics, result.warm_start):
-        heading = "### Success by family of tasks, worst first\n"
-        parts += [heading, gains_table(families)]
-    for name, (before, after) in result.breakdown.items():
-        heading = f"### {name[:1].upper()}{name[1:]}: {plural(after.tasks, 'task')}\n"
-        warm = result.warm_breakdown.get(name)
-        parts += [heading, gains_table(rows(before, after, BRIEF, warm))]
-    if confusion is not None:
-        heading = "## Tool needed (rows), tool called (columns), after training\n"
-        parts += confusion_parts(confusion, heading)
-    buckets = [("trained", f"{ledger.trained:,}")]
-    for verb, found in (("masked", ledger.masked), ("dropped", ledger.dropped)):
-        buckets += [(f"{verb}: {why}", f"{n:,}") for why, n in found.most_common()]
-    parts += [
-        "## Where every model call went\n",
-        table(["bucket", "calls"], [*buckets, ("**all**", f"**{ledger.calls:,}**")]),
-        *([f"Learned from: {trained_words(ledger.tokens)}.\n"] * bool(ledger.tokens)),
-        *([f"{judging_words(ledger.judging)}\n"] if ledger.judging else []),
-        *([f"On everyday questions: {moved.words()}.\n"] if moved is not None else []),
-        *_roles(result),
-        *_use(result),
-        "## Settings\n",
-        table(
-            ["setting", "value"],
-            [(k, f"`{v}`") for k, v in flattened(config).items()],
-            left=2,
-        ),
-    ]
-    return "\n".join(parts)
+
+
+def rendered(markdown: str) -> str:
+    """Convert Markdown to HTML, with tables that scroll if they are too wide."""
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    made = str(parser.render(markdown))
+    made = made.replace(' style="text-align:right"', ' class="right"')
+    wide = '<div class="wide" tabindex="0" role="region" aria-label="table">'
+    return made.replace("<table>", f"{wide}<table>").replace(
+        "</table>", "</table></div>"
+    )
 
 
 def effect_parts(result: TrainingResult) -> list[str]:
@@ -92,27 +91,6 @@ def effect_parts(result: TrainingResult) -> list[str]:
         f"**{words}**\n" if style.startswith("bold") else f"{words}\n"
         for words, style in effect_lines(result)
     ]
-
-
-def _use(result: TrainingResult) -> Iterator[str]:
-    """Yield how to use the agent; if it is not better, what to do instead."""
-    if steps := instead(result):
-        yield f"## Next\n\n{NOT_BETTER}\n"
-        yield "".join(f"- {step}\n" for step in steps)
-        yield f"{saved_as(result.saved)}\n"
-    else:
-        yield f"## Use it\n\n{saved_as(result.saved)}\n"
-        yield "```{}\n{}```\n".format(*use_of(result))
-
-
-def _roles(result: TrainingResult) -> list[str]:
-    """Return the tables of a team's roles; [] for a single agent."""
-    parts = []
-    if lines := ledger_lines(result.ledger):
-        parts += ["## Where the calls of each role went\n", table(LEDGER_HEAD, lines)]
-    if lines := metrics_lines(result.baseline, result.metrics):
-        parts += ["## Each role\n", f"{CHANGES_NOTE}\n", table(METRICS_HEAD, lines)]
-    return parts
 
 
 def render_evaluation(found: Evaluation) -> str:

@@ -6,11 +6,17 @@ from pathlib import Path
 
 from agentgym.cli.main import main
 from agentgym.evaluate.metrics import Metrics, TaskResult
-from agentgym.plugins.view.report import run_html, write_reports
+from agentgym.plugins.view.report import (
+    fallen_families,
+    lost_calls,
+    render_report,
+    run_html,
+    run_pictures,
+    worse_parts,
+    write_reports,
+)
 from agentgym.rollout.store.store import Store
-from agentgym.ui.reports.html import html_page, run_pictures
-from agentgym.ui.reports.markdown import render_report
-from agentgym.ui.reports.worse import fallen_families, lost_calls, worse_parts
+from agentgym.ui.reports import html_page
 from tests.plugins.view.made_run import fill, make_run
 from tests.ui import made_up
 

@@ -1,1 +1,0 @@
-"""Write reports of runs, evaluations and comparisons, as Markdown and HTML files."""
