@@ -8,7 +8,7 @@ import pytest
 from agentgym.core.machines import RENTED
 from agentgym.engines.device import check_device
 from agentgym.errors import GPUNotAvailableError
-from agentgym.plugins.cloud.registry import PROVIDERS
+from agentgym.plugins.cloud.base import PROVIDERS
 from tests.cli.conftest import Command
 
 MORE = ("engine", "gpu")

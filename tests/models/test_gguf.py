@@ -112,7 +112,7 @@ def test_another_machine_is_sent_the_converted_folder(file: Path) -> None:
     upload = make_upload(TrainingConfig.create(model=str(file), scenario="coding"))
     name = Path(model_source(str(file))).name
     assert f"model/{name}/model.safetensors" in upload.files
-    assert upload.model("inputs") == f"inputs/model/{name}"
+    assert upload.remote_config("/r", "x").model == f"/r/inputs/model/{name}"
 
 
 def cut_in_header(path: Path) -> None:

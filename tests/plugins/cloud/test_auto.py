@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.core.config import TrainingConfig
-from agentgym.errors import ComputeError, NoCapacityError, UsageError
+from agentgym.errors import ComputeError
 from agentgym.plugins.cloud import auto
 from agentgym.plugins.cloud.base import Offer
 from agentgym.plugins.cloud.providers.local import LocalMachine
@@ -96,22 +96,12 @@ def test_another_machine_chooses_the_engine_if_vllm_suits_the_model() -> None:
     assert engine("nano", gpu="auto") == "auto"
 
 
-def test_a_gpu_whose_driver_tells_nothing_is_trusted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(auto, "_has_gpu", lambda: True)
-    assert gpu() == "auto"
-
-
-def test_without_a_key_it_says_what_it_would_rent_and_for_how_much() -> None:
+def test_without_a_key_it_says_which_to_give() -> None:
     with pytest.raises(ComputeError) as caught:
         gpu()
-    for words in ("19 GB", "no GPU", "an L4 for about $0.45 an hour", "--gpu none"):
+    for words in ("19 GB", "no GPU", "--gpu none"):
         assert words in str(caught.value)
     assert "RUNPOD_API_KEY (runpod) or LAMBDA_API_KEY (lambda)" in str(caught.value)
-    with pytest.raises(ComputeError, match="No single GPU") as caught:
-        gpu("Qwen/Qwen3-235B-A22B")
-    assert "give a key" not in str(caught.value)  # which would not help
 
 
 @pytest.mark.slow
@@ -122,42 +112,3 @@ def test_the_cheapest_of_all_providers_is_chosen(
     runpod.gpus = [each for each in runpod.gpus if each["memory"] > 24]
     assert gpu("Qwen/Qwen3-14B") in ("runpod", "lambda")
     assert not [asked for asked in runpod.asked if asked.method == "POST"]
-
-
-@pytest.mark.slow
-def test_a_provider_that_fails_does_not_hide_another(
-    runpod: FakeRunPod, lambda_cloud: FakeLambda
-) -> None:
-    runpod.broken = 10**6
-    assert gpu() == "lambda"
-    lambda_cloud.broken = 10**6
-    with pytest.raises(NoCapacityError, match=r"runpod gave no answer.*lambda gave no"):
-        gpu()
-
-
-def test_caps_hold(runpod: FakeRunPod) -> None:
-    with pytest.raises(UsageError, match="--max-hourly"):
-        gpu(max_hourly=0.1)
-
-
-@pytest.mark.slow
-def test_settings_that_make_a_model_fit_are_named_before_a_machine_to_rent(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    small = {"model_type": "qwen2", "hidden_size": 896, "num_hidden_layers": 24}
-    small |= {"intermediate_size": 4864, "num_attention_heads": 14}
-    small |= {"num_key_value_heads": 2, "vocab_size": 151_936}
-    small |= {"max_position_embeddings": 32_768, "tie_word_embeddings": True}
-    (tmp_path / "config.json").write_text(json.dumps(small))
-    tight = Offer("local", "CPU", "", 0, 0.0, 5.0)
-    monkeypatch.setattr(LocalMachine, "offers", lambda _: [tight])
-    whole = {"gradient_checkpointing": False, "max_tokens": 2048}
-    with pytest.raises(ComputeError) as told:
-        gpu(str(tmp_path), **whole)
-    said = str(told.value)
-    assert "It fits here with gradient_checkpointing = true" in said
-    assert said.index("It fits here") < said.index("rented GPU")
-    roomy = Offer("local", "CPU", "", 0, 0.0, 24.0)
-    monkeypatch.setattr(LocalMachine, "offers", lambda _: [roomy])
-    shorter = {"gradient_checkpointing": False, "max_tokens": 160}
-    assert gpu(str(tmp_path), **shorter) == "auto"

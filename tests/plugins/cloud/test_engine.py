@@ -4,7 +4,6 @@ They start processes of their own: the command here, and the training over a rea
 server. The program's environment stands where `agentgym engine install` puts it.
 """
 
-import getpass
 from pathlib import Path
 
 import pytest
@@ -85,8 +84,8 @@ def test_an_engine_that_cannot_be_installed_is_named(
     machine.start()
     code, out, err = ended(start(tmp_path, *TRAIN, *VLLM, "--gpu", machine.gpu))
     assert code == 1
-    assert f"Installing vllm on {getpass.getuser()}@127.0.0.1" in out
-    assert "vllm could not be installed on" in err
+    assert "Installing vllm on the machine" in out
+    assert "vllm could not be installed on the machine" in err
     assert "dns error" in err
     assert "--engine local" in err
     assert not (tmp_path / "runs" / "x").exists()

@@ -6,7 +6,6 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 from agentgym.errors import (
     ComputeError,
     ComputeRefusedError,
-    NoCapacityError,
     OutputClosed,
     UnclearLaunchError,
 )
@@ -149,33 +147,6 @@ def test_the_next_offer_is_asked_for(runpod: FakeRunPod, tmp_path: Path) -> None
     check_nothing_left(runpod, tmp_path)
 
 
-def test_offers_run_out(runpod: FakeRunPod, tmp_path: Path) -> None:
-    runpod.no_capacity = {gpu["id"] for gpu in runpod.gpus}
-    every = ("RTX A4000", "L4", "RTX 4090", "A100 PCIe", "H100 SXM")
-    with (
-        pytest.raises(NoCapacityError, match="None of 4 offers"),
-        lease(tmp_path, *every),
-    ):
-        pass
-    assert runpod.count("POST", "/pods") == 4  # a few, not all there are
-    check_nothing_left(runpod, tmp_path)
-    assert record(tmp_path).fate == "never"
-
-
-@pytest.mark.slow
-def test_a_machine_that_never_gets_an_address_is_ended(
-    runpod: FakeRunPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runpod.has_address, clock = False, Clock()
-    for module in ("lease", "ending"):  # looks are counted, however busy the machine
-        monkeypatch.setattr(f"agentgym.plugins.cloud.{module}.time", clock)
-    waits = client.Waits(look_s=1.0, looks=2, up_s=10.0, end_s=300.0)
-    with pytest.raises(ComputeError, match="no address after"):
-        Lease(RunPod(), offers(), tmp_path, waits=waits).__enter__()
-    check_nothing_left(runpod, tmp_path)
-    assert record(tmp_path).fate == "ended"
-
-
 @pytest.mark.slow
 def test_a_machine_whose_ssh_server_never_answers_is_ended(
     runpod: FakeRunPod, tmp_path: Path
@@ -185,18 +156,6 @@ def test_a_machine_whose_ssh_server_never_answers_is_ended(
     with pytest.raises(ComputeError, match="no SSH server that answers at root@"):
         Lease(RunPod(), offers(), tmp_path, waits=waits).__enter__()
     check_nothing_left(runpod, tmp_path)
-
-
-@pytest.mark.slow
-def test_an_ssh_server_that_starts_late_is_waited_for(
-    runpod: FakeRunPod, tmp_path: Path
-) -> None:
-    late, runpod.banner = runpod.banner, b""
-    timer = threading.Timer(0.5, setattr, (runpod, "banner", late))
-    timer.start()
-    with lease(tmp_path) as held:
-        assert held.address.port == runpod.ssh
-    timer.join()
 
 
 @pytest.mark.slow
@@ -222,19 +181,6 @@ def test_an_error_ends_the_machine_and_goes_on(
     assert caught.value is error
     check_nothing_left(runpod, tmp_path)
     assert type(error).__name__ in record(tmp_path).why
-
-
-@pytest.mark.slow
-def test_output_that_nobody_reads_ends_the_machine(
-    runpod: FakeRunPod, tmp_path: Path
-) -> None:
-    def tell(words: str) -> None:
-        if runpod.pods:
-            raise OutputClosed
-
-    with lease(tmp_path, report=tell):
-        pass
-    check_nothing_left(runpod, tmp_path)
 
 
 @pytest.mark.slow
@@ -300,17 +246,6 @@ def test_a_machine_that_cannot_be_ended_while_it_boots_is_ended_after_that(
     assert clock.now == pytest.approx(begun + 100 + 1800, abs=200)
 
 
-def test_a_key_without_the_right_is_told_at_once(
-    runpod: FakeRunPod, tmp_path: Path
-) -> None:
-    runpod.may_create = False
-    with pytest.raises(ComputeRefusedError, match="may not create pods") as caught:
-        lease(tmp_path, "L4", "RTX 4090").__enter__()
-    assert "Try again later" not in str(caught.value)
-    assert runpod.count("POST", "/pods") == 1
-    assert record(tmp_path).fate == "never"
-
-
 @pytest.mark.slow
 def test_others_of_the_same_name_go_too(runpod: FakeRunPod, tmp_path: Path) -> None:
     with lease(tmp_path) as held:
@@ -356,18 +291,6 @@ def test_no_secret_is_written_down(
         texts += [words, str(held.ending), *capfd.readouterr()]
     body = private.splitlines()[1]
     assert not [text for text in texts if runpod.key in text or body in text]
-
-
-@pytest.mark.slow
-def test_lambda_is_rented_alike(lambda_cloud: FakeLambda, tmp_path: Path) -> None:
-    provider = LambdaCloud()
-    chosen = [each for each in provider.offers() if each.is_available]
-    lambda_cloud.no_capacity = {"us-west-1"}
-    with Lease(provider, chosen, tmp_path, waits=QUICK) as held:
-        assert str(held.address) == f"ubuntu@127.0.0.1:{lambda_cloud.ssh}"
-        assert held.record.region == "us-east-1"
-    assert lambda_cloud.instances == {}
-    assert lambda_cloud.keys == {}
 
 
 CLIENT = "tests.plugins.cloud.fakes.client"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.errors import ComputeError, UnreachableError
+from agentgym.errors import ComputeError
 from agentgym.plugins.cloud.lease import Lease
 from agentgym.plugins.cloud.providers.runpod import RunPod
 from tests.plugins.cloud.fakes.fixtures import QUICK
@@ -70,8 +70,6 @@ def test_what_a_machine_has_is_home_before_a_signal_ends_it(
 
     def rescue() -> None:
         there.append(len(runpod.pods))
-        if len(there) < 3:
-            raise UnreachableError("the connection broke")
 
     held = lease(tmp_path, rescue=rescue)
     old = signal.signal(signal.SIGTERM, lambda *_: None)
@@ -81,7 +79,7 @@ def test_what_a_machine_has_is_home_before_a_signal_ends_it(
             threading.Event().wait(60)
     finally:
         signal.signal(signal.SIGTERM, old)
-    assert there == [1, 1, 1]
+    assert there == [1]
     assert held.lost == ""
     assert "lost" not in " ".join(caught.value.__notes__)
     check_nothing_left(runpod, tmp_path)
@@ -130,18 +128,3 @@ def test_bringing_home_has_a_bound_and_says_what_is_lost(
     assert held.lost
     assert "are lost" in " ".join(caught.value.__notes__)
     check_nothing_left(runpod, tmp_path)
-
-
-@pytest.mark.slow
-def test_time_left_is_what_the_limit_pays_for(
-    runpod: FakeRunPod, tmp_path: Path
-) -> None:
-    with lease(tmp_path, limit=0.43) as held:
-        paid = 3600 * 0.43 / (0.43 + DISK_HOURLY)
-        assert held.seconds_left == pytest.approx(paid - 120, abs=30)
-        held.reserve(600.0)  # so long it takes to bring home what there is
-        assert held.seconds_left == pytest.approx(paid - 60 - 2 * 600, abs=30)
-        held.reserve(1e6)
-        assert held.seconds_left == pytest.approx(paid / 2, abs=30)
-    with lease(tmp_path) as held:
-        assert held.seconds_left is None

@@ -54,6 +54,12 @@ def mirror(there: There, run: RunFolder) -> Mirror:
     return Mirror(cast(Channel, there), run, lambda: None)
 
 
+def pull(home: Mirror) -> dict[str, Any]:
+    found = home.fetch()
+    home.place(found)
+    return found
+
+
 @pytest.mark.parametrize(
     "name", ["../../stolen", "/tmp/stolen", "checkpoints/../../stolen"]
 )
@@ -62,7 +68,7 @@ def test_names_that_lead_out_of_the_run_are_refused(
 ) -> None:
     there = There(tmp_path / "there", name)
     with pytest.raises(ComputeError, match="outside of the run's folder"):
-        mirror(there, run).pull()
+        mirror(there, run).fetch()
     assert not [*tmp_path.rglob("stolen"), *Path("/tmp").glob("stolen")]
 
 
@@ -77,7 +83,7 @@ def test_only_what_is_new_is_fetched(tmp_path: Path, run: RunFolder) -> None:
         store.execute("INSERT INTO t VALUES (zeroblob(9000000))")
     for step in (1, 2):
         write_state(there.run, step)
-    home.pull()
+    pull(home)
     assert not (run.path / "agent").exists()
     before, there.fetched = there.fetched, 0
     assert before > 9_000_000 + BLOCK
@@ -86,7 +92,7 @@ def test_only_what_is_new_is_fetched(tmp_path: Path, run: RunFolder) -> None:
     with (there.run / "metrics.jsonl").open("a") as file:
         file.write("second\n")
     (there.run / "result.json").write_text("{}")
-    assert home.pull()["result"] == "{}"
+    assert pull(home)["result"] == "{}"
     assert there.fetched < 100
     assert (run.path / "metrics.jsonl").read_bytes().endswith(b"first\nsecond\n")
     assert (run.path / "agent" / "model").read_text() == "half"
@@ -108,25 +114,19 @@ def test_a_broken_fetch_goes_on_where_it_stopped(
 
     home = Mirror(cast(Channel, there), run, heed)
     with pytest.raises(ComputeError, match="broke"):
-        home.pull()
+        pull(home)
     assert run.checkpoints() == []
-    home.pull()
+    pull(home)
     assert there.fetched < 3 * BLOCK + 1000
     assert (run.checkpoints()[0] / "weights").stat().st_size == 3 * BLOCK
 
 
-def test_the_checkpoint_of_a_warm_start_replaces_that_before_it(
+def test_a_checkpoint_that_was_written_again_replaces_that_before_it(
     tmp_path: Path, run: RunFolder
 ) -> None:
     there = There(tmp_path / "there")
     write_state(run.path)
     write_state(there.run, warm_start={"tasks": 8})
-    home = mirror(there, run)
-    assert home.continues_local()
-    home.pull()
+    pull(mirror(there, run))
     [folder] = run.checkpoints()
     assert json.loads((folder / "state.json").read_text())["warm_start"]
-    write_state(there.run)  # what came before does not continue
-    assert not home.continues_local()
-    write_state(there.run, baseline={"test": 2}, warm_start={"tasks": 8})
-    assert not home.continues_local()

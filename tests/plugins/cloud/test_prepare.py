@@ -80,13 +80,6 @@ def test_another_version(machine: Machine, agentgym: Command) -> None:  # noqa: 
 
 
 @pytest.mark.slow
-def test_an_interpreter_without_it(machine: Machine, agentgym: Command) -> None:  # noqa: F811
-    machine.environment["AGENTGYM_ELSEWHERE_PYTHON"] = "/nowhere/python"
-    restart(machine)
-    assert "/nowhere/python" in refused(agentgym, machine)
-
-
-@pytest.mark.slow
 def test_another_system(machine: Machine, agentgym: Command) -> None:  # noqa: F811
     machine.shim("uname", "echo Darwin\n", there=True)
     restart(machine)
@@ -105,9 +98,3 @@ def test_nothing_is_asked_in_a_dry_run(
     assert "the values of HF_TOKEN" in ended.out
     assert "hf_planted" not in ended.out
     assert not Path("runs").exists()
-
-
-def test_another_engine_is_refused(agentgym: Command) -> None:  # noqa: F811
-    ended = agentgym(*TRAIN, "ssh:host", "--engine", "verl")
-    assert ended.code == 2
-    assert "only the engines local and vllm train" in ended.err

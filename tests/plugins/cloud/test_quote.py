@@ -1,6 +1,8 @@
 """What a run is said to cost, and which offers are for it."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,12 +12,13 @@ from agentgym.plugins.cloud.base import Offer
 from agentgym.plugins.cloud.quote import (
     LOCAL_SPEED,
     Effort,
+    Need,
     Quote,
     choose,
     fits,
+    need_of,
     quotes_of,
 )
-from agentgym.plugins.cloud.sizes import need_of
 
 SMALL, L4 = ("RTX A4000", 16, 0.25), ("L4", 24, 0.43)
 RTX, A100 = ("RTX 4090", 24, 0.69), ("A100 PCIe", 80, 1.64)
@@ -75,7 +78,7 @@ def test_a_time_limit_bounds_the_hours() -> None:
 )
 def test_speeds_go_by_the_whole_name(gpu: str, speed: float) -> None:
     [quote] = chosen(offers((gpu, 80, 1.0)), "some/model-1B")
-    with_vllm = replace(quote, need=replace(quote.need, served_gb=2.5))
+    with_vllm = replace(quote, need=replace(quote.need, engine="vllm"))
     assert with_vllm.tokens_per_second == speed
     assert quote.tokens_per_second == min(speed, LOCAL_SPEED)
 
@@ -128,25 +131,6 @@ def test_caps() -> None:
         chosen(offers(L4, RTX), max_cost=0.50)
 
 
-def test_effort_counts_all_measurements() -> None:
-    config = TrainingConfig.create(
-        scenario="coding", episodes=640, test_tasks=10, eval_samples=2, eval_tasks=7
-    )
-    effort = Effort.of(config)
-    assert effort.episodes == 640
-    sets = (effort.measured - 2 * 7) / (2 * 2)  # ten steps: two validations
-    assert sets == int(sets) >= 10
-    assert Effort.of(config.replaced(warm_start=True)).measured > effort.measured
-
-
-def test_words_tell_price_total_and_limit() -> None:
-    [quote] = chosen(offers(L4))
-    told = " ".join(quote.words())
-    for words in ("$0.43 an hour", f"${quote.total:.2f}", f"${quote.limit:.2f}", "GB"):
-        assert words in told
-    assert quote.record()["total"] == round(quote.total, 2)
-
-
 @pytest.mark.slow
 def test_vllm_is_quoted_where_its_room_can_be_rented() -> None:
     def engines(*kinds: tuple[str, int, float], **settings: object) -> set[str]:
@@ -160,7 +144,7 @@ def test_vllm_is_quoted_where_its_room_can_be_rented() -> None:
     [quote] = quotes_of(offers(small, L4), config)
     told = " ".join(quote.words())
     assert (quote.offer.gpu, quote.effort.setup_minutes) == ("L4", 20)
-    for words in ("by turns vLLM 14.3", "--engine local leaves it out"):
+    for words in ("vLLM included", "--engine local leaves it out"):
         assert words in told
     cost = rf"about \${quote.most:.2f} .*more than --max-cost"  # with vLLM, not local
     with pytest.raises(UsageError, match=cost):
@@ -200,3 +184,72 @@ def test_a_price_that_is_none_is_not_quoted(price: float) -> None:
     assert quote.offer == good
     with pytest.raises(ComputeError, match=r"the largest 24 GB"):
         chosen([good, replace(odd, gpu_memory_gb=price)], "Qwen/Qwen3-235B")
+
+
+def need(model: str, **settings: object) -> Need:
+    return need_of(TrainingConfig.create(model=model, **settings))
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    [
+        ("Qwen/Qwen3-4B", 4e9),
+        ("Qwen/Qwen2.5-0.5B-Instruct", 0.5e9),
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", 135e6),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", 56e9),
+        ("Qwen/Qwen3-30B-A3B", 30e9),
+        ("meta-llama/Llama-3.1-8b", 8e9),
+    ],
+)
+def test_parameters_by_name_are_said_to_be_so(model: str, parameters: float) -> None:
+    found = need(model)
+    assert found.parameters == parameters
+    assert "by its name" in found.words
+
+
+@pytest.mark.parametrize("model", ["microsoft/phi-4", "gpt2/large", "a/v2.0-beta"])
+def test_a_name_that_tells_nothing_is_refused(model: str) -> None:
+    with pytest.raises(UsageError, match=r"How large is .*--model its folder"):
+        need(model)
+
+
+def test_a_folder_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"torch_dtype": "bfloat16"}))
+    (tmp_path / "model.safetensors").write_bytes(b"x" * 2_000_000)
+    found = need(str(tmp_path))
+    assert found.parameters == 1_000_000
+    assert "counted in its folder" in found.words
+    assert 1e6 < need("nano").parameters < 2e7
+
+
+def test_a_model_whose_config_is_here_needs_what_its_engine_says(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "config.json").write_text(
+        json.dumps(
+            {
+                "model_type": "qwen2",
+                "hidden_size": 1536,
+                "intermediate_size": 8960,
+                "num_hidden_layers": 28,
+                "num_attention_heads": 12,
+                "num_key_value_heads": 2,
+                "vocab_size": 151936,
+                "tie_word_embeddings": True,
+            }
+        )
+    )
+    found = need(str(tmp_path), lora_rank=16)
+    assert found.parameters == 1_543_714_304
+    assert found.gb > 2 * 1.543714304
+    assert "by its config.json" in found.words
+    shorter = need(str(tmp_path), lora_rank=16, max_episode_tokens=1024)
+    assert shorter.gb < found.gb
+
+
+def test_what_is_learned_decides() -> None:
+    adapter, full = need("Qwen/Qwen3-4B"), need("Qwen/Qwen3-4B", lora_rank=0)
+    assert (adapter.rank, full.rank) == (16, 0)
+    assert 16 < adapter.gb < 24  # what people train a 4B adapter on
+    assert full.gb > 4e9 * 16 / 1e9
+    assert need("Qwen/Qwen3-4B", lora_rank=64).gb > adapter.gb

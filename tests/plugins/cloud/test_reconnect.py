@@ -8,10 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.errors import UnreachableError
-from agentgym.plugins.cloud.base import Address
-from agentgym.plugins.cloud.shell import LONG_S, Reconnect, Shell
-from tests.observers import Seen
 from tests.plugins.cloud.fakes.runpod import FakeRunPod
 from tests.plugins.cloud.home import SMALL, ended, make_sleepy, start, wait_for
 from tests.plugins.cloud.sshd import Machine
@@ -106,19 +102,3 @@ def test_failures_do_not_end_a_rented_machine(
     code, out, err = ended(process)
     assert (code, "by hand" in out + err) == (130, False)
     assert runpod.pods == {}
-
-
-@pytest.mark.slow
-def test_patience_ends(machine: Machine) -> None:
-    seen = Seen()
-    count = fail_at(machine, *range(1, 20))
-    address = Address.parse(machine.gpu.removeprefix("ssh:"))
-    reconnect = Reconnect(address, seen, (0.01, 0.01), "; it goes on")
-    shell = Shell(address, reconnect=reconnect)
-    with pytest.raises(UnreachableError, match="Connection reset by peer"):
-        shell.run("echo there")
-    assert count.read_text() == "3\n"
-    assert [each.rpartition(" ")[2] for each in seen.texts] == ["on."]
-    fail_at(machine, 1)
-    assert shell.run("echo there") == "there\n"
-    assert sum(LONG_S) > 600

@@ -17,7 +17,6 @@ from agentgym.core.config import TrainingConfig
 from agentgym.errors import (
     ComputeError,
     LimitReached,
-    NoCapacityError,
     NotFoundError,
     TrainingInterrupted,
     UnreachableError,
@@ -129,16 +128,6 @@ def test_nothing_is_rented_that_nobody_agreed_to(
     assert not Path("runs/r").exists()
 
 
-@pytest.mark.slow
-def test_yes_is_an_agreement(runpod: FakeRunPod, there: There) -> None:
-    progress = Seen(None)
-    train(progress, yes=True)
-    assert (len(there.calls), progress.facts) == (1, [])
-    assert (
-        "costs $0.71 an hour, its disk included" in progress.texts[0]
-    )  # the quote is told all the same
-
-
 @pytest.mark.parametrize(
     ("settings", "error", "words"),
     [
@@ -166,18 +155,6 @@ def test_what_cannot_be_is_refused_before_anything_is_spent(
         train(Seen(True), **settings)
     for fake in (runpod, lambda_cloud):
         assert not [asked for asked in fake.asked if asked.method == "POST"]
-
-
-@pytest.mark.slow
-def test_a_kind_of_gpu_can_be_named(runpod: FakeRunPod, there: There) -> None:
-    train(yes=True, gpu="runpod:a100")
-    assert record().gpu == "A100 PCIe"
-
-
-def test_a_wrong_key(runpod: FakeRunPod, there: There, monkeypatch: Any) -> None:
-    monkeypatch.setenv("RUNPOD_API_KEY", "wrong")
-    with pytest.raises(ComputeError, match="refused the key in RUNPOD_API_KEY"):
-        train(yes=True)
 
 
 @pytest.mark.slow
@@ -259,16 +236,6 @@ def test_a_limit_that_cannot_end_the_machine_does_not_say_that_it_did(
     assert "machine ended" not in str(caught.value)
 
 
-@pytest.mark.slow
-def test_a_machine_that_was_never_there_leaves_no_run(
-    runpod: FakeRunPod, there: There
-) -> None:
-    runpod.no_capacity = {gpu["id"] for gpu in runpod.gpus}
-    with pytest.raises(NoCapacityError, match="None of 3 offers"):
-        train(yes=True)
-    assert not Path("runs/r").exists()
-
-
 def _killed(run: Path, runpod: FakeRunPod, *, key: bool) -> MachineRecord:
     """Leave a run as a kill of its client does, with its machine."""
     config = TrainingConfig.create(
@@ -336,16 +303,6 @@ def test_the_next_day_a_killed_run_costs_what_its_machine_can_have_cost(
     Trainer(TrainingConfig.create()).train(resume="r", yes=True, max_cost=5.0)
     assert 0 < record().before < 0.5
     assert record().total < 0.6
-
-
-def test_a_run_that_goes_on_elsewhere_gives_its_machine_back(
-    runpod: FakeRunPod, there: There, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _killed(Path("runs/r"), runpod, key=True)
-    found = rented.Rented().fetch_results(
-        RunFolder(Path("runs/r")).config(), RunFolder(Path("runs/r"))
-    )
-    assert (found, runpod.pods, record().fate) == (None, {}, "ended")
 
 
 def start_rented(

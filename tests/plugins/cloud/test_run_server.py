@@ -117,13 +117,5 @@ def test_a_line_of_any_length_is_told(there: RunServer, tmp_path: Path) -> None:
     attempt.mkdir()
     long = b"x" * 3_000_000
     (attempt / "progress.jsonl").write_bytes(b"one\n" + long + b"\ncut off")
-    assert there.poll(4, 0)[1] == long + b"\n"
-    assert there.poll(4 + len(long) + 1, 0)[1] == b""
-
-
-def test_a_start_that_is_asked_for_twice_is_one(
-    there: RunServer, tmp_path: Path
-) -> None:
-    (tmp_path / "run" / "attempt-1").mkdir()
-    there.start(1, b"")
-    assert not (tmp_path / "run" / "attempt-2").exists()
+    assert there.poll(4)[1] == long + b"\n"
+    assert there.poll(4 + len(long) + 1)[1] == b""

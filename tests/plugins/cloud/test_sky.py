@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from agentgym.errors import NoCapacityError, UnclearLaunchError
 from agentgym.plugins.cloud.lease import Lease
 from agentgym.plugins.cloud.providers.skypilot import SkyPilot
 from agentgym.plugins.cloud.record import MachineRecord
@@ -39,29 +38,6 @@ def rents(sky: FakeSky, folder: Path, *words: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.slow
-def test_a_cluster_for_the_time_of_a_block(sky: FakeSky, tmp_path: Path) -> None:
-    with lease(tmp_path) as held:
-        assert list(sky["clusters"]) == [held.address.host] == [held.record.name]
-        assert (held.record.kind, held.record.hourly) == ("gcp/g2-standard-4", 0.7)
-        assert held.ending is None  # SkyPilot itself sees to it
-    assert (sky["clusters"], record(tmp_path).fate) == ({}, "ended")
-
-
-@pytest.mark.slow
-def test_the_next_offer_is_taken_where_there_is_no_capacity(
-    sky: FakeSky, tmp_path: Path
-) -> None:
-    sky.change(full=["g2-standard-4"])
-    with lease(tmp_path) as held:
-        assert held.record.kind == "aws/g6.xlarge"
-    assert "Failed to provision all possible" in record(tmp_path).tried[0]
-    sky.change(full=["g2-standard-4", "g6.xlarge", "p4de"])
-    with pytest.raises(NoCapacityError, match="None of 3 offers"):
-        lease(tmp_path).__enter__()
-    assert (sky["clusters"], record(tmp_path).fate) == ({}, "never")
-
-
-@pytest.mark.slow
 def test_a_launch_that_hangs_is_found_by_its_name_and_used(
     sky: FakeSky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,25 +49,6 @@ def test_a_launch_that_hangs_is_found_by_its_name_and_used(
     assert len(sky["launches"]) == 1
     assert "It exists." in told
     assert (sky["clusters"], record(tmp_path).fate) == ({}, "ended")
-
-
-@pytest.mark.slow
-def test_a_launch_that_hangs_and_makes_nothing(
-    sky: FakeSky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sky.change(on_launch="never")
-    monkeypatch.setattr(SkyPilot, "launch_s", 2.0)
-    with pytest.raises(UnclearLaunchError, match="gave no answer"):
-        lease(tmp_path).__enter__()
-    assert (len(sky["launches"]), record(tmp_path).fate) == (1, "unclear")
-
-
-@pytest.mark.slow
-def test_a_cluster_that_breaks_before_it_is_used(sky: FakeSky, tmp_path: Path) -> None:
-    sky.change(on_launch="breaks")
-    with pytest.raises(Exception, match="Failed to set up SkyPilot runtime"):
-        lease(tmp_path).__enter__()
-    assert (sky["clusters"], record(tmp_path).fate) == ({}, "never")
 
 
 @pytest.mark.slow

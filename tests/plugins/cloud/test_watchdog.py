@@ -2,13 +2,12 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -18,8 +17,7 @@ import psutil
 import pytest
 
 from agentgym.core.config import TrainingConfig
-from agentgym.plugins.cloud import watchdog
-from agentgym.plugins.cloud.watchdog import EndLimits, Watchdog
+from agentgym.plugins.cloud.watchdog import EndLimits
 from agentgym.version import __version__
 from tests.plugins.cloud.home import make_sleepy
 
@@ -105,96 +103,6 @@ class Guarded:
         return found
 
 
-class Clock:
-    """Stands for ``time``: a sleep is over at once, and a script runs meanwhile."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.script: Callable[[], object] = lambda: None
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.script()
-
-
-class Alone:
-    """A watchdog in this process, whose training sleeps."""
-
-    def __init__(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, words: str, **limits: Any
-    ) -> None:
-        self.clock = Clock()
-        self.attempt = folder / "run" / "attempt-1"
-        self.attempt.mkdir(parents=True)
-        self.heartbeat = folder / "run" / "heartbeat"
-        self.ended: list[float] = []
-        ending = {"url": "", "method": "", "key": "", "body": ""}
-        order = {"train": {}, "limits": asdict(EndLimits(**limits))}
-        monkeypatch.setattr(watchdog, "time", self.clock)
-        self.watchdog = Watchdog(self.attempt, {**order, "ending": ending})
-        self.child = subprocess.Popen(["sh", "-c", words], start_new_session=True)
-        monkeypatch.setattr(self.watchdog, "_start", lambda: self.child)
-        note = lambda: self.ended.append(self.clock.now)  # noqa: E731
-        monkeypatch.setattr(self.watchdog, "_end_machine", note)
-
-    def run(self) -> dict[str, Any]:
-        """Run it to its end; return how training ended."""
-        self.watchdog.run()
-        assert self.child.poll() is not None
-        found: dict[str, Any] = json.loads((self.attempt / "outcome.json").read_text())
-        return found
-
-
-@pytest.mark.slow
-def test_silence_ends_training_that_heeds_no_signal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deaf = "trap '' INT; sleep 600"
-    alone = Alone(tmp_path, monkeypatch, deaf, silent_s=1800.0, idle_s=900.0)
-    told = {"kind": "limit", "message": "the client was silent for 1800 s"}
-    assert alone.run() == told
-    [end] = alone.ended
-    assert end == pytest.approx(1800 + 60 + 900, abs=5)  # silence, grace, idleness
-
-
-@pytest.mark.slow
-def test_a_word_from_home_is_heard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alone = Alone(tmp_path, monkeypatch, "sleep 600", silent_s=60.0, longest_s=500.0)
-
-    def beat() -> None:
-        if alone.clock.now < 600:
-            alone.heartbeat.touch()
-            os.utime(alone.heartbeat, (alone.clock.now, alone.clock.now))
-
-    alone.clock.script = beat
-    assert alone.run()["message"] == "the longest duration, 500 s, was reached"
-
-
-@pytest.mark.parametrize("how", ["fetched", "removed"])
-def test_a_machine_stays_a_little_once_everything_is_fetched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    """Its client has an answer to wait for, and ends the machine by itself."""
-    alone = Alone(tmp_path, monkeypatch, "true")
-    alone.child.wait()
-
-    def fetch() -> None:
-        if alone.clock.now > 100 and alone.attempt.exists():
-            if how == "fetched":
-                (alone.attempt / "fetched").touch()
-            else:
-                shutil.rmtree(alone.attempt)
-
-    alone.clock.script = fetch
-    alone.watchdog.run()
-    assert alone.ended == [pytest.approx(100 + 60, abs=2)]
-
-
 @pytest.mark.slow
 def test_an_idle_machine_ends_itself(tmp_path: Path, provider: HTTPServer) -> None:
     ending = {
@@ -260,3 +168,11 @@ def test_without_its_watchdog_training_ends(tmp_path: Path) -> None:
     guarded.process.wait()
     child.wait(60)
     assert guarded.outcome() == {"kind": "interrupted"}
+
+
+@pytest.mark.slow
+def test_silence_of_the_client_ends_training(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path, None, silent_s=3.0)
+    guarded.process.wait(60)
+    told = {"kind": "limit", "message": "the client was silent for 3 s"}
+    assert guarded.outcome() == told

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,7 +12,6 @@ from agentgym.errors import ComputeError, UsageError
 
 if TYPE_CHECKING:
     from agentgym.plugins.cloud.base import Offer, Provider
-    from agentgym.plugins.cloud.reap import Found
 
 app = typer.Typer(
     name="gpu",
@@ -25,17 +24,28 @@ app = typer.Typer(
 @app.command("list")
 def list_providers(as_json: AsJson = False) -> None:
     """List the providers of machines and the setup each needs; sends no request."""
-    from agentgym.plugins.cloud.registry import PROVIDERS, problem
-    from agentgym.plugins.cloud.screens import ProviderRow, providers_view
+    from rich.text import Text
 
-    rows = [
-        ProviderRow(name, provider.key, problem(provider), provider.is_rented)
-        for name, provider in ((n, PROVIDERS.get(n)) for n in PROVIDERS.names())
-    ]
+    from agentgym.plugins.cloud.base import PROVIDERS, problem
+    from agentgym.ui.layout import grid
+
+    table, rows = grid(), list[dict[str, Any]]()
+    table.add_column(style="dim", overflow="fold")
+    for name in PROVIDERS.names():
+        provider = PROVIDERS.get(name)
+        key, wrong, costs = provider.key, problem(provider), provider.is_rented
+        rows.append({"name": name, "key": key, "problem": wrong, "costs": costs})
+        lacks = "no key" if key else "not installed"
+        needs = wrong or (f"{key} is set" if key else "installed")
+        table.add_row(
+            name,
+            Text(lacks, "yellow") if wrong else Text("ready", "green"),
+            needs if costs else "this machine; costs nothing",
+        )
     if as_json:
-        print_json([row._asdict() for row in rows])
+        print_json(rows)
     else:
-        progress_console().print(providers_view(rows))
+        progress_console().print(table)
 
 
 @app.command()
@@ -50,9 +60,9 @@ def prices(
 ) -> None:
     """Show the prices of machines per hour now, the cheapest first. Rents nothing."""
     from agentgym.core.config import TrainingConfig
-    from agentgym.plugins.cloud.quote import fits
-    from agentgym.plugins.cloud.screens import offers_view
-    from agentgym.plugins.cloud.sizes import need_of
+    from agentgym.plugins.cloud.base import in_cents
+    from agentgym.plugins.cloud.quote import fits, need_of
+    from agentgym.ui.layout import headed
 
     config = TrainingConfig.create(model=model, lora_rank=lora_rank)
     need = None if model is None else need_of(config)
@@ -60,28 +70,36 @@ def prices(
     if need is not None:
         offers = [offer for offer in offers if fits(offer, need)]
     offers.sort(key=lambda offer: (offer.hourly, offer.gpu, offer.region))
+    table = headed(2)
+    table.add_column("$ an hour", justify="right", no_wrap=True)
+    table.add_column("GPU", overflow="fold")
+    table.add_column("memory", justify="right", no_wrap=True)
+    table.add_column("of", no_wrap=True)
+    table.add_column("where", overflow="fold")
+    for offer in offers:
+        table.add_row(
+            in_cents(offer.hourly),
+            offer.gpu,
+            f"{offer.gpu_memory_gb:.0f} GB",
+            offer.provider,
+            offer.region or "any" if offer.is_available else "taken",
+            style="" if offer.is_available else "dim",
+        )
     if as_json:
         print_json(offers)
     else:
         console = progress_console()
         if need is not None:
             console.print(f"{model} needs {need.words}.\n")
-        console.print(offers_view(offers))
+        none = "No provider offers a machine that fits."
+        console.print(table if offers else none)
     if problems:
         raise ComputeError(" ".join(problems))
 
 
 def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
-    """Ask providers for machines; return the offers, and the errors of requests.
-
-    ``named`` is the only provider to ask. If it is None, the providers that are set up
-    and answer quickly are asked; if ``spot`` is true, all that have spot machines.
-    Only spot machines are returned if ``spot`` is true, else only other machines.
-
-    Raises:
-        ComputeError: A provider to ask is not set up, or no provider is.
-    """
-    from agentgym.plugins.cloud.registry import (
+    """Ask providers for machines; return the offers, and the errors of requests."""
+    from agentgym.plugins.cloud.base import (
         PROVIDERS,
         asked_unnamed,
         rented,
@@ -98,19 +116,17 @@ def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
     offers, problems = [], []
     for provider in asked:
         try:
-            offers += [
-                offer
-                for offer in provider.offers()
-                if offer.is_sound and not offer.is_arm and offer.is_spot == spot
-            ]
+            found = provider.offers()
         except ComputeError as error:
             problems.append(str(error))
+            continue
+        offers += [each for each in found if each.is_usable and each.is_spot == spot]
     return offers, problems
 
 
 def _configured(asked: "list[Provider]") -> "list[Provider]":
     """Return ``asked``; raise ComputeError if it has no provider."""
-    from agentgym.plugins.cloud.registry import rented
+    from agentgym.plugins.cloud.base import rented
 
     if not asked:
         keys = " or ".join(each.key for each in rented() if each.key)
@@ -137,32 +153,26 @@ def reap(
     requested minutes ago and its provider does not list it yet, the list is read again.
     Exits with 1 if a machine could not be ended.
     """
-    from agentgym.plugins.cloud.reap import look, settle
-    from agentgym.plugins.cloud.registry import problem, rented
+    from agentgym.plugins.cloud import reap as machines
+    from agentgym.plugins.cloud.base import problem, rented
     from agentgym.plugins.cloud.rented import Rented
-    from agentgym.plugins.cloud.screens import machines_view
 
-    name = None if run is None else _machine_of(run, output)
+    name, waits = None if run is None else _machine_of(run, output), Rented.waits
     asked = _configured([each for each in rented() if not problem(each)])
-    providers = {provider.name: provider for provider in asked}
     console = progress_console(as_json)
-    found, missed, problems = look(
-        providers, output, Rented.waits, name=name, report=console.print
-    )
-    answered = {n: each for n, each in providers.items() if n not in problems}
-    for record in settle(answered, found, output, Rented.waits):
-        console.print(record.words())
+    found, remarks, problems = machines.find_machines(asked, output, waits)
     if name is not None:
         found = [each for each in found if each.machine.name == name]
     foreign = [each for each in found if each.run is None and not every]
     left = [each for each in found if each.is_used or each in foreign]
     ended = [each for each in found if name is not None or each not in left]
+    for remark in remarks:
+        console.print(remark)
     if found:
-        console.print(machines_view(found))
-    elif answered and not missed:
-        console.print(f"{', '.join(answered)}: nothing of AgentGym's is rented.")
-    for each in missed:
-        console.print(each.words(Rented.waits))
+        console.print(machines.machines_view(found))
+    elif not remarks and len(problems) < len(asked):
+        names = [each.name for each in asked if each.name not in problems]
+        console.print(f"{', '.join(names)}: nothing of AgentGym's is rented.")
     if name is None and foreign:
         console.print(
             "Machines of other folders may be in use and are left alone; --all ends "
@@ -172,8 +182,12 @@ def reap(
         raise UsageError(
             "Nothing was ended. Give --yes to end them without a question."
         )
-    wrong = [*problems.values()]
-    wrong += [message for each in ended if (message := _end(each, providers))]
+    wrong, providers = [*problems.values()], {each.name: each for each in asked}
+    for each in ended:
+        try:
+            machines.reap(each, providers[each.machine.provider], waits)
+        except ComputeError as error:
+            wrong.append(f"{each.machine.name} could not be ended: {error}")
     if as_json:
         print_json([{**e.as_json(), "ended": e in ended} for e in found])
     if wrong:
@@ -199,15 +213,3 @@ def _agreed(count: int) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     return typer.confirm(f"End {count}?", err=True)
-
-
-def _end(found: "Found", providers: "dict[str, Provider]") -> str:
-    """End a rented machine; return the error message, or "" if it was ended."""
-    from agentgym.plugins.cloud.reap import reap
-    from agentgym.plugins.cloud.rented import Rented
-
-    try:
-        reap(found, providers[found.machine.provider], Rented.waits)
-    except ComputeError as error:
-        return f"{found.machine.name} could not be ended: {error}"
-    return ""

@@ -7,22 +7,17 @@ import re
 import shlex
 import zipfile
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import distribution
 from pathlib import Path
 
-from agentgym.core.config import TrainingConfig
-from agentgym.errors import ComputeError, UnreachableError, UsageError
+from agentgym.errors import ComputeError, UnreachableError
 from agentgym.plugins.cloud.shell import Shell
-from agentgym.plugins.cloud.sizes import needs_of
 from agentgym.plugins.cloud.upload import Upload
 from agentgym.version import DISTRIBUTION, __version__
 
 FOLDER = ".agentgym/elsewhere"
 """Folder of all runs and environments, relative to the remote home folder."""
-ENGINES = ".agentgym/engines"
-"""Folder with an environment per engine such as vLLM, relative to the home folder."""
 PYTHON_VARIABLE = "AGENTGYM_ELSEWHERE_PYTHON"
 """Remote environment variable with the path of a Python that has agentgym.
 
@@ -30,8 +25,6 @@ If it is set, this Python is used, and no environment with agentgym is installed
 """
 _FREE_TO_INSTALL_MB = 8_000
 _FREE_TO_RUN_MB = 500
-_FREE_FOR_ENGINE_MB = 35_000
-"""Free disk space in MB to install vLLM; its environment takes about 20 GB."""
 _INSTALL_S = 3_600.0
 
 _LOOK = """
@@ -47,11 +40,7 @@ for each in "$(command -v uv)" "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv" \\
     if [ -x "$each" ]; then say uv "$each"; break; fi
 done
 [ -e "$dir/envs/KEY/ready" ] && say ready yes
-[ -x "$HOME/ENGINES/ENGINE/bin/ENGINE" ] && say engine yes
 say gpus "$(nvidia-smi -L 2>/dev/null | wc -l)"
-say gpu_mb "$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits \\
-    2>/dev/null | head -n 1)"
-:
 """
 _GET_UV = """
 url=https://astral.sh/uv/install.sh
@@ -82,11 +71,6 @@ UV venv -q --clear --python 3.12 "$dir"
 UV pip install -q $auto --python "$dir/bin/python" PACKAGES
 touch "$dir/ready"
 """
-_INSTALL_ENGINE = """
-unset AGENTGYM_HOME
-export PATH="$(dirname UV):$PATH"
-PYTHON -m agentgym engine install ENGINE
-"""
 _WHEEL = """Wheel-Version: 1.0
 Generator: agentgym
 Root-Is-Purelib: true
@@ -106,62 +90,40 @@ class Ready:
 
 
 def prepare(shell: Shell, upload: Upload, report: Callable[[str], None]) -> Ready:
-    """Install agentgym, the run's packages and its engine on the remote machine."""
-    built, where, engine = wheel(), shell.address, upload.engine
+    """Install agentgym and the run's packages on the remote machine."""
+    built, where = wheel(), shell.address
     words = (*upload.extras, *upload.packages)
     key = hashlib.sha256(built + "\0".join(words).encode()).hexdigest()[:16]
-    found = _look(shell, key, engine)
+    found = _look(shell, key)
     home = found["home"]
     if found["system"] != "Linux":
         raise ComputeError(f"{where} runs {found['system']}; training needs Linux.")
     if "writable" not in found:
         raise ComputeError(f"{home}/{FOLDER} on {where} cannot be written.")
     is_made = bool(found["python"]) or "ready" in found
-    needed, free = _FREE_TO_INSTALL_MB, _number(found, "free_mb")
-    needed = _FREE_TO_RUN_MB if is_made else needed
-    if free < needed:
+    needed = _FREE_TO_RUN_MB if is_made else _FREE_TO_INSTALL_MB
+    if (free := int(found["free_mb"] or 0)) < needed:
         raise ComputeError(
             f"Only {free:,} MB are free in {home} on {where}; "
             f"{'a run' if is_made else 'the environment for training'} takes "
             f"{needed:,} MB. Free some space on it."
         )
-    lacks_engine = bool(engine) and "engine" not in found
-    if upload.may_choose:
-        lacks_engine = lacks_engine and _has_room(found, upload.config)
-    if "uv" not in found and not is_made:
-        found = _with_uv(shell, key, engine, report)
-    python = found["python"] or f"{home}/{FOLDER}/envs/{key}/bin/python"
     if found["python"]:
-        _require_same_version(shell, python)
+        _require_same_version(shell, found["python"])
     elif not is_made:
+        if "uv" not in found:
+            report(f"Installing uv on {where}.")
+            failed = (
+                f"uv, which installs the packages for training, is not on {where} and "
+                "could not be fetched there ({}). Install it "
+                "(https://docs.astral.sh/uv), or give the machine access to the "
+                "internet."
+            )
+            _run(shell, _filled(_GET_UV), 300.0, failed)
+            found = _look(shell, key)
         report(f"Installing agentgym with {', '.join(upload.extras)} on {where}.")
         _install(shell, upload, key, built, found)
-    try:
-        if lacks_engine and "uv" not in found:
-            found = _with_uv(shell, key, engine, report)
-        if lacks_engine:
-            report(f"Installing {engine} on {where}, which takes minutes.")
-            wanted = engine if _number(found, "gpus") else f"{engine} --cpu"
-            _run(
-                shell,
-                _filled(
-                    _INSTALL_ENGINE,
-                    UV=shlex.quote(found["uv"]),
-                    PYTHON=shlex.quote(python),
-                    ENGINE=wanted,
-                ),
-                _INSTALL_S,
-                f"{engine} could not be installed on {where}. {{}}. Log in there and "
-                f"run `agentgym engine install {wanted}`, or train with "
-                "--engine local.",
-            )
-    except UnreachableError:
-        raise
-    except ComputeError as error:
-        if not upload.may_choose:
-            raise
-        report(f"{error} This run samples with the local engine instead.")
-    return Ready(python, home)
+    return Ready(found["python"] or f"{home}/{FOLDER}/envs/{key}/bin/python", home)
 
 
 def wheel() -> bytes:
@@ -204,41 +166,8 @@ def _run(shell: Shell, script: str, timeout_s: float, failed: str) -> str:
         raise ComputeError(failed.replace("{}", str(error))) from None
 
 
-def _has_room(found: dict[str, str], config: TrainingConfig) -> bool:
-    """Return whether GPU memory and disk space are enough to train with vLLM.
-
-    Memory of an unknown size, and a model of an unknown size, count as enough.
-    """
-    if not _number(found, "gpus") or _number(found, "free_mb") < _FREE_FOR_ENGINE_MB:
-        return False
-    memory = _number(found, "gpu_mb") * 2**20 / 1e9
-    with suppress(UsageError):  # unknown model size: the machine itself checks it
-        return not memory or needs_of(config)[0].gb <= memory
-    return True
-
-
-def _number(found: dict[str, str], name: str) -> int:
-    text = found.get(name, "").strip()
-    return int(text) if text.isdigit() else 0
-
-
-def _with_uv(
-    shell: Shell, key: str, engine: str, report: Callable[[str], None]
-) -> dict[str, str]:
-    """Install uv; return the machine's properties, which then include uv's path."""
-    report(f"Installing uv on {shell.address}.")
-    failed = (
-        f"uv, which installs the packages for training, is not on {shell.address} and "
-        "could not be fetched there ({}). Install it (https://docs.astral.sh/uv), or "
-        "give the machine access to the internet."
-    )
-    _run(shell, _filled(_GET_UV), 300.0, failed)
-    return _look(shell, key, engine)
-
-
-def _look(shell: Shell, key: str, engine: str) -> dict[str, str]:
-    names = {"KEY": key, "ENGINE": engine or "none"}
-    script = _filled(_LOOK, **names, ENGINES=ENGINES, VARIABLE=PYTHON_VARIABLE)
+def _look(shell: Shell, key: str) -> dict[str, str]:
+    script = _filled(_LOOK, KEY=key, VARIABLE=PYTHON_VARIABLE)
     lines = shell.run(script).splitlines()
     found = dict(line.split("=", 1) for line in lines if "=" in line)
     if not {"home", "system", "free_mb", "python"} <= found.keys():

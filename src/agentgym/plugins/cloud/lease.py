@@ -16,13 +16,13 @@ from typing import Any, Self
 from agentgym.errors import (
     AgentGymError,
     ComputeError,
+    ComputeRefusedError,
     Interrupted,
     LimitReached,
     MachineTakenError,
     NoCapacityError,
     TrainingHalted,
     UnclearLaunchError,
-    UnreachableError,
 )
 from agentgym.plugins.cloud.base import (
     NAME_PREFIX,
@@ -34,7 +34,6 @@ from agentgym.plugins.cloud.base import (
     Provider,
     in_cents,
 )
-from agentgym.plugins.cloud.ending import AWAY, Waits, end, find, is_away
 from agentgym.plugins.cloud.record import (
     KEY_FILE,
     MachineRecord,
@@ -44,24 +43,122 @@ from agentgym.plugins.cloud.record import (
 )
 from agentgym.train.interrupts import DeferredSignals
 
+AWAY = (MachineState.STOPPED, MachineState.GONE)
 TRIES = 4
 """Most offers to try in turn if GPUs are sold out."""
 _ANSWER_S = 5.0
 _SLACK = 1.1
 """Without ``max_hourly``, a machine may cost this multiple of the agreed price."""
-_RESERVE_S, _STOP_S = 120.0, 60.0
-"""Seconds of paid time to reserve for stopping training and fetching files.
-
-The reserve is ``_RESERVE_S`` until a transfer was measured, then ``_STOP_S`` plus twice
-the transfer's time."""
-_MOST_RESERVED = 0.5
+_RESERVE_S, _MOST_RESERVED = 300.0, 0.5
+"""Paid time to reserve for stopping training and fetching files, and its largest share.
+"""
 _PATIENCE = 3
 """Number of signals, e.g. Ctrl-C, that stop the current step of the clean-up: fetching
 the machine's files, or ending the machine."""
 _BEAT_S = 30.0
-_REFUSALS = 3
-"""Number of errors, other than broken connections, after which fetching files ends."""
 _NAME_CHARACTERS = 40
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Timeouts and intervals in seconds for renting and ending machines.
+
+    Attributes:
+        look_s: Interval between two reads of a provider's list of machines.
+        looks: Number of times (not seconds) to read the list in search of a machine,
+            since a provider may list a new machine late.
+        up_s: Longest wait until a machine runs and its SSH server answers.
+        end_s: Longest wait until an ended machine does not exist any more.
+        boot_s: The same while a provider refuses to end a machine that boots.
+        fetch_s: Longest time to fetch finished files before a machine is ended.
+    """
+
+    look_s: float = 5.0
+    looks: int = 12
+    up_s: float = 900.0
+    end_s: float = 300.0
+    boot_s: float = 1800.0
+    fetch_s: float = 300.0
+
+
+def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
+    """Find the machine ``name`` in the provider's list; None if it is not listed."""
+    failed: ComputeError | None = None
+    for look in range(waits.looks):
+        time.sleep(waits.look_s if look else 0.0)
+        try:
+            failed, listed = None, provider.machines()
+        except ComputeError as error:
+            failed = error
+            continue
+        for machine in listed:
+            if machine.name == name:
+                return machine
+    if failed is not None:
+        raise failed
+    return None
+
+
+def end(
+    provider: Provider,
+    machine: Machine,
+    waits: Waits,
+    report: Callable[[str], None] = lambda words: None,
+) -> None:
+    """Delete ``machine`` and all machines of the same name; wait until none exists.
+
+    Then call :meth:`Provider.forget`, which deletes e.g. the machine's SSH key. A
+    machine without an id is found by its name. If the provider refuses because the
+    machine still boots, ``report`` is called with a sentence about it.
+    """
+    if not machine.name.startswith(NAME_PREFIX):
+        raise ComputeError(
+            f"{machine.name!r} does not begin with {NAME_PREFIX!r}: it is none of "
+            "AgentGym's machines, and is left alone."
+        )
+    begun, is_reported = time.monotonic(), False
+    until = begun + waits.end_s
+    while True:
+        try:
+            problem = _end_once(provider, machine)
+        except ComputeError as error:
+            problem = str(error)
+            if _is_booting(provider, machine, error):
+                until = min(time.monotonic() + waits.end_s, begun + waits.boot_s)
+                if not is_reported:
+                    report(f"It can be ended once it has booted, and is then: {error}")
+                is_reported = True
+        if not problem:
+            provider.forget(machine.name)
+            return
+        if time.monotonic() >= until:
+            raise ComputeError(problem)
+        time.sleep(waits.look_s)
+
+
+def _is_booting(provider: Provider, machine: Machine, error: ComputeError) -> bool:
+    """Return whether the provider refused to end a machine because it boots."""
+    if not (machine.id and isinstance(error, ComputeRefusedError)):
+        return False
+    with suppress(ComputeError):
+        return provider.describe(machine).state is MachineState.STARTING
+    return False
+
+
+def _end_once(provider: Provider, machine: Machine) -> str:
+    """Ask the provider to delete all machines of this name; return what is left."""
+    if machine.id:
+        provider.terminate(machine)
+    same = [each for each in provider.machines() if each.name == machine.name]
+    for other in same:
+        if other.id != machine.id:
+            provider.terminate(other)
+    if same:
+        return f"{provider.name} still lists {machine.name}."
+    state = provider.describe(machine).state if machine.id else MachineState.GONE
+    if state is MachineState.GONE:
+        return ""
+    return f"{provider.name} says that {machine.name} is {state.value}."
 
 
 @dataclass(eq=False)
@@ -83,23 +180,18 @@ class Lease:
     exist and to cost money.
 
     Attributes:
-        offers: Offers to try, the best first.
         folder: The run's folder. It gets the record ``machine.json`` and, while the
             machine exists, the machine's SSH key.
         max_hourly: Highest price in $ per hour that may be billed for the machine. If
             None, the offered price plus a tenth.
-        limit: Cost of this machine in $ at which the block is interrupted; None for no
-            limit.
-        before: Cost in $ of the run's earlier machines, for the record.
-        taken: Number of the run's earlier machines that the provider took away.
-        report: Called with sentences about the machine, to show to the user.
+        limit: Cost of this machine in $ at which the block is interrupted.
+        before: Cost in $ of the run's earlier machines, of which ``taken`` were taken
+            away by their provider.
         held: A machine that the run has already rented, with its record. If given, it
             is used, and none is rented.
-        rescue: Fetches the machine's files after an error in the block. If it raises an
-            error, it is called again, within the time limit.
+        rescue: Fetches the machine's files after an error in the block.
         lost: Why some of the machine's files were not fetched; empty if all were.
         outcome: Sentences on the machine's end and cost, and on files that are lost.
-            Empty inside the block.
 
     Raises:
         NoCapacityError: None of the offered machines is available.
@@ -126,28 +218,24 @@ class Lease:
     def __post_init__(self) -> None:
         self.lost = self.outcome = ""
         self.key_file = self.folder / KEY_FILE
-        self.record = MachineRecord(
-            name=machine_name(self.folder),
-            provider=self.provider.name,
-            limit=self.limit,
-            before=self.before,
-            taken=self.taken,
-        )
         self._machine: Machine | None = None
         if self.held:
             self._machine, record = self.held
-            self.record = record.changed(
-                id=self._machine.id,
-                fate="rented",
+            mine = {"id": self._machine.id, "process": os.getpid(), "limit": self.limit}
+            self.record = record.changed(fate="rented", **mine)
+        else:
+            self.record = MachineRecord(
+                name=_new_name(self.folder),
+                provider=self.provider.name,
                 limit=self.limit,
-                process=os.getpid(),
+                before=self.before,
+                taken=self.taken,
             )
         self._may_exist = self.held is not None
         self._signals = DeferredSignals()
         self._left = threading.Event()
         self._writing = threading.Lock()
         self._is_over_limit = False
-        self._reserve_s = _RESERVE_S
 
     @property
     def address(self) -> Address:
@@ -157,20 +245,20 @@ class Lease:
         return self._machine.address
 
     @property
+    def ending(self) -> EndRequest | None:
+        """HTTP request with which the machine can delete itself; None if it cannot."""
+        assert self._machine is not None
+        return self.provider.ending(self._machine)
+
+    @property
     def seconds_left(self) -> float | None:
         """Seconds until training must stop, so that paid time is left to fetch files.
 
         None without a cost limit, or if the price is unknown.
         """
         limit = self.limit or 0.0
-        reserve = min(
-            self._reserve_s * self.record.hourly / 3600, _MOST_RESERVED * limit
-        )
-        return self._seconds_until(limit - reserve)
-
-    def reserve(self, seconds: float) -> None:
-        """Reserve paid time to fetch results, twice ``seconds`` and a minute."""
-        self._reserve_s = _STOP_S + 2 * seconds
+        reserve = _RESERVE_S * self.record.hourly / 3600
+        return self._seconds_until(limit - min(reserve, _MOST_RESERVED * limit))
 
     @property
     def seconds_paid(self) -> float | None:
@@ -190,18 +278,17 @@ class Lease:
         """Raise MachineTakenError if the provider has taken this spot machine away.
 
         Set ``is_lost`` if the machine cannot be used any more; then the provider is
-        asked several times, and a stopped machine counts as taken away.
+        asked several times, since it may report the new state late, and a stopped
+        machine counts as taken away. A provider that does not answer says nothing.
         """
-        if self.record.is_spot and is_away(
-            self.provider, self.record.machine, self.waits, is_lost=is_lost
-        ):
-            raise MachineTakenError(f"{self.record.name} was taken away.")
-
-    @property
-    def ending(self) -> EndRequest | None:
-        """HTTP request with which the machine can delete itself; None if it cannot."""
-        assert self._machine is not None
-        return self.provider.ending(self._machine)
+        for look in range(self.waits.looks if is_lost else 1):
+            if not self.record.is_spot:
+                return
+            time.sleep(self.waits.look_s if look else 0.0)
+            with suppress(ComputeError):
+                state = self.provider.describe(self.record.machine).state
+                if state is MachineState.GONE or (is_lost and state in AWAY):
+                    raise MachineTakenError(f"{self.record.name} was taken away.")
 
     def __enter__(self) -> Self:
         self._signals.install()
@@ -241,10 +328,7 @@ class Lease:
             ) from None
 
     def _launch(self, public_key: str) -> None:
-        """Launch the first available offer.
-
-        If it is unclear whether a launch worked, search for the machine by its name.
-        """
+        """Launch the first available offer."""
         offers = self.offers[:TRIES]
         for offer in offers:
             self._write(
@@ -266,14 +350,12 @@ class Lease:
                 with self._signals.deferred(
                     "The answer to the launch is awaited first"
                 ):
-                    machine = self._asked(offer, public_key)
-                    self._machine = machine
-                    self._write(fate="rented", id=machine.id)
+                    self._machine = self._asked(offer, public_key)
+                    self._write(fate="rented", id=self._machine.id)
+                return
             except NoCapacityError as error:
                 self._write(tried=(*self.record.tried, f"{offer.gpu}{where}: {error}"))
                 self.report(f"Not available: {error}")
-                continue
-            return
         raise NoCapacityError(
             f"None of {len(offers)} offers of {self.provider.name} is "
             f"available: {'; '.join(self.record.tried)} Try again later, or another "
@@ -281,6 +363,7 @@ class Lease:
         )
 
     def _asked(self, offer: Offer, public_key: str) -> Machine:
+        """Launch a machine; if its answer is lost, look for the machine by its name."""
         self._may_exist = True
         try:
             return self.provider.launch(offer, self.record.name, public_key)
@@ -302,29 +385,27 @@ class Lease:
 
     def _wait_until_up(self) -> None:
         assert self._machine is not None
-        until = time.monotonic() + self.waits.up_s
-        settled = time.monotonic() + self.waits.looks * self.waits.look_s
+        begun = time.monotonic()
+        settled = begun + self.waits.looks * self.waits.look_s
         while True:
             machine = self.provider.describe(self._machine)
             is_lagging = machine.state is MachineState.GONE
-            if is_lagging and time.monotonic() < settled:
-                time.sleep(self.waits.look_s)
-                continue
-            self._machine = machine
-            self._check_price(machine)
-            if machine.state in AWAY:
-                raise (MachineTakenError if self.record.is_spot else ComputeError)(
-                    f"{machine.name} is {machine.state.value} before it could be used."
-                )
-            lacks = _lacks(machine)
-            if not lacks:
-                self._write(address=str(machine.address))
-                return
-            if time.monotonic() >= until:
-                raise ComputeError(
-                    f"{machine.name} has {lacks} after {self.waits.up_s / 60:.0f} "
-                    "minutes. Try again: another machine will be taken."
-                )
+            if not (is_lagging and time.monotonic() < settled):
+                self._machine = machine
+                self._check_price(machine)
+                if machine.state in AWAY:
+                    raise (MachineTakenError if self.record.is_spot else ComputeError)(
+                        f"{machine.name} is {machine.state.value} before it could be "
+                        "used."
+                    )
+                if not (lacks := _lacks(machine)):
+                    self._write(address=str(machine.address))
+                    return
+                if time.monotonic() >= begun + self.waits.up_s:
+                    raise ComputeError(
+                        f"{machine.name} has {lacks} after {self.waits.up_s / 60:.0f} "
+                        "minutes. Try again: another machine will be taken."
+                    )
             time.sleep(self.waits.look_s)
 
     def _check_price(self, machine: Machine) -> None:
@@ -343,7 +424,7 @@ class Lease:
             )
 
     def _watch(self) -> None:
-        """Write the current time into the record every 30 seconds, as a heartbeat."""
+        """Write a heartbeat into the record; interrupt the block at the cost limit."""
         while (left := self.seconds_left) != 0:
             if self._left.wait(_BEAT_S if left is None else min(_BEAT_S, left)):
                 return
@@ -384,9 +465,8 @@ class Lease:
         """Fetch the machine's files, within ``waits.fetch_s`` and the paid time."""
         paid = self.seconds_paid
         bound = self.waits.fetch_s if paid is None else min(self.waits.fetch_s, paid)
-        given_up = threading.Event()
         self.lost = f"it was not fetched within {bound:.0f} s"
-        work = threading.Thread(target=self._try, args=(given_up,), daemon=True)
+        work = threading.Thread(target=self._rescue, daemon=True)
         try:
             with self._signals.deferred(
                 "The machine's finished files are being fetched first",
@@ -397,24 +477,14 @@ class Lease:
                 work.join(bound)
         except Interrupted as error:
             self.lost = str(error)
-        finally:
-            given_up.set()
 
-    def _try(self, given_up: threading.Event) -> None:
-        """Fetch the machine's files; retry until ``given_up`` is set."""
-        refusals = 0
-        while refusals < _REFUSALS and not given_up.is_set():
-            try:
-                self.rescue()
-            except UnreachableError as error:
-                self.lost = str(error).rstrip(".")
-            except Exception as error:  # noqa: BLE001 - the machine must be ended
-                self.lost = str(error).rstrip(".")
-                refusals += 1
-            else:
-                self.lost = ""
-                return
-            given_up.wait(self.waits.look_s)
+    def _rescue(self) -> None:
+        try:
+            self.rescue()
+        except Exception as error:  # noqa: BLE001 - the machine must be ended
+            self.lost = str(error).rstrip(".")
+        else:
+            self.lost = ""
 
     def _say_what_became(self, error: BaseException | None) -> None:
         self.outcome = self.record.words()
@@ -473,17 +543,14 @@ def _lacks(machine: Machine) -> str:
     if machine.address.is_alias:  # only ssh can resolve it
         return ""
     where = (machine.address.host, machine.address.port)
-    try:
-        with socket.create_connection(where, timeout=_ANSWER_S) as connection:
-            connection.settimeout(_ANSWER_S)
-            if connection.recv(4) == b"SSH-":
-                return ""
-    except OSError:
-        pass
+    with suppress(OSError), socket.create_connection(where, _ANSWER_S) as connection:
+        connection.settimeout(_ANSWER_S)
+        if connection.recv(4) == b"SSH-":
+            return ""
     return f"no SSH server that answers at {machine.address}"
 
 
-def machine_name(folder: Path) -> str:
+def _new_name(folder: Path) -> str:
     """Return a new unique name for the machine of the run in ``folder``."""
     run = "".join(c if c.isascii() and c.isalnum() else "-" for c in folder.name)
     return f"{NAME_PREFIX}{run.lower()[:_NAME_CHARACTERS]}-{secrets.token_hex(4)}"

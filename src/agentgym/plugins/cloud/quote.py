@@ -1,18 +1,37 @@
-"""Quote: estimate the cost of a run on a machine, before the machine is rented."""
+"""Quote: estimate the GPU memory and the cost of a run, before a machine is rented.
+
+Memory goes by the model's number of parameters, before the model is downloaded:
+weights, gradients, AdamW's two moments, activations of a backward pass, and the KV
+cache. It is only exact enough to choose a GPU.
+"""
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
-from agentgym.core.config import TrainingConfig
-from agentgym.errors import ComputeError, NoCapacityError, UsageError
+from agentgym.core.config import AUTO_ENGINE, TrainingConfig
+from agentgym.engines.memory import MemoryEstimate, shape_of, told_use
+from agentgym.engines.registry import remote_engine
+from agentgym.engines.vllm.turns import ASLEEP_BYTES, SERVER_BYTES
+from agentgym.errors import ComputeError, ModelError, NoCapacityError, UsageError
 from agentgym.evaluate.numbers import duration
+from agentgym.models.folder import (
+    ADAPTER_FILE,
+    held_rank,
+    model_source,
+    new_rank,
+    read_json,
+)
 from agentgym.plugins.cloud.base import Offer, in_cents
-from agentgym.plugins.cloud.sizes import Need, needs_of
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_count
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 SETUP_MINUTES = 12.0
 """Minutes to boot a machine, and to install packages and a model, before training."""
@@ -44,10 +63,8 @@ SPEEDS = {
     "V100": 1_500,
     "L4": 1_000,
 }
-"""Assumed tokens per second of a model with a billion parameters, by GPU.
-
-The keys are parts of GPU names; the first key that is part of a GPU's name counts. The
-time per token is assumed to be proportional to the number of parameters."""
+"""Assumed tokens per second of a model with a billion parameters, by part of the GPU's
+name. The time per token is assumed to be proportional to the number of parameters."""
 _SLOWEST = 800
 LOCAL_SPEED = 1_000
 """Most tokens per second that the engine ``local`` samples on a GPU, with any model.
@@ -64,6 +81,109 @@ _LOCAL = (
     "is to be had for vLLM: {}"
 )
 _LEAST_PARAMETERS = 2e8
+_SIZE = re.compile(
+    r"(?<![A-Za-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)([BbMm])(?![A-Za-z0-9])"
+)
+_UNITS = {"b": 1e9, "m": 1e6}
+_HALF, _FULL = 2, 4
+_ADAPTER = 0.01
+"""An adapter's parameters at rank 16, as a share of the model's parameters."""
+_LEARNED = 4 * _FULL
+"""Bytes per trained parameter: the parameter, its gradient and two moments."""
+_KEPT_GB, _KEPT_EACH_B = 3.0, 0.6
+_CACHE_GB, _CACHE_EACH_B = 2.0, 0.4
+_CUDA_GB = 1.0
+
+
+@dataclass(frozen=True)
+class Need:
+    """The GPU memory that training a model needs with an engine."""
+
+    parameters: float
+    source: str
+    rank: int
+    gb: float
+    engine: str = "local"
+
+    @property
+    def words(self) -> str:
+        """Text with the peak memory, and the source of the estimate."""
+        learned = f"LoRA rank {self.rank}" if self.rank else "full weights"
+        engine = ", vLLM included" * (self.engine == "vllm")
+        return (
+            f"{self.gb:.0f} GB: {learned} of {self.parameters / 1e9:.1f} billion "
+            f"parameters{engine} ({self.source})"
+        )
+
+
+def needs_of(config: TrainingConfig) -> list[Need]:
+    """Return the GPU memory that a run needs with each engine that it may use."""
+    local, with_vllm = _needs(config)
+    engine = remote_engine(config)
+    if engine == "local":
+        return [local]
+    return [with_vllm] if engine != AUTO_ENGINE else [with_vllm, local]
+
+
+def need_of(config: TrainingConfig) -> Need:
+    """Return the GPU memory that a run needs with the local engine, without vLLM."""
+    return _needs(config)[0]
+
+
+def _needs(config: TrainingConfig) -> tuple[Need, Need]:
+    """Return the GPU memory that a run needs with the local engine, and with vLLM."""
+    known = None
+    with suppress(ModelError):  # another engine may train this architecture
+        known = shape_of(config.model)
+    if known is not None:
+        shape, held = known
+        use = told_use(config, on_gpu=True, has_half=True)
+        found, rank = MemoryEstimate.of(shape, use, held), use.rank
+        parameters: float = held or shape.parameters
+        source = "by its config.json"
+        learned = found.adapter + found.gradients + found.optimizer
+        kept = float(found.weights + learned)
+        activations = float(found.activations)
+        cache = float(found.least_cache + found.overhead)
+    else:
+        parameters, source = _parameters(config.model)
+        rank = held_rank(Path(model_source(config.model))) or new_rank(
+            config.model, config.lora_rank
+        )
+        kept = parameters * _HALF if rank else 0.0
+        kept += parameters * (_ADAPTER * rank / 16 if rank else 1) * _LEARNED
+        activations = _KEPT_GB * 1e9 + _KEPT_EACH_B * parameters
+        cache = (_CACHE_GB + _CUDA_GB) * 1e9 + _CACHE_EACH_B * parameters
+    local = Need(parameters, source, rank, (kept + activations + cache) / 1e9)
+    # vLLM and the backward pass take turns, so only the larger of them counts.
+    served = parameters * _HALF + SERVER_BYTES + max(0.0, cache - _CUDA_GB * 1e9)
+    by_turns = kept + max(served, activations + ASLEEP_BYTES)
+    return local, replace(local, gb=by_turns / 1e9, engine="vllm")
+
+
+def _parameters(model: str) -> tuple[float, str]:
+    """Return a model's number of parameters, and how this number is known."""
+    folder = Path(model_source(model))
+    if folder.is_dir():
+        if (folder / ADAPTER_FILE).is_file():
+            base = read_json(folder / ADAPTER_FILE).get("base_model_name_or_path")
+            return _parameters(str(base))
+        kind = read_json(folder / "config.json")
+        dtype = kind.get("dtype") or kind.get("torch_dtype")
+        size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+        if size:
+            each = _FULL if dtype in (None, "float32") else _HALF
+            return size / each, "counted in its folder"
+    found = _SIZE.search(folder.name)
+    if found is None:
+        raise UsageError(
+            f"How large is {model!r}? Its name does not say, as '4B' or '0.5B' would, "
+            "and it is not on this machine, so no GPU can be chosen for it. Download "
+            "it, and give --model its folder."
+        )
+    experts, number, unit = found.groups()
+    count = float(number) * int(experts or 1) * _UNITS[unit.lower()]
+    return count, f"{found[0]} parameters, by its name"
 
 
 @dataclass(frozen=True)
@@ -71,9 +191,7 @@ class Effort:
     """The rollouts and tokens of a run, from which its cost is estimated.
 
     Attributes:
-        episodes: Number of rollouts to train on.
-        measured: Number of further rollouts, which only evaluate the policy before,
-            during and after training.
+        measured: Rollouts that only evaluate the policy, besides those to train on.
         tokens: Assumed number of tokens that the policy samples in one rollout.
         setup_minutes: Minutes from the launch of the machine to the start of training.
         limit_s: The run's time limit in seconds; infinite without a limit.
@@ -87,11 +205,7 @@ class Effort:
 
     @classmethod
     def of(cls, config: TrainingConfig, done: int = 0, engine: str = "local") -> Self:
-        """Estimate the remaining rollouts and tokens of a run.
-
-        The run is assumed to train on all ``config.episodes``, of which ``done`` are
-        done already.
-        """
+        """Estimate the rollouts and tokens of a run, of which ``done`` are done."""
         scenario = get_scenario(config.scenario)
         held_out = held_out_count(scenario, config.seed, config.test_tasks)
         times = 2 + config.warm_start  # before, after the warm start, after training
@@ -106,15 +220,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Quote:
-    """The estimated time and cost of a run on an offered machine.
-
-    Attributes:
-        offer: The machine type and its price.
-        need: The GPU memory that the model needs.
-        effort: The rollouts and tokens of the run.
-        max_cost: The user's limit in $ at which the run is ended; None if not set.
-        engine: A sentence on why AgentGym chose the engine; empty if the user chose it.
-    """
+    """The estimated time and cost of a run on an offered machine."""
 
     offer: Offer
     need: Need
@@ -249,7 +355,7 @@ def choose(
     offers: Sequence[Offer], need: Need, effort: Effort, config: TrainingConfig
 ) -> list[Quote]:
     """Return the quotes for a run on available machines, the cheapest first."""
-    offers = [offer for offer in offers if offer.is_sound and not offer.is_arm]
+    offers = [offer for offer in offers if offer.is_usable]
     whose = " and ".join(dict.fromkeys(offer.provider for offer in offers)) or "nobody"
     rent = config.rent
     offers = [offer for offer in offers if offer.is_spot == rent.spot]
@@ -267,7 +373,8 @@ def choose(
             f"{largest:.0f} GB). Take a smaller model"
             + (", or an adapter: lora_rank = 16." if not need.rank else ".")
         )
-    quotes = _cheapest_first(fitting, need, effort, rent.max_cost)
+    quotes = [Quote(offer, need, effort, rent.max_cost) for offer in fitting]
+    quotes.sort(key=lambda quote: (quote.total, quote.offer.hourly))
     there = [quote for quote in quotes if quote.offer.is_available]
     if not there:
         named = ", ".join(dict.fromkeys(offer.gpu for offer in fitting))
@@ -275,7 +382,8 @@ def choose(
             f"{model}. All GPUs of {whose} that have it are taken at present: {named}. "
             "Try again later, or another provider (`agentgym gpu list`)."
         )
-    allowed = [quote for quote in there if _is_cheap(quote, rent.max_hourly)]
+    most = math.inf if rent.max_hourly is None else rent.max_hourly
+    allowed = [quote for quote in there if quote.offer.hourly <= most]
     if not allowed:
         least = min(there, key=lambda quote: quote.offer.hourly)
         raise UsageError(
@@ -295,12 +403,22 @@ def choose(
     return affordable
 
 
-def _cheapest_first(
-    offers: Iterable[Offer], need: Need, effort: Effort, max_cost: float | None
-) -> list[Quote]:
-    quotes = [Quote(offer, need, effort, max_cost) for offer in offers]
-    return sorted(quotes, key=lambda quote: (quote.total, quote.offer.hourly))
+def quote_view(quotes: Sequence[Quote]) -> "RenderableType":
+    """Return a view of a run's expected cost on the first machine of ``quotes``."""
+    from rich.console import Group
+    from rich.text import Text
 
+    from agentgym.ui.layout import grid, indent
 
-def _is_cheap(quote: Quote, max_hourly: float | None) -> bool:
-    return max_hourly is None or quote.offer.hourly <= max_hourly
+    first, others = quotes[0], quotes[1:4]
+    parts: list[RenderableType] = [Text("Expected cost", "bold")]
+    parts += [indent(Text(words)) for words in first.words()]
+    if others:
+        lines = []
+        for quote in others:
+            offer = quote.offer
+            brief = f"{offer.price}, about {quote.hours:.1f} hours, ${quote.total:.2f}"
+            where = f" in {offer.region}" if offer.region else ""
+            lines.append((f"{offer.gpu}{where}", brief))
+        parts += [indent(Text("If that is taken:")), indent(indent(grid(*lines)))]
+    return Group(*parts)

@@ -41,30 +41,20 @@ class MachineRecord:
     """The content of ``machine.json``: the known facts about a run's rented machine.
 
     Attributes:
-        name: The machine's name, to find it in the provider's list.
-        provider: Name of the provider.
-        fate: State of the machine; see :data:`Fate`.
         kind: The provider's name for the machine type.
-        gpu: The GPU's usual name.
-        region: The machine's region; empty if the provider chose it.
-        id: The id that the provider gave the machine; empty if it is not known.
-        address: Address of its SSH server; empty until it was usable.
         quoted: The price per hour in $ that the user agreed to.
         hourly: The price per hour in $ that is billed. Until it is known, ``quoted``
             or, for a spot machine, the highest price to which it may rise.
         limit: Cost in $ at which the machine is ended; None for no limit.
         asked: Time of the launch request, in ISO 8601; empty before.
-        ended: Time when the machine ended, in ISO 8601; empty before. If the fate is
-            ``gone``, the latest possible time.
-        seen: Time of the client's last heartbeat, in ISO 8601.
+        ended: Time when the machine ended. If the fate is ``gone``, the latest possible
+            time.
+        seen: Time of the client's last heartbeat.
         guarded: Whether the machine ends itself after the client's heartbeats stop.
-        why: Reason of the end or of a problem; empty if there is none.
-        before: Cost in $ of the run's earlier machines.
-        is_spot: Whether it is a spot machine, which the provider may take away.
-        taken: Number of the run's earlier machines that the provider took away.
+        before: Cost in $ of the run's earlier machines, of which ``taken`` were taken
+            away by the provider.
         tried: Offers that were not available, with the reasons.
-        host: Host name of the client.
-        process: Process id of the client.
+        host: Host name of the client; ``process`` is its process id.
     """
 
     name: str
@@ -92,15 +82,10 @@ class MachineRecord:
 
     @property
     def spent(self) -> float:
-        """This machine's cost in $, from the launch request until its end or now.
-
-        The provider bills a little less, since it counts from the machine's start.
-        """
-        if not self.asked or self.fate == "never":
+        """This machine's cost in $, from the launch request until its end or now."""
+        if self.fate == "never":
             return 0.0
-        end = datetime.fromisoformat(self.ended) if self.ended else _now()
-        seconds = (end - datetime.fromisoformat(self.asked)).total_seconds()
-        return max(0.0, seconds) * self.hourly / 3600
+        return max(0.0, self.age_s) * self.hourly / 3600
 
     @property
     def total(self) -> float:
@@ -114,10 +99,11 @@ class MachineRecord:
 
     @property
     def age_s(self) -> float:
-        """Seconds since the launch request; 0 before it."""
+        """Seconds from the launch request until the machine's end or now."""
         if not self.asked:
             return 0.0
-        return (_now() - datetime.fromisoformat(self.asked)).total_seconds()
+        end = datetime.fromisoformat(self.ended) if self.ended else _now()
+        return (end - datetime.fromisoformat(self.asked)).total_seconds()
 
     @property
     def is_open(self) -> bool:
@@ -126,30 +112,20 @@ class MachineRecord:
 
     @property
     def machine(self) -> Machine:
-        """The recorded machine, with the state STARTING if it may exist, else GONE.
-
-        The provider knows the real state: see :meth:`Provider.describe`.
-        """
+        """The recorded machine, with the state STARTING if it may exist, else GONE."""
         state = MachineState.STARTING if self.is_open else MachineState.GONE
         return Machine(
             self.provider, self.id, self.name, state, hourly=self.hourly or self.quoted
         )
 
     def billed(self, machine: Machine) -> float:
-        """Return the highest price per hour in $ that may be billed for ``machine``.
-
-        Not every provider documents whether ``machine.hourly`` includes the disk. So
-        if it equals ``quoted`` with or without the disk's price, ``quoted`` is
-        returned. Otherwise, the disk's price is added to it. If the provider does not
-        report a price, the recorded price is returned.
-        """
-        reported, disk = machine.hourly, machine.disk_hourly
-        if not (math.isfinite(reported) and reported > 0):
+        """Return the highest price per hour in $ that may be billed for ``machine``."""
+        if not (math.isfinite(machine.hourly) and machine.hourly > 0):
             return self.hourly or self.quoted
-        for agreed in (self.quoted, self.quoted - disk):
-            if math.isclose(reported, agreed, abs_tol=5e-4):
-                return self.quoted
-        return reported + disk
+        # Not every provider documents whether its price includes the disk.
+        if machine.hourly <= self.quoted + 5e-4:
+            return self.quoted
+        return machine.hourly + machine.disk_hourly
 
     def words(self) -> str:
         """Return a sentence on the machine's state and cost."""

@@ -12,12 +12,14 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from agentgym import errors
-from agentgym.core.config import TrainingConfig
+from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.files import is_below
+from agentgym.engines.registry import remote_engine
 from agentgym.errors import (
     AgentGymError,
     ComputeError,
@@ -60,10 +62,6 @@ _MEANWHILE = "; the training goes on"
 _END = 1 << 40
 """Offset beyond the end of any file, to get the run's state without new output."""
 _INCOMING = ".incoming"
-_FIRST = ("baseline", "warm_start", "warmed", "first_validation")
-"""Keys that are added to ``state.json`` of step 0 one after the other.
-
-The file is written again each time, so an older copy lacks some of them."""
 _SENT = (
     *("checkpoints", "metrics.jsonl", CREDIT_FILE, "tensorboard", "wandb"),
     "workers.log",
@@ -76,10 +74,7 @@ _MAY_CHOOSE = (
 
 
 class OverSSH(Place):
-    """Trains on a machine that the user can log in to, with ``--gpu ssh:user@host``.
-
-    Training continues if the client disconnects.
-    """
+    """Trains on a machine that the user can log in to, with ``--gpu ssh:user@host``."""
 
     def plan(self, config: TrainingConfig) -> Elsewhere:
         """Return the plan of a run, without contacting the machine."""
@@ -109,11 +104,12 @@ def plan_elsewhere(config: TrainingConfig, machine: str) -> Elsewhere:
     upload = make_upload(config)
     own = f"{DISTRIBUTION.replace('-', '_')}-{__version__}"
     installs = [f"{own} [{', '.join(upload.extras)}]", *upload.packages]
-    if upload.engine:
-        where = ", if its GPU has room" * upload.may_choose
-        installs.append(
-            f"the environment of {upload.engine}{where}, unless it is installed"
-        )
+    engine = remote_engine(config)
+    may_choose = engine == AUTO_ENGINE
+    if engine != "local":
+        where = ", if its GPU has room" * may_choose
+        name = "vllm" if may_choose else engine
+        installs.append(f"the environment of {name}{where}, unless it is installed")
     return Elsewhere(
         config=config,
         machine=machine,
@@ -121,7 +117,7 @@ def plan_elsewhere(config: TrainingConfig, machine: str) -> Elsewhere:
         installs=installs,
         variables=list(upload.variables),
         folder=f"~/{FOLDER}",
-        engine=_MAY_CHOOSE if upload.may_choose else "",
+        engine=_MAY_CHOOSE if may_choose else "",
     )
 
 
@@ -134,7 +130,6 @@ def train_elsewhere(
     *,
     ending: EndRequest | None = None,
     limits: Callable[[], EndLimits] = EndLimits,
-    measured: Callable[[float], None] = lambda seconds: None,
     require_machine: Callable[[bool], None] = lambda is_lost: None,
 ) -> TrainingResult:
     """Train a run on another machine, as if it were local.
@@ -160,7 +155,7 @@ def train_elsewhere(
             return {"limits": asdict(limits()), "ending": own}
 
         with _Followed(shell, ready, upload, run) as followed:
-            return followed.run(order, measured, require_machine)
+            return followed.run(order, require_machine)
 
 
 def fetch_results(address: Address, key_file: Path | None, run: RunFolder) -> None:
@@ -191,12 +186,10 @@ def _shell(
     progress: Observer,
     require_machine: Callable[[], None] = lambda: None,
 ) -> Shell:
-    """Return a shell whose first connection is retried as long as that is worth it.
-
-    That is ten minutes if the machine is rented, since it is ended if the connection
-    fails, and seconds if the machine is the user's own and already has the run.
-    """
+    """Return a shell whose first connection is retried as long as that is worth it."""
     known = str(address) in _machines_of(run)
+    # A rented machine is ended if the connection fails; on the user's own one, that
+    # loses nothing.
     waits_s = LONG_S if key_file is not None else SHORT_S if known else ()
     meanwhile = _MEANWHILE if known else ""
     own = None if key_file is None else run.path.absolute() / KNOWN_HOSTS
@@ -205,10 +198,7 @@ def _shell(
 
 
 def _machines_of(run: RunFolder) -> dict[str, Any]:
-    """Return the entries of ``run.json`` for machines that may have a copy of the run.
-
-    The keys are the machines' addresses.
-    """
+    """Return the machines that may have a copy of the run, by address."""
     record = run.record()
     machines = dict(record.get("left") or {})
     if last := record.get("elsewhere"):
@@ -224,8 +214,8 @@ class _Followed:
     ) -> None:
         assert shell.reconnect is not None
         known = _machines_of(run).get(str(shell.address))
-        name = f"{run.path.name}-{uuid.uuid4().hex[:8]}"
-        self._id = name if known is None else known["id"]
+        new = {"id": f"{run.path.name}-{uuid.uuid4().hex[:8]}", "episodes": 0}
+        self._id, self._episodes = (known or new)["id"], (known or new)["episodes"]
         self._folder = f"{ready.home}/{FOLDER}/runs/{self._id}"
         self._where = shell.address
         self._shell, self._ready, self._upload, self._run = shell, ready, upload, run
@@ -236,8 +226,7 @@ class _Followed:
         self._flag = InterruptFlag()
         self._trains = self._stopped = False
         self._replies: dict[int, Any] = {}
-        self._replayed = self._said = 0
-        self._unsaid = b""
+        self._replayed = 0
 
     def __enter__(self) -> "_Followed":
         self._reconnect.heed = self._require_no_signal
@@ -250,27 +239,26 @@ class _Followed:
     def run(
         self,
         order: Callable[[], dict[str, Any]],
-        measured: Callable[[float], None],
         require_machine: Callable[[bool], None],
     ) -> TrainingResult:
         """Start the run unless it trains, show its progress, and fetch its files."""
         state = self._opened()
-        has_run, there = state["state"] != "none", []
-        if is_ahead := has_run and self._persist(self._mirror.continues_local):
-            there = self._persist(self._mirror.pull)["all"]
+        has_run, is_over = state["state"] != "none", self._is_over(state)
+        if is_ahead := has_run and self._continues_local():
+            self._pull()
         elif has_run:
             self._give_up(state)
-        if not (is_ahead and self._is_worth_following(state)):
+        if not (is_ahead and (state["state"] == "running" or is_over)):
             try:
-                self._start(order, there, state["attempt"] + 1)
+                self._start(order, state["attempt"] + 1, is_there=is_ahead)
             except UnreachableError:
                 raise
             except BaseException:
                 if not (has_run or self._trains):
                     self._clear()
                 raise
-        outcome = self._follow(measured)
-        files = self._persist(self._mirror.pull)
+        outcome = self._follow()
+        files = self._pull()
         if outcome["kind"] == "interrupted" and not self._stopped:
             require_machine(True)  # a machine's shutdown also interrupts
         if outcome["kind"] != "done":
@@ -289,12 +277,39 @@ class _Followed:
         """Stop the training, fetch finished files, and remove the remote files."""
         state = self._opened()
         if state["state"] != "none":
-            if self._persist(self._mirror.continues_local):
+            if self._continues_local():
                 self._end(state)
-                self._persist(self._mirror.pull)
+                self._pull()
             else:
                 self._give_up(state)
         self._forget()
+
+    def _continues_local(self) -> bool:
+        """Return whether the newest local checkpoint is one that this machine had."""
+        found = self._run.checkpoints()
+        known = _machines_of(self._run).get(str(self._where)) or {}
+        return not found or version(found[-1]) in known.get("had", ())
+
+    def _pull(self) -> dict[str, Any]:
+        """Fetch the run's new files; return the answer of ``RunServer.stage``."""
+        files = self._persist(self._mirror.fetch)
+        had = [version(path) for path in self._run.checkpoints()[-1:]]
+        had += [version(path) for path in self._mirror.fetched_checkpoints()[-1:]]
+        self._note(had)
+        self._mirror.place(files)
+        return files
+
+    def _note(self, had: list[str]) -> None:
+        """Record where the run is, and the versions of the newest checkpoints there."""
+        elsewhere = {
+            "address": str(self._where),
+            "id": self._id,
+            "python": self._ready.python,
+            "home": self._ready.home,
+            "episodes": self._episodes,
+            "had": had,
+        }
+        self._run.write_record(elsewhere=elsewhere, left=self._left())
 
     def _opened(self) -> dict[str, Any]:
         """Connect, and return the remote run's state."""
@@ -333,9 +348,7 @@ class _Followed:
                     f"within {_ENDING_S:.0f} s. End it on that machine, and resume the "
                     "run."
                 )
-            state = self._persist(
-                lambda: self._channel.ask("poll", offset=_END, log=_END)
-            )[0]
+            state, _ = self._persist(lambda: self._channel.ask("poll", offset=_END))
         self._trains = False
         self._heed()
         self._flag.__exit__()
@@ -348,37 +361,27 @@ class _Followed:
             self._channel.ask("finish")
         self._run.write_record(elsewhere=None)
 
-    def _is_worth_following(self, state: dict[str, Any]) -> bool:
-        """Return whether the remote run is training, or has trained all episodes."""
-        if state["state"] == "running":
-            return True
+    def _is_over(self, state: dict[str, Any]) -> bool:
+        """Return whether the machine has trained all episodes that are wanted."""
         is_done = state["state"] == "ended" and state["outcome"]["kind"] == "done"
-        record = self._run.record()
-        known = record.get("elsewhere") or {}
-        return is_done and bool(known.get("episodes") == record["config"]["episodes"])
+        return is_done and self._episodes == self._sent.episodes
 
     def _start(
-        self, order: Callable[[], dict[str, Any]], there: list[str], number: int
+        self, order: Callable[[], dict[str, Any]], number: int, *, is_there: bool
     ) -> None:
         """Send the run's files, and start training on the machine."""
         self._progress(Message(f"Sending the run to {self._where}."))
         with tempfile.TemporaryFile() as file:
             self._upload.write(file)
             self._send(file, "inputs")
-        here = [path.name for path in self._run.checkpoints()]
+        here = self._run.checkpoints()
         sent = self._sent.model_dump(mode="json")
-        if here and here[-1:] != there[-1:]:
+        if here and not is_there:
             with tempfile.TemporaryFile() as file:
                 _pack(self._run, sent, file)
                 self._send(file, f"runs/{self._run.path.name}")
-        elsewhere = {
-            "address": str(self._where),
-            "id": self._id,
-            "python": self._ready.python,
-            "home": self._ready.home,
-            "episodes": self._sent.episodes,
-        }
-        self._run.write_record(elsewhere=elsewhere, left=self._left())
+        self._episodes = self._sent.episodes
+        self._note([version(path) for path in here[-1:]])
         train = {
             "folder": f"{self._folder}/inputs",
             "config": sent,
@@ -388,7 +391,6 @@ class _Followed:
         self._let_train()
         payload = json.dumps({"train": train, **order()}).encode()
         self._persist(lambda: self._channel.ask("start", payload, number=number))
-        (self._run.path / LOG).unlink(missing_ok=True)
 
     def _send(self, file: IO[bytes], to: str) -> None:
         """Replace the remote folder ``to`` by the content of a tar archive."""
@@ -401,48 +403,40 @@ class _Followed:
             timeout_s=_SENDING_S,
         )
 
-    def _follow(self, measured: Callable[[float], None]) -> dict[str, Any]:
+    def _follow(self) -> dict[str, Any]:
         """Show progress and fetch files until training ends; return its outcome."""
-        is_due, rest_until, longest = False, 0.0, 0.0
+        is_due, rest_until = False, 0.0
         while True:
             state = self._persist(self._hear)
             is_due |= state["has_made"]
             self._persist(self._answer)
-            if state["state"] == "lost":
-                return {"kind": "lost"}
-            if state["state"] == "ended" and not state["has_more"]:
-                outcome: dict[str, Any] = state["outcome"]
-                return outcome
+            if state["state"] in ("lost", "ended") and not state["has_more"]:
+                self._fetch_log(f"attempt-{state['attempt']}/log")
+                return state["outcome"] or {"kind": "lost"}
             if is_due and time.monotonic() >= rest_until:
                 begun = time.monotonic()
-                self._persist(self._mirror.pull)
+                self._pull()
                 now = time.monotonic()
                 is_due, rest_until = False, now + _REST * (now - begun)
-                longest = max(longest, now - begun)
-                measured(longest)
 
     def _hear(self) -> dict[str, Any]:
-        """Fetch new progress events and output; show the events, log the output."""
+        """Fetch new progress events, and show them."""
         self._heed()
-        state, data = self._channel.ask("poll", offset=self._replayed, log=self._said)
-        events, said = data[: state["events"]], data[state["events"] :]
+        state, events = self._channel.ask("poll", offset=self._replayed)
         self._replayed += len(events)
-        self._said += len(said)
-        self._log(said)
         made = replay_progress(
             events, self._progress, self._planned, self._replies.__setitem__
         )
-        return {**state, "has_made": made, "has_more": bool(data)}
+        return {**state, "has_made": made, "has_more": bool(events)}
 
-    def _log(self, said: bytes) -> None:
-        """Append the complete lines of remote output to the local log."""
-        text = self._unsaid + said
-        end = text.rfind(b"\n") + 1 if said else len(text)
-        lines, self._unsaid = text[:end], text[end:]
-        if lines:
-            clean = redacted(lines.decode("utf-8", "surrogateescape"))
-            with open(self._run.path / LOG, "ab", opener=private) as log:
-                log.write(clean.encode("utf-8", "surrogateescape"))
+    def _fetch_log(self, path: str) -> None:
+        """Fetch the output of the remote training."""
+        data = b""
+        while part := self._persist(partial(self._mirror.part, path, len(data), BLOCK)):
+            data += part
+        clean = redacted(data.decode("utf-8", "surrogateescape"))
+        with open(self._run.path / LOG, "wb", opener=private) as log:
+            log.write(clean.encode("utf-8", "surrogateescape"))
 
     def _answer(self) -> None:
         """Send the user's answers to the run's questions."""
@@ -479,12 +473,7 @@ class _Followed:
         return config
 
     def _forget(self) -> None:
-        """Remove the run from the machine, after all files were fetched.
-
-        A rented machine may end before its answer arrives, so errors are ignored. On
-        the user's own machine, the request is repeated after a broken connection. If
-        it fails, a warning names the folder that remains.
-        """
+        """Remove the run from the machine, after all files were fetched."""
         left = self._left()
         try:
             waits_s = SHORT_S if self._shell.key_file is None else ()
@@ -492,7 +481,7 @@ class _Followed:
                 lambda: self._channel.ask("finish"), self._channel.open, 2
             )
         except ComputeError as error:
-            if self._shell.key_file is None:
+            if self._shell.key_file is None:  # a rented one may end before its answer
                 record = self._run.record()["elsewhere"]
                 left[record["address"]] = record
                 remark = (
@@ -503,10 +492,7 @@ class _Followed:
         self._run.write_record(elsewhere=None, left=left)
 
     def _left(self) -> dict[str, Any]:
-        """Return the entries of ``run.json`` for other machines that may have the run.
-
-        The keys are the machines' addresses.
-        """
+        """Return the other machines that may have a copy of the run, by address."""
         left = _machines_of(self._run)
         left.pop(str(self._where), None)
         return left
@@ -560,55 +546,21 @@ class Mirror:
         self._incoming = run.path / _INCOMING
         self._staged: dict[str, Any] | None = None
 
-    def continues_local(self) -> bool:
-        """Return whether the remote run continues the newest local checkpoint.
-
-        It does if this checkpoint's ``state.json``, and all metrics up to its step, are
-        the same on both machines. If it does not, the run has continued locally or on a
-        third machine, and the remote files must not be fetched.
-        """
-        found = self._run.checkpoints()
-        if not found:
-            return True
-        newest, folder = found[-1], f"runs/{self._name}"
-        step = int(newest.name.removeprefix("step-"))
-        lines = [json.dumps(e) for e in self._run.metrics() if e["step"] <= step]
-        message = "".join(f"{line}\n" for line in lines).encode()
-        if self._whole(f"{folder}/metrics.jsonl", len(message)) != message:
-            return False
-        state = (newest / "state.json").read_bytes()
-        there = self._whole(f"{folder}/checkpoints/{newest.name}/state.json")
-        if there in (b"", state):  # b"": newer checkpoints may have replaced it
-            return True
-        mine, theirs = json.loads(state), json.loads(there)
-        return step == 0 and all(mine[k] in (None, {}, theirs[k]) for k in _FIRST)
-
-    def _whole(self, path: str, most: int = 1 << 30) -> bytes:
-        """Return up to ``most`` bytes of a remote file; ``b""`` if it is missing."""
-        found = b""
-        while part := self._part(path, len(found), most - len(found)):
-            found += part
-        return found
-
-    def pull(self) -> dict[str, Any]:
-        """Fetch the run's new files; return the answer of ``RunServer.stage``.
-
-        After a broken connection, the next call goes on where this one stopped. Call
-        this method only if :meth:`continues_local` returns True; otherwise newer local
-        files may be lost.
-        """
-        home = {path.name: version(path) for path in self._run.checkpoints()}
+    def fetch(self) -> dict[str, Any]:
+        """Fetch the run's new files; return the answer of ``RunServer.stage``."""
         if self._staged is None:
             shutil.rmtree(self._incoming, ignore_errors=True)
+            home = {path.name: version(path) for path in self._run.checkpoints()}
             self._staged, _ = self._channel.ask("stage", run=self._name, have=home)
         staged: dict[str, Any] = self._staged
         for name, (size, blocks) in staged["files"].items():
             self._fetch(name, size, blocks)
-        self._place(staged["files"])
-        for name in home.keys() - set(staged["all"]) if staged["all"] else ():
-            shutil.rmtree(self._run.path / "checkpoints" / name, ignore_errors=True)
         self._staged = None
         return staged
+
+    def fetched_checkpoints(self) -> list[Path]:
+        """Return the checkpoints that were fetched and not placed yet."""
+        return sorted((self._incoming / "checkpoints").glob("step-*"))
 
     def _fetch(self, name: str, size: int, blocks: list[str]) -> None:
         """Fetch the blocks of a file that differ from the local ones."""
@@ -627,34 +579,35 @@ class Mirror:
                 if have[index : index + 1] != [digest]:
                     file.seek(index * BLOCK)
                     left = min(BLOCK, size - index * BLOCK)
-                    file.write(self._part(f"outbox/{name}", index * BLOCK, left))
+                    file.write(self.part(f"outbox/{name}", index * BLOCK, left))
             file.truncate(size)
             file.flush()
             os.fsync(file.fileno())
 
-    def _place(self, names: dict[str, Any]) -> None:
-        """Move fetched files into the run: the database first, checkpoints last.
-
-        Each checkpoint records how many rollouts the database has.
-        """
-        path = self._run.path
+    def place(self, staged: dict[str, Any]) -> None:
+        """Move fetched files into the run: the database first, checkpoints last."""
+        # Each checkpoint records how many rollouts the database has.
+        path, names = self._run.path, staged["files"]
         if DATABASE in names:
             for log in ("-wal", "-shm"):  # left by an earlier local training
                 (path / f"{DATABASE}{log}").unlink(missing_ok=True)
-        checkpoints, agent = self._incoming / "checkpoints", self._incoming / "agent"
         whole = ("checkpoints/", "agent/")
         files = [name for name in names if not name.startswith(whole)]
         for name in sorted(files, key=lambda name: name != DATABASE):
             (path / name).parent.mkdir(parents=True, exist_ok=True)
             (self._incoming / name).replace(path / name)
-        for new in (*sorted(checkpoints.glob("*"), reverse=True), agent):
+        for new in (*reversed(self.fetched_checkpoints()), self._incoming / "agent"):
             if new.exists():
                 target = path / new.relative_to(self._incoming)
                 shutil.rmtree(target, ignore_errors=True)
                 new.rename(target)
         shutil.rmtree(self._incoming, ignore_errors=True)
+        for old in self._run.checkpoints() if staged["all"] else ():
+            if old.name not in staged["all"]:
+                shutil.rmtree(old)
 
-    def _part(self, path: str, offset: int, length: int) -> bytes:
+    def part(self, path: str, offset: int, length: int) -> bytes:
+        """Return a part of a remote file."""
         self._heed()
         return self._channel.ask("get", path=path, offset=offset, length=length)[1]
 

@@ -1,7 +1,5 @@
 """Rented: rent a machine for a run, train on it, and end it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 from agentgym.core.config import TrainingConfig
@@ -17,13 +15,17 @@ from agentgym.errors import (
 )
 from agentgym.evaluate.events import Message, Observer, Question, Warned
 from agentgym.models.reference import is_remote
-from agentgym.plugins.cloud.base import Address, Machine, Offer, Provider
-from agentgym.plugins.cloud.ending import Waits, end, find
-from agentgym.plugins.cloud.lease import Lease
-from agentgym.plugins.cloud.quote import Quote, quotes_of
+from agentgym.plugins.cloud.base import (
+    PROVIDERS,
+    Address,
+    Machine,
+    Provider,
+    require_spot,
+)
+from agentgym.plugins.cloud.lease import Lease, Waits, end, find
+from agentgym.plugins.cloud.quote import Quote, needs_of, quotes_of
 from agentgym.plugins.cloud.record import FILE as MACHINE_FILE
 from agentgym.plugins.cloud.record import KEY_FILE, MachineRecord, now, remove_key
-from agentgym.plugins.cloud.registry import PROVIDERS, require_spot
 from agentgym.plugins.cloud.remote import (
     KNOWN_HOSTS,
     fetch_results,
@@ -31,7 +33,6 @@ from agentgym.plugins.cloud.remote import (
     train_elsewhere,
 )
 from agentgym.plugins.cloud.run_server import version
-from agentgym.plugins.cloud.sizes import needs_of
 from agentgym.plugins.cloud.upload import ENGINES
 from agentgym.plugins.cloud.watchdog import EndLimits
 from agentgym.train.places import CostEstimate, Elsewhere, Place
@@ -85,7 +86,7 @@ class Rented(Place):
 
     def prices(self, config: TrainingConfig) -> CostEstimate | None:
         """Ask the provider for offers that can train the run."""
-        from agentgym.plugins.cloud.screens import quote_view
+        from agentgym.plugins.cloud.quote import quote_view
 
         if not is_rented(config.gpu) or not (quotes := quotes_for(config)):
             return None
@@ -94,10 +95,7 @@ class Rented(Place):
     def train(
         self, config: TrainingConfig, run: RunFolder, progress: Observer
     ) -> TrainingResult:
-        """Rent a machine, train on it, and end it.
-
-        If the run's machine still exists, since an earlier client died, it is used.
-        """
+        """Rent a machine, train on it, and end it."""
         try:
             with run.recorded(config):
                 return self._train(config, run, progress)
@@ -149,11 +147,7 @@ class Rented(Place):
         run: RunFolder,
         progress: Observer,
     ) -> TrainingResult:
-        """Train on the run's existing machine; if there is none, rent one.
-
-        ``terms`` are the settings for renting. They are those of ``config`` but, after
-        the first machine was taken away, with the cost limit that the user agreed to.
-        """
+        """Train on the run's existing machine; if there is none, rent one."""
         provider = _provider(config)
         held = self._held(provider, run, progress)
         earlier = MachineRecord.read(run.path)
@@ -164,7 +158,9 @@ class Rented(Place):
             quotes = quotes_for(
                 terms.replaced(rent=capped), state[0].episodes if state else 0
             )
-            quotes.sort(key=lambda quote: _was_taken(quote.offer, earlier))
+            if earlier is not None and earlier.fate == "taken":  # not the same again
+                same = (earlier.kind, earlier.region)
+                quotes.sort(key=lambda q: (q.offer.kind, q.offer.region) == same)
             _require_consent(quotes[0], terms, progress)
             offers = [quote.offer for quote in quotes]
             if quotes[0].need.engine == "local":
@@ -188,18 +184,22 @@ class Rented(Place):
             rescue=lambda: fetch_results(lease.address, lease.key_file, run),
         )
         try:
-            with lease, _noticed(lease):
-                return train_elsewhere(
-                    config,
-                    lease.address,
-                    lease.key_file,
-                    run,
-                    progress,
-                    ending=lease.ending,
-                    limits=lambda: _limits(lease),
-                    measured=lease.reserve,
-                    require_machine=lease.require_machine,
-                )
+            with lease:
+                try:
+                    return train_elsewhere(
+                        config,
+                        lease.address,
+                        lease.key_file,
+                        run,
+                        progress,
+                        ending=lease.ending,
+                        limits=lambda: _limits(lease),
+                        require_machine=lease.require_machine,
+                    )
+                except ComputeError as error:
+                    if not isinstance(error, MachineTakenError):
+                        lease.require_machine(True)
+                    raise
         except (KeyboardInterrupt, TrainingInterrupted):
             lost = "later results of its machine are lost" if lease.lost else ""
             ended = run.interrupted(lost)
@@ -226,10 +226,7 @@ class Rented(Place):
     def _held(
         self, provider: Provider, run: RunFolder, progress: Observer
     ) -> tuple[Machine, MachineRecord] | None:
-        """Return the run's existing machine and its record; None if there is none.
-
-        A machine that cannot be used, e.g. since its SSH key is lost, is ended.
-        """
+        """Return the run's existing machine and its record; None if there is none."""
         record = MachineRecord.read(run.path)
         if record is None or not record.is_open:
             return None
@@ -243,38 +240,13 @@ class Rented(Place):
 
 
 def _limits(lease: Lease) -> EndLimits:
-    """Return the limits after which the machine stops training and ends itself.
-
-    The client itself stops the run a little earlier, so they are reached only if the
-    client fails.
-    """
+    """Return the limits after which the machine stops training and ends itself."""
+    # The client stops the run a little earlier, unless it fails.
     if lease.ending is not None:
         lease.guarded()
     left, paid = lease.seconds_left, lease.seconds_paid
     longest = None if left is None or paid is None else (left + paid) / 2
     return EndLimits(longest_s=longest, ends_s=paid, silent_s=SILENT_S)
-
-
-@contextmanager
-def _noticed(lease: Lease) -> Iterator[None]:
-    """Context manager that checks after a ComputeError if the machine still exists."""
-    try:
-        yield
-    except MachineTakenError:
-        raise
-    except ComputeError:
-        lease.require_machine(True)
-        raise
-
-
-def _was_taken(offer: Offer, earlier: MachineRecord | None) -> bool:
-    """Return whether the run's last machine was taken away and was like ``offer``.
-
-    That is, it had the same type and region. ``earlier`` is its record.
-    """
-    if earlier is None or earlier.fate != "taken":
-        return False
-    return (offer.kind, offer.region) == (earlier.kind, earlier.region)
 
 
 def _saved(run: RunFolder) -> tuple[int, str] | None:
@@ -298,11 +270,7 @@ def _rest_of(rent: RentSettings, spent: float) -> float | None:
 
 
 def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> MachineRecord:
-    """End the machine in a run's record; write and return the updated record.
-
-    If the provider does not list the machine any more, the record gets the latest
-    possible time as its end; see :meth:`MachineRecord.found_gone`.
-    """
+    """End the machine in a run's record; write and return the updated record."""
     provider = PROVIDERS.get(record.provider)
     found = find(provider, record.name, replace(waits, looks=2))
     end(provider, found or record.machine, waits)

@@ -101,21 +101,15 @@ class RunServer:
         while process.poll() is None and not (attempt / "lock").exists():
             time.sleep(_LOOK_S)
 
-    def poll(self, offset: int, log: int) -> tuple[dict[str, Any], bytes]:
-        """Return the run's state, and the bytes of new events and then of new output.
-
-        If there is neither, wait up to 1 s. The client already has ``offset`` bytes of
-        events and ``log`` bytes of output.
-        """
+    def poll(self, offset: int) -> tuple[dict[str, Any], bytes]:
+        """Return the run's state, and the progress events from a byte ``offset`` on."""
         until = time.monotonic() + _WAIT_S
         while True:
-            # Read before the events, so that none is missed at the end.
-            state = self._state()
+            state = self._state()  # before the events, so that none is missed
             events = _read_lines(self._attempt() / "progress.jsonl", offset)
-            said = _read(self._attempt() / "log", log)
             is_over = state["state"] != "running" or time.monotonic() > until
-            if events or said or is_over:
-                return {**state, "events": len(events)}, events + said
+            if events or is_over:
+                return state, events
             time.sleep(_LOOK_S)
 
     def stop(self) -> None:
@@ -127,10 +121,7 @@ class RunServer:
         write_json(self._attempt() / f"reply-{number}.json", value)
 
     def stage(self, run: str, have: dict[str, str]) -> dict[str, Any]:
-        """Keep the run's files in ``outbox``, and list them with their blocks' hashes.
-
-        Checkpoints that the client has, with the versions ``have``, are left out.
-        """
+        """Keep the run's files in ``outbox``; return the hashes of their blocks."""
         source, outbox = self._inside("runs", run), self._folder / "outbox"
         shutil.rmtree(outbox, ignore_errors=True)
         outbox.mkdir()
@@ -172,11 +163,7 @@ class RunServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _state(self) -> dict[str, Any]:
-        """Return the last training process: its state, its number and its outcome.
-
-        The state is ``none`` before the first process. Then it is ``running``,
-        ``ended``, or ``lost`` if the process died without writing an outcome.
-        """
+        """Return the last training process: its state, its number and its outcome."""
         attempt, outcome = self._attempt(), None
         state = "none"
         if attempt.name != "attempt-0":
@@ -282,10 +269,7 @@ def version(checkpoint: Path) -> str:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Make ``target`` of hard links, which stay if ``source`` is deleted.
-
-    Make nothing if that fails, e.g. since ``source`` is being removed.
-    """
+    """Make ``target`` of hard links, which stay if ``source`` is deleted."""
     try:
         if source.is_dir():
             shutil.copytree(source, target, copy_function=os.link)

@@ -124,11 +124,8 @@ class Shell:
     def run(
         self, command: str, *, data: bytes | IO[bytes] = b"", timeout_s: float = 60.0
     ) -> str:
-        """Run a command in POSIX sh, and return its output.
-
-        The command is visible in the process lists of both machines. So pass secrets in
-        ``data``, the command's standard input.
-        """
+        """Run a command in POSIX sh, and return its output."""
+        # Both machines' process lists show the command, so secrets go into ``data``.
         if self.reconnect is None:
             return self._run(command, data, timeout_s)
         return self.reconnect.call(

@@ -20,15 +20,20 @@ from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.settings import PREFIX
 from agentgym.engines.memory import shape_of
 from agentgym.engines.resuming import MACHINE
-from agentgym.errors import AgentGymError, Interrupted
-from agentgym.plugins.cloud.install import ENGINES
+from agentgym.engines.vllm.environment import ENVIRONMENT
+from agentgym.errors import AgentGymError, ComputeError, Interrupted, UsageError
+from agentgym.evaluate.events import Message
 from agentgym.plugins.cloud.progress_lines import ProgressWriter
+from agentgym.plugins.cloud.providers.local import LocalMachine
+from agentgym.plugins.cloud.quote import fits, needs_of
 from agentgym.plugins.cloud.run_server import write_json
 from agentgym.security.redaction import redacted, redacted_output
 from agentgym.train.trainer import Trainer
 
 _SET_DEATH_SIGNAL = 1
 _MAY_CHANGE = ("episodes", "yes", "warm_start", *MACHINE)
+_UV_FOLDERS = (".agentgym/bin", ".local/bin", ".cargo/bin")
+"""Folders that may have uv, relative to the home folder."""
 
 
 def main(attempt: Path) -> None:
@@ -40,11 +45,14 @@ def main(attempt: Path) -> None:
         order = json.loads(sys.stdin.buffer.read())
         for name in [name for name in os.environ if name.startswith(PREFIX)]:
             del os.environ[name]
-        os.environ["AGENTGYM_HOME"] = str(_home(attempt.parent / "home"))
+        config = TrainingConfig.restore(order["config"])
+        progress = ProgressWriter(attempt)
         os.environ.update(order["variables"])
-        sys.path.insert(0, os.getcwd())
         with redacted_output():
-            _train(order, ProgressWriter(attempt))
+            _install_engine(config, progress)
+            os.environ["AGENTGYM_HOME"] = str(_home(attempt.parent / "home"))
+            sys.path.insert(0, os.getcwd())
+            _train(config, progress, resume=order["resume"])
         outcome: dict[str, Any] = {"kind": "done"}
     except (KeyboardInterrupt, Interrupted):
         outcome = {"kind": "interrupted"}
@@ -60,23 +68,53 @@ def main(attempt: Path) -> None:
     write_json(attempt / "outcome.json", outcome)
 
 
+def _install_engine(config: TrainingConfig, progress: ProgressWriter) -> None:
+    """Install vLLM for all runs of this machine, if this run may use it."""
+    may_choose = config.engine == AUTO_ENGINE
+    if not (may_choose or config.engine == ENVIRONMENT.engine):
+        return
+    gpus = [offer for offer in LocalMachine().offers() if offer.gpus]
+    if may_choose:
+        with suppress(AgentGymError, OSError):  # it is chosen by the model's size
+            shape_of(config.model, fetch=True)
+        with suppress(UsageError):  # the size is unknown: try it
+            need = needs_of(config)[0]
+            gpus = [offer for offer in gpus if fits(offer, need)]
+        if not gpus:
+            return
+    with suppress(UsageError):
+        ENVIRONMENT.interpreter()
+        return
+    progress(Message("Installing vllm on the machine, which takes minutes."))
+    folders = (str(Path.home() / folder) for folder in _UV_FOLDERS)
+    os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", ""), *folders))
+    try:
+        for _ in ENVIRONMENT.install(for_cpu=not gpus):
+            pass
+    except AgentGymError as error:
+        words = f"vllm could not be installed on the machine. {error}"
+        if not may_choose:
+            raise ComputeError(
+                f"{words} Log in there and run `agentgym engine install vllm`, or "
+                "train with --engine local."
+            ) from None
+        words += " This run samples with the local engine instead."
+        progress(Message(words))
+
+
 def _home(folder: Path) -> Path:
     """Create the run's own AGENTGYM_HOME, with a link to the machine's engines."""
     folder.mkdir(exist_ok=True)
     link = folder / "engines"
     if not link.is_symlink():
-        link.symlink_to(Path.home() / ENGINES)
+        link.symlink_to(Path.home() / ".agentgym" / "engines")
     return folder
 
 
-def _train(order: dict[str, Any], progress: ProgressWriter) -> None:
-    config = TrainingConfig.restore(order["config"])
-    if config.engine == AUTO_ENGINE:  # it is chosen by the model's size
-        with suppress(AgentGymError, OSError):  # the training itself reports it
-            shape_of(config.model, fetch=True)
+def _train(config: TrainingConfig, progress: ProgressWriter, *, resume: bool) -> None:
     trainer = Trainer(config, progress=progress)
     run = config.output / str(config.name)
-    if order["resume"]:
+    if resume:
         values = config.flat(config.model_dump())
         may_change = {name: values[name] for name in _MAY_CHANGE}
         trainer.train(resume=run, **may_change)

@@ -5,14 +5,15 @@ import os
 import re
 import sys
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from typing import IO
 
 from agentgym.core.agent import COMMAND, is_command
-from agentgym.core.config import AUTO_ENGINE, TrainingConfig
+from agentgym.core.config import TrainingConfig
 from agentgym.core.import_hints import imported_by
 from agentgym.core.task import TaskSource
 from agentgym.engines.registry import engine_name, remote_engine
@@ -57,12 +58,7 @@ class _Sources:
     )
 
     def add_module(self, module: str, folder: Path) -> None:
-        """Add a module, the local modules that it imports, and its data files.
-
-        If a module is in a package, the whole package is added. A data file is added
-        if its path is a string in the code. For a module that is not in ``folder``, its
-        package is added as a requirement.
-        """
+        """Add a module, the local modules that it imports, and its data files."""
         waiting, seen = [module.partition(".")[0]], set[str]()
         if module.endswith(".py"):
             waiting = self._add_file(module, folder)
@@ -95,10 +91,7 @@ class _Sources:
         return self._read(path, folder)
 
     def add_tree(self, folder: Path, to: str) -> None:
-        """Add a folder's files, and requirements for packages that its modules import.
-
-        ``to`` is the folder's path in the upload.
-        """
+        """Add a folder's files, and requirements for what its modules import."""
         distributions = packages_distributions()
         for path in self.add_folder(folder, to):
             for top in self._read(path, folder):
@@ -143,10 +136,7 @@ class _Sources:
         return imported_by(tree)
 
     def _note(self, text: str, folder: Path, module_folder: Path) -> None:
-        """Add the environment variable or local file that a string in the code names.
-
-        Do nothing if the string is neither a set variable nor an existing file.
-        """
+        """Add the variable or local file that a string in the code names."""
         if _VARIABLE.fullmatch(text):
             if os.environ.get(text) and text not in _OWN_VARIABLES:
                 self.variables.add(text)
@@ -173,12 +163,9 @@ def _has_module(folder: Path, top: str) -> bool:
 
 
 def _may_go(path: Path, folder: Path) -> bool:
-    """Return whether a file may be sent: it is not hidden, not a key and not ``.env``.
-
-    It must not be in a hidden folder either. The target of a symbolic link is checked
-    too, but not the parent folders that the target and ``folder`` have in common.
-    """
+    """Return whether a file may be sent: not a hidden one, a key or ``.env``."""
     real, root = path.resolve(), folder.resolve()
+    # The folders above, which a link's target may share, can have any name.
     shared = Path(os.path.commonpath([real, root]))
     return not any(
         place.name.endswith(_SECRET) or any(part.startswith(".") for part in parts)
@@ -189,7 +176,8 @@ def _may_go(path: Path, folder: Path) -> bool:
     )
 
 
-Named = Callable[[str], str]
+_INPUTS = "AGENTGYM-INPUTS"
+"""Stands for the path of the remote folder ``inputs/`` in settings."""
 MOST_BYTES = 200 * 2**20
 """Most bytes of a run's files to send; the model's folder is not counted."""
 _FRAMEWORKS = (
@@ -214,8 +202,7 @@ class Upload:
         extras: Extras of the package agentgym to install.
         packages: Further packages to install, as requirements for pip.
         variables: Values of environment variables, by name; they may be secret.
-        scenario: Returns the remote setting ``scenario``, given the path of
-            ``inputs/``; ``model`` does the same for the setting ``model``.
+        changed: The settings ``scenario`` and ``model`` of the remote run.
     """
 
     config: TrainingConfig
@@ -223,19 +210,7 @@ class Upload:
     extras: list[str]
     packages: list[str]
     variables: dict[str, str] = field(repr=False)
-    scenario: Named
-    model: Named
-
-    @property
-    def engine(self) -> str:
-        """Engine to install in its own environment; empty for the engine ``local``."""
-        name = "vllm" if self.may_choose else remote_engine(self.config)
-        return "" if name == "local" else name
-
-    @property
-    def may_choose(self) -> bool:
-        """Whether the remote machine chooses between vLLM and the local engine."""
-        return remote_engine(self.config) == AUTO_ENGINE
+    changed: dict[str, str]
 
     def remote_config(self, folder: str, name: str) -> TrainingConfig:
         """Return the settings of the remote run ``name`` in the remote ``folder``."""
@@ -245,8 +220,7 @@ class Upload:
             engine=remote_engine(self.config),
             output=Path(folder) / "runs",
             name=name,
-            scenario=self.scenario(inputs),
-            model=self.model(inputs),
+            **{key: v.replace(_INPUTS, inputs) for key, v in self.changed.items()},
         )
 
     def with_remote_changes(
@@ -292,12 +266,8 @@ def make_upload(config: TrainingConfig) -> Upload:
             "sent to another machine. Log in there and run the same command with "
             "--gpu auto."
         )
-    for reference in (
-        agent.reference,
-        agent.context,
-        agent.inputs,
-        agent.on_interrupt,
-    ):
+    named = (agent.reference, agent.context, agent.inputs, agent.on_interrupt)
+    for reference in named:
         if reference is not None:
             sources.add_module(reference.partition(":")[0], here)
     scenario = _add_scenario(config.scenario, sources)
@@ -309,10 +279,10 @@ def make_upload(config: TrainingConfig) -> Upload:
             f"{MOST_BYTES / 2**20:.0f} MB are the most that is sent; the largest file "
             f"is {most}. Move it out of the folder of the agent or the pack."
         )
-    model = _as_it_is(config.model)
+    model = config.model
     source = model_source(config.model) if is_converted(config.model) else config.model
     if (folder := Path(source)).is_dir():
-        model = _below(f"model/{folder.name}")
+        model = f"{_INPUTS}/model/{folder.name}"
         sources.add_folder(folder, f"model/{folder.name}")
     if config.tracker == "wandb" and os.environ.get("WANDB_API_KEY"):
         sources.variables.add("WANDB_API_KEY")
@@ -335,61 +305,39 @@ def make_upload(config: TrainingConfig) -> Upload:
         extras=extras,
         packages=sorted(sources.packages),
         variables={name: os.environ[name] for name in sorted(sources.variables)},
-        scenario=scenario,
-        model=model,
+        changed={"scenario": scenario, "model": model},
     )
 
 
-def _as_it_is(name: str) -> Named:
-    return lambda inputs: name
-
-
-def _below(path: str) -> Named:
-    return lambda inputs: f"{inputs}/{path}"
-
-
-def _add_scenario(reference: str, sources: _Sources) -> Named:
-    """Add a scenario's files to ``sources``; return ``Upload.scenario`` for it."""
+def _add_scenario(reference: str, sources: _Sources) -> str:
+    """Add a scenario's files to ``sources``; return the remote setting for it."""
     if is_tasks_file(reference):
         source = TaskSource.parse(reference)
-        folder, path = Path(source.folder or os.getcwd()), Path(source.path)
+        folder, file = Path(source.folder or os.getcwd()), Path(source.path)
         for each in (*source.tools, *([source.check] if source.check else [])):
             module = each.removeprefix("@").partition(":")[0]
             sources.add_module(module, folder)
-        for file in (path, answers_path(path)):
-            if file.is_file():
-                sources.files[f"tasks/{file.name}"] = file
-        return lambda inputs: str(
-            replace(source, path=f"{inputs}/tasks/{path.name}", folder=inputs)
-        )
-    if has_options(f"{reference.partition('?')[0]}?"):
-        return _add_data(reference, sources)
+        for each_file in (file, answers_path(file)):
+            if each_file.is_file():
+                sources.files[f"tasks/{each_file.name}"] = each_file
+        remote = replace(source, path=f"{_INPUTS}/tasks/{file.name}", folder=_INPUTS)
+        return str(remote)
+    if has_options(f"{reference.partition('?')[0]}?"):  # a benchmark
+        if (data := data_of(reference)) is None:
+            return reference
+        if data.is_dir():
+            sources.add_folder(data, f"data/{data.name}")
+        else:
+            sources.files[f"data/{data.name}"] = data
+        return with_options(reference, data=f"{_INPUTS}/data/{data.name}")
     if not is_path(reference):
-        return _as_it_is(reference)
+        return reference
     path = Path(reference)
     folder = path if path.is_dir() else path.parent
     sources.add_tree(folder, f"packs/{folder.name}")
-    try:
-        lines = (folder / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    sources.packages |= {line for each in lines if (line := _requirement(each))}
-    return _below(f"packs/{folder.name}{'' if path.is_dir() else f'/{path.name}'}")
-
-
-def _add_data(reference: str, sources: _Sources) -> Named:
-    """Add a benchmark's data to ``sources``; return ``Upload.scenario`` for it."""
-    data = data_of(reference)
-    if data is None:
-        return _as_it_is(reference)
-    if data.is_dir():
-        sources.add_folder(data, f"data/{data.name}")
-    else:
-        sources.files[f"data/{data.name}"] = data
-    return lambda inputs: with_options(reference, data=f"{inputs}/data/{data.name}")
-
-
-def _requirement(line: str) -> str:
-    """Return the requirement in a line of a requirements file; "" if there is none."""
-    found = line.partition(" #")[0].strip()
-    return "" if found.startswith(("#", "-")) else found
+    with suppress(OSError):
+        text = (folder / "requirements.txt").read_text(encoding="utf-8")
+        lines = [line.partition(" #")[0].strip() for line in text.splitlines()]
+        sources.packages |= {x for x in lines if x and not x.startswith(("#", "-"))}
+    below = "" if path.is_dir() else f"/{path.name}"
+    return f"{_INPUTS}/packs/{folder.name}{below}"

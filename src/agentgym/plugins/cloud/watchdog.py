@@ -31,21 +31,17 @@ _TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class EndLimits:
-    """Times after which training is stopped and a rented machine ends itself.
-
-    None means no limit.
+    """Seconds until training is stopped and a rented machine ends itself; None: never.
 
     Attributes:
-        longest_s: Seconds after which training is stopped.
-        ends_s: Seconds after which a rented machine ends itself, even while training,
-            since the cost limit is reached.
-        silent_s: Seconds without a heartbeat of the client after which training is
-            stopped.
-        idle_s: Seconds without a heartbeat after which a rented machine ends itself,
-            if training has ended and the client has not fetched all files.
-        parting_s: Seconds from the time when the client has fetched all files until a
-            rented machine ends itself. Usually the client ends the machine earlier.
-        grace_s: Seconds from the request to stop training until it is killed.
+        longest_s: Until training is stopped.
+        ends_s: Until a rented machine ends itself, even while training, since the cost
+            limit is reached.
+        silent_s: Without a heartbeat of the client, until training is stopped.
+        idle_s: Without a heartbeat after training, until a rented machine ends itself.
+        parting_s: After the client has fetched all files, until a rented machine ends
+            itself. Usually the client ends the machine earlier.
+        grace_s: From the request to stop training until it is killed.
     """
 
     longest_s: float | None = None
@@ -105,10 +101,7 @@ class Watchdog:
         return child
 
     def _watch(self, child: subprocess.Popen[bytes]) -> None:
-        """Wait until training ends; interrupt it at a limit or on the client's request.
-
-        Return ``grace_s`` after the interrupt, even if training has not ended.
-        """
+        """Wait until training ends; interrupt it at a limit or on request."""
         until: float | None = None
         while child.poll() is None:
             time.sleep(_LOOK_S)

@@ -12,8 +12,8 @@ from agentgym.errors import (
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import duration, percent, plural
 from agentgym.models.reference import is_remote, resolve_model
+from agentgym.plugins.cloud.base import asked_unnamed
 from agentgym.plugins.cloud.quote import Quote
-from agentgym.plugins.cloud.registry import asked_unnamed
 from agentgym.plugins.cloud.rented import quotes_for
 from agentgym.plugins.improve.bench import open_bench
 from agentgym.plugins.improve.bill import PROMPTS_FILE

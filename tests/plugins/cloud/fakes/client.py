@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 
 from agentgym.cli.main import main
-from agentgym.plugins.cloud.ending import Waits
-from agentgym.plugins.cloud.lease import Lease
+from agentgym.plugins.cloud.lease import Lease, Waits
 from agentgym.plugins.cloud.providers.api import ApiProvider
 from agentgym.plugins.cloud.providers.runpod import RunPod
 from agentgym.plugins.cloud.rented import Rented

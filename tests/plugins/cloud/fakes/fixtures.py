@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.plugins.cloud.ending import Waits
+from agentgym.plugins.cloud.lease import Waits
 from agentgym.plugins.cloud.providers import skypilot
 from agentgym.plugins.cloud.providers.api import ApiProvider
 from agentgym.plugins.cloud.providers.lambda_cloud import LambdaCloud

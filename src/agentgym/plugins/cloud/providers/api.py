@@ -66,19 +66,7 @@ def id_of(machine: Machine) -> str:
 
 
 class ApiProvider(Provider):
-    """A provider with an HTTP API that takes the API key as a bearer token.
-
-    The key is never part of an error, a log line or a repr.
-
-    Attributes:
-        url: Base URL, to which paths are appended.
-        url_variable: Name of the environment variable that overrides ``url``.
-        keys_at: Address of the web page where users create an API key.
-        interval_s: Minimum time between two requests, in seconds.
-        backoff_s: Wait in seconds before the first retry is twice this time; each
-            further wait is twice as long.
-        timeout_s: Timeout of a request, in seconds.
-    """
+    """A provider with an HTTP API that takes the API key as a bearer token."""
 
     url: ClassVar[str]
     url_variable: ClassVar[str]
@@ -127,15 +115,12 @@ class ApiProvider(Provider):
                 f"{variable} = {given!r} is not a URL: {error}."
             ) from None
         is_here = url.scheme == "http" and url.host in _LOOPBACK
-        if not url.host or not (url.scheme == "https" or is_here):
+        is_safe = url.scheme == "https" or is_here
+        if not (url.host and is_safe) or url.userinfo or url.query or url.fragment:
             raise ComputeError(
-                f"{variable} = {given!r}: the key in {self.key} is sent there, so it "
-                "must begin with https://, or with http:// and be this machine "
-                "(127.0.0.1, localhost)."
-            )
-        if url.userinfo or url.query or url.fragment:
-            raise ComputeError(
-                f"{variable}: give scheme, host and path alone, as in {self.url}."
+                f"{variable}: the key in {self.key} is sent there, so it must begin "
+                "with https://, or with http:// and be this machine (127.0.0.1, "
+                f"localhost). Give scheme, host and path alone, as in {self.url}."
             )
         if dotenv_values(".env").get(variable):
             raise ComputeError(
@@ -159,13 +144,12 @@ class ApiProvider(Provider):
             try:
                 return self._answer(self._send(method, path, body, params))
             except (httpx.HTTPError, UnreachableError) as error:
-                asked = error.wait_s if isinstance(error, UnreachableError) else None
                 if attempt == _TRIES:
                     raise UnreachableError(
                         f"{self.name} gave no answer to {method} {path}, asked "
                         f"{_TRIES} times: {self._clean(error)}."
                     ) from None
-            self._pause(attempt, asked)
+                self._pause(attempt, error)
         raise AssertionError("unreachable")
 
     def ask_once[T](
@@ -176,43 +160,36 @@ class ApiProvider(Provider):
         It is sent again only after status 429, which means that the provider did
         nothing.
         """
-
-        def unclear(error: Exception) -> UnclearLaunchError:
-            return UnclearLaunchError(
-                f"{self.name} was asked for a machine, and the outcome is not known: "
-                f"{self._clean(error)}."
-            )
-
+        status = 0
         for attempt in range(1, _TRIES + 1):
             try:
                 response = self._send("POST", path, body, {})
+                status = response.status_code
+                with understood(self.name):
+                    return read(self._answer(response))
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 raise UnreachableError(
                     f"{self.name} cannot be reached: {self._clean(error)}."
                 ) from None
-            except httpx.HTTPError as error:
-                raise unclear(error) from None
-            try:
-                with understood(self.name):
-                    return read(self._answer(response))
-            except ComputeRefusedError as error:
-                if response.status_code >= 400:
+            except (httpx.HTTPError, ComputeRefusedError, UnreachableError) as error:
+                if isinstance(error, ComputeRefusedError) and status >= 400:
                     raise
-                raise unclear(error) from None
-            except UnreachableError as error:
-                if response.status_code != 429:
-                    raise unclear(error) from None
-                asked = error.wait_s
-            if attempt < _TRIES:
-                self._pause(attempt, asked)
+                if not (isinstance(error, UnreachableError) and status == 429):
+                    raise UnclearLaunchError(
+                        f"{self.name} was asked for a machine, and the outcome is not "
+                        f"known: {self._clean(error)}."
+                    ) from None
+                if attempt < _TRIES:
+                    self._pause(attempt, error)
         raise ComputeRefusedError(
             f"{self.name} takes no more requests at present (429, {_TRIES} times). "
             "Try again in a few minutes.",
             429,
         )
 
-    def _pause(self, attempt: int, asked: float | None) -> None:
+    def _pause(self, attempt: int, error: Exception) -> None:
         """Wait before the next attempt, as long as the provider asked."""
+        asked = error.wait_s if isinstance(error, UnreachableError) else None
         time.sleep(min(_WAIT_CAP_S, asked or self.backoff_s * 2**attempt))
 
     def _send(
@@ -237,25 +214,21 @@ class ApiProvider(Provider):
             found = response.json() if response.content else {}
         except ValueError:
             found = None
+        said = self._clean(self._said(found, response))
         if status in _LATER or (found is None and status < 400):
-            raise UnreachableError(
-                f"status {status}, {self._clean(self._said(found, response))!r}",
-                _seconds(response.headers.get("Retry-After")),
-            )
+            after = response.headers.get("Retry-After")
+            raise UnreachableError(f"status {status}, {said!r}", _seconds(after))
         if status == 401:
             raise ComputeRefusedError(
-                f"{self.name} refused the key in {self.key} (status 401): "
-                f"{self._clean(self._said(found, response))!r}. Is it whole, and is it "
-                f"one of {self.name}'s?",
+                f"{self.name} refused the key in {self.key} (status 401): {said!r}. Is "
+                f"it whole, and is it one of {self.name}'s?",
                 401,
             )
         if not 200 <= status < 300 or not isinstance(found, dict):
             error = found.get("error") if isinstance(found, dict) else None
+            code = str(error.get("code", "")) if isinstance(error, dict) else ""
             raise ComputeRefusedError(
-                f"{self.name} refused (status {status}): "
-                f"{self._clean(self._said(found, response))}",
-                status,
-                str(error.get("code", "")) if isinstance(error, dict) else "",
+                f"{self.name} refused (status {status}): {said}", status, code
             )
         return found
 

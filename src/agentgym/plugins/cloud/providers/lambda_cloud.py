@@ -64,11 +64,7 @@ class LambdaCloud(ApiProvider):
         self._launched = -math.inf
 
     def offers(self) -> list[Offer]:
-        """Return the offers of Lambda's instance types that have one GPU.
-
-        A type has one offer for each region with free machines. A type without free
-        machines has one offer, which is not available and has no region.
-        """
+        """Return an offer for each region with free instances of one GPU."""
         types = _data(self.ask("GET", "/instance-types"), dict)
         with understood(self.name):
             return [

@@ -1,6 +1,5 @@
 """LocalMachine: offer this machine's GPUs, or its CPU if it has no GPU."""
 
-import shutil
 import subprocess
 
 from agentgym.plugins.cloud.base import Machine, MachineState, Offer, Provider
@@ -47,10 +46,8 @@ class LocalMachine(Provider):
 
 def _gpus() -> list[tuple[str, float]]:
     """Return each GPU's name and memory in MiB; empty without ``nvidia-smi``."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return []
-    words = [tool, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    words = ["nvidia-smi", "--query-gpu=name,memory.total"]
+    words.append("--format=csv,noheader,nounits")
     try:
         message = subprocess.run(
             words, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True

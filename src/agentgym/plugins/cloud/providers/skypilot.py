@@ -39,6 +39,7 @@ _NO_CLOUD = (
     "`pip install 'skypilot[aws]'` (or another name) installs the packages of one."
 )
 _NO_ACCESS = "NoCloudAccessError"
+_RTX = re.compile(r"^RTX(?=\d|PRO)")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): ?", re.MULTILINE)
 _SILENT_MINUTES = 30
@@ -65,19 +66,7 @@ _GIB = 1.073741824
 
 
 class SkyPilot(Provider):
-    """Rents machines with one GPU, on demand or spot, with SkyPilot.
-
-    Each machine is a SkyPilot cluster with the type and region of the offer, so that
-    it has the offered price. The cluster's only job runs as long as the client sends
-    heartbeats; SkyPilot ends a cluster without a job. Training is not a job: it is
-    started over SSH.
-
-    Attributes:
-        answer_s: Timeout of a request in seconds. It is long, since the first request
-            starts SkyPilot's server.
-        launch_s: Timeout of a launch in seconds. After it, it is unclear whether the
-            cluster exists, and the caller searches for it by its name.
-    """
+    """Rents machines with one GPU, on demand or spot, as clusters of SkyPilot."""
 
     name = "sky"
     only_named = True
@@ -90,11 +79,7 @@ class SkyPilot(Provider):
         _command()
 
     def offers(self) -> list[Offer]:
-        """Return the offers of all machine types with one GPU, from the enabled clouds.
-
-        Each type is offered in its cheapest region only. If this region has a spot
-        price, there is a second offer with the spot price.
-        """
+        """Return the offers of all machine types with one GPU, from enabled clouds."""
         clouds = self._clouds()
         found = _answer("gpus", "list", timeout_s=self.answer_s)
         with understood(self.name):
@@ -109,7 +94,7 @@ class SkyPilot(Provider):
                     **price,
                     provider=self.name,
                     kind=f"{row['cloud'].lower()}/{row['instance_type']}",
-                    gpu=_readable(row["accelerator_name"]),
+                    gpu=_RTX.sub("RTX ", row["accelerator_name"]).replace("-", " "),
                     gpus=1,
                     gpu_memory_gb=float(memory.get(row["accelerator_name"], 0.0)),
                     memory_gb=float(row["memory"]) if _is_number(row["memory"]) else 0,
@@ -118,8 +103,8 @@ class SkyPilot(Provider):
                 for row in rows
                 if row["cloud"].lower() in clouds
                 and row["accelerator_count"] == 1
-                and _is_text(row["instance_type"])  # without it: part of a machine
-                and _is_text(row["region"])
+                and isinstance(row["instance_type"], str)  # else part of a machine
+                and isinstance(row["region"], str)
                 for price in _prices(row)
             ]
 
@@ -138,14 +123,14 @@ class SkyPilot(Provider):
         return clouds.difference(_NO_AUTODOWN)
 
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
-        """Launch a cluster; see :meth:`Provider.launch`.
-
-        SkyPilot itself creates an SSH key, and an entry for the cluster in SSH's
-        settings. If the launch fails, the parts of the cluster that exist are removed.
-        """
+        """Launch a cluster; SkyPilot makes a key, and an entry in SSH's settings."""
         with tempfile.TemporaryDirectory(prefix=NAME_PREFIX) as folder:
             task = Path(folder) / "task.yaml"
-            task.write_text(yaml.safe_dump(_task(offer)))
+            cloud, _, kind = offer.kind.partition("/")
+            machine: dict[str, Any] = {"cloud": cloud, "region": offer.region}
+            machine |= {"instance_type": kind, "use_spot": offer.is_spot}
+            words = {"name": "agentgym", "resources": machine, "run": _GUARD}
+            task.write_text(yaml.safe_dump(words))
             try:
                 _run(
                     *("launch", "--cluster", name, "--yes", "--detach-run", "--down"),
@@ -205,24 +190,8 @@ class SkyPilot(Provider):
         return Machine(self.name, name, name, state, address)
 
 
-def _task(offer: Offer) -> dict[str, Any]:
-    """Return a SkyPilot task: a machine like ``offer``, and the job to run on it."""
-    cloud, _, kind = offer.kind.partition("/")
-    machine = {"cloud": cloud, "region": offer.region, "instance_type": kind}
-    return {
-        "name": "agentgym",
-        "resources": {**machine, "use_spot": offer.is_spot},
-        "run": _GUARD,
-    }
-
-
 def _prices(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the price fields of a machine type's offers: on demand, then spot.
-
-    ``row`` is SkyPilot's description of the type in a region. Without a spot offer, the
-    second is left out. A spot price may rise up to the price on demand, since SkyPilot
-    cannot limit it. The list is empty if the price on demand is unknown.
-    """
+    """Return the price fields of a machine type's offers: on demand, then spot."""
     price, spot = row["price"], row["spot_price"]
     if not (_is_number(price) and price > 0):
         return []
@@ -233,16 +202,8 @@ def _prices(row: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _readable(gpu: str) -> str:
-    """Convert SkyPilot's name for a GPU to its usual name, e.g. ``RTX 6000 Ada``."""
-    return re.sub(r"^RTX(?=\d|PRO)", "RTX ", gpu).replace("-", " ")
-
-
 def _safe(name: str) -> str:
-    """Return a cluster's name, after checking that it is one of AgentGym's.
-
-    Otherwise ``sky`` might read it as a pattern for the names of several clusters.
-    """
+    """Check a cluster's name, which ``sky`` might read as a pattern of names."""
     if not re.fullmatch(rf"{NAME_PREFIX}[a-z0-9-]+", name):
         raise ComputeError(f"{name!r} is not the name of a cluster of AgentGym's.")
     return name
@@ -250,10 +211,6 @@ def _safe(name: str) -> str:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value)
 
 
 def _command() -> str:
@@ -269,10 +226,7 @@ def _command() -> str:
 
 
 def _answer(*words: str, timeout_s: float) -> Any:
-    """Run ``sky`` with ``--output json``, and return the parsed JSON.
-
-    After a timeout, the command runs once more, so it must be safe to repeat.
-    """
+    """Run ``sky``, once more after a timeout, and return the JSON that it prints."""
     whole = (*words, "--output", "json")
     try:
         said = _run(*whole, timeout_s=timeout_s)
@@ -282,13 +236,9 @@ def _answer(*words: str, timeout_s: float) -> Any:
 
 
 def _run(*words: str, timeout_s: float) -> str:
-    """Run ``sky`` with the arguments ``words``, and return its output.
-
-    The command runs in a new session, so that Ctrl-C in the terminal does not reach it.
-    Its output goes to a file: the command may start SkyPilot's server, and the server
-    would keep a pipe open.
-    """
+    """Run ``sky`` with the arguments ``words``, and return its output."""
     environment = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1", **os.environ}
+    # Files, since the command may start SkyPilot's server, which would keep pipes open.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
             [_command(), *words],
@@ -296,7 +246,7 @@ def _run(*words: str, timeout_s: float) -> str:
             stdout=out,
             stderr=err,
             env=environment,
-            start_new_session=True,
+            start_new_session=True,  # Ctrl-C in the terminal is not for it
         )
         try:
             status = process.wait(timeout_s)
