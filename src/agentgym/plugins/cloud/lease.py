@@ -146,7 +146,7 @@ def _is_booting(provider: Provider, machine: Machine, error: ComputeError) -> bo
 
 
 def _end_once(provider: Provider, machine: Machine) -> str:
-    """Ask the provider to delete all machines of this name; return what is left."""
+    """Ask the provider to delete all machines of this name; return the problem, if any."""
     if machine.id:
         provider.terminate(machine)
     same = [each for each in provider.machines() if each.name == machine.name]

@@ -91,7 +91,7 @@ class _Sources:
         return self._read(path, folder)
 
     def add_tree(self, folder: Path, to: str) -> None:
-        """Add a folder's files, and requirements for what its modules import."""
+        """Add a folder's files, and requirements for their imports."""
         distributions = packages_distributions()
         for path in self.add_folder(folder, to):
             for top in self._read(path, folder):
