@@ -14,7 +14,7 @@ from agentgym.train.trained_agent import TrainedAgent
 from tests.engines.vllm.conftest import make_environment
 from tests.plugins.cloud.home import TRAIN, ended, require_whole, start
 from tests.plugins.cloud.sshd import Machine
-from tests.real_models import SMOLLM2, VLLM_FOLDER, VLLM_ON_CPU, train
+from tests.real_models import SMOLLM2, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -37,24 +37,6 @@ def test_vllm_samples_on_the_other_machine(tmp_path: Path, machine: Machine) -> 
     require_whole(run)
     assert '"name": "agentgym-v2"' in seen.read_text()
     assert TrainedAgent.load("x@1").verified_model().is_dir()
-
-
-@VLLM_ON_CPU
-def test_a_real_vllm_samples_on_the_other_machine(
-    tmp_path: Path, machine: Machine
-) -> None:
-    assert VLLM_FOLDER is not None
-    place = machine.home / ".agentgym" / "engines" / "vllm"
-    place.parent.mkdir(parents=True)
-    place.symlink_to(VLLM_FOLDER)
-    few = {f"AGENTGYM_{name}_TASKS": "2" for name in ("TEST", "EVAL")}
-    process = start(tmp_path, *TRAIN, *VLLM, "--gpu", machine.gpu, **few)
-    code, _, err = ended(process)
-    assert code == 0, err
-    run = RunFolder(tmp_path / "runs" / "x")
-    require_whole(run)
-    assert all(0 < step["logprob_gap"] < 1e-4 for step in run.metrics())
-    assert not machine.trainees()
 
 
 @SMOLLM2

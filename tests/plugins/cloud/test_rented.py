@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,6 @@ from agentgym.train.run_folder import RunFolder
 from agentgym.train.trainer import Trainer
 from tests.observers import Seen
 from tests.plugins.cloud.fakes import dying
-from tests.plugins.cloud.fakes.fixtures import QUICK
 from tests.plugins.cloud.fakes.lambda_cloud import FakeLambda
 from tests.plugins.cloud.fakes.runpod import FakeRunPod
 from tests.plugins.cloud.home import SMALL, ended, wait_for
@@ -218,24 +216,6 @@ def test_the_limit_stops_a_run_as_ctrl_c_does(
     assert RunFolder(Path("runs/r")).record()["status"] == "interrupted"
 
 
-@pytest.mark.slow
-def test_a_limit_that_cannot_end_the_machine_does_not_say_that_it_did(
-    runpod: FakeRunPod, there: There, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Quote, "limit", 2e-4)
-    monkeypatch.setattr(rented.Rented, "waits", replace(QUICK, end_s=0.2))
-
-    def waits(*words: Any, **more: Any) -> TrainingResult:
-        threading.Event().wait(60)
-        raise AssertionError
-
-    monkeypatch.setattr(rented, "train_elsewhere", waits)
-    runpod.undying = 10**6  # before the limit, which a busy machine reaches at once
-    with pytest.raises(LimitReached, match="COULD NOT BE ENDED") as caught:
-        train(yes=True)
-    assert "machine ended" not in str(caught.value)
-
-
 def _killed(run: Path, runpod: FakeRunPod, *, key: bool) -> MachineRecord:
     """Leave a run as a kill of its client does, with its machine."""
     config = TrainingConfig.create(
@@ -289,20 +269,6 @@ def test_a_cap_is_for_all_machines_of_a_run(runpod: FakeRunPod, there: There) ->
     assert limit is not None
     assert record().before > 5
     assert limit == pytest.approx(1000 - record().before)
-
-
-@pytest.mark.slow
-def test_the_next_day_a_killed_run_costs_what_its_machine_can_have_cost(
-    runpod: FakeRunPod, there: There
-) -> None:
-    run = Path("runs/r")
-    made = _killed(run, runpod, key=True)
-    day = (datetime.now().astimezone() - timedelta(hours=24)).isoformat()
-    made.changed(asked=day, seen=day, guarded=True).write(run)
-    runpod.pods.clear()  # it ended itself
-    Trainer(TrainingConfig.create()).train(resume="r", yes=True, max_cost=5.0)
-    assert 0 < record().before < 0.5
-    assert record().total < 0.6
 
 
 def start_rented(

@@ -57,14 +57,16 @@ def test_a_key_that_is_not_let_in(machine: Machine) -> None:
     words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)]
     subprocess.run(words, check=True)
     machine.write_client_config(other)
-    with pytest.raises(ComputeError, match="accepts none of the keys") as caught:
+    with pytest.raises(
+        ComputeError, match="cannot be logged in to: .*Permission denied"
+    ) as caught:
         shell_of(machine).run("true")
     assert not isinstance(caught.value, UnreachableError)
 
 
 def test_a_host_that_is_not_known(machine: Machine) -> None:
     machine.known_hosts.write_text("")
-    with pytest.raises(ComputeError, match="is not known here. Connect once by hand"):
+    with pytest.raises(ComputeError, match="cannot be logged in to"):
         shell_of(machine).run("true")
     assert machine.known_hosts.read_text() == ""
 

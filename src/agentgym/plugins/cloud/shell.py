@@ -41,6 +41,10 @@ _OPTIONS = (
     "RequestTTY=no",
     "LogLevel=ERROR",
 )
+_REFUSED = (
+    *("Host key verification failed", "host key is known", "Permission denied"),
+    "Too many authentication",
+)
 _OFFENDING = re.compile(r"Offending .*key in (\S+:\d+)")
 
 
@@ -206,24 +210,17 @@ class Shell:
         by_hand = f"ssh{port} {user}{where.host}"
         if code != _BROKEN:
             return ComputeError(f"{where}: {last or f'exit code {code}'}")
-        if "IDENTIFICATION HAS CHANGED" in said or "has changed" in said:
+        if "has changed" in said.lower():
             line = _OFFENDING.search(said)
             return ComputeError(
                 f"The SSH server of {where} has another key than before, so it may be "
                 "another machine: nothing was sent. If you know why, remove the old "
                 f"key ({line[1] if line else 'in known_hosts'}) and try again."
             )
-        if "Host key verification failed" in said or "host key is known" in said:
+        if any(words in said for words in _REFUSED):
             return ComputeError(
-                f"The key of {where} is not known here. Connect once by hand and "
-                f"compare it: {by_hand}"
-            )
-        if "Permission denied" in said or "Too many authentication" in said:
-            return ComputeError(
-                f"{where} does not let the run's own key in ({last})."
-                if self.key_file is not None
-                else f"{where} accepts none of the keys that ssh offers "
-                f"({last}). Make this work without a password first: {by_hand}"
+                f"{where} cannot be logged in to: {last}. Make this work without a "
+                f"question first: {by_hand}"
             )
         message = f"{where} cannot be reached: {last or 'the connection broke'}."
         if self.key_file is None:  # otherwise it is rented, and the user has no login

@@ -28,8 +28,8 @@ def no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
     for kind in (RunPod, LambdaCloud):
         monkeypatch.setattr(kind, "url", "http://127.0.0.1:9")
-    for name in ("interval_s", "launch_interval_s"):
-        monkeypatch.setattr(LambdaCloud, name, 0.0)
+    monkeypatch.setattr(LambdaCloud, "interval_s", 0.0)
+    monkeypatch.setattr(LambdaCloud, "backoff_s", 0.005)
     monkeypatch.setattr(ApiProvider, "backoff_s", 0.005)
     monkeypatch.setattr(skypilot, "COMMAND", "sky-of-nobody")
     monkeypatch.setattr(Rented, "waits", QUICK)

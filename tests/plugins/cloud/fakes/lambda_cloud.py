@@ -1,8 +1,6 @@
 """Lambda's API v1, as its documentation and clients have it."""
 
 import itertools
-import math
-from collections.abc import Callable
 from typing import Any, Literal
 
 from aiohttp import web
@@ -38,8 +36,6 @@ class FakeLambda(Fake):
         keys: SSH keys, by id.
         boot_looks: Looks at an instance by its id until it has booted.
         is_locked_while_booting: Whether one that boots cannot be terminated.
-        clock: Seconds by which what comes too soon is refused; None: nothing is.
-        refused: How many came too soon.
         on_launch: As of RunPod's fake, ``lost``, ``page`` or ``none``.
         no_capacity: Regions that have none.
         quota: Whether launches are refused because the account may have no more.
@@ -54,9 +50,6 @@ class FakeLambda(Fake):
         super().__init__()
         self.boot_looks = 0
         self.is_locked_while_booting = False
-        self.refused = 0
-        self.clock: Callable[[], float] | None = None
-        self._asked_at = self._launched_at = -math.inf
         self.instances: dict[str, dict[str, Any]] = {}
         self.keys: dict[str, dict[str, str]] = {}
         self.on_launch: Literal["", "lost", "page", "none"] = ""
@@ -83,17 +76,6 @@ class FakeLambda(Fake):
 
     def invalid(self, problems: list[str]) -> web.Response:
         return error(400, "global/invalid-parameters", "; ".join(problems))
-
-    def is_too_soon(self, path: str) -> bool:
-        if self.clock is None:
-            return False
-        now, is_launch = self.clock(), path.endswith("/launch")
-        early = now - self._asked_at < 1.0 - 1e-6
-        early |= is_launch and now - self._launched_at < 12.0 - 1e-6
-        self._asked_at = now
-        self._launched_at = now if is_launch else self._launched_at
-        self.refused += early
-        return early
 
     def limited(self) -> web.Response:
         return error(429, "global/rate-limited", "Too many requests")

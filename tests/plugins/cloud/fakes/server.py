@@ -70,10 +70,6 @@ class Fake(ABC):
     def unauthorized(self) -> web.Response:
         """Return the answer to a wrong key."""
 
-    def is_too_soon(self, path: str) -> bool:
-        """Say whether a request comes too soon after others."""
-        return False
-
     @abstractmethod
     def invalid(self, problems: list[str]) -> web.Response:
         """Return the answer to a request that its description does not allow."""
@@ -132,8 +128,8 @@ class Fake(ABC):
             if self.broken > 0:
                 self.broken -= 1
                 return web.Response(status=502, text=PAGE, content_type="text/html")
-            if self.is_too_soon(path) or self.busy > 0:
-                self.busy = max(0, self.busy - 1)
+            if self.busy > 0:
+                self.busy -= 1
                 answer = self.limited()
                 answer.headers["Retry-After"] = self.retry_after
                 return answer

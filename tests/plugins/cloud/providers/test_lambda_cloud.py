@@ -6,7 +6,6 @@ import pytest
 
 from agentgym.errors import (
     ComputeRefusedError,
-    NoCapacityError,
 )
 from agentgym.plugins.cloud.base import Address, MachineState, Offer
 from agentgym.plugins.cloud.providers.lambda_cloud import LambdaCloud
@@ -64,42 +63,6 @@ def test_a_key_whose_answer_was_lost_is_found(lambda_cloud: FakeLambda) -> None:
     lambda_cloud.lose_key = True
     LambdaCloud().launch(offer(), NAME, KEY)
     assert len(lambda_cloud.keys) == len(lambda_cloud.instances) == 1
-
-
-class Clock:
-    """Stands for ``time``: a sleep is over at once."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-@pytest.mark.slow
-def test_requests_and_launches_keep_the_distance_that_lambda_wants(
-    lambda_cloud: FakeLambda, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The fake refuses what comes too soon, as its provider does."""
-    monkeypatch.undo()
-    clock = Clock()
-    lambda_cloud.clock = clock.monotonic
-    monkeypatch.setattr(LambdaCloud, "url", lambda_cloud.url)
-    monkeypatch.setenv("LAMBDA_API_KEY", lambda_cloud.key)
-    for module in ("api", "lambda_cloud"):
-        monkeypatch.setattr(f"agentgym.plugins.cloud.providers.{module}.time", clock)
-    provider = LambdaCloud()
-    first, second = [each for each in provider.offers() if each.kind == "gpu_1x_a10"]
-    assert clock.now == 0
-    lambda_cloud.no_capacity = {first.region}
-    with pytest.raises(NoCapacityError):
-        provider.launch(first, NAME, KEY)
-    provider.launch(second, NAME, KEY)
-    assert lambda_cloud.refused == 0
-    assert 12 < clock.now < 25
 
 
 def test_a_machine_can_end_itself(lambda_cloud: FakeLambda) -> None:

@@ -1,8 +1,6 @@
 """LambdaCloud: rent machines with Lambda's API v1, https://docs.lambda.ai/api/cloud."""
 
-import math
 import re
-import time
 from typing import Any, ClassVar
 
 from agentgym.errors import (
@@ -44,10 +42,6 @@ class LambdaCloud(ApiProvider):
 
     Before a launch, an SSH key with the instance's name is registered at Lambda. It is
     removed after the instance has ended.
-
-    Attributes:
-        interval_s: Minimum seconds between two requests, as Lambda requires.
-        launch_interval_s: Minimum seconds between two launches, as Lambda requires.
     """
 
     name = "lambda"
@@ -56,12 +50,8 @@ class LambdaCloud(ApiProvider):
     url_variable: ClassVar[str] = "LAMBDA_API_URL"
     keys_at = "https://cloud.lambda.ai/api-keys"
     interval_s: ClassVar[float] = 1.0
-    launch_interval_s: ClassVar[float] = 12.0
+    backoff_s = 2.0  # it takes a launch every 12 seconds, and a request every second
     ssh_port: ClassVar[int] = 22
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._launched = -math.inf
 
     def offers(self) -> list[Offer]:
         """Return an offer for each region with free instances of one GPU."""
@@ -97,8 +87,6 @@ class LambdaCloud(ApiProvider):
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
         """Register the SSH key, and launch an instance; see :meth:`Provider.launch`."""
         self._register(name, public_key)
-        wait = self._launched + self.launch_interval_s - time.monotonic()
-        time.sleep(max(0.0, wait))
         body = {
             "region_name": offer.region,
             "instance_type_name": offer.kind,
@@ -117,9 +105,6 @@ class LambdaCloud(ApiProvider):
             if error.code.endswith("insufficient-capacity"):
                 raise NoCapacityError(str(error)) from None
             raise
-        finally:
-            # Counted from the answer: the request may have waited for earlier ones.
-            self._launched = time.monotonic()
 
     def describe(self, machine: Machine) -> Machine:
         """Return an instance with its current state."""
