@@ -1,6 +1,5 @@
 """Show results in Python and in notebooks, with the tables of terminal and reports."""
 
-from functools import singledispatch
 from io import StringIO
 
 from rich.console import Console, Group, RenderableType
@@ -41,83 +40,43 @@ def text(value: Shown) -> str:
         markup=False,
         emoji=False,
     )
-    console.print(_view(value.shown_as()))
+    console.print(_forms(value.shown_as())[0])
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 def html(value: Shown) -> str | None:
     """Return a result as HTML with its tables; None if it has none."""
-    markdown = _markdown(value.shown_as())
+    markdown = _forms(value.shown_as())[1]
     return None if markdown is None else rendered(markdown)
 
 
-@singledispatch
-def _view(value: object) -> RenderableType:
-    return Text(object.__repr__(value))  # a class of another package
-
-
-@singledispatch
-def _markdown(value: object) -> str | None:
-    return None
-
-
-@_view.register
-def _(result: TrainingResult) -> RenderableType:
-    compared = comparison_view(
-        result.baseline, result.metrics, BRIEF, result.warm_start
-    )
-    return Group(*map(Text, result.verdict), compared, Text(saved_as(result.saved)))
-
-
-@_markdown.register
-def _(result: TrainingResult) -> str:
-    compared = rows(result.baseline, result.metrics, warm=result.warm_start)
-    parts = [*effect_parts(result), _size(result.metrics), gains_table(compared)]
-    return "\n".join([*parts, f"{saved_as(result.saved)}\n"])
-
-
-@_view.register
-def _(agent: TrainedAgent) -> RenderableType:
-    return Group(Text(agent.name), comparison_view(agent.baseline, agent.metrics))
-
-
-@_markdown.register
-def _(agent: TrainedAgent) -> str:
-    compared = gains_table(rows(agent.baseline, agent.metrics))
-    return "\n".join([f"**{agent.name}**\n", _size(agent.metrics), compared])
-
-
-@_view.register
-def _(found: Evaluation) -> RenderableType:
-    title = f"{found.subject} on {found.scenario}, {found.split} split"
-    return metrics_view(title, found.metrics)
-
-
-_markdown.register(Evaluation, render_evaluation)
-
-
-@_view.register
-def _(metrics: Metrics) -> RenderableType:
-    return metrics_view("Metrics", metrics)
-
-
-@_markdown.register
-def _(metrics: Metrics) -> str:
-    return "\n".join([_size(metrics), table(["", "value"], values(metrics))])
-
-
-@_view.register
-def _(found: Comparison) -> RenderableType:
-    return Group(Text(verdict(found)), indent(grid(*difference_rows(found))))
-
-
-@_markdown.register
-def _(found: Comparison) -> str:
-    differences = table(["", "after (B) - before (A)"], difference_rows(found))
-    return "\n".join([f"{verdict(found)}\n", differences])
-
-
-_view.register(Summary, summary_view)
+def _forms(value: object) -> tuple[RenderableType, str | None]:
+    """Return a result for the terminal, and as Markdown if it has tables."""
+    match value:
+        case TrainingResult(baseline=before, metrics=after, warm_start=warm):
+            compared = comparison_view(before, after, BRIEF, warm)
+            saved = saved_as(value.saved)
+            view = Group(*map(Text, value.verdict), compared, Text(saved))
+            gains = gains_table(rows(before, after, warm=warm))
+            parts = [*effect_parts(value), _size(after), gains, f"{saved}\n"]
+            return view, "\n".join(parts)
+        case TrainedAgent(name=name, baseline=before, metrics=after):
+            view = Group(Text(name), comparison_view(before, after))
+            gains = gains_table(rows(before, after))
+            return view, "\n".join([f"**{name}**\n", _size(after), gains])
+        case Evaluation():
+            title = f"{value.subject} on {value.scenario}, {value.split} split"
+            return metrics_view(title, value.metrics), render_evaluation(value)
+        case Metrics():
+            parts = [_size(value), table(["", "value"], values(value))]
+            return metrics_view("Metrics", value), "\n".join(parts)
+        case Comparison():
+            found, said = difference_rows(value), verdict(value)
+            made = table(["", "after (B) - before (A)"], found)
+            return Group(Text(said), indent(grid(*found))), f"{said}\n\n{made}"
+        case Summary():
+            return summary_view(value), None
+    return Text(object.__repr__(value)), None  # a class of another package
 
 
 def _size(metrics: Metrics) -> str:
