@@ -1,13 +1,15 @@
 """Compare metrics before and after training, for the terminal and for reports."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from agentgym.core.ledger import Ledger, RoleLedger
 from agentgym.evaluate.compare import Comparison, are_paired, compare
 from agentgym.evaluate.intervals import UNMEASURED, Estimate, points
 from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
-from agentgym.evaluate.numbers import number
+from agentgym.evaluate.numbers import number, percent
+from agentgym.evaluate.roles import RoleMetric, RoleMetrics, role_metrics
 from agentgym.evaluate.words import number_span, share_span
 
 
@@ -74,6 +76,25 @@ _MEASURES = (
 USUAL = tuple(measure.name for measure in _MEASURES if measure.usual)
 BRIEF: tuple[MetricName, ...] = (*SHARES, "pass_1_of_all")
 """Metrics to compare on additional held-out sets, such as the out-of-vocabulary one."""
+
+
+LEDGER_HEAD = ("role", "model calls", "trained", "masked", "dropped")
+METRICS_HEAD = ("role", "right tool", "reliable", "calls", "tokens", "cut")
+METRICS_NOTE = (
+    "Calls and tokens are per rollout of the team; reliable is the share of its tool "
+    "calls, cut that of rollouts in which it came to its limit of turns."
+)
+CHANGES_NOTE = f"Held-out tasks, before → after. {METRICS_NOTE}"
+TO = " → "
+_PERCENT = " %"
+_OF_ROLES: tuple[tuple[RoleMetric, bool], ...] = (
+    ("right_tool", True),
+    ("tool_reliability", True),
+    ("model_calls", False),
+    ("tokens", False),
+    ("cut", True),
+)
+"""Metrics of a role that are shown, and whether each is a share."""
 
 
 def values(metrics: Metrics, *others: Metrics) -> list[tuple[str, ...]]:
@@ -212,3 +233,42 @@ def _gain(kind: str, old: float, new: float, difference: Estimate) -> tuple[str,
     unit, name = (100.0, "points") if kind == "share" else (100.0 / old, "%")
     gain = f"{unit * (new - old):+.0f} {name}"
     return gain, f"[{unit * low:+.0f}, {unit * high:+.0f}]"
+
+
+def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:
+    """Return counts of model calls as texts: a row per role, and a row of sums."""
+    if len(ledger.roles) < 2:
+        return []
+    parts = sorted(ledger.roles.items(), key=lambda item: -item[1].calls)
+    return [_ledger_line(role, part) for role, part in (*parts, ("all", ledger))]
+
+
+def metrics_lines(
+    before: Metrics | None, after: Metrics | None
+) -> list[tuple[str, ...]]:
+    """Return a row of metrics for each role of a team, as texts ``before → after``."""
+    measured = [found for found in (before, after) if found is not None]
+    sides = [role_metrics(found, *measured) for found in measured]
+    return [
+        (role, *_changes([side[role] for side in sides]))
+        for role in dict.fromkeys(role for side in sides for role in side)
+    ]
+
+
+def _ledger_line(role: str, part: RoleLedger) -> tuple[str, ...]:
+    counts = (part.calls, part.trained, part.masked.total(), part.dropped.total())
+    return role, *(f"{count:,}" for count in counts)
+
+
+def _changes(sides: Sequence[RoleMetrics]) -> Iterator[str]:
+    for name, is_share in _OF_ROLES:
+        *before, after = (_value(found[name], is_share) for found in sides)
+        if after.endswith(_PERCENT):
+            before = [value.removesuffix(_PERCENT) for value in before]
+        yield TO.join([*before, after])
+
+
+def _value(estimate: Estimate, is_share: bool) -> str:
+    if not estimate.n:
+        return "-"
+    return percent(estimate.value) if is_share else number(estimate.value)

@@ -21,8 +21,7 @@ from agentgym.evaluate.result import Evaluation
 from agentgym.evaluate.words import p_words, share_span
 from agentgym.ui.comparison import rows, values
 from agentgym.ui.layout import ByWidth, grid, headed, indent
-from agentgym.ui.roles import measured_roles_view
-from agentgym.ui.tables import comparison_table, over
+from agentgym.ui.tables import comparison_table, measured_roles_view, over
 
 _MOST_ROWS = 24
 """Maximum number of rows in a table of task families (kinds of tasks) or of tools."""

@@ -11,13 +11,15 @@ from agentgym.evaluate.metrics import METRICS
 from agentgym.evaluate.numbers import plural
 from agentgym.evaluate.result import Evaluation
 from agentgym.train.result import TrainingResult, effect_lines
-from agentgym.ui.comparison import MetricRow, rows, values
-from agentgym.ui.evaluation import confusion_cells, family_lines, verdict
-from agentgym.ui.roles import (
+from agentgym.ui.comparison import (
     METRICS_HEAD,
     METRICS_NOTE,
+    MetricRow,
     metrics_lines,
+    rows,
+    values,
 )
+from agentgym.ui.evaluation import confusion_cells, family_lines, verdict
 from agentgym.ui.tables import WARM
 
 _SECTION = "\n## "

@@ -14,9 +14,22 @@ from agentgym.evaluate.ranker import judging_words, plan_words
 from agentgym.train.export import Saved
 from agentgym.train.places import Elsewhere
 from agentgym.train.result import TrainingResult, effect_lines
-from agentgym.ui.comparison import BRIEF, USUAL, MetricRow, family_rows, rows, values
+from agentgym.ui.comparison import (
+    BRIEF,
+    CHANGES_NOTE,
+    LEDGER_HEAD,
+    METRICS_HEAD,
+    METRICS_NOTE,
+    TO,
+    USUAL,
+    MetricRow,
+    family_rows,
+    ledger_lines,
+    metrics_lines,
+    rows,
+    values,
+)
 from agentgym.ui.layout import ByWidth, grid, headed, indent
-from agentgym.ui.roles import roles_view
 from agentgym.ui.words import trained_words, use_of, weights_words
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -67,6 +80,9 @@ WARM = "warm start"
 NOT_BETTER = "It is not better: do not use it yet."
 _NARROW = 72
 _TIGHT = 92
+_MOST_ROLES = 12
+_ROLE = 24
+_ROLES_NARROW = 76
 _REASONS = 6
 _FAMILIES = 8
 _UPLOADS = 12
@@ -353,5 +369,57 @@ def comparison_table(
             warm = [row.warm for _ in between]
             table.add_row(row.label, row.before, *warm, bold, Text(gain, style))
         return table if width < _NARROW else indent(table)
+
+    return ByWidth(draw)
+
+
+def roles_view(
+    ledger: Ledger, before: Metrics | None, after: Metrics | None
+) -> list[RenderableType]:
+    """Return tables of the model calls and the metrics of a team's roles."""
+    parts: list[RenderableType] = []
+    calls = ledger_lines(ledger)
+    if calls:
+        *roles, whole = calls
+        shown = [*roles[:_MOST_ROLES], whole]
+        parts += [Text(""), Text("Where the calls of each role went", "bold")]
+        parts.append(
+            _roles_table(LEDGER_HEAD, shown, left_out=len(roles) - _MOST_ROLES)
+        )
+    return parts + _roles_metrics(metrics_lines(before, after), CHANGES_NOTE)
+
+
+def measured_roles_view(found: Metrics) -> list[RenderableType]:
+    """Return a table of the metrics of a team's roles in one measurement."""
+    return _roles_metrics(metrics_lines(None, found), METRICS_NOTE)
+
+
+def _roles_metrics(lines: list[tuple[str, ...]], note: str) -> list[RenderableType]:
+    if not lines:
+        return []
+    table = _roles_table(
+        METRICS_HEAD, lines[:_MOST_ROLES], left_out=len(lines) - _MOST_ROLES
+    )
+    return [Text(""), Text("Each role", "bold"), Text(note, "dim"), table]
+
+
+def _roles_table(
+    head: tuple[str, ...], lines: list[tuple[str, ...]], *, left_out: int
+) -> RenderableType:
+    """Return a table; in a narrow terminal, ``before → after`` becomes ``after``."""
+
+    def draw(width: int) -> RenderableType:
+        is_narrow = width < _ROLES_NARROW
+        table = headed(1)
+        longest = _ROLE // 2 if is_narrow else _ROLE
+        table.add_column(head[0], overflow="ellipsis", no_wrap=True, max_width=longest)
+        for name in head[1:]:
+            table.add_column(name, justify="right", no_wrap=True)
+        for role, *cells in lines:
+            kept = (cell.rpartition(TO)[2] if is_narrow else cell for cell in cells)
+            table.add_row(role, *kept)
+        if left_out > 0:
+            table.add_row(f"{left_out} more", *[""] * (len(head) - 1))
+        return indent(table)
 
     return ByWidth(draw)

@@ -10,8 +10,7 @@ from agentgym.evaluate.numbers import plural
 from agentgym.plugins.doctor.evidence import Evidence
 from agentgym.plugins.doctor.run import Obstacle
 from agentgym.ui.cards import STYLES
-from agentgym.ui.roles import roles_view
-from agentgym.ui.tables import ledger_view
+from agentgym.ui.tables import ledger_view, roles_view
 
 
 def findings_view(

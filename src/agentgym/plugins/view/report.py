@@ -21,20 +21,22 @@ from agentgym.rollout.store.reader import StoreReader
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.status import bill
-from agentgym.ui.comparison import BRIEF, family_rows, rows
+from agentgym.ui.comparison import (
+    BRIEF,
+    CHANGES_NOTE,
+    LEDGER_HEAD,
+    METRICS_HEAD,
+    family_rows,
+    ledger_lines,
+    metrics_lines,
+    rows,
+)
 from agentgym.ui.reports import (
     confusion_parts,
     effect_parts,
     gains_table,
     html_page,
     table,
-)
-from agentgym.ui.roles import (
-    CHANGES_NOTE,
-    LEDGER_HEAD,
-    METRICS_HEAD,
-    ledger_lines,
-    metrics_lines,
 )
 from agentgym.ui.tables import NOT_BETTER, instead, saved_as
 from agentgym.ui.words import trained_words, use_of, weights_words
