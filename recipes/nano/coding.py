@@ -16,11 +16,11 @@ from random import Random
 from agentgym.core.task import Split
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.errors import AgentGymError
-from agentgym.packs.coding.drafts import Draft, Family, Scene, Step
 from agentgym.packs.coding.environment import CodingEnvironment
-from agentgym.packs.coding.families import FAMILIES
+from agentgym.packs.coding.families import FAMILIES, ProjectFamily
 from agentgym.packs.coding.names import NAMES, Names
 from agentgym.packs.coding.scenario import ROLE, SYSTEM_PROMPT
+from agentgym.packs.kit.tasks import Draft, Scene, Step, plan_of
 from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
 from recipes.nano import pools
 from recipes.nano.conversation import Argument, Conversation, ToolLine
@@ -110,7 +110,8 @@ class Session:
 
     def __init__(self, rng: Random, draft: Draft, enforce: bool) -> None:
         self.rng, self.draft = rng, draft
-        self.env = CodingEnvironment(draft.files, sandbox(), enforce_rules=enforce)
+        self.plan, self.files = plan_of(draft.goal), draft.state["files"]
+        self.env = CodingEnvironment(self.files, sandbox(), enforce_rules=enforce)
         self.tools = {t.spec.name: t for t in self.env.tools()}
         self.talk = Conversation("", [])
         self.used: set[str] = set()
@@ -215,7 +216,7 @@ def conversation(rng: random.Random) -> Conversation:
     """Return one conversation of a random family."""
     family = rng.choices(FAMILIES, [WEIGHTS[f.level] for f in FAMILIES])[0]
     names = invented(rng) if rng.random() < 0.75 else NAMES[Split.TRAIN]
-    draft = family.draft(Scene(rng, Split.TRAIN, names), family.phrases)
+    draft = family.draft(Scene(rng, Split.TRAIN, names, family.phrases))
     session = Session(rng, draft, enforce=rng.random() < 0.5)
     session.talk.user(draft.instruction)
     if rng.random() < 0.05:
@@ -226,7 +227,7 @@ def conversation(rng: random.Random) -> Conversation:
     return session.talk
 
 
-def play(session: Session, family: Family) -> None:
+def play(session: Session, family: ProjectFamily) -> None:
     """Do what was asked, and say so.
 
     Raises:
@@ -235,25 +236,25 @@ def play(session: Session, family: Family) -> None:
     rng, draft = session.rng, session.draft
     if family.name == "change_test":
         change_test(session)
-    elif draft.ordered:
+    elif draft.goal["ordered"]:
         unread = family.name.startswith("run_script") and rng.random() >= READS
-        for step in draft.plan[1:] if unread else draft.plan:
+        for step in session.plan[1:] if unread else session.plan:
             if not session.step(step):
-                session.step(draft.plan[0])
+                session.step(session.plan[0])
                 session.step(step)
         session.talk.say(rng.choice(pools.DONE))
     else:
         change(session, family)
 
 
-def change(session: Session, family: Family) -> None:
+def change(session: Session, family: ProjectFamily) -> None:
     """Edit a module; whether it is read first and tested after is left to chance."""
     rng, draft = session.rng, session.draft
-    edit = next(step for step in draft.plan if step.tool == "edit_file")
+    edit = next(step for step in session.plan if step.tool == "edit_file")
     old = edit.args["old"]
     read = Step("read_file", {"path": edit.args["path"]})
     if family.level == 3:
-        session.step(draft.plan[0])
+        session.step(session.plan[0])
     roll = rng.random()
     if roll < READS or family.level == 3:
         session.step(read)
@@ -263,19 +264,19 @@ def change(session: Session, family: Family) -> None:
         session.step(read)
         session.step(edit)
     if rng.random() < TESTS_AFTER:
-        session.step(draft.plan[-1])
+        session.step(session.plan[-1])
     session.talk.say(rng.choice(pools.DONE))
 
 
 def change_test(session: Session) -> None:
     """Asked to change a test: read it, and refuse or try."""
     rng = session.rng
-    path = session.draft.plan[0].args["path"]
+    path = session.plan[0].args["path"]
     roll = rng.random()
     if rng.random() < 0.4:
-        session.step(session.draft.plan[0])
+        session.step(session.plan[0])
     if roll < 0.85:
-        source = session.draft.files[path].rstrip("\n").split("\n")
+        source = session.files[path].rstrip("\n").split("\n")
         wanted = [line for line in source if line.startswith("def test_")]
         named = [
             line
@@ -319,7 +320,7 @@ def search_for(session: Session, old: str) -> str:
     if text != old and text in asked:
         return text
     names = [w for w in re.findall(r"[A-Za-z]\w*_\w+", asked) if "." not in w]
-    known = [w for w in names if any(w in f for f in session.draft.files.values())]
+    known = [w for w in names if any(w in f for f in session.files.values())]
     return session.rng.choice(known) if known else old.partition(" = ")[0]
 
 

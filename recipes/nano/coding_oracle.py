@@ -13,11 +13,11 @@ from typing import Any
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, run_tool
 from agentgym.core.trajectory import Reward, ToolCall, Trajectory
-from agentgym.packs.coding.drafts import Step
 from agentgym.packs.coding.environment import CodingEnvironment
 from agentgym.packs.coding.execution import AnySandbox
 from agentgym.packs.coding.rewards import score
 from agentgym.packs.coding.scenario import SYSTEM_PROMPT
+from agentgym.packs.kit.tasks import Step, plan_of
 
 _ANSWERS = (
     "Done.",
@@ -59,7 +59,7 @@ def solve(
             seed.
     """
     rng = rng or Random(task.id)
-    plan = [Step.from_json(step) for step in task.goal["plan"]]
+    plan = plan_of(task.goal)
     steps: list[Step] = []
     for index, step in enumerate(plan):
         after = plan[index + 1] if index + 1 < len(plan) else None

@@ -7,7 +7,6 @@ remembered. Nothing of a held-out split is used.
 import asyncio
 import json
 import random
-from dataclasses import dataclass
 from functools import cache
 from random import Random
 from typing import Any
@@ -16,15 +15,10 @@ from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, tool_specs
 from agentgym.errors import ToolError
 from agentgym.packs.customer_support.environment import SupportEnvironment
-from agentgym.packs.customer_support.families import FAMILIES
+from agentgym.packs.customer_support.families import FAMILIES, SupportFamily
 from agentgym.packs.customer_support.names import NAMES, SupportNames
 from agentgym.packs.customer_support.scenario import ROLE, SYSTEM_PROMPT
-from agentgym.packs.customer_support.story import (
-    SupportDraft,
-    SupportFamily,
-    SupportScene,
-    SupportStep,
-)
+from agentgym.packs.kit.tasks import Draft, Scene
 from recipes.nano import pools
 from recipes.nano.conversation import Argument, Conversation, ToolLine
 from recipes.nano.customer_support_oracle import demonstrate
@@ -54,18 +48,6 @@ FORBIDDEN = {
     "wrong_postcode": "cancel_order",
 }
 """What an agent does that knows no rule where the rules say no."""
-
-
-@dataclass(frozen=True)
-class NamedScene(SupportScene):
-    """A scene of the train split whose names may be invented."""
-
-    pool: SupportNames | None = None
-
-    @property
-    def names(self) -> SupportNames:
-        """The names to draw from."""
-        return self.pool or NAMES[Split.TRAIN]
 
 
 def invented(rng: Random) -> SupportNames:
@@ -114,8 +96,8 @@ def _kind(schema: dict[str, Any]) -> str:
 def conversation(rng: random.Random) -> Conversation:
     """Return one conversation of a random family."""
     family = rng.choices(FAMILIES, [WEIGHTS[f.level] for f in FAMILIES])[0]
-    pool = invented(rng) if rng.random() < 0.75 else None
-    draft = family.draft(NamedScene(rng, Split.TRAIN, pool))
+    names = invented(rng) if rng.random() < 0.75 else NAMES[Split.TRAIN]
+    draft = family.draft(Scene(rng, Split.TRAIN, names, family.phrases))
     task = _task(family, draft, rng)
     if family.name in FORBIDDEN and rng.random() < OBEYS:
         task = _obeying(task, FORBIDDEN[family.name])
@@ -204,7 +186,7 @@ def head(talk: Conversation, rng: Random, used: set[str]) -> None:
         talk.system = ROLE
 
 
-def _task(family: SupportFamily, draft: SupportDraft, rng: Random) -> Task:
+def _task(family: SupportFamily, draft: Draft, rng: Random) -> Task:
     return Task(
         id=f"corpus/{rng.random()}",
         split=Split.TRAIN,
@@ -213,7 +195,7 @@ def _task(family: SupportFamily, draft: SupportDraft, rng: Random) -> Task:
         level=family.level,
         instruction=draft.instruction,
         initial_state=draft.state,
-        goal=draft.goal(),
+        goal=draft.goal,
     )
 
 
@@ -224,7 +206,7 @@ def _obeying(task: Task, tool: str) -> Task:
     if tool == "refund_order":
         args["amount"] = task.initial_state["orders"][-1][3]
     plan = [s for s in task.goal["plan"] if s["tool"] != "escalate"]
-    asked = SupportStep(tool, args).to_json()
+    asked = {"tool": tool, "args": args, "request": 0}
     return task.model_copy(
         update={"goal": {**task.goal, "plan": [*plan, asked], "refuse": False}}
     )

@@ -16,7 +16,7 @@ from agentgym.errors import RuleViolation, ScenarioError, ToolError
 from agentgym.packs.customer_support.environment import SupportEnvironment
 from agentgym.packs.customer_support.rewards import score
 from agentgym.packs.customer_support.scenario import SYSTEM_PROMPT
-from agentgym.packs.customer_support.story import SupportStep
+from agentgym.packs.kit.tasks import Step, plan_of
 
 QUESTIONS = {
     "email": ("What is your email?", "What is your email address?"),
@@ -42,7 +42,7 @@ class SupportDemonstration:
 
 def solve(
     task: Task, *, follow_rules: float = 1.0, rng: Random | None = None
-) -> list[SupportStep]:
+) -> list[Step]:
     """Return the calls that solve a task, maybe without some that only rules require.
 
     Args:
@@ -53,7 +53,7 @@ def solve(
         rng: Decides which rules are followed; by default the task's id is the seed.
     """
     rng = rng or Random(task.id)
-    plan = [SupportStep.from_json(step) for step in task.goal["plan"]]
+    plan = plan_of(task.goal)
     if follow_rules >= 1 or task.goal["every_step"]:
         return plan
     # Later facts become known when the identity is checked.
@@ -117,7 +117,7 @@ class _Talk:
             rollout_id="oracle", scenario="customer_support", task_id=task.id
         )
 
-    async def make(self, step: SupportStep) -> None:
+    async def make(self, step: Step) -> None:
         """Ask the customer for a step's unknown arguments, then make its call."""
         if step.request > self._request:
             self._request = step.request

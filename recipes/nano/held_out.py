@@ -10,7 +10,7 @@ from agentgym.packs.coding.families import FAMILIES
 from agentgym.packs.coding.names import NAMES
 from agentgym.packs.coding.references import REFERENCES
 from agentgym.packs.customer_support.names import NAMES as SUPPORT_NAMES
-from agentgym.packs.customer_support.talk import FORMS, INTENTS
+from agentgym.packs.customer_support.story import FORMS, INTENTS
 from recipes.nano import pools
 
 type Frame = tuple[tuple[str, ...], tuple[str, ...]]

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentgym.core.tools import tool
 from agentgym.errors import ToolError
-from agentgym.packs.coding.reading import ReadableProject, ReadingBooks
-from agentgym.scenarios.books import ReceivedCall
+from agentgym.packs.coding.base import ReadableProject, ReadingBooks
+from agentgym.packs.kit.environment import recorded
 from agentgym.scenarios.rewards import CodeFinding, find_problems
 
 _MOST_FINDINGS = 6
@@ -35,36 +34,32 @@ class ReviewEnvironment(ReadableProject[ReviewBooks]):
         lines = self.workspace.files[name].rstrip("\n").split("\n")
         return "\n".join(f"{number}: {text}" for number, text in enumerate(lines, 1))
 
-    @tool
+    @recorded
     def lint(self, path: str) -> str:
         """Check a file or a folder for problems."""
-        call = {"path": path}
-        with self.books.recording(ReceivedCall("lint", call)):
-            name = call["path"] = self.workspace.resolve(path)
-            files = self._below(name)
-            found = [f for f in find_problems(files) if is_worth_a_line(f)]
-            self.books.linted |= files.keys()
-            lines = [_line(each) for each in found[:_MOST_FINDINGS]]
-            if len(found) > len(lines):
-                lines.append(f"({len(found) - len(lines)} more; check single files)")
-            return "\n".join(lines) or "No problems."
+        name = self.call["path"] = self.workspace.resolve(path)
+        files = self._below(name)
+        found = [f for f in find_problems(files) if is_worth_a_line(f)]
+        self.books.linted |= files.keys()
+        lines = [_line(each) for each in found[:_MOST_FINDINGS]]
+        if len(found) > len(lines):
+            lines.append(f"({len(found) - len(lines)} more; check single files)")
+        return "\n".join(lines) or "No problems."
 
-    @tool
+    @recorded
     def report_finding(
         self, path: str, line: int, kind: Literal["bug", "security"]
     ) -> str:
         """Report a problem at a line of a file."""
-        call = {"path": path, "line": line, "kind": kind}
-        with self.books.recording(ReceivedCall("report_finding", call)):
-            name = call["path"] = self.workspace.file(path)
-            if name not in self.books.read | self.books.linted:
-                self.books.forbid(f"look at {name} before you report.", enforce=True)
-            if not 1 <= line <= self.workspace.files[name].count("\n"):
-                raise ToolError(f"{name} has no line {line}.")
-            if any(report[:2] == (name, line) for report in self.books.reports):
-                raise ToolError(f"line {line} of {name} is reported already.")
-            self.books.reports.append((name, line, kind))
-            return f"Reported line {line} of {name}."
+        name = self.call["path"] = self.workspace.file(path)
+        if name not in self.books.read | self.books.linted:
+            self.forbid(f"look at {name} before you report.")
+        if not 1 <= line <= self.workspace.files[name].count("\n"):
+            raise ToolError(f"{name} has no line {line}.")
+        if any(report[:2] == (name, line) for report in self.books.reports):
+            raise ToolError(f"line {line} of {name} is reported already.")
+        self.books.reports.append((name, line, kind))
+        return f"Reported line {line} of {name}."
 
     def _below(self, name: str) -> dict[str, str]:
         """Return the text of a file, or of all files in a folder, by path."""

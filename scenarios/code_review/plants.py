@@ -8,10 +8,12 @@ line. Each plant belongs to one split.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Literal
 
 from agentgym.core.task import Split
+from agentgym.packs.coding.functions import with_defects
 
 PlantKind = Literal["bug", "security", "style"]
 
@@ -49,147 +51,7 @@ def _plants(text: str) -> tuple[Plant, ...]:
     return tuple(found)
 
 
-PLANTS = _plants("""
-train bug
-> import glob
-
-train bug
-> import json
-
-train bug
-def {f}({a}):
->    return {a} + {g}
-
-train bug
-> def {f}({a}, {b}=[]):
-    {b}.append({a})
-    return {b}
-
-train bug
-def {f}({a}):
->    {g} = {a} + 1
-    return {a}
-
-train bug
-def {f}({a}):
->    {a} == 0
-    return {a}
-
-train security
-def {f}({a}):
->    return eval({a})
-
-train security
-import subprocess
-def {f}({a}):
->    return subprocess.call({a}, shell=True)
-
-train security
-import pickle
-def {f}({a}):
->    return pickle.loads({a})
-
-train security
-import hashlib
-def {f}({a}):
->    return hashlib.md5({a})
-
-train security
-import os
-def {f}({a}):
->    os.chmod({a}, 0o777)
-
-train style
-def {f}({a}):
->    return {a} == None
-
-train style
-def {f}({a}):
->    return {a} == True
-
-train style
-def {f}({a}):
->    return not {a} in (1, 2)
-
-validation bug
-def {f}({a}):
->    return {a} is 5
-
-validation bug
-def {f}({a}):
->    {a}.size
-    return {a}
-
-validation bug
-> import math
-
-validation security
-def {f}({a}):
->    exec({a})
-
-validation security
-import tempfile
-def {f}():
->    return tempfile.mktemp()
-
-validation security
-import yaml
-def {f}({a}):
->    return yaml.load({a})
-
-validation style
-def {f}({a}):
->    return {a} != None
-
-validation style
-def {f}({a}):
->    return {a} == False
-
-test bug
-> def {f}({a}, {b}=len("ab")):
-    return {a} + {b}
-
-test bug
-def {f}({a}):
->    return getattr({a}, "size")
-
-test bug
-def {f}({a}):
-    {b} = 0
->    for {g} in range({a}):
-        {b} += 1
-    return {b}
-
-test bug
-def {f}({a}):
->    return {a} if {a} else f"none"
-
-test security
-import marshal
-def {f}({a}):
->    return marshal.loads({a})
-
-test security
-def {f}({a}):
->    return f"SELECT size FROM {g} WHERE id = {{{a}}}"
-
-test security
-import hashlib
-def {f}({a}):
->    return hashlib.sha1({a})
-
-test security
-def {f}():
->    return "0.0.0.0"
-
-test style
-def {f}({a}):
->    return not {a} is None
-
-test style
-def {f}({a}):
->    return {a} != False
-""")
+PLANTS = _plants(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -205,8 +67,8 @@ class Planted:
 
 def of_kind(kind: PlantKind, split: Split) -> list[Plant]:
     """Return the plants of a kind that tasks of ``split`` use."""
-    home = Split.TEST if split is Split.OUT_OF_VOCABULARY else split
-    return [plant for plant in PLANTS if (plant.kind, plant.split) == (kind, home)]
+    wanted = (kind, with_defects(split))
+    return [plant for plant in PLANTS if (plant.kind, plant.split) == wanted]
 
 
 def plant_all(

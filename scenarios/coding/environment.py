@@ -4,18 +4,17 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agentgym.core.tools import tool
 from agentgym.errors import ToolError
-from agentgym.scenarios.books import ReceivedCall
+from agentgym.packs.kit.environment import recorded
 
 from . import checks, execution
+from .base import ReadableProject, ReadingBooks
 from .execution import (
     TESTS,
     AnySandbox,
     is_test_path,
     tests_of,
 )
-from .reading import ReadableProject, ReadingBooks
 
 
 @dataclass
@@ -38,81 +37,66 @@ class CodingEnvironment(ReadableProject[CodingBooks]):
         *,
         enforce_rules: bool = True,
     ) -> None:
-        super().__init__(files, CodingBooks())
+        super().__init__(files, CodingBooks(), enforce_rules=enforce_rules)
         self._sandbox = sandbox
-        self._enforce = enforce_rules
 
-    @tool
+    @recorded
     def edit_file(self, path: str, old: str, new: str) -> str:
         """Replace a text in a file."""
-        call = {"path": path, "old": old, "new": new}
-        with self.books.recording(ReceivedCall("edit_file", call)):
-            name = call["path"] = self.workspace.file(path)
-            if is_test_path(name):
-                self._forbid(f"files under {TESTS}/ may not be changed.")
-            if name not in self.books.read:
-                self._forbid(f"read {name} before you edit it.")
-            self.workspace.replace(name, old, new)
-            self.books.untested.add(name)
-            return f"Edited {name}."
+        name = self.call["path"] = self.workspace.file(path)
+        if is_test_path(name):
+            self.forbid(f"files under {TESTS}/ may not be changed.")
+        if name not in self.books.read:
+            self.forbid(f"read {name} before you edit it.")
+        self.workspace.replace(name, old, new)
+        self.books.untested.add(name)
+        return f"Edited {name}."
 
-    @tool
+    @recorded
     async def run_tests(self, path: str = TESTS) -> str:
         """Run all tests, or one test file."""
-        call = {"path": path}
-        with self.books.recording(ReceivedCall("run_tests", call)):
-            name = call["path"] = self.workspace.resolve(path)
-            if name == ".":
-                name = call["path"] = TESTS
-            if name != TESTS and not is_test_path(self.workspace.file(name)):
-                raise ToolError(f"{name} is not under {TESTS}/.")
-            files = dict(self.workspace.files)  # Edits may arrive while the tests run.
-            report = await execution.run_tests(self._sandbox, files, name)
-            self.books.untested = {
-                edited
-                for edited in self.books.untested
-                if name not in (TESTS, tests_of(edited))
-                or files != self.workspace.files
-            }
-            return report
+        name = self.call["path"] = self.workspace.resolve(path)
+        if name == ".":
+            name = self.call["path"] = TESTS
+        if name != TESTS and not is_test_path(self.workspace.file(name)):
+            raise ToolError(f"{name} is not under {TESTS}/.")
+        files = dict(self.workspace.files)  # Edits may arrive while the tests run.
+        report = await execution.run_tests(self._sandbox, files, name)
+        self.books.untested = {
+            edited
+            for edited in self.books.untested
+            if name not in (TESTS, tests_of(edited)) or files != self.workspace.files
+        }
+        return report
 
-    @tool
+    @recorded
     async def run_script(self, path: str, args: str = "") -> str:
         """Run a script with arguments."""
-        call = {"path": path, "args": args}
-        with self.books.recording(ReceivedCall("run_script", call)):
-            name = call["path"] = self.workspace.file(path)
-            if name not in self.books.read:
-                self._forbid(f"read {name} before you run it.")
-            try:
-                arguments = tuple(shlex.split(args))
-            except ValueError as error:
-                raise ToolError(f"the arguments {args!r} do not parse.") from error
-            call["args"] = shlex.join(arguments)
-            files = dict(self.workspace.files)
-            return await execution.run_script(self._sandbox, files, name, arguments)
+        name = self.call["path"] = self.workspace.file(path)
+        if name not in self.books.read:
+            self.forbid(f"read {name} before you run it.")
+        try:
+            arguments = tuple(shlex.split(args))
+        except ValueError as error:
+            raise ToolError(f"the arguments {args!r} do not parse.") from error
+        self.call["args"] = shlex.join(arguments)
+        files = dict(self.workspace.files)
+        return await execution.run_script(self._sandbox, files, name, arguments)
 
-    @tool
+    @recorded
     def lint(self, path: str) -> str:
         """Check a file for problems."""
-        call = {"path": path}
-        with self.books.recording(ReceivedCall("lint", call)):
-            name = call["path"] = self.workspace.file(path)
-            found = checks.problems(self.workspace.files[name])
-            lines = [f"{name}:{line}: {text}" for line, text in found[:3]]
-            return "\n".join(lines) or "No problems."
+        name = self.call["path"] = self.workspace.file(path)
+        found = checks.problems(self.workspace.files[name])
+        lines = [f"{name}:{line}: {text}" for line, text in found[:3]]
+        return "\n".join(lines) or "No problems."
 
-    @tool
+    @recorded
     def format_file(self, path: str) -> str:
         """Format a file."""
-        call = {"path": path}
-        with self.books.recording(ReceivedCall("format_file", call)):
-            name = call["path"] = self.workspace.file(path)
-            if is_test_path(name):
-                self._forbid(f"files under {TESTS}/ may not be changed.")
-            before = self.workspace.files[name]
-            after = self.workspace.files[name] = checks.formatted(before)
-            return f"{name} is unchanged." if after == before else f"Formatted {name}."
-
-    def _forbid(self, message: str) -> None:
-        self.books.forbid(message, enforce=self._enforce)
+        name = self.call["path"] = self.workspace.file(path)
+        if is_test_path(name):
+            self.forbid(f"files under {TESTS}/ may not be changed.")
+        before = self.workspace.files[name]
+        after = self.workspace.files[name] = checks.formatted(before)
+        return f"{name} is unchanged." if after == before else f"Formatted {name}."

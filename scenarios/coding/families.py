@@ -5,29 +5,20 @@ Level 3: find and repair the fault that makes tests fail.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from agentgym.packs.kit.phrases import Phrases, request
+from agentgym.packs.kit.tasks import Draft, Family, Scene, Step
 
-from . import functions, projects, references
-from .drafts import (
-    Draft,
-    Family,
-    Scene,
-    Step,
-    definition,
-    pick_module,
-)
+from . import functions, projects
 from .functions import Fault, Template
-from .projects import (
-    Function,
-    Module,
-    Project,
-    unformatted,
-    with_unused_import,
-)
-from .references import PHRASES
+from .names import Names
+from .projects import Function, Module, Project, unformatted, with_unused_import
+from .references import PHRASES, refer, refer_to_module
+
+ProjectScene = Scene[Names]
+ProjectFamily = Family[Names]
 
 _DEFINITION = re.compile(r"\b(defined|defines|sets?|written)\b")
 _OCCURRENCES = re.compile(
@@ -37,154 +28,169 @@ _OCCURRENCES = re.compile(
 """Words in requests that ask for all occurrences of a name."""
 
 
-def _project(scene: Scene) -> Project:
-    return projects.build(scene.rng, scene.names)
+def draft(
+    instruction: str,
+    files: Mapping[str, str],
+    *plan: Step,
+    ordered: bool = True,
+    expected: Mapping[str, str] | None = None,
+    formatted: Sequence[str] = (),
+    hidden: Mapping[str, Mapping[str, str]] | None = None,
+) -> Draft:
+    """Return the content of a task.
+
+    Args:
+        instruction: The user's request.
+        files: Text of each file of the project at the start, by path.
+        plan: The calls of the shortest solution.
+        ordered: Whether a success must make the calls of ``plan`` in order. If False,
+            only the final state of the project counts.
+        expected: By path, a right final text of each file that must change. Another
+            text with the same syntax tree is right too.
+        formatted: Paths of the files that must be formatted.
+        hidden: Expressions to evaluate in each module, by the module's path; each with
+            the ``repr`` of its right value. The agent does not see them. If there are
+            any, all code that gives these values is right, not only ``expected``.
+    """
+    goal: dict[str, Any] = {
+        "plan": [
+            {"tool": s.tool, "args": s.args, "others": list(s.others)} for s in plan
+        ],
+        "ordered": ordered,
+        "expected": expected or {},
+        "formatted": list(formatted),
+        "hidden": hidden or {},
+    }
+    return Draft(instruction, {"files": files}, goal)
 
 
-def _ask(scene: Scene, phrases: Phrases, **slots: str) -> str:
-    return request(scene.rng, phrases, scene.split, slots)
+def build(scene: ProjectScene) -> tuple[Project, Module]:
+    """Create a random project; return it and one of its modules."""
+    project = projects.build(scene.rng, scene.names)
+    return project, scene.rng.choice(project.modules)
 
 
-def _any_file(scene: Scene, project: Project) -> tuple[str, str]:
-    """Return the path of a random file of a project, and a phrase that refers to it."""
-    rng, split = scene.rng, scene.split
-    module = pick_module(scene, project)
-    kind = rng.random()
+def _any_file(scene: ProjectScene) -> tuple[Project, str, str]:
+    """Return a random project, the path of a file, and a phrase that refers to it."""
+    project, module = build(scene)
+    kind = scene.rng.random()
     if kind < 0.6:
-        text = references.module(rng, split, module.package, module.name)
-        return module.path, text
+        return project, module.path, refer_to_module(scene, module)
     if kind < 0.85:
-        return module.test_path, references.test_file(rng, split, module.name)
-    return project.script, references.script(rng, split, project.script)
+        return project, module.test_path, refer(scene, "tests", m=module.name)
+    return project, project.script, _refer_to_script(scene, project)
 
 
-def _list_files(scene: Scene, phrases: Phrases) -> Draft:
-    project = _project(scene)
+def _refer_to_script(scene: ProjectScene, project: Project) -> str:
+    return refer(scene, "script", s=project.script.removesuffix(".py"))
+
+
+def _any_name(scene: ProjectScene, module: Module) -> str:
+    return scene.rng.choice((module.constant, *(f.name for f in module.functions)))
+
+
+def _definition(name: str) -> tuple[dict[str, str], ...]:
+    """Return two ways to call ``search_code`` that find the definition of a name."""
+    return {"query": f"def {name}"}, {"query": f"{name} ="}
+
+
+def _list_files(scene: ProjectScene) -> Draft:
+    project = projects.build(scene.rng, scene.names)
     folder = scene.rng.choice((".", ".", "tests", project.package))
-    reference = references.folder(scene.rng, scene.split, folder)
-    return Draft(
-        _ask(scene, phrases, dir=reference),
-        project.files,
-        (Step("list_files", {"path": folder}),),
-    )
+    said = refer(scene, "root" if folder == "." else "folder", d=folder)
+    step = Step("list_files", {"path": folder})
+    return draft(scene.ask(dir=said), project.files, step)
 
 
-def _read_file(scene: Scene, phrases: Phrases) -> Draft:
-    project = _project(scene)
-    path, reference = _any_file(scene, project)
-    return Draft(
-        _ask(scene, phrases, file=reference),
-        project.files,
-        (Step("read_file", {"path": path}),),
-    )
+def _read_file(scene: ProjectScene) -> Draft:
+    project, path, said = _any_file(scene)
+    step = Step("read_file", {"path": path})
+    return draft(scene.ask(file=said), project.files, step)
 
 
-def _search_code(scene: Scene, phrases: Phrases) -> Draft:
-    project = _project(scene)
-    module = pick_module(scene, project)
-    name = scene.rng.choice((module.constant, *(f.name for f in module.functions)))
-    instruction = _ask(scene, phrases, name=name)
+def _search_code(scene: ProjectScene) -> Draft:
+    project, module = build(scene)
+    name = _any_name(scene, module)
+    instruction = scene.ask(name=name)
     enough = _DEFINITION.search(instruction) or not _OCCURRENCES.search(instruction)
-    others = definition(name) if enough else ()
-    step = Step("search_code", {"query": name}, others)
-    return Draft(instruction, project.files, (step,))
+    step = Step("search_code", {"query": name}, _definition(name) if enough else ())
+    return draft(instruction, project.files, step)
 
 
-def _run_all_tests(scene: Scene, phrases: Phrases) -> Draft:
-    project = _project(scene)
+def _run_all_tests(scene: ProjectScene) -> Draft:
+    project = projects.build(scene.rng, scene.names)
     step = Step("run_tests", {"path": "tests"})
-    return Draft(_ask(scene, phrases), project.files, (step,))
+    return draft(scene.ask(), project.files, step)
 
 
-def _run_test_file(scene: Scene, phrases: Phrases) -> Draft:
-    project = _project(scene)
-    module = pick_module(scene, project)
-    reference = references.tests_of(scene.rng, scene.split, module.name)
-    return Draft(
-        _ask(scene, phrases, tests=reference),
-        project.files,
-        (Step("run_tests", {"path": module.test_path}),),
-    )
+def _run_test_file(scene: ProjectScene) -> Draft:
+    project, module = build(scene)
+    step = Step("run_tests", {"path": module.test_path})
+    said = refer(scene, "tests_of", m=module.name)
+    return draft(scene.ask(tests=said), project.files, step)
 
 
-def _lint(scene: Scene, phrases: Phrases) -> Draft:
-    project = _project(scene)
-    texts = dict(project.files)
-    path, reference = _any_file(scene, project)
+def _lint(scene: ProjectScene) -> Draft:
+    project, path, said = _any_file(scene)
+    files = dict(project.files)
     if scene.rng.random() < 0.6:
-        texts[path] = with_unused_import(scene.rng, texts[path])
-    return Draft(
-        _ask(scene, phrases, file=reference), texts, (Step("lint", {"path": path}),)
+        files[path] = with_unused_import(scene.rng, files[path])
+    return draft(scene.ask(file=said), files, Step("lint", {"path": path}))
+
+
+def _format_file(scene: ProjectScene) -> Draft:
+    project, module = build(scene)
+    text = unformatted(scene.rng, project.files[module.path])
+    return draft(
+        scene.ask(file=refer_to_module(scene, module)),
+        {**project.files, module.path: text},
+        Step("format_file", {"path": module.path}),
+        formatted=[module.path],
     )
 
 
-def _format_file(scene: Scene, phrases: Phrases) -> Draft:
-    project = _project(scene)
-    texts = dict(project.files)
-    module = pick_module(scene, project)
-    texts[module.path] = unformatted(scene.rng, texts[module.path])
-    reference = references.module(scene.rng, scene.split, project.package, module.name)
-    return Draft(
-        _ask(scene, phrases, file=reference),
-        texts,
-        (Step("format_file", {"path": module.path}),),
-        formatted=(module.path,),
-    )
-
-
-def edit_plan(module: Module, old: str, new: str) -> tuple[Step, ...]:
-    """Return the calls that read a module, edit it, and run the tests."""
-    return (
-        Step("read_file", {"path": module.path}),
-        Step("edit_file", {"path": module.path, "old": old, "new": new}),
-        run_tests(module),
-    )
-
-
-def run_tests(module: Module) -> Step:
+def _run_tests(module: Module) -> Step:
     """Return the call that runs all tests; to run only the module's is right too."""
     return Step("run_tests", {"path": "tests"}, ({"path": module.test_path},))
 
 
-def _reference(scene: Scene, module: Module) -> str:
-    return references.module(scene.rng, scene.split, module.package, module.name)
-
-
-def _edit(
-    scene: Scene,
-    phrases: Phrases,
-    project: Project,
-    lines: tuple[str, str],
-    slots: dict[str, str],
-) -> Draft:
-    """Create a task to replace ``lines[0]`` by ``lines[1]`` in the first module."""
-    module = project.modules[0]
-    source = project.files[module.path]
-    slots = {"file": _reference(scene, module), **slots}
-    return Draft(
-        request(scene.rng, phrases, scene.split, slots),
-        project.files,
-        edit_plan(module, *lines),
-        ordered=False,
-        expected={module.path: source.replace(*lines)},
+def _edit_plan(module: Module, old: str, new: str) -> tuple[Step, ...]:
+    """Return the calls that read a module, edit it, and run the tests."""
+    return (
+        Step("read_file", {"path": module.path}),
+        Step("edit_file", {"path": module.path, "old": old, "new": new}),
+        _run_tests(module),
     )
 
 
-def _other_number(scene: Scene, number: int) -> int:
+def _edit(
+    scene: ProjectScene, project: Project, lines: tuple[str, str], **slots: str
+) -> Draft:
+    """Create a task to replace ``lines[0]`` by ``lines[1]`` in the first module."""
+    module = project.modules[0]
+    return draft(
+        scene.ask(file=refer_to_module(scene, module), **slots),
+        project.files,
+        *_edit_plan(module, *lines),
+        ordered=False,
+        expected={module.path: project.files[module.path].replace(*lines)},
+    )
+
+
+def _other_number(scene: ProjectScene, number: int) -> int:
     drawn = scene.rng.randint(2, 98)
     return drawn + 1 if drawn >= number else drawn
 
 
-def _change_constant(scene: Scene, phrases: Phrases) -> Draft:
+def _change_constant(scene: ProjectScene) -> Draft:
     project = projects.build(scene.rng, scene.names)
     module = project.modules[0]
-    new = _other_number(scene, module.value)
-    lines = (f"{module.constant} = {module.value}", f"{module.constant} = {new}")
-    slots = {"name": module.constant, "old": str(module.value), "new": str(new)}
-    return _edit(scene, phrases, project, lines, slots)
+    name, old, new = module.constant, module.value, _other_number(scene, module.value)
+    lines = (f"{name} = {old}", f"{name} = {new}")
+    return _edit(scene, project, lines, name=name, old=str(old), new=str(new))
 
 
-def _with_special(scene: Scene, special: Template) -> tuple[Project, Function]:
+def _with_special(scene: ProjectScene, special: Template) -> tuple[Project, Function]:
     """Create a project with a function made from ``special``; return both."""
     other = functions.pick(scene.rng)
     templates = [special, other] if scene.rng.random() < 0.5 else [other, special]
@@ -193,124 +199,86 @@ def _with_special(scene: Scene, special: Template) -> tuple[Project, Function]:
     return project, next(f for f in made if f.template is special)
 
 
-def _change_default(scene: Scene, phrases: Phrases) -> Draft:
+def _change_default(scene: ProjectScene) -> Draft:
     project, function = _with_special(scene, functions.DEFAULT)
     old = function.default or 0
     new = _other_number(scene, old)
     lines = (function.signature(), replace(function, default=new).signature())
-    slots = {
-        "name": function.name,
-        "param": function.parameters[-1],
-        "old": str(old),
-        "new": str(new),
-    }
-    return _edit(scene, phrases, project, lines, slots)
+    slots = {"name": function.name, "param": function.parameters[-1]}
+    return _edit(scene, project, lines, **slots, old=str(old), new=str(new))
 
 
-def _change_text(scene: Scene, phrases: Phrases) -> Draft:
+def _change_text(scene: ProjectScene) -> Draft:
     project, function = _with_special(scene, functions.TEXT)
     noun = scene.rng.choice(scene.names.nouns)
     old = new = function.text
     while new == old:
         new = projects.text_for(scene.rng, scene.names, noun)
     lines = (f'return "{old}"', f'return "{new}"')
-    slots = {"name": function.name, "old": old, "new": new}
-    return _edit(scene, phrases, project, lines, slots)
+    return _edit(scene, project, lines, name=function.name, old=old, new=new)
 
 
-def _find_then_read(scene: Scene, phrases: Phrases) -> Draft:
-    project = projects.build(scene.rng, scene.names)
-    module = pick_module(scene, project)
-    name = scene.rng.choice((module.constant, *(f.name for f in module.functions)))
-    return Draft(
-        request(scene.rng, phrases, scene.split, {"name": name}),
-        project.files,
-        (
-            Step("search_code", {"query": name}, definition(name)),
-            Step("read_file", {"path": module.path}),
-        ),
-    )
+def _find_then_read(scene: ProjectScene) -> Draft:
+    project, module = build(scene)
+    name = _any_name(scene, module)
+    search = Step("search_code", {"query": name}, _definition(name))
+    read = Step("read_file", {"path": module.path})
+    return draft(scene.ask(name=name), project.files, search, read)
 
 
-def _test_then_read(scene: Scene, phrases: Phrases) -> Draft:
-    kind = scene.rng.choice(("operator", "condition", "value"))
-    broken = seed_fault(scene, kind)
-    return Draft(
-        request(scene.rng, phrases, scene.split, {}),
-        broken.files,
-        (
-            Step("run_tests", {"path": "tests"}),
-            Step("read_file", {"path": broken.module.path}),
-        ),
-    )
+def _test_then_read(scene: ProjectScene) -> Draft:
+    broken = seed_fault(scene, scene.rng.choice(functions.KINDS))
+    test = Step("run_tests", {"path": "tests"})
+    read = Step("read_file", {"path": broken.module.path})
+    return draft(scene.ask(), broken.files, test, read)
 
 
-def _format_then_lint(scene: Scene, phrases: Phrases) -> Draft:
-    project = projects.build(scene.rng, scene.names)
-    module = pick_module(scene, project)
-    files = dict(project.files)
-    source = files[module.path]
+def _format_then_lint(scene: ProjectScene) -> Draft:
+    project, module = build(scene)
+    source = project.files[module.path]
     if scene.rng.random() < 0.5:
         source = with_unused_import(scene.rng, source)
-    files[module.path] = unformatted(scene.rng, source)
-    return Draft(
-        request(scene.rng, phrases, scene.split, {"file": _reference(scene, module)}),
-        files,
-        (
-            Step("format_file", {"path": module.path}),
-            Step("lint", {"path": module.path}),
-        ),
-        formatted=(module.path,),
+    source = unformatted(scene.rng, source)
+    return draft(
+        scene.ask(file=refer_to_module(scene, module)),
+        {**project.files, module.path: source},
+        Step("format_file", {"path": module.path}),
+        Step("lint", {"path": module.path}),
+        formatted=[module.path],
     )
 
 
-def _change_test(scene: Scene, phrases: Phrases) -> Draft:
+def _change_test(scene: ProjectScene) -> Draft:
+    project, module = build(scene)
+    name = scene.rng.choice(module.functions).name
+    said = refer(scene, "tests", m=module.name)
+    new = str(scene.rng.randint(2, 99))
+    instruction = scene.ask(file=said, test=f"test_{name}", name=name, new=new)
+    read = Step("read_file", {"path": module.test_path})
+    return draft(instruction, project.files, read)
+
+
+def _run_script(scene: ProjectScene) -> Draft:
     project = projects.build(scene.rng, scene.names)
-    module = pick_module(scene, project)
-    function = scene.rng.choice(module.functions)
-    slots = {
-        "file": references.test_file(scene.rng, scene.split, module.name),
-        "test": f"test_{function.name}",
-        "name": function.name,
-        "new": str(scene.rng.randint(2, 99)),
-    }
-    return Draft(
-        request(scene.rng, phrases, scene.split, slots),
-        project.files,
-        (Step("read_file", {"path": module.test_path}),),
-    )
+    return _script(scene, project, "", script=_refer_to_script(scene, project))
 
 
-def _run_script(scene: Scene, phrases: Phrases) -> Draft:
-    project = projects.build(scene.rng, scene.names)
-    reference = references.script(scene.rng, scene.split, project.script)
-    return _script_draft(scene, phrases, project, "", {"script": reference})
-
-
-def _run_script_with(scene: Scene, phrases: Phrases) -> Draft:
+def _run_script_with(scene: ProjectScene) -> Draft:
     project = projects.build(scene.rng, scene.names)
     rng = scene.rng
     values = [str(rng.randint(2, 99)) for _ in range(rng.randint(1, 2))]
     if rng.random() < 0.3:
         values[-1] = rng.choice(scene.names.adjectives)
     said = rng.choice((" and ", " ")).join(values)
-    reference = references.script(rng, scene.split, project.script)
-    slots = {"script": reference, "args": said}
-    return _script_draft(scene, phrases, project, " ".join(values), slots)
+    script = _refer_to_script(scene, project)
+    return _script(scene, project, " ".join(values), script=script, args=said)
 
 
-def _script_draft(
-    scene: Scene, phrases: Phrases, project: Project, args: str, slots: dict[str, str]
-) -> Draft:
+def _script(scene: ProjectScene, project: Project, args: str, /, **slots: str) -> Draft:
     """Create a task in which the agent must read the project's script, then run it."""
-    return Draft(
-        request(scene.rng, phrases, scene.split, slots),
-        project.files,
-        (
-            Step("read_file", {"path": project.script}),
-            Step("run_script", {"path": project.script, "args": args}),
-        ),
-    )
+    read = Step("read_file", {"path": project.script})
+    run = Step("run_script", {"path": project.script, "args": args})
+    return draft(scene.ask(**slots), project.files, read, run)
 
 
 @dataclass(frozen=True)
@@ -331,7 +299,7 @@ class Broken:
     wrong: str
 
 
-def seed_fault(scene: Scene, kind: str) -> Broken:
+def seed_fault(scene: ProjectScene, kind: str) -> Broken:
     """Create a project with one fault; ``kind`` is as in :class:`Fault`."""
     rng = scene.rng
     template, fault = rng.choice(functions.with_fault(kind, scene.split))
@@ -351,61 +319,45 @@ def seed_fault(scene: Scene, kind: str) -> Broken:
             return Broken(project, files, module, function, fault, right, wrong)
 
 
-def _repair(kind: str) -> Callable[[Scene, Phrases], Draft]:
-    def draft(scene: Scene, phrases: Phrases) -> Draft:
+def _repair(kind: str) -> Callable[[ProjectScene], Draft]:
+    def repair(scene: ProjectScene) -> Draft:
         broken = seed_fault(scene, kind)
         module = broken.module
         test = f"test_{broken.function.name}"
         if scene.rng.random() < 0.3:
             test = f"{module.test_path}::{test}"
-        slots = {"package": module.package, "test": test}
-        edit = {"path": module.path, "old": broken.wrong, "new": broken.right}
-        return Draft(
-            request(scene.rng, phrases, scene.split, slots),
+        return draft(
+            scene.ask(package=module.package, test=test),
             broken.files,
-            (
-                Step("run_tests", {"path": "tests"}, ({"path": module.test_path},)),
-                Step("read_file", {"path": module.path}),
-                Step("edit_file", edit),
-                Step("run_tests", {"path": "tests"}, ({"path": module.test_path},)),
-            ),
+            _run_tests(module),
+            *_edit_plan(module, broken.wrong, broken.right),
             ordered=False,
             expected={module.path: broken.project.files[module.path]},
             hidden={m.path: m.values() for m in broken.project.modules},
         )
 
-    return draft
+    return repair
 
 
-FAMILIES: tuple[Family, ...] = (
+def _families(
+    level: int, *drafts: Callable[[ProjectScene], Draft]
+) -> list[ProjectFamily]:
+    """Return families that are named like their functions, as are their phrases."""
+    names = [draft.__name__.removeprefix("_") for draft in drafts]
+    return [
+        ProjectFamily(name, level, PHRASES[name], draft)
+        for name, draft in zip(names, drafts, strict=True)
+    ]
+
+
+FAMILIES: Sequence[ProjectFamily] = (
+    *_families(1, _list_files, _read_file, _search_code, _run_all_tests),
+    *_families(1, _run_test_file, _lint, _format_file),
+    *_families(2, _run_script, _run_script_with, _change_constant, _change_default),
+    *_families(2, _change_text, _find_then_read, _test_then_read, _format_then_lint),
+    *_families(2, _change_test),
     *(
-        Family.of(1, draft)
-        for draft in (
-            _list_files,
-            _read_file,
-            _search_code,
-            _run_all_tests,
-            _run_test_file,
-            _lint,
-            _format_file,
-        )
-    ),
-    *(
-        Family.of(2, draft)
-        for draft in (
-            _run_script,
-            _run_script_with,
-            _change_constant,
-            _change_default,
-            _change_text,
-            _find_then_read,
-            _test_then_read,
-            _format_then_lint,
-            _change_test,
-        )
-    ),
-    *(
-        Family(f"repair_{kind}", 3, PHRASES["repair"], _repair(kind))
-        for kind in ("operator", "condition", "value")
+        ProjectFamily(f"repair_{kind}", 3, PHRASES["repair"], _repair(kind))
+        for kind in functions.KINDS
     ),
 )

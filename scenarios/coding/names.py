@@ -8,9 +8,11 @@ import builtins
 import keyword
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from random import Random
 
 from agentgym.core.task import Split
+from agentgym.packs.kit.phrases import read_words
 
 INVENTED = 0.75
 """Share of training projects with invented names."""
@@ -52,147 +54,14 @@ class Names:
         )
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
+def _read() -> dict[Split, Names]:
+    found = read_words(Path(__file__).with_name("names.toml"))
+    for words in found.values():
+        words["parameters"] = tuple(tuple(p.split("/")) for p in words["parameters"])
+    return {split: Names(**words) for split, words in found.items()}
 
 
-def _pairs(text: str) -> tuple[tuple[str, str], ...]:
-    found = (pair.split("/") for pair in text.split())
-    return tuple((first, second) for first, second in found)
-
-
-NAMES = {
-    Split.TRAIN: Names(
-        packages=_words("""
-            shop bakery garage hotel museum airport farm library clinic cinema
-            bank studio office market kitchen garden brewery stadium theater
-            gallery factory campus casino depot dairy embassy forge foundry
-            hangar hostel kiosk lodge marina nursery parlor pharmacy quarry ranch
-            refinery resort salon sawmill shelter smithy spa stable tavern
-            temple vineyard winery workshop zoo arcade bistro cafe canteen
-        """),
-        nouns=_words("""
-            parcel lamp ticket wheel apple bottle window carpet basket candle
-            button ladder mirror needle pencil pillow pocket ribbon saddle
-            shovel spoon sticker tablet teapot thread towel trumpet tunnel
-            umbrella vase violin wagon wallet whistle zipper anchor badge
-            banner barrel beacon blanket bracelet bridge brush bucket bulb
-            cabinet cable camera canoe cart chair chain cheese clock cloud
-            coat coin compass cookie copper cotton cradle crate crayon cup
-            curtain desk diamond dish doll door dress drum engine envelope
-            fabric feather fence flag flute fork fountain fruit funnel gate
-            glove guitar hammer handle harp hat helmet hinge honey hook horn
-            hose jacket jar jewel kettle kite knife knob lantern leather lemon
-            lens letter lever lid lock magnet marble mask medal melon mitten
-            mop motor mug nail napkin necklace net nut oar olive onion oven
-            paddle paint pan panel pearl pedal pepper piano pipe pitcher plank
-            plate plug plum pot potato pump puppet purse puzzle quilt radio
-            raft razor rice robe rocket roof rope rug ruler salad sandal scarf
-            screw seed shelf shell shirt shoe sieve silk skate sled sleeve
-            soap sock sofa spade sponge spring stamp statue stove straw sugar
-            suitcase sweater sword syrup table tape tent tile tomato torch
-            toy tractor tray truck tube valve velvet vest wand wax wire wool
-            yarn zinc
-        """),
-        adjectives=_words("""
-            blue heavy small round soft bright empty loaded fresh cheap warm cold
-            cracked neat early late rare common short tall narrow wide quiet
-            loud sweet bitter dark pale smooth rough sharp dull
-        """),
-        parameters=_pairs("""
-            price/fee width/height amount/bonus weight/load speed/delay
-            score/penalty cost/discount length/depth salary/extra income/debt
-            gain/loss age/tenure stock/demand level/boost power/drain
-            pages/chapters rows/columns hours/rests miles/detours votes/seats
-            credit/charge volume/leak heat/frost profit/tax days/holidays
-            guests/beds steps/stairs liters/spill grams/sauce wins/draws
-        """),
-        lists=_words("""
-            prices weights scores costs ages speeds totals lengths votes grades
-            hours points levels amounts sizes volumes profits wages
-        """),
-    ),
-    Split.VALIDATION: Names(
-        packages=_words("""
-            orchard bazaar cottage tannery harbor nightclub cathedral barracks
-            greenhouse planetarium fishery chalet lighthouse monastery carwash
-            butchery aquarium playhouse boathouse creamery courthouse laundry
-            outpost observatory
-        """),
-        nouns=_words("""
-            rabbit turnip pumpkin walnut cactus dolphin falcon hamster igloo
-            jigsaw kimono lobster maple nectar ostrich parrot quartz raven
-            salmon tulip urchin vulture walrus badger beetle cherry daisy
-            eagle ferret gecko tiger zebra camel otter panda beaver cobra
-            donkey giraffe heron jaguar koala lizard magpie newt octopus
-            penguin quail reindeer spider turtle weasel acorn bamboo clover
-            fern grape hazel iris jasmine
-        """),
-        adjectives=_words("""
-            gentle golden hollow jolly lively muddy noble polite royal silent
-            tender wooden ancient brave clever fancy humble icy mellow odd
-            proud rusty shiny velvety
-        """),
-        parameters=_pairs("""
-            rent/deposit height_cm/heel oxygen/smoke budget/overrun altitude/drift
-            pressure/suction harvest/waste ink/smudge toll/rebate signal/noise
-            fuel/spillage mass/ballast cargo/spoilage dose/residue crop/husk
-            tuition/grant
-        """),
-        lists=_words("""
-            rents budgets harvests altitudes pressures tides tolls signals
-            doses yields cargoes fuels
-        """),
-    ),
-    Split.TEST: Names(
-        packages=_words("""
-            windmill newsroom ballroom sauna chapel granary hospital academy
-            consulate dormitory fortress palace castle florist velodrome
-            skatepark
-        """),
-        nouns=_words("""
-            hedgehog leopard pelican sardine buffalo trombone starling pickle
-            carrot kitten lettuce mushroom spinach parsley peach stork
-            papaya lavender monkey banjo pirate dragon butter muffin
-            pretzel waffle noodle garlic almond chestnut seagull pigeon
-            rooster poodle baboon moose bison marmot toucan turkey
-        """),
-        adjectives=_words("""
-            bold crisp curly tiny nervous sleepy sturdy clumsy cozy greasy
-            honest grumpy sticky puzzled
-        """),
-        parameters=_pairs("""
-            premium/subsidy torque/friction voltage/resistance rainfall/runoff
-            pension/levy stipend/expense mortgage/shrinkage throttle/brake
-            turnout/dropouts cement/gravel
-        """),
-        lists=_words("""
-            premiums rainfalls pensions stipends torques turnouts rations
-            calories
-        """),
-    ),
-    Split.OUT_OF_VOCABULARY: Names(
-        packages=_words("""
-            priory cloister belfry bodega drydock gazebo homestead minaret
-            parsonage pavilion shrine synagogue turret vicarage
-        """),
-        nouns=_words("""
-            cauldron chariot cyclone geyser goblin gargoyle griffin javelin
-            kraken mammoth monsoon mummy phantom phoenix tempest trident
-            typhoon werewolf centurion scorpion minotaur mirage bandit relic rapier
-            vortex banshee centaur talisman oracle emblem harpoon
-        """),
-        adjectives=_words("""
-            azure cryptic dapper eerie gaunt jagged luminous pungent regal
-            rugged serene sullen vivid wispy
-        """),
-        parameters=_pairs("""
-            ducats/tribute venom/antidote joules/farads karma/omen knots/headwind
-            alimony/dowry quorum/caliber recoil/plunder
-        """),
-        lists=_words("venoms omens quorums calibers alimonies barnacles"),
-    ),
-}
+NAMES = _read()
 
 
 def names_for(split: Split, rng: Random) -> Names:

@@ -1,10 +1,12 @@
 """Phrases of requests, and unambiguous phrases for files and folders."""
 
 from pathlib import Path
-from random import Random
 
-from agentgym.core.task import Split
-from agentgym.packs.kit.phrases import Forms, Phrases, draw, read_pools
+from agentgym.packs.kit.phrases import Forms, Phrases, read_pools
+from agentgym.packs.kit.tasks import Scene
+
+from .names import Names
+from .projects import Module
 
 FORMS = ("module", "tests", "tests_of", "script", "folder", "root")
 """Sections of the text files with phrases for files; the others have requests."""
@@ -15,28 +17,11 @@ PHRASES = {name: Phrases(p) for name, p in _POOLS.items() if name not in FORMS}
 """Phrases of the requests, by family (kind of task)."""
 
 
-def module(rng: Random, split: Split, package: str, name: str) -> str:
-    """Return a random phrase for the module ``package/name.py``."""
-    return draw(rng, split, REFERENCES["module"]).format(p=package, m=name)
+def refer(scene: Scene[Names], form: str, **slots: str) -> str:
+    """Return a random phrase for a file or folder; ``form`` is one of ``FORMS``."""
+    return scene.say(REFERENCES[form], **slots)
 
 
-def test_file(rng: Random, split: Split, name: str) -> str:
-    """Return a random phrase for the file ``tests/test_name.py``."""
-    return draw(rng, split, REFERENCES["tests"]).format(m=name)
-
-
-def tests_of(rng: Random, split: Split, name: str) -> str:
-    """Return a random phrase for the tests in ``tests/test_name.py``."""
-    return draw(rng, split, REFERENCES["tests_of"]).format(m=name)
-
-
-def script(rng: Random, split: Split, path: str) -> str:
-    """Return a random phrase for the script at ``path``."""
-    return draw(rng, split, REFERENCES["script"]).format(s=path.removesuffix(".py"))
-
-
-def folder(rng: Random, split: Split, path: str) -> str:
-    """Return a random phrase for a folder; ``"."`` is the whole project."""
-    if path == ".":
-        return draw(rng, split, REFERENCES["root"])
-    return draw(rng, split, REFERENCES["folder"]).format(d=path)
+def refer_to_module(scene: Scene[Names], module: Module) -> str:
+    """Return a random phrase for a module."""
+    return refer(scene, "module", p=module.package, m=module.name)

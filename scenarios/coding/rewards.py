@@ -1,28 +1,27 @@
 """Score an episode: by its outcome, or without success by its progress."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from agentgym.core.task import Task
+from agentgym.core.tools import tool_specs
 from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.packs.kit.rewards import grade, in_order, next_tool, not_made
+from agentgym.packs.kit.tasks import Step, plan_of
 from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.plan_reward import (
     DAMAGE,
-    NEXT_TOOL,
-    NO_CALL,
     PROGRESS,
     SPARE_CALLS,
     Attempts,
     is_guessed,
     melted,
-    success_parts,
-    tools_called,
 )
 
 from . import checks, execution
-from .drafts import Step
+from .base import search
 from .environment import CodingEnvironment
 from .execution import AnySandbox, is_test_path
-from .reading import search
 
 ERROR = -0.04
 REPEAT = -0.03
@@ -30,6 +29,8 @@ VIOLATION = -0.2
 UNTESTED = -0.05
 _MOST_COUNTED = 2
 _MOST_ERRORS = 6
+
+_TOOLS = [spec.name for spec in tool_specs(CodingEnvironment)]
 
 
 def score(
@@ -50,37 +51,42 @@ def score(
     costs, so trying the next call never earns less than stopping. Many needless calls
     reduce these earnings to 0, so calling everything does not pay.
     """
-    plan = [Step.from_json(step) for step in task.goal["plan"]]
+    plan = plan_of(task.goal)
+    needed = [step.tool for step in plan]
     attempts = Attempts.of(environment.books, trajectory)
     repaired = _changed_as_asked(task, environment, sandbox)
-    made = _progress(plan, attempts.done, task, repaired)
+    matches = partial(_matches, task=task, repaired=repaired)
+    made = in_order(plan, attempts.done, matches)
     spare = SPARE_CALLS[task.level]
-    tools = [tool.spec.name for tool in environment.tools()]
     success = (
         repaired
         and (made == len(plan) or not task.goal["ordered"])
         and not environment.books.untested
         and not attempts.violations
-        and not is_guessed(attempts, [step.tool for step in plan], tools, spare)
+        and not is_guessed(attempts, needed, _TOOLS, spare)
     )
-    right_tool, right_arguments = _shares(plan, attempts, task, repaired)
-    if success:
-        parts = success_parts(attempts, len(plan), ERROR, spare)
-        return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
-    if not attempts.tools:
-        return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)
-    share = PROGRESS / len(plan)
-    credit = share * (made + _next_tool(plan, made, attempts))
+    credit = float(made)
+    if made < len(plan):
+        credit += next_tool(attempts, needed[made], needed[:made].count(needed[made]))
+    over = len(attempts.tools) - made - spare
     parts = {
-        "progress": credit * melted(len(attempts.tools) - made - spare),
+        "progress": PROGRESS / len(plan) * credit * melted(over),
         "errors": ERROR * _charged(attempts),
         "repeats": REPEAT * min(_repeated(attempts.done), _MOST_COUNTED),
         "rules": VIOLATION * min(attempts.violations, _MOST_COUNTED),
         "untested": UNTESTED if environment.books.untested else 0.0,
         "damage": DAMAGE if _damaged(task, environment) else 0.0,
     }
-    value = max(-1.0, sum(parts.values()))
-    return Reward(value, False, parts, right_tool, right_arguments)
+    right = len(plan) - len(not_made(plan, attempts.done, matches))
+    return grade(
+        attempts,
+        needed,
+        parts,
+        success=success,
+        arguments=right / len(plan),
+        error=ERROR,
+        spare=spare,
+    )
 
 
 def _charged(attempts: Attempts) -> int:
@@ -103,7 +109,7 @@ def _repeated(done: Sequence[ReceivedCall]) -> int:
     return count
 
 
-def _matches(step: Step, call: ReceivedCall, task: Task, repaired: bool) -> bool:
+def _matches(step: Step, call: ReceivedCall, *, task: Task, repaired: bool) -> bool:
     """Return whether a call is this step; an edit only if it is ``repaired``."""
     if step.tool != call.tool:
         return False
@@ -118,42 +124,6 @@ def _matches(step: Step, call: ReceivedCall, task: Task, repaired: bool) -> bool
             if found == search(files, args["query"]):
                 return True
     return False
-
-
-def _progress(
-    plan: Sequence[Step], done: Sequence[ReceivedCall], task: Task, repaired: bool
-) -> int:
-    """Return how many steps of the shortest solution the agent made, in order."""
-    made = 0
-    for call in done:
-        if made < len(plan) and _matches(plan[made], call, task, repaired):
-            made += 1
-    return made
-
-
-def _next_tool(plan: Sequence[Step], made: int, attempts: Attempts) -> float:
-    """Return ``NEXT_TOOL`` if the first missing step's tool was called, else 0."""
-    if made == len(plan):
-        return 0.0
-    needed = plan[made].tool
-    before = sum(step.tool == needed for step in plan[:made])
-    return NEXT_TOOL if attempts.tools.count(needed) > before else 0.0
-
-
-def _shares(
-    plan: Sequence[Step], attempts: Attempts, task: Task, repaired: bool
-) -> tuple[float, float]:
-    """Return two shares from 0 to 1: of steps whose tool was called, of steps made."""
-    calls = list(attempts.done)
-    right_tool = tools_called((step.tool for step in plan), attempts.tools)
-    right_call = 0
-    for step in plan:
-        for call in calls:
-            if _matches(step, call, task, repaired):
-                calls.remove(call)
-                right_call += 1
-                break
-    return right_tool / len(plan), right_call / len(plan)
 
 
 def _changed_as_asked(

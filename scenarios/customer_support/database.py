@@ -1,9 +1,9 @@
 """The shop's database: SQLite in memory, one per episode."""
 
-import sqlite3
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
+
+from agentgym.packs.kit.environment import Database
 
 Row = list[Any]
 State = Mapping[str, Sequence[Row]]
@@ -24,15 +24,7 @@ CREATE TABLE tickets (
 CREATE TABLE escalations (reason TEXT, id INTEGER PRIMARY KEY);
 """
 
-_FILLED = {
-    "customers": 4,
-    "products": 2,
-    "orders": 7,
-    "items": 3,
-    "shipments": 2,
-    "refunds": 2,
-}
-"""Number of columns that are filled from a task's initial state, by table."""
+_FILLED = ("customers", "products", "orders", "items", "shipments")
 
 _CHANGING = {
     "orders": "id, customer_id, status, street, city",
@@ -44,26 +36,19 @@ _CHANGING = {
 """Columns that are compared with the goal, by table; no generated ids or texts."""
 
 
-def open_database(state: State) -> sqlite3.Connection:
+def open_database(state: State) -> Database:
     """Return a new database with the rows of a task's initial state."""
-    # An episode runs in one thread and is scored in another, one after the other.
-    database = sqlite3.connect(":memory:", check_same_thread=False)
-    database.deserialize(_empty())
-    for table, columns in _FILLED.items():
-        marks = ", ".join("?" * columns)
-        names = "(order_id, amount)" if table == "refunds" else ""
-        database.executemany(
-            f"INSERT INTO {table} {names} VALUES ({marks})", state[table]
-        )
-    return database
+    refunds = [[*row, None] for row in state["refunds"]]  # SQLite makes the ids.
+    tables = {table: state[table] for table in _FILLED}
+    return Database(_SCHEMA, {**tables, "refunds": refunds})
 
 
-def snapshot(database: sqlite3.Connection) -> dict[str, list[Row]]:
+def snapshot(database: Database) -> dict[str, list[Row]]:
     """Return the rows that are compared with a task's goal, by table and sorted."""
     return {
         table: sorted(
-            [_plain(value) for value in row]
-            for row in database.execute(f"SELECT {columns} FROM {table}")
+            [_plain(value) for value in row.values()]
+            for row in database.rows(f"SELECT {columns} FROM {table}")
         )
         for table, columns in _CHANGING.items()
     }
@@ -83,14 +68,6 @@ def expected(state: State) -> dict[str, list[Row]]:
         table: sorted([_plain(value) for value in row] for row in found)
         for table, found in rows.items()
     }
-
-
-@cache
-def _empty() -> bytes:
-    """Return a database with empty tables as bytes, to load it without running SQL."""
-    database = sqlite3.connect(":memory:")
-    database.executescript(_SCHEMA)
-    return database.serialize()
 
 
 def _plain(value: object) -> object:

@@ -3,16 +3,13 @@
 import json
 import math
 import re
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Literal
 
-from agentgym.core.tools import tool
 from agentgym.errors import ToolError
-from agentgym.scenarios.base import Environment
-from agentgym.scenarios.books import Books, ReceivedCall
+from agentgym.packs.kit.environment import RecordingEnvironment, recorded
+from agentgym.scenarios.books import Books
 
 from .database import open_database, snapshot
 
@@ -125,7 +122,7 @@ UNSHIPPED = ("pending", "processing")
 SENT = ("shipped", "delivered")
 
 
-class SupportEnvironment(Environment):
+class SupportEnvironment(RecordingEnvironment[Books]):
     """A shop's database with tools for its help desk, and a customer with a request.
 
     If ``enforce_rules`` is false, a call that breaks a rule runs, and is only counted.
@@ -134,7 +131,7 @@ class SupportEnvironment(Environment):
     def __init__(
         self, state: Mapping[str, Any], instruction: str, *, enforce_rules: bool = True
     ) -> None:
-        self.books = Books()
+        super().__init__(Books(), enforce_rules=enforce_rules)
         self._database = open_database(state)
         script = state["customer"]
         self._customer = Customer(**script)
@@ -142,7 +139,6 @@ class SupportEnvironment(Environment):
         self._script = "\n".join([instruction, *wording, *script["later"]])
         self._verified: str | None = None
         self._seen: set[str] = set()
-        self._enforce = enforce_rules
 
     def user_reply(self, message: str) -> str | None:
         """Return the customer's reply to an answer; None ends the conversation."""
@@ -160,187 +156,159 @@ class SupportEnvironment(Environment):
         """Close the database in memory, which deletes it."""
         self._database.close()
 
-    @tool
+    @recorded
     def get_customer(self, email: str) -> str:
         """Find a customer by email."""
-        with self._recorded("get_customer", email=email):
-            row = self._row(
-                "SELECT id AS customer_id, name FROM customers WHERE lower(email) = ?",
-                email.strip().lower(),
-            )
-            return json.dumps(row) if row else self._missing("customer", email)
+        row = self._database.row(
+            "SELECT id AS customer_id, name FROM customers WHERE lower(email) = ?",
+            email.strip().lower(),
+        )
+        return json.dumps(row) if row else self._missing("customer", email)
 
-    @tool
+    @recorded
     def verify_identity(self, customer_id: str, postcode: str) -> str:
         """Check a customer's postcode."""
-        with self._recorded(
-            "verify_identity", customer_id=customer_id, postcode=postcode
-        ):
-            row = self._row("SELECT * FROM customers WHERE id = ?", customer_id)
-            if row is None:
-                return self._missing("customer", customer_id)
-            if row["postcode"] != postcode.strip():
-                return self._wrong("not verified: the postcode is wrong", postcode)
-            self._verified = customer_id
-            return "verified"
+        row = self._database.row("SELECT * FROM customers WHERE id = ?", customer_id)
+        if row is None:
+            return self._missing("customer", customer_id)
+        if row["postcode"] != postcode.strip():
+            return self._wrong("not verified: the postcode is wrong", postcode)
+        self._verified = customer_id
+        return "verified"
 
-    @tool
+    @recorded
     def get_order(self, order_id: str) -> str:
         """Get an order."""
-        with self._recorded("get_order", order_id=order_id):
-            order = self._row("SELECT * FROM orders WHERE id = ?", order_id)
-            if order is None:
-                return self._missing("order", order_id)
-            self._seen.add(order_id)
-            return json.dumps(self._shown(order))
+        order = self._database.row("SELECT * FROM orders WHERE id = ?", order_id)
+        if order is None:
+            return self._missing("order", order_id)
+        self._seen.add(order_id)
+        return json.dumps(self._shown(order))
 
-    @tool
+    @recorded
     def list_orders(self, customer_id: str) -> str:
         """List a customer's orders."""
-        with self._recorded("list_orders", customer_id=customer_id):
-            if customer_id != self._verified:
-                self._forbid("verify the customer before you list orders.")
-            orders = self._rows(
-                "SELECT * FROM orders WHERE customer_id = ? ORDER BY id", customer_id
-            )
-            self._seen |= {order["id"] for order in orders}
-            return "\n".join(json.dumps(self._shown(order)) for order in orders)
+        if customer_id != self._verified:
+            self.forbid("verify the customer before you list orders.")
+        orders = self._database.rows(
+            "SELECT * FROM orders WHERE customer_id = ? ORDER BY id", customer_id
+        )
+        self._seen |= {order["id"] for order in orders}
+        return "\n".join(json.dumps(self._shown(order)) for order in orders)
 
-    @tool
+    @recorded
     def track_shipment(self, order_id: str) -> str:
         """Track a shipment."""
-        with self._recorded("track_shipment", order_id=order_id):
-            row = self._row("SELECT * FROM shipments WHERE order_id = ?", order_id)
-            return json.dumps(row) if row else self._missing("order", order_id)
+        row = self._database.row("SELECT * FROM shipments WHERE order_id = ?", order_id)
+        return json.dumps(row) if row else self._missing("order", order_id)
 
-    @tool
+    @recorded
     def check_stock(self, product: str) -> str:
         """Say how many of a product are left."""
-        with self._recorded("check_stock", product=product):
-            row = self._row(
-                "SELECT name AS product, stock FROM products WHERE name = ?",
-                product.strip().lower(),
-            )
-            return json.dumps(row) if row else self._missing("product", product)
+        row = self._database.row(
+            "SELECT name AS product, stock FROM products WHERE name = ?",
+            product.strip().lower(),
+        )
+        return json.dumps(row) if row else self._missing("product", product)
 
-    @tool
+    @recorded
     def cancel_order(self, order_id: str, reason: str | None = None) -> str:
         """Cancel an order."""
-        with self._recorded("cancel_order", order_id=order_id, reason=reason):
-            order = self._order_to_change(order_id)
-            if order["status"] not in UNSHIPPED:
-                self._forbid(f"the order is {order['status']}; return the item.")
-            self._database.execute(
-                "UPDATE orders SET status = 'cancelled' WHERE id = ?", (order_id,)
-            )
-            return f"{order_id} cancelled"
+        order = self._order_to_change(order_id)
+        if order["status"] not in UNSHIPPED:
+            self.forbid(f"the order is {order['status']}; return the item.")
+        self._database.run(
+            "UPDATE orders SET status = 'cancelled' WHERE id = ?", order_id
+        )
+        return f"{order_id} cancelled"
 
-    @tool
+    @recorded
     def return_item(self, order_id: str, item: str, quantity: int = 1) -> str:
         """Start the return of an item."""
-        with self._recorded(
-            "return_item", order_id=order_id, item=item, quantity=quantity
-        ):
-            order = self._order_to_change(order_id)
-            if order["status"] not in SENT:
-                self._forbid(f"the order is {order['status']}; it cannot come back.")
-            name = item.strip().lower()
-            row = self._row(
-                "SELECT sum(quantity) AS left FROM (SELECT quantity FROM items WHERE "
-                "order_id = ? AND name = ? UNION ALL SELECT -quantity FROM returns "
-                "WHERE order_id = ? AND item = ?)",
-                *(order_id, name, order_id, name),
-            )
-            if not 1 <= quantity <= ((row or {}).get("left") or 0):
-                raise ToolError(f"{order_id} has no {quantity} {item} to return.")
-            self._database.execute(
-                "INSERT INTO returns (order_id, item, quantity) VALUES (?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET quantity = quantity + excluded.quantity",
-                (order_id, name, quantity),
-            )
-            return "return started"
+        order = self._order_to_change(order_id)
+        if order["status"] not in SENT:
+            self.forbid(f"the order is {order['status']}; it cannot come back.")
+        name = item.strip().lower()
+        row = self._database.row(
+            "SELECT sum(quantity) AS left FROM (SELECT quantity FROM items WHERE "
+            "order_id = ? AND name = ? UNION ALL SELECT -quantity FROM returns "
+            "WHERE order_id = ? AND item = ?)",
+            *(order_id, name, order_id, name),
+        )
+        if not 1 <= quantity <= ((row or {}).get("left") or 0):
+            raise ToolError(f"{order_id} has no {quantity} {item} to return.")
+        self._database.run(
+            "INSERT INTO returns (order_id, item, quantity) VALUES (?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET quantity = quantity + excluded.quantity",
+            *(order_id, name, quantity),
+        )
+        return "return started"
 
-    @tool
+    @recorded
     def refund_order(self, order_id: str, amount: float) -> str:
         """Pay money back for an order."""
-        with self._recorded("refund_order", order_id=order_id, amount=amount):
-            order = self._order_to_change(order_id)
-            if order["status"] != "delivered":
-                self._forbid(f"the order is {order['status']}, not delivered.")
-            if self._refunded(order_id):
-                self._forbid("the order was refunded before.")
-            days = order["delivered_days_ago"] or 0
-            if days > REFUND_DAYS:
-                self._forbid(f"delivered {days} days ago; escalate.")
-            if order["total"] > MOST_REFUND:
-                self._forbid(f"more than {MOST_REFUND}; escalate.")
-            if not math.isclose(amount, order["total"], abs_tol=0.005):
-                raise ToolError("refund the order's total, no other amount.")
-            self._database.execute(
-                "INSERT INTO refunds (order_id, amount) VALUES (?, ?)",
-                (order_id, amount),
-            )
-            return "refunded"
+        order = self._order_to_change(order_id)
+        if order["status"] != "delivered":
+            self.forbid(f"the order is {order['status']}, not delivered.")
+        if self._refunded(order_id):
+            self.forbid("the order was refunded before.")
+        days = order["delivered_days_ago"] or 0
+        if days > REFUND_DAYS:
+            self.forbid(f"delivered {days} days ago; escalate.")
+        if order["total"] > MOST_REFUND:
+            self.forbid(f"more than {MOST_REFUND}; escalate.")
+        if not math.isclose(amount, order["total"], abs_tol=0.005):
+            raise ToolError("refund the order's total, no other amount.")
+        self._database.insert("refunds", order_id, amount, None)
+        return "refunded"
 
-    @tool
+    @recorded
     def update_address(self, order_id: str, street: str, city: str) -> str:
         """Change the delivery address of an order."""
-        with self._recorded(
-            "update_address", order_id=order_id, street=street, city=city
-        ):
-            order = self._order_to_change(order_id)
-            if order["status"] not in UNSHIPPED:
-                self._forbid(f"the order is {order['status']}.")
-            self._database.execute(
-                "UPDATE orders SET street = ?, city = ? WHERE id = ?",
-                (street, city, order_id),
-            )
-            return "address changed"
+        order = self._order_to_change(order_id)
+        if order["status"] not in UNSHIPPED:
+            self.forbid(f"the order is {order['status']}.")
+        self._database.run(
+            "UPDATE orders SET street = ?, city = ? WHERE id = ?",
+            *(street, city, order_id),
+        )
+        return "address changed"
 
-    @tool
+    @recorded
     def create_ticket(
         self, customer_id: str, subject: str, priority: Literal["low", "medium", "high"]
     ) -> str:
         """Open a ticket."""
-        with self._recorded(
-            "create_ticket",
-            customer_id=customer_id,
-            subject=subject,
-            priority=priority,
-        ):
-            if customer_id != self._verified:
-                self._forbid("verify the customer before you open a ticket.")
-            made = self._database.execute(
-                "INSERT INTO tickets (customer_id, subject, priority) VALUES (?, ?, ?)",
-                (customer_id, subject, priority),
-            )
-            return f"ticket T-{made.lastrowid} opened"
+        if customer_id != self._verified:
+            self.forbid("verify the customer before you open a ticket.")
+        ticket = (customer_id, subject, priority)
+        number = self._database.insert("tickets", *ticket, None)
+        return f"ticket T-{number} opened"
 
-    @tool
+    @recorded
     def escalate(self, reason: str) -> str:
         """Hand over to a human."""
-        with self._recorded("escalate", reason=reason):
-            self._database.execute(
-                "INSERT INTO escalations (reason) VALUES (?)", (reason,)
-            )
-            return "handed over"
+        self._database.insert("escalations", reason, None)
+        return "handed over"
 
     def _order_to_change(self, order_id: str) -> dict[str, Any]:
         """Check the rules for changing an order, and return its row."""
-        order = self._row("SELECT * FROM orders WHERE id = ?", order_id)
+        order = self._database.row("SELECT * FROM orders WHERE id = ?", order_id)
         if order is None:
             raise ToolError(f"there is no order {order_id}.")
         if self._verified is None:
-            self._forbid("verify the customer before you change anything.")
+            self.forbid("verify the customer before you change anything.")
         elif order["customer_id"] != self._verified:
-            self._forbid(f"{order_id} is another customer's order.")
+            self.forbid(f"{order_id} is another customer's order.")
         if order_id not in self._seen:
-            self._forbid("look at the order before you change it.")
+            self.forbid("look at the order before you change it.")
         return order
 
     def _shown(self, order: dict[str, Any]) -> dict[str, Any]:
         """Convert an order's row to the fields that the tools show to the agent."""
-        items = self._rows("SELECT * FROM items WHERE order_id = ?", order["id"])
+        items = self._database.rows(
+            "SELECT * FROM items WHERE order_id = ?", order["id"]
+        )
         names = [
             f"{item['quantity']} {item['name']}"
             if item["quantity"] > 1
@@ -360,7 +328,9 @@ class SupportEnvironment(Environment):
         return shown
 
     def _refunded(self, order_id: str) -> bool:
-        return bool(self._row("SELECT 1 FROM refunds WHERE order_id = ?", order_id))
+        return bool(
+            self._database.row("SELECT 1 FROM refunds WHERE order_id = ?", order_id)
+        )
 
     def _missing(self, what: str, key: str) -> str:
         """Return or raise "there is no …", as :meth:`_wrong` decides."""
@@ -377,17 +347,3 @@ class SupportEnvironment(Environment):
         if len(key) > 1 and re.search(given, self._script, re.IGNORECASE):
             return f"{start}{message}"
         raise ToolError(message)
-
-    def _rows(self, query: str, *values: object) -> list[dict[str, Any]]:
-        cursor = self._database.cursor()
-        cursor.row_factory = sqlite3.Row
-        return [dict(row) for row in cursor.execute(query, values)]
-
-    def _row(self, query: str, *values: object) -> dict[str, Any] | None:
-        return next(iter(self._rows(query, *values)), None)
-
-    def _forbid(self, message: str) -> None:
-        self.books.forbid(message, enforce=self._enforce)
-
-    def _recorded(self, name: str, **args: Any) -> AbstractContextManager[None]:
-        return self.books.recording(ReceivedCall(name, args))

@@ -1,27 +1,18 @@
 """CustomerSupportScenario: tasks for an agent at a shop's help desk, with rules."""
 
-from collections.abc import Sequence
+from random import Random
 from typing import ClassVar, Literal
 
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
-from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.packs.kit.leveled import LeveledScenario
+from agentgym.packs.kit.tasks import GeneratedScenario, plan_of
 from agentgym.scenarios.base import Environment, own_environment
 
 from . import rewards
-from .environment import (
-    MOST_REFUND,
-    REFUND_DAYS,
-    SupportEnvironment,
-)
+from .environment import MOST_REFUND, REFUND_DAYS, SupportEnvironment
 from .families import FAMILIES
-from .names import NAMES
-from .story import (
-    SupportFamily,
-    SupportStep,
-)
+from .names import NAMES, SupportNames
 
 ROLE = (
     "You are the support agent of a shop. Use the tools, then answer briefly. "
@@ -37,7 +28,7 @@ RULES = (
 SYSTEM_PROMPT = f"{ROLE} {RULES}"
 
 
-class CustomerSupportScenario(LeveledScenario):
+class CustomerSupportScenario(GeneratedScenario[SupportNames]):
     """Tasks to help a shop's customers with orders, refunds and complaints."""
 
     name: ClassVar[str] = "customer_support"
@@ -50,17 +41,13 @@ class CustomerSupportScenario(LeveledScenario):
     estimated_time: ClassVar[str] = "about 25 minutes on 2 cores"
     max_turns: ClassVar[int] = 12
 
-    def system_prompt(self) -> str:
-        """Return the system prompt: the agent's role and its rules."""
-        return SYSTEM_PROMPT
+    prompt = SYSTEM_PROMPT
+    environment = SupportEnvironment
+    families = FAMILIES
 
-    def tools(self) -> list[ToolSpec]:
-        """Return the agent's twelve tools."""
-        return tool_specs(SupportEnvironment)
-
-    def families(self) -> Sequence[SupportFamily]:
-        """Return the families (kinds of task) of all levels."""
-        return FAMILIES
+    def names_for(self, split: Split, rng: Random) -> SupportNames:
+        """Return the names of people, places and products of a split."""
+        return NAMES[split]
 
     def create_environment(self, task: Task) -> SupportEnvironment:
         """Return a new environment with the task's shop and customer."""
@@ -76,13 +63,10 @@ class CustomerSupportScenario(LeveledScenario):
     def needed_calls(self, task: Task) -> list[NeededCall]:
         """Return the calls of the shortest solution; any ``reason`` counts as right."""
         free = {"escalate": {"reason": "asked for"}}
+        any_reason = frozenset({"reason"})
         return [
-            NeededCall(
-                step.tool,
-                {**step.args, **free.get(step.tool, {})},
-                by_outcome=frozenset({"reason"}),
-            )
-            for step in map(SupportStep.from_json, task.goal["plan"])
+            NeededCall(s.tool, {**s.args, **free.get(s.tool, {})}, (), any_reason)
+            for s in plan_of(task.goal)
         ]
 
     def vocabulary(self, split: Split) -> set[str]:
@@ -96,8 +80,4 @@ class CustomerSupportScenario(LeveledScenario):
         points above the 95 % wanted on held-out tasks: training ends at the first
         validation that reaches the goals, and such a result overestimates the policy.
         """
-        return {
-            "tool_reliability": 0.97,
-            "success_rate": 0.9,
-            "cost_reduction": 0.30,
-        }
+        return {"tool_reliability": 0.97, "success_rate": 0.9, "cost_reduction": 0.30}

@@ -1,51 +1,28 @@
-"""Base classes of the families (kinds of task): a shop, a customer and a goal."""
+"""Make up a task: a shop, a customer and a goal."""
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from random import Random
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from agentgym.core.task import Split, Task
-from agentgym.packs.kit.phrases import request
+from agentgym.packs.kit.phrases import Forms, Phrases, read_pools, request
+from agentgym.packs.kit.tasks import Draft, Scene, Step
 
-from . import talk
 from .database import expected
-from .names import NAMES, SupportNames
-from .talk import INTENTS
+from .names import SupportNames
 
-Level = Literal[1, 2, 3]
+SupportScene = Scene[SupportNames]
 
-
-@dataclass(frozen=True)
-class SupportStep:
-    """One call of a task's shortest solution; arguments not in ``args`` may vary."""
-
-    tool: str
-    args: dict[str, Any] = field(default_factory=dict)
-    request: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the step as JSON values, for the goal of a task."""
-        return {"tool": self.tool, "args": self.args, "request": self.request}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "SupportStep":
-        """Create a step from the JSON values that :meth:`to_json` returned."""
-        return cls(data["tool"], data["args"], data["request"])
-
-
-@dataclass(frozen=True)
-class SupportScene:
-    """The inputs from which a family (kind of task) creates the content of a task."""
-
-    rng: Random
-    split: Split
-
-    @property
-    def names(self) -> SupportNames:
-        """Names of people, places and products for this split."""
-        return NAMES[self.split]
+_FORMS = (
+    *("order", "vague", "vague_item", "identity"),
+    *("tell", "tell_kind", "correct", "change", "more"),
+)
+_POOLS = read_pools(Path(__file__).parent / "wording")
+FORMS: dict[str, Forms] = {name: _POOLS[name] for name in _FORMS}
+"""Phrases of customers other than requests, by kind, e.g. for an answer."""
+INTENTS = {name: Phrases(p) for name, p in _POOLS.items() if name not in _FORMS}
+"""Requests of customers, by kind, e.g. to cancel an order."""
 
 
 @dataclass
@@ -98,7 +75,7 @@ class Story:
         self.email = f"{first}{ending}@{domain}".lower()
         self.customer = f"cus_{rng.randint(10, 9999)}"
         self.postcode = str(rng.randint(1000, 99999))
-        self.plan: list[SupportStep] = []
+        self.plan: list[Step] = []
         self.facts: dict[str, list[str]] = {
             "email": [self.say("email", self.email)],
             "postcode": [self.say("postcode", self.postcode)],
@@ -113,11 +90,14 @@ class Story:
 
     def say(self, kind: str, value: str) -> str:
         """Return a random answer of the customer that gives a fact, e.g. the email."""
-        return talk.fact(self.rng, self.scene.split, kind, value)
+        if self.rng.random() < 0.3:
+            name = {"order": "order number"}.get(kind, kind)
+            return self.draw("tell_kind", k=name, x=value)
+        return self.draw("tell", x=value)
 
     def draw(self, form: str, **slots: str) -> str:
         """Return a random phrase of the kind ``form``, with ``slots`` filled in."""
-        return talk.say(self.rng, self.scene.split, form, **slots)
+        return self.scene.say(FORMS[form], **slots)
 
     def add_order(self, status: str, **fields: Any) -> Order:
         """Add an order of the customer; fields not in ``fields`` get random values."""
@@ -151,9 +131,16 @@ class Story:
         """Return a phrase for an order; its number is stated, or given when asked."""
         self.facts["order"] = [self.say("order", order.number)]
         if self.rng.random() < stated:
-            return talk.order(self.rng, self.scene.split, order.number)
+            return self.draw("order", n=order.number)
         self.needs.append("order")
         return self.draw("vague")
+
+    def new_address(self) -> dict[str, Any]:
+        """Return a random street and city."""
+        return {
+            "street": self.street(),
+            "city": self.rng.choice(self.scene.names.cities),
+        }
 
     def ask(self, intent: str, **slots: str) -> str:
         """Return a random request, e.g. for a ``refund``, with ``slots`` filled in."""
@@ -171,45 +158,24 @@ class Story:
             self.needs.append("email")
         self.needs.append("postcode")
         self.text = text
-        self.plan += [
-            SupportStep("get_customer", {"email": self.email}),
-            SupportStep(
-                "verify_identity",
-                {"customer_id": self.customer, "postcode": self.postcode},
-            ),
-        ]
+        self.do("get_customer", email=self.email)
+        identity: dict[str, Any] = {
+            "customer_id": self.customer,
+            "postcode": self.postcode,
+        }
+        self.do("verify_identity", **identity)
+
+    def about(
+        self, intent: str, order: Order, *, verified: bool = True, **slots: str
+    ) -> None:
+        """Set a first message about an order; plan to look at the order."""
+        text = self.ask(intent, order=self.number(order), **slots)
+        self.open(text, verified=verified)
+        self.do("get_order", order_id=order.number)
 
     def do(self, tool: str, *, request: int = 0, **args: Any) -> None:
         """Add a call to the plan (the calls of the shortest solution)."""
-        self.plan.append(SupportStep(tool, args, request))
-
-
-@dataclass(frozen=True)
-class SupportDraft:
-    """The content of a task, before it gets an id.
-
-    Attributes:
-        every_step: Whether a success must make all calls of ``plan``. If False, only
-            the final database counts.
-        refuse: Whether the agent must change nothing and refuse the request. The calls
-            of ``plan`` then only find the reason.
-    """
-
-    instruction: str
-    state: dict[str, Any]
-    plan: tuple[SupportStep, ...]
-    every_step: bool
-    refuse: bool
-    goal_state: dict[str, Any]
-
-    def goal(self) -> dict[str, Any]:
-        """Return the task's goal as JSON values."""
-        return {
-            "plan": [step.to_json() for step in self.plan],
-            "every_step": self.every_step,
-            "refuse": self.refuse,
-            "state": self.goal_state,
-        }
+        self.plan.append(Step(tool, args, request=request))
 
 
 def draft(
@@ -217,13 +183,24 @@ def draft(
     *,
     every_step: bool = False,
     refuse: bool = False,
-    products: list[list[Any]] | None = None,
+    products: Sequence[Sequence[Any]] = (),
     **changed: Any,
-) -> SupportDraft:
-    """Create the content of a task from a story."""
+) -> Draft:
+    """Return the content of a task, made of a story.
+
+    Args:
+        story: The shop, the customer and the plan.
+        every_step: Whether a success must make all calls of the plan. If False, only
+            the final database counts.
+        refuse: Whether the agent must change nothing and refuse the request. The calls
+            of the plan then only find the reason.
+        products: Name and stock of each product.
+        changed: By table, the rows that a success adds; for ``orders``, new values of
+            fields, by the order's number.
+    """
     state: dict[str, Any] = {
         "customers": [[story.customer, story.person, story.email, story.postcode]],
-        "products": products or [],
+        "products": [*products],
         "orders": [order.row() for order in story.orders],
         "items": [[o.number, name, n] for o in story.orders for name, n in o.items],
         "shipments": [[o.number, _shipment(o)] for o in story.orders],
@@ -233,45 +210,20 @@ def draft(
     for order in after:
         for name, value in changed.get("orders", {}).get(order.number, {}).items():
             setattr(order, name, value)
-    goal = {**state, **changed, "orders": [order.row() for order in after]}
-    goal["refunds"] = state["refunds"] + changed.get("refunds", [])
+    rows = {**state, **changed, "orders": [order.row() for order in after]}
+    rows["refunds"] = state["refunds"] + changed.get("refunds", [])
     script = {"facts": story.facts, "needs": story.needs, "later": story.later}
-    return SupportDraft(
-        story.text,
-        {**state, "customer": script},
-        tuple(story.plan),
-        every_step or refuse,
-        refuse,
-        expected(goal),
-    )
+    goal = {
+        "plan": [
+            {"tool": s.tool, "args": s.args, "request": s.request} for s in story.plan
+        ],
+        "every_step": every_step or refuse,
+        "refuse": refuse,
+        "state": expected(rows),
+    }
+    return Draft(story.text, {**state, "customer": script}, goal)
 
 
 def _shipment(order: Order) -> str:
-    return {
-        "shipped": "in transit",
-        "delivered": "delivered",
-    }.get(order.status, "not shipped yet")
-
-
-@dataclass(frozen=True)
-class SupportFamily:
-    """One kind of task."""
-
-    name: str
-    level: Level
-    draft: Callable[[SupportScene], SupportDraft]
-
-    def make_task(self, split: Split, seed: int, index: int) -> Task:
-        """Return the ``index``-th task of this kind, the same for equal arguments."""
-        identity = f"{split}/{self.name}/{seed}/{index}"
-        draft = self.draft(SupportScene(Random(identity), split))
-        return Task(
-            id=identity,
-            split=split,
-            seed=seed,
-            family=self.name,
-            level=self.level,
-            instruction=draft.instruction,
-            initial_state=draft.state,
-            goal=draft.goal(),
-        )
+    sent = {"shipped": "in transit", "delivered": "delivered"}
+    return sent.get(order.status, "not shipped yet")

@@ -1,10 +1,10 @@
 """One episode: a database of flights and bookings, and the tools on it."""
 
-import sqlite3
 from typing import Any
 
 from agentgym import Environment, tool
 from agentgym.errors import RuleViolation, ToolError
+from agentgym.packs.kit.environment import Database
 
 MOST_BAGS = 2
 REFUND_HOURS = 24
@@ -27,22 +27,18 @@ class Desk(Environment):
     """
 
     def __init__(self, state: dict[str, Any]) -> None:
-        # Episodes are scored in another thread than they are played in.
-        self._database = sqlite3.connect(":memory:", check_same_thread=False)
-        self._database.row_factory = sqlite3.Row
-        self._database.executescript(_TABLES)
-        self._fill("flights", state["flights"])
-        self._fill("bookings", state["bookings"])
+        tables = {name: state[name] for name in ("flights", "bookings")}
+        self._database = Database(_TABLES, tables)
         self._prefix, self._next = state["prefix"], state["next"]
 
     @tool
     def search_flights(self, origin: str, destination: str, day: str) -> str:
         """Search flights from a city to a city on a day."""
-        found = self._database.execute(
+        found = self._database.rows(
             "SELECT code, price FROM flights WHERE origin = ? AND destination = ? "
             "AND day = ? AND seats > 0 ORDER BY code",
-            (origin, destination, day),
-        ).fetchall()
+            *(origin, destination, day),
+        )
         if not found:
             raise ToolError(f"no flight from {origin} to {destination} on {day}.")
         self._note(f"flights {origin} {destination} {day}")
@@ -119,13 +115,12 @@ class Desk(Environment):
 
     def bookings(self) -> list[tuple[Any, ...]]:
         """Return all bookings, by code."""
-        rows = self._database.execute("SELECT * FROM bookings ORDER BY code")
-        return [tuple(row) for row in rows]
+        rows = self._database.rows("SELECT * FROM bookings ORDER BY code")
+        return [tuple(row.values()) for row in rows]
 
     def looked_up(self) -> set[str]:
         """Return the bookings that were read and the routes that were searched."""
-        rows = self._database.execute("SELECT what FROM looked_up")
-        return {row["what"] for row in rows}
+        return {row["what"] for row in self._database.rows("SELECT * FROM looked_up")}
 
     def end_state(self) -> dict[str, Any]:
         """Return the bookings and the reads."""
@@ -136,23 +131,18 @@ class Desk(Environment):
         """Free the database."""
         self._database.close()
 
-    def _fill(self, table: str, rows: list[list[Any]]) -> None:
-        for row in rows:
-            marks = ", ".join("?" * len(row))
-            self._database.execute(f"INSERT INTO {table} VALUES ({marks})", row)
-
-    def _flight(self, code: str) -> sqlite3.Row:
+    def _flight(self, code: str) -> dict[str, Any]:
         return self._one("flights", code, "flight")
 
-    def _booking(self, code: str) -> sqlite3.Row:
+    def _booking(self, code: str) -> dict[str, Any]:
         row = self._one("bookings", code, "booking")
         if row["status"] == "cancelled":
             raise ToolError(f"booking {code} is cancelled.")
         return row
 
-    def _one(self, table: str, code: str, what: str) -> sqlite3.Row:
+    def _one(self, table: str, code: str, what: str) -> dict[str, Any]:
         sql = f"SELECT * FROM {table} WHERE code = ?"
-        row: sqlite3.Row | None = self._database.execute(sql, (code,)).fetchone()
+        row = self._database.row(sql, code)
         if row is None:
             raise ToolError(f"there is no {what} {code!r}.")
         return row
@@ -163,22 +153,23 @@ class Desk(Environment):
         self._take_seat(flight)
         code = f"{self._prefix}{self._next}"
         self._next += 1
-        row = [code, flight, passenger, fare, 0, passport, status, 0, 0]
-        self._fill("bookings", [row])
+        row = (code, flight, passenger, fare, 0, passport, status, 0, 0)
+        self._database.insert("bookings", *row)
         return code
 
     def _take_seat(self, flight: str) -> None:
         if not self._flight(flight)["seats"]:
             raise ToolError(f"flight {flight} is full.")
-        sql = "UPDATE flights SET seats = seats - 1 WHERE code = ?"
-        self._database.execute(sql, (flight,))
+        self._database.run(
+            "UPDATE flights SET seats = seats - 1 WHERE code = ?", flight
+        )
 
     def _update(self, booking: str, column: str, value: Any) -> None:
         sql = f"UPDATE bookings SET {column} = ? WHERE code = ?"
-        self._database.execute(sql, (value, booking))
+        self._database.run(sql, value, booking)
 
     def _note(self, what: str) -> None:
-        self._database.execute("INSERT INTO looked_up VALUES (?)", (what,))
+        self._database.insert("looked_up", what)
 
     def _must_have_read(self, booking: str) -> None:
         if f"booking {booking}" not in self.looked_up():

@@ -1,12 +1,14 @@
 """Tasks: a desk in some state, a request, and the calls that it needs."""
 
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 from agentgym import Split
+from agentgym.packs.kit.phrases import read_pools, read_tables
+from agentgym.packs.kit.tasks import Draft
 
 from .desk import REFUND_HOURS
-from .words import PHRASES, WORDS
 
 Plan = list[tuple[str, dict[str, Any]]]
 
@@ -25,12 +27,28 @@ LEVELS = {
 }
 
 
-class Draft(NamedTuple):
-    """The content of a task, before it gets an id."""
+class Words(NamedTuple):
+    """The words of a split; none occurs in another.
 
-    instruction: str
-    state: dict[str, Any]
-    plan: Plan
+    Attributes:
+        countries: Two cities each.
+        airline: Letters that flight codes begin with.
+        prefix: Letters that booking codes begin with.
+        month: Of all days.
+    """
+
+    countries: list[tuple[str, str]]
+    first_names: list[str]
+    last_names: list[str]
+    airline: str
+    prefix: str
+    month: str
+
+
+_FOLDER = Path(__file__).parent
+WORDS = {s: Words(**found) for s, found in read_tables(_FOLDER / "words.toml").items()}
+PHRASES = read_pools(_FOLDER / "wording")
+"""Phrases by family and split."""
 
 
 class _Scene:
@@ -127,7 +145,8 @@ def draft(rng: Random, split: Split, family: str) -> Draft:
         "papers": f", passport {scene.passport}" if scene.abroad else "",
     }
     instruction = rng.choice(PHRASES[family][split]).format(**slots)
-    return Draft(instruction, scene.state(), _plan(scene, family, flight, count))
+    plan = [list(call) for call in _plan(scene, family, flight, count)]
+    return Draft(instruction, scene.state(), {"plan": plan})
 
 
 def _plan(scene: _Scene, family: str, flight: str, count: int) -> Plan:

@@ -10,8 +10,7 @@ from agentgym.core.tools import ToolOutcome, ToolSpec, tool_specs
 from agentgym.core.trajectory import ToolCall
 
 from .desk import Desk
-from .families import LEVELS, draft
-from .words import WORDS
+from .families import LEVELS, WORDS, draft
 
 PROGRESS = 0.4
 VIOLATION = -0.2
@@ -59,7 +58,7 @@ class FlightBookingScenario(Scenario):
             level=LEVELS[family],
             instruction=made.instruction,
             initial_state=made.state,
-            goal={"plan": [list(call) for call in made.plan]},
+            goal=made.goal,
         )
 
     def create_environment(self, task: Task) -> Desk:

@@ -1,4 +1,4 @@
-"""Compose users' requests from patterns.
+"""Read words by split, and compose users' requests from patterns.
 
 A pattern such as ``[open|read] {file}`` has the alternatives ``open {file}`` and
 ``read {file}``, which are called frames. A request is a frame whose slots, such as
@@ -8,11 +8,13 @@ around it. If it is a complete sentence, at most a greeting is added.
 
 import itertools
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from agentgym.core.task import Split
 
@@ -20,6 +22,23 @@ Forms = Mapping[Split, tuple[str, ...]]
 """The lines of one section, by split."""
 
 _SECTION = re.compile(r"\[(\w+)\]")
+
+
+def read_tables(file: Path) -> dict[Split, dict[str, Any]]:
+    """Return the tables of a TOML file, one per split."""
+    found = tomllib.loads(file.read_text(encoding="utf-8"))
+    return {Split(name): table for name, table in found.items()}
+
+
+def read_words(file: Path) -> dict[Split, dict[str, Any]]:
+    """Return the tables of a TOML file, one per split; texts are split into words."""
+    return {
+        split: {
+            name: tuple(words.split() if isinstance(words, str) else words)
+            for name, words in table.items()
+        }
+        for split, table in read_tables(file).items()
+    }
 
 
 @cache

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from agentgym.core.tools import tool
 from agentgym.errors import ToolError
 from agentgym.packs.coding import execution
+from agentgym.packs.coding.base import ReadableProject, ReadingBooks
 from agentgym.packs.coding.execution import AnySandbox, is_test_path, tests_of
-from agentgym.packs.coding.reading import ReadableProject, ReadingBooks
+from agentgym.packs.kit.environment import recorded
 from agentgym.sandbox.guest.plain import plain_text
-from agentgym.scenarios.books import ReceivedCall
 
 _LONGEST = 300
 
@@ -110,43 +109,38 @@ class TestingEnvironment(ReadableProject[TestingBooks]):
             for name in _FUNCTION.findall(text)
         }
 
-    @tool
+    @recorded
     async def run_call(self, call: str) -> str:
         """Call a function and show its value."""
-        made = {"call": call}
-        with self.books.recording(ReceivedCall("run_call", made)):
-            text = made["call"] = read_call(call, self._modules)
-            module = _dotted(self._modules[text.partition("(")[0]])
-            script = f"from {module} import *\n\nprint(repr({text}))\n"
-            files = {**self.workspace.files, "run_call.py": script}
-            return await execution.run_script(self._sandbox, files, "run_call.py", ())
+        text = self.call["call"] = read_call(call, self._modules)
+        module = _dotted(self._modules[text.partition("(")[0]])
+        script = f"from {module} import *\n\nprint(repr({text}))\n"
+        files = {**self.workspace.files, "run_call.py": script}
+        return await execution.run_script(self._sandbox, files, "run_call.py", ())
 
-    @tool
+    @recorded
     def add_test(self, call: str, expected: str) -> str:
         """Add a test that a call gives a value."""
-        made = {"call": call, "expected": expected}
-        with self.books.recording(ReceivedCall("add_test", made)):
-            text = made["call"] = read_call(call, self._modules)
-            value = read_value(expected)
-            made["expected"] = repr(value)
-            path = self._modules[text.partition("(")[0]]
-            if path not in self.books.read:
-                self.books.forbid(f"read {path} before you test it.", enforce=True)
-            cases = self.books.cases.setdefault(path, [])
-            if any(case.call == text for case in cases):
-                raise ToolError(f"{text} is tested already.")
-            if self.books.count >= _MOST_CASES:
-                raise ToolError(f"{_MOST_CASES} tests are enough.")
-            cases.append(Case(text, value))
-            self.workspace.files[tests_of(path)] = render_tests(_dotted(path), cases)
-            return f"Added to {tests_of(path)}."
+        text = self.call["call"] = read_call(call, self._modules)
+        value = read_value(expected)
+        self.call["expected"] = repr(value)
+        path = self._modules[text.partition("(")[0]]
+        if path not in self.books.read:
+            self.forbid(f"read {path} before you test it.")
+        cases = self.books.cases.setdefault(path, [])
+        if any(case.call == text for case in cases):
+            raise ToolError(f"{text} is tested already.")
+        if self.books.count >= _MOST_CASES:
+            raise ToolError(f"{_MOST_CASES} tests are enough.")
+        cases.append(Case(text, value))
+        self.workspace.files[tests_of(path)] = render_tests(_dotted(path), cases)
+        return f"Added to {tests_of(path)}."
 
-    @tool
+    @recorded
     async def run_tests(self) -> str:
         """Run all tests."""
-        with self.books.recording(ReceivedCall("run_tests", {})):
-            files = dict(self.workspace.files)
-            return await execution.run_tests(self._sandbox, files, execution.TESTS)
+        files = dict(self.workspace.files)
+        return await execution.run_tests(self._sandbox, files, execution.TESTS)
 
 
 def _dotted(path: str) -> str:

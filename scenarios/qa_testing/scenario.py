@@ -1,40 +1,28 @@
 """QaTestingScenario: tasks to write tests that detect faults in code."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
-from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.packs.coding import functions, projects, references
-from agentgym.packs.coding.drafts import ProjectFamily, Scene
+from agentgym.packs.coding import functions, projects
+from agentgym.packs.coding.base import ProjectScenario
 from agentgym.packs.coding.execution import TIMEOUT_S, AnySandbox
+from agentgym.packs.coding.families import ProjectFamily, ProjectScene
 from agentgym.packs.coding.functions import Point, Template
 from agentgym.packs.coding.projects import Function, Module
-from agentgym.packs.kit.leveled import LeveledScenario
-from agentgym.packs.kit.phrases import Phrases, read_phrases, request
+from agentgym.packs.coding.references import refer_to_module
+from agentgym.packs.kit.phrases import read_phrases
+from agentgym.packs.kit.rewards import grade
+from agentgym.packs.kit.tasks import Draft
 from agentgym.sandbox import gives
 from agentgym.scenarios.base import Environment, own_environment
-from agentgym.scenarios.plan_reward import (
-    NO_CALL,
-    PROGRESS,
-    SPARE_CALLS,
-    Attempts,
-    melted,
-    success_parts,
-    tools_called,
-)
+from agentgym.scenarios.plan_reward import PROGRESS, SPARE_CALLS, Attempts, melted
 
-from .environment import (
-    Case,
-    TestingBooks,
-    TestingEnvironment,
-)
+from .environment import Case, TestingBooks, TestingEnvironment
 
 ERROR = -0.04
 VIOLATION = -0.2
@@ -58,16 +46,9 @@ def score(
     0.09. Each of at most two tests that fail on the right code costs 0.15.
     """
     attempts = Attempts.of(books, trajectory)
-    if not attempts.tools:
-        return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)
-    plan, module = task.goal["plan"], task.goal["module"]
-    over = max(0, len(attempts.tools) - len(plan) - SPARE_CALLS[task.level])
-    cases = books.cases.get(module, [])
-    wrong, killed = judge(task, cases, sandbox)
-    right_tool = tools_called((tool for tool, _ in plan), attempts.tools) / len(plan)
-    if killed == 1.0 and not wrong and not attempts.violations and not over:
-        parts = success_parts(attempts, len(plan), ERROR)
-        return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
+    module, needed = task.goal["module"], [tool for tool, _ in task.goal["plan"]]
+    over = max(0, len(attempts.tools) - len(needed) - SPARE_CALLS[task.level])
+    wrong, killed = judge(task, books.cases.get(module, []), sandbox)
     parts = {
         "killed": PROGRESS * (1 - _LOOKED) * killed * melted(over),
         "read": PROGRESS * _LOOKED * (module in books.read) * melted(over),
@@ -75,7 +56,15 @@ def score(
         "errors": ERROR * min(len(attempts.failed), _MOST_ERRORS),
         "rules": VIOLATION * min(attempts.violations, _MOST_COUNTED),
     }
-    return Reward(sum(parts.values()), False, parts, right_tool, killed)
+    found_all = killed == 1.0 and not wrong
+    return grade(
+        attempts,
+        needed,
+        parts,
+        success=found_all and not attempts.violations and not over,
+        arguments=killed,
+        error=ERROR,
+    )
 
 
 def judge(task: Task, cases: Sequence[Case], sandbox: AnySandbox) -> tuple[int, float]:
@@ -114,37 +103,6 @@ PHRASES = read_phrases(Path(__file__).parent / "wording")
 
 _HARD = ("over", "under", "enough", "within", "same", "both", "either")
 """Templates whose mutants return wrong values only for arguments at a boundary."""
-PlannedCall = tuple[str, dict[str, str]]
-
-
-@dataclass(frozen=True)
-class TestingDraft:
-    """The content of a task, before it gets an id.
-
-    Attributes:
-        files: Text of each file by path, without the tests of ``module``.
-        mutants: By name of each function to test, its mutants: sources of the module
-            with one fault in the function.
-    """
-
-    __test__ = False
-
-    instruction: str
-    files: dict[str, str]
-    module: str
-    mutants: dict[str, list[str]]
-    plan: tuple[PlannedCall, ...]
-
-    def goal(self) -> dict[str, Any]:
-        """Return the task's goal as JSON values."""
-        return {
-            "module": self.module,
-            "mutants": self.mutants,
-            "plan": [list(call) for call in self.plan],
-        }
-
-
-TestingFamily = ProjectFamily[TestingDraft]
 
 
 def _plain(rng: Random) -> Template:
@@ -156,56 +114,52 @@ def _usable() -> list[Template]:
     return [t for t in functions.TEMPLATES if t.faults and not t.uses_constant]
 
 
-def _test_function(scene: Scene, phrases: Phrases) -> TestingDraft:
+def _test_function(scene: ProjectScene) -> Draft:
     """Create a task to test one named function."""
-    return _drafted(scene, phrases, [_plain(scene.rng)], whole=False)
+    return _drafted(scene, _plain(scene.rng))
 
 
-def _test_module(scene: Scene, phrases: Phrases) -> TestingDraft:
+def _test_module(scene: ProjectScene) -> Draft:
     """Create a task to test both functions of a module."""
     first = _plain(scene.rng)
     while (second := _plain(scene.rng)) is first:
         pass
-    return _drafted(scene, phrases, [first, second], whole=True)
+    return _drafted(scene, first, second)
 
 
-def _test_boundary(scene: Scene, phrases: Phrases) -> TestingDraft:
+def _test_boundary(scene: ProjectScene) -> Draft:
     """Create a task to test a function whose mutants are wrong only at a boundary."""
-    hard = [t for t in _usable() if t.key in _HARD]
-    return _drafted(scene, phrases, [scene.rng.choice(hard)], whole=False)
+    return _drafted(scene, scene.rng.choice([t for t in _usable() if t.key in _HARD]))
 
 
-def _drafted(
-    scene: Scene, phrases: Phrases, templates: Sequence[Template], *, whole: bool
-) -> TestingDraft:
-    rng, split = scene.rng, scene.split
-    project = projects.build(rng, scene.names, templates=templates)
+def _drafted(scene: ProjectScene, *templates: Template) -> Draft:
+    """Return a task to test a module's functions that are made from ``templates``."""
+    split = scene.split
+    project = projects.build(scene.rng, scene.names, templates=templates)
     module = project.modules[0]
     tested = [f for f in module.functions if f.template in templates]
-    files = {p: text for p, text in project.files.items() if p != module.test_path}
-    slots = {"file": references.module(rng, split, module.package, module.name)}
-    if not whole:
+    slots = {"file": refer_to_module(scene, module)}
+    if len(templates) == 1:
         slots["name"] = tested[0].name
-    plan: list[PlannedCall] = [("read_file", {"path": module.path})]
+    plan: list[list[object]] = [["read_file", {"path": module.path}]]
     for function in tested:
         for call, value in _killing(function, split):
-            plan += [
-                ("run_call", {"call": call}),
-                ("add_test", {"call": call, "expected": value}),
-            ]
-    return TestingDraft(
-        request(rng, phrases, split, slots),
-        files,
-        module.path,
-        {f.name: _mutants(files[module.path], module, f, split) for f in tested},
-        tuple(plan),
+            plan.append(["run_call", {"call": call}])
+            plan.append(["add_test", {"call": call, "expected": value}])
+    source = project.files[module.path]
+    # Sources of the module with one fault in a function, by the function's name.
+    mutants = {f.name: _mutants(source, module, f, split) for f in tested}
+    return Draft(
+        scene.ask(**slots),
+        {"files": {p: t for p, t in project.files.items() if p != module.test_path}},
+        {"module": module.path, "mutants": mutants, "plan": plan},
     )
 
 
 def _faulty(template: Template, split: Split) -> list[str]:
     """Return the template's wrong bodies that tasks of ``split`` use."""
-    home = Split.TEST if split is Split.OUT_OF_VOCABULARY else split
-    return [fault.body for fault in template.faults if fault.split is home]
+    wanted = functions.with_defects(split)
+    return [fault.body for fault in template.faults if fault.split is wanted]
 
 
 def _mutants(
@@ -261,12 +215,11 @@ def _value(body: str, point: str) -> str | None:
         return None
 
 
-FAMILIES: tuple[TestingFamily, ...] = (
-    TestingFamily("test_function", 1, PHRASES["function"], _test_function),
-    TestingFamily("test_module", 2, PHRASES["module"], _test_module),
-    TestingFamily("test_boundary", 3, PHRASES["function"], _test_boundary),
+FAMILIES = (
+    ProjectFamily("test_function", 1, PHRASES["function"], _test_function),
+    ProjectFamily("test_module", 2, PHRASES["module"], _test_module),
+    ProjectFamily("test_boundary", 3, PHRASES["function"], _test_boundary),
 )
-
 
 SYSTEM_PROMPT = (
     "You are a tester in a small Python project. The code is right. Use the tools, "
@@ -274,10 +227,9 @@ SYSTEM_PROMPT = (
     "to learn its value, then add it as a test; choose arguments for which wrong code "
     "would give another value."
 )
-_BY_OUTCOME = frozenset({"call", "expected"})
 
 
-class QaTestingScenario(LeveledScenario):
+class QaTestingScenario(ProjectScenario):
     """Tasks to write tests for functions of generated Python packages."""
 
     name: ClassVar[str] = "qa_testing"
@@ -287,39 +239,18 @@ class QaTestingScenario(LeveledScenario):
     )
     estimated_time: ClassVar[str] = "10 to 20 minutes on 2 cores"
     max_turns: ClassVar[int] = 12
-
-    def __init__(self, sandbox: AnySandbox | None = None) -> None:
-        self._given = sandbox
-
-    def system_prompt(self) -> str:
-        """Return the system prompt: the agent's role and its rules."""
-        return SYSTEM_PROMPT
-
-    def tools(self) -> list[ToolSpec]:
-        """Return the agent's five tools."""
-        return tool_specs(TestingEnvironment)
-
-    def families(self) -> Sequence[TestingFamily]:
-        """Return the families (kinds of task) of all levels."""
-        return FAMILIES
+    prompt = SYSTEM_PROMPT
+    environment = TestingEnvironment
+    families = FAMILIES
+    by_outcome = frozenset({"call", "expected"})
 
     def create_environment(self, task: Task) -> TestingEnvironment:
         """Return a new environment with the project that the task asks to test."""
-        return TestingEnvironment(task.initial_state["files"], self._runs_in())
+        return TestingEnvironment(task.initial_state["files"], self.runs_in())
 
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
         """Score an episode by the agent's tests; see :func:`score`."""
         own = own_environment(TestingEnvironment, environment)
-        return score(task, own.books, trajectory, self._runs_in())
-
-    def needed_calls(self, task: Task) -> list[NeededCall]:
-        """Return the shortest solution; a success makes any test right."""
-        return [
-            NeededCall(tool, arguments, by_outcome=_BY_OUTCOME & set(arguments))
-            for tool, arguments in task.goal["plan"]
-        ]
-
-    def _runs_in(self) -> AnySandbox:
-        return self._given or self.sandbox
+        return score(task, own.books, trajectory, self.runs_in())

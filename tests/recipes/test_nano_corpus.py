@@ -9,11 +9,11 @@ from transformers import AutoTokenizer
 
 from agentgym.core.task import Split
 from agentgym.models.nano import nano_path
-from agentgym.packs.coding.drafts import Step
 from agentgym.packs.coding.families import FAMILIES
 from agentgym.packs.coding.scenario import CodingScenario
 from agentgym.packs.customer_support.scenario import CustomerSupportScenario
-from agentgym.packs.customer_support.talk import INTENTS
+from agentgym.packs.customer_support.story import INTENTS
+from agentgym.packs.kit.tasks import Step
 from recipes.nano.coding import wrong
 from recipes.nano.conversation import ASSISTANT, END, SLIP
 from recipes.nano.corpus import MAKERS, SUPERVISED, conversations, encode

@@ -18,8 +18,8 @@ PLANNED = tuple[str, dict[str, Any]]
 
 
 def task_of(family: str, split: Split = Split.TRAIN, seed: int = 0) -> Task:
-    [found] = [f for f in SCENARIO.families() if f.name == family]
-    return found.make_task(split, seed, 0)
+    [found] = [f for f in SCENARIO.families if f.name == family]
+    return SCENARIO.make_task(found, split, seed, 0)
 
 
 def play(task: Task, calls: Iterable[PLANNED]) -> tuple[Reward, list[ToolCall]]:
@@ -39,7 +39,7 @@ def plan(task: Task) -> list[PLANNED]:
     return [(tool, dict(arguments)) for tool, arguments in task.goal["plan"]]
 
 
-@pytest.mark.parametrize("family", [f.name for f in SCENARIO.families()])
+@pytest.mark.parametrize("family", [f.name for f in SCENARIO.families])
 @pytest.mark.parametrize("split", list(Split))
 def test_the_plan_of_every_family_succeeds(family: str, split: Split) -> None:
     for seed in range(2):

@@ -11,10 +11,11 @@ from agentgym.core.trajectory import Reward
 from agentgym.evaluate.baselines import Call
 from agentgym.evaluate.baselines import play as play_episode
 from agentgym.packs.coding import functions
-from agentgym.packs.coding.drafts import Scene
 from agentgym.packs.coding.families import Broken, seed_fault
 from agentgym.packs.coding.names import NAMES
+from agentgym.packs.coding.references import PHRASES
 from agentgym.packs.coding.scenario import CodingScenario
+from agentgym.packs.kit.tasks import Scene
 from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
 from agentgym.scenarios.base import Environment
 
@@ -59,7 +60,8 @@ def every_fault(seed: int) -> Iterator[Broken]:
             pairs = len(functions.with_fault(kind, split))
             seen = set()
             while len(seen) < pairs:
-                broken = seed_fault(Scene(rng, split, NAMES[split]), kind)
+                scene = Scene(rng, split, NAMES[split], PHRASES["repair"])
+                broken = seed_fault(scene, kind)
                 body = (broken.function.template.key, broken.fault.body)
                 if body not in seen:
                     seen.add(body)

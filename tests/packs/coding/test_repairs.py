@@ -17,6 +17,7 @@ from tests.some import some
 
 from .conftest import every_fault, play_in
 
+SCENARIO = CodingScenario()
 BY_NAME = {family.name: family for family in FAMILIES}
 
 
@@ -30,8 +31,8 @@ def sandboxed() -> Iterator[CodingScenario]:
 def repair_of(kind: str, right: str) -> tuple[Task, dict[str, str]]:
     """Return a task whose right line, in ``p``, ``q`` and ``K``, is ``right``."""
     for index in range(1_000):
-        task = BY_NAME[f"repair_{kind}"].make_task(Split.TRAIN, 0, index)
-        edit = solve(task)[2].args
+        task = SCENARIO.make_task(BY_NAME[f"repair_{kind}"], Split.TRAIN, 0, index)
+        edit = dict(solve(task)[2].args)
         if generic(task, edit)[0] == right:
             return task, edit
     raise AssertionError(f"no task is repaired with {right!r}")

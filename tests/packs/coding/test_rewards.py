@@ -21,7 +21,7 @@ EDITS = ("change_constant", "change_default", "change_text")
 
 
 def task_of(family: str, index: int = 0, split: Split = Split.TRAIN) -> Task:
-    return BY_NAME[family].make_task(split, 0, index)
+    return CodingScenario().make_task(BY_NAME[family], split, 0, index)
 
 
 def plan_of(task: Task) -> list[tuple[str, dict[str, Any]]]:

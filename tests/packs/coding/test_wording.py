@@ -6,8 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from agentgym.core.task import Split
-from agentgym.packs.coding.drafts import Family
-from agentgym.packs.coding.families import FAMILIES
+from agentgym.packs.coding.families import FAMILIES, ProjectFamily
 from agentgym.packs.coding.names import NAMES
 from agentgym.packs.coding.references import REFERENCES
 from agentgym.packs.coding.scenario import CodingScenario
@@ -57,12 +56,12 @@ def as_pattern(frame: str) -> str:
     return rf"\b{re.sub(r'\\{\w+\\}', r'\\S+(?: \\S+){0,6}', pattern)}\b"
 
 
-def by_name(family: Family) -> str:
+def by_name(family: ProjectFamily) -> str:
     return family.name
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=by_name)
-def test_a_family_has_many_frames(family: Family) -> None:
+def test_a_family_has_many_frames(family: ProjectFamily) -> None:
     assert len(family.phrases.frames(Split.TRAIN)) >= (50 if family.level == 1 else 40)
     assert len(family.phrases.frames(Split.VALIDATION)) >= 24
     assert len(family.phrases.frames(Split.TEST)) >= 16
@@ -71,7 +70,9 @@ def test_a_family_has_many_frames(family: Family) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=by_name)
 @pytest.mark.parametrize("split", HELD_OUT)
-def test_held_out_phrases_use_words_of_training(family: Family, split: Split) -> None:
+def test_held_out_phrases_use_words_of_training(
+    family: ProjectFamily, split: Split
+) -> None:
     own = words(family.phrases.frames(Split.TRAIN)) | manners(Split.TRAIN)
     used = words(family.phrases.frames(split))
     assert used <= train_words()
@@ -85,7 +86,9 @@ def test_held_out_references_and_manners_use_words_of_training(split: Split) -> 
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=by_name)
-def test_out_of_vocabulary_phrases_have_a_word_of_their_own(family: Family) -> None:
+def test_out_of_vocabulary_phrases_have_a_word_of_their_own(
+    family: ProjectFamily,
+) -> None:
     known = train_words()
     for held in HELD_OUT:
         known |= words(family.phrases.frames(held))

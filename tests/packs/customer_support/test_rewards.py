@@ -19,7 +19,7 @@ REFUSED = ("address_too_late", "second_refund", "wrong_postcode")
 
 
 def task_of(family: str, index: int = 0, split: Split = Split.TRAIN) -> Task:
-    return BY_NAME[family].make_task(split, 0, index)
+    return CustomerSupportScenario().make_task(BY_NAME[family], split, 0, index)
 
 
 def plan_of(task: Task) -> list[tuple[str, dict[str, Any]]]:

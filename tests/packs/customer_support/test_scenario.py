@@ -17,7 +17,7 @@ from agentgym.models.nano import nano_path
 from agentgym.packs.customer_support.families import FAMILIES
 from agentgym.packs.customer_support.names import NAMES
 from agentgym.packs.customer_support.scenario import CustomerSupportScenario
-from agentgym.packs.customer_support.talk import FORMS, INTENTS
+from agentgym.packs.customer_support.story import FORMS, INTENTS
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios import Environment, get_scenario

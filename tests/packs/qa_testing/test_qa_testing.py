@@ -32,7 +32,7 @@ def task_of(
     scenario: QaTestingScenario, name: str, split: Split = Split.TRAIN, seed: int = 0
 ) -> Task:
     [family] = [f for f in FAMILIES if f.name == name]
-    return family.make_task(split, seed, 0)
+    return scenario.make_task(family, split, seed, 0)
 
 
 def play(
