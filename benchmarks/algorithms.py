@@ -56,8 +56,15 @@ def _train(options: argparse.Namespace, output: Path, name: str) -> Path:
     if TrainingResult.load(run) is None:
         command = [sys.executable, "-m", "agentgym", "train", options.scenario]
         command += ["--framework", options.framework, "--seed", str(options.seed)]
-        command += ["--episodes", str(options.episodes), "--yes", "--tracker", "none"]
-        command += ["--algorithm", name.removesuffix(KL)]
+        command += [
+            "--episodes",
+            str(options.episodes),
+            "--yes",
+            "--set",
+            "tracker=none",
+        ]
+        command += ["--set", "tracker=none"]
+        command += ["--set", f"algorithm={name.removesuffix(KL)}"]
         command += ["--name", run.name, "--output", str(output)]
         settings = ["early_stop=false", "forgetting_questions=0", *options.rest]
         settings += ["kl_coefficient=0.01"] * name.endswith(KL)

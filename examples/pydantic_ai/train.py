@@ -13,9 +13,8 @@ from agentgym import Trainer
 if __name__ == "__main__":
     episodes = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
     result = Trainer().train(
-        agent=support,
+        agent={"reference": support, "context": "bank:bank_of"},
         tasks="tasks.jsonl",
-        context="bank:bank_of",
         episodes=episodes,
         warm_start=True,
         yes=True,

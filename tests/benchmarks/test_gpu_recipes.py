@@ -10,9 +10,9 @@ import pytest
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.registry import chosen_engine, paced_settings
-from agentgym.engines.vllm import settings
 from agentgym.models.nano import nano_path
-from tests.engines.vllm.conftest import make_environment
+from agentgym.plugins.vllm import settings
+from tests.plugins.vllm.conftest import make_environment
 
 ROOT = Path(__file__).parents[2]
 SIZES = ("0.5b", "1.5b", "3b", "7b")

@@ -99,7 +99,7 @@ class Train:
         for setting, value in sizes.items():
             self._patch.setenv(f"AGENTGYM_{setting.upper()}", str(value))
         self._patch.setattr(loop, "create_engine", lambda _: Learner(learned))
-        words = ["--framework", "native", "--tracker", "none", "--episodes", "4"]
+        words = ["--framework", "native", "--set", "tracker=none", "--episodes", "4"]
         words += ["--name", "skill", "--output", f"runs/{name}"]
         ended = self._agentgym("train", "skill", *words)
         assert ended.code == 0, ended.err

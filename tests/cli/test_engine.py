@@ -31,7 +31,7 @@ def test_another_engine_is_refused_with_the_nearest(agentgym: Command) -> None:
 def test_a_dry_run_shows_the_configuration_where_it_could_not_run(
     agentgym: Command,
 ) -> None:
-    words = ["--engine", "verl", "--nodes", "2", "--dry-run"]
+    words = ["--engine", "verl", "verl.nodes=2", "--dry-run"]
     key = "actor_rollout_ref.rollout.max_num_seqs"
     ended = agentgym("train", "coding", f"verl.{key}=32", *words)
     assert ended.code == 2

@@ -1,92 +1,34 @@
-"""Options that are settings: those that are named like one, and no others."""
+"""Options that are made of settings."""
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
-import pytest
+import typer
 
-from agentgym.cli.evaluate import evaluate
-from agentgym.cli.train import train
+from agentgym.cli.app import build
 from agentgym.core.config import TrainingConfig
-from agentgym.core.settings import Settings
-from agentgym.plugins.collect.commands import rollout
-from agentgym.plugins.collect.config import RolloutConfig
-from agentgym.plugins.improve.commands import improve
-
-POLICY = {"scenario", "framework", "model", "gpu", "seed", "unsafe_local_exec"}
-TEMPLATE = {"tool_format", "chat_template", "thinking", "constrain"}
-TRAINED = {
-    "agent",
-    "engine",
-    "gpus_per_node",
-    "nodes",
-    "episodes",
-    "time",
-    "algorithm",
-    "deterministic",
-    "tracker",
-    "goal",
-}
-TRAINED |= {"name", "output", "spot", "max_hourly", "max_cost"}
-JUDGE = {"judge", "judge_rubric", "judge_max_cost"}
-JUDGE |= {"judge_price_in", "judge_price_out"}
-YOURS = {
-    "yes",
-    "warm_start",
-    "train_roles",
-    "context",
-    "inputs",
-    "on_interrupt",
-    "allow_host",
-    "configurable",
-}
-YOURS |= {"prompts", "role_adapters"}
-ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeout_s"}
+from agentgym.core.settings import about
 
 
-@pytest.mark.parametrize(
-    ("command", "settings", "expected"),
-    [
-        (
-            train,
-            TrainingConfig,
-            POLICY | TEMPLATE | TRAINED | YOURS | JUDGE,
-        ),
-        (
-            evaluate,
-            TrainingConfig,
-            POLICY
-            | TEMPLATE
-            | JUDGE
-            | {"concurrency", "eval_temperature", "cache_requests"}
-            | {"context", "inputs", "on_interrupt", "configurable", "prompts"},
-        ),
-        (
-            improve,
-            TrainingConfig,
-            (POLICY - {"scenario"})
-            | {
-                "agent",
-                "context",
-                "inputs",
-                "on_interrupt",
-                "configurable",
-                "episodes",
-                "output",
-            }
-            | {"scenario", "max_cost", "yes", "goal"},
-        ),
-        (
-            rollout,
-            RolloutConfig,
-            ROLLED_OUT | {"save", "cache_requests", "concurrency", "unsafe_local_exec"},
-        ),
-    ],
-    ids=["train", "eval", "improve", "rollout"],
-)
-def test_options_named_like_a_setting_set_it(
-    command: Callable[..., Any], settings: type[Settings], expected: set[str]
-) -> None:
-    found = set(inspect.signature(command).parameters) & set(settings.names())
-    assert found == expected
+def options_of(command: str) -> dict[str, Any]:
+    group: Any = typer.main.get_command(build([command]))
+    made = group.commands[command]
+    return {name: each for each in made.params for name in each.opts}
+
+
+def test_train_has_thirty_options_apart_from_those_of_plugins() -> None:
+    of_plugins = {"--command", "--check-command", "--data", "--categories"}
+    for name, field in TrainingConfig.fields().items():
+        if "." in name and not name.startswith("agent."):
+            of_plugins.add(str(about(field, "option")).partition("/")[0])
+    named = {name for name in options_of("train") if name.startswith("--")}
+    own = named - of_plugins
+    assert len(own) <= 30, sorted(own)
+    assert {"--judge", "--judge-max-cost", "--spot", "--gpus-per-node"} <= named
+
+
+def test_options_say_what_the_setting_says() -> None:
+    options = options_of("train")
+    assert options["--episodes"].help == "Most training rollouts."
+    assert "again" in str(options["--configurable"].help)
+    assert options["--agent"].metavar == "MODULE:NAME"
+    assert "--temperature" in options_of("eval")

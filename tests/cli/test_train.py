@@ -15,6 +15,8 @@ from agentgym.errors import ModelError, TrainingInterrupted
 from agentgym.evaluate import events
 from agentgym.install import install_command
 from agentgym.models.nano import nano_path
+from agentgym.plugins.cloud.group import RentSettings
+from agentgym.plugins.judge.group import JudgeSettings
 from agentgym.train import loop, trainer
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
@@ -100,8 +102,8 @@ def test_json_alone_is_on_standard_output(
 
 
 def test_options_become_settings(agentgym: Command, fake: type[FakeTrainer]) -> None:
-    words = "train coding --framework native --episodes 64 --seed 3 --deterministic"
-    words += " --algorithm grpo --tracker none --name x --gpu none --output elsewhere"
+    words = "train coding --framework native --episodes 64 --seed 3 deterministic=true"
+    words += " --set algorithm=grpo tracker=none --name x --gpu none --output elsewhere"
     words += " --agent my.module:make --model models/mine --unsafe-local-exec"
     assert agentgym(*words.split()).code == 0
     config = fake.calls[0][0]
@@ -142,14 +144,16 @@ def test_options_win_over_the_file(agentgym: Command, fake: type[FakeTrainer]) -
     assert (config.episodes, config.seed) == (64, 5)
 
 
-def test_settings_of_groups_in_a_file_are_given_by_their_options_names(
+def test_a_file_has_settings_of_groups(
     agentgym: Command, fake: type[FakeTrainer]
 ) -> None:
-    Path("run.yaml").write_text("scenario: coding\njudge_weight: 0.3\nmax_cost: 5\n")
+    text = "scenario: coding\njudge.weight: 0.3\nrent: {max_cost: 5}\n"
+    Path("run.yaml").write_text(text)
     agentgym("train", "--config", "run.yaml")
     config = fake.calls[0][0]
     assert config is not None
-    assert (config.judge.weight, config.rent.max_cost) == (0.3, 5)
+    assert JudgeSettings.of(config).weight == 0.3
+    assert RentSettings.of(config).max_cost == 5
 
 
 def test_scenario_must_be_named(agentgym: Command) -> None:
@@ -173,7 +177,7 @@ def test_resume_takes_the_run_and_a_larger_budget(
     ended = agentgym("train", "--resume", "runs/x", "--episodes", "99")
     assert ended.code == 0
     given = fake.calls[0][1]
-    assert (given["resume"], given["episodes"], given["yes"]) == ("runs/x", 99, None)
+    assert given == {"resume": "runs/x", "episodes": 99}
 
 
 def test_a_resumed_run_can_begin_with_a_warm_start(
@@ -189,8 +193,8 @@ def test_a_resumed_run_takes_settings_of_memory_and_servers(
     words = ["vllm.max_model_len=4096", "vllm.max_num_seqs=null"]
     assert agentgym("train", "--resume", "runs/x", *words).code == 0
     given = fake.calls[0][1]
-    assert given["vllm"] == {"max_model_len": 4096, "max_num_seqs": None}
-    assert "memory_share" not in given
+    changes = {"vllm.max_model_len": 4096, "vllm.max_num_seqs": None}
+    assert given == {"resume": "runs/x", **changes}
 
 
 @pytest.mark.parametrize(
@@ -200,7 +204,7 @@ def test_a_resumed_run_takes_settings_of_memory_and_servers(
         (["--dry-run"], "leave --config"),
         (["--seed", "3"], "leave out: seed"),
         (["--model", "other"], "leave out: model"),
-        (["--seed", "3"], "may change: memory_share, "),
+        (["--seed", "3"], "may change: gpu, "),
     ],
     ids=str,
 )
@@ -237,17 +241,9 @@ def test_ctrl_c_says_how_to_resume(agentgym: Command, fake: type[FakeTrainer]) -
         (["coding", "--engine", "verl"], 2, "agentgym engine install verl"),
         (["coding", "--engine", "lightning"], 2, "agentgym engine install lightning"),
         (["coding", "--engine=verl", "verl.trainer.nnode=2"], 2, "'trainer.nnodes'"),
-        (
-            ["coding", "nonsense"],
-            2,
-            "verl.KEY=VALUE and vllm.KEY=VALUE, after",
-        ),
-        (["coding", "--nodes", "2"], 2, "nodes = 2 is a setting of --engine verl"),
-        (
-            ["coding", "--algorithm", "ppo"],
-            2,
-            "algorithm = 'ppo' with engine = 'local'",
-        ),
+        (["coding", "nonsense"], 2, "write KEY=VALUE, as in learning_rate=1e-4"),
+        (["coding", "verl.nodes=2"], 2, "nodes = 2 is a setting of --engine verl"),
+        (["coding", "algorithm=ppo"], 2, "algorithm = 'ppo' with engine = 'local'"),
         (["--config", "absent.yaml"], 2, "absent.yaml"),
         (["--resume", "absent"], 2, "No run is named 'absent'"),
         (["coding", "--output", "file"], 1, "Cannot write the run folder"),
@@ -351,8 +347,8 @@ def test_home_that_cannot_be_written_is_found_before_training(
         (["--agent", "broken:make"], "broken.py, line 1: ZeroDivisionError"),
         (["--model", "gpt-4.1-mini"], "write openai:gpt-4.1-mini"),
         (["--agent", "mine:make", "--framework", "native"], "needs a framework"),
-        (["--tracker", "wandb"], install_command("wandb")),
-        (["--tracker", "tensorboard"], install_command("local")),
+        (["--set", "tracker=wandb"], install_command("wandb")),
+        (["--set", "tracker=tensorboard"], install_command("local")),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else None,
 )
@@ -372,7 +368,7 @@ def test_what_cannot_run_is_refused_before_anything_is_loaded(
     monkeypatch.setattr(sys, "path", list(sys.path))
     Path("mine.py").write_text("def make(llm, tools): ...\n")
     Path("broken.py").write_text("1 / 0\n")
-    tracker = [] if "--tracker" in words else ["--tracker", "none"]
+    tracker = [] if "--set" in words else ["--set", "tracker=none"]
     ended = agentgym("train", "coding", *words, *tracker, *dry)
     assert ended.code == 2
     assert part in ended.err

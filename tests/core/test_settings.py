@@ -81,14 +81,13 @@ def test_keys_and_values_are_those_of_yaml_1_2(tmp_path: Path) -> None:
 
 
 def test_assignments_reach_every_setting_and_name_the_nearest() -> None:
-    fields = TrainingConfig.names()
-    found = read_assignments(
-        ["learning-rate=1e-4", "allow_tools=[a, b]", "early_stop=false"], fields
-    )
-    assert found == {
+    words = ["learning-rate=1e-4", "agent.allow_tools=[a, b]", "early_stop=false"]
+    words += ["vllm.max_num_seqs=8"]
+    assert read_assignments(words, TrainingConfig) == {
         "learning_rate": 1e-4,
-        "allow_tools": ["a", "b"],
+        "agent.allow_tools": ["a", "b"],
         "early_stop": False,
+        "vllm.max_num_seqs": 8,
     }
     for word, said in (
         ("lerning_rate=1", "unknown setting 'lerning_rate', did you mean"),
@@ -96,4 +95,4 @@ def test_assignments_reach_every_setting_and_name_the_nearest() -> None:
         ("vllm={a", "cannot be read as YAML"),
     ):
         with pytest.raises(ConfigError, match=said):
-            read_assignments([word], fields)
+            read_assignments([word], TrainingConfig)

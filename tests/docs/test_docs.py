@@ -102,13 +102,3 @@ def test_every_setting_of_the_yaml_example_is_known(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text(match[1])
     assert TrainingConfig.from_yaml(path).episodes == 4000
-
-
-def test_every_setting_is_in_the_table_of_the_docs() -> None:
-    from agentgym import TrainingConfig
-
-    rows = re.findall(r"^\| .+ \|$", (ROOT / "docs" / "cli.md").read_text(), re.M)
-    named = set(re.findall(r"`([a-z_]+)`", "".join(rows)))
-    settings = TrainingConfig.names()
-    assert {name for name in settings if "." not in name} <= named
-    assert {part for name in settings for part in name.split(".")} <= named

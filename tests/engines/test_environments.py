@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from agentgym.engines import environments
-from agentgym.engines.vllm import environment
-from agentgym.engines.vllm.environment import ENVIRONMENT as VLLM
 from agentgym.errors import EngineError, UsageError
 from agentgym.plugins.verl.environment import ENVIRONMENT as VERL
+from agentgym.plugins.vllm import environment
+from agentgym.plugins.vllm.environment import ENVIRONMENT as VLLM
 
 _UV = '''#!{python}
 """Plays uv: finds wheels where it is told to, and makes folders as it does."""

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from agentgym.core.config import TrainingConfig
-from agentgym.engines.vllm import settings as vllm
-from agentgym.engines.vllm.flags import known_flags
 from agentgym.plugins.verl.settings import known_keys, verl_settings
+from agentgym.plugins.vllm import settings as vllm
+from agentgym.plugins.vllm.flags import known_flags
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted(ROOT.glob("scenarios/*/recipes/*.yaml"))

@@ -47,7 +47,7 @@ def test_the_local_engine_trains_it_and_its_cache_may_go(
     assert (again, checksums(again)) == (folder, whole)
 
 
-@pytest.mark.sweep  # the shipped policy: tests/engines/vllm/test_real_vllm.py
+@pytest.mark.sweep  # the shipped policy: tests/plugins/vllm/test_real_vllm.py
 @VLLM_ON_CPU
 def test_vllm_samples_on_the_cpu_what_the_learner_learns_from(
     tmp_path: Path, own_home: Path

@@ -42,7 +42,7 @@ def test_an_agent_inside_of_another_is_trained_too(
     settings: dict[str, Any] = {
         "framework": "langchain" if is_node else outer,
         "agent": f"{INSIDE}:outer_{outer}",
-        "inputs": f"{INSIDE}:{'messages' if is_graph else 'first'}",
+        "agent.inputs": f"{INSIDE}:{'messages' if is_graph else 'first'}",
         "max_attempts": 1,
     }
     wanted = [

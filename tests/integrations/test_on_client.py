@@ -145,7 +145,14 @@ def test_a_live_tool_runs_in_its_place_with_its_context(
 ) -> None:
     greeting = Reply(calls=[("greet", {"word": "Hi"})])
     given = {"context": at(framework, context)} if context else {}
-    found = run(tmp_path, framework, agent, greeting, allow_tools=("greet",), **given)
+    found = run(
+        tmp_path,
+        framework,
+        agent,
+        greeting,
+        **{"agent.allow_tools": ("greet",)},
+        **given,
+    )
     whom = requests(1)[0].task.id if context else "you"
     assert told_last(found) == f"Hi, {whom}!"
     [call] = found.get_tool_calls()

@@ -35,7 +35,7 @@ def test_what_becomes_of_an_agents_own_tools_is_asked_for() -> None:
     )
     assert "--tools stub" in problem
     assert "--allow-tool send_mail" in problem
-    [problem] = tried(allow_tools=("page_me",)).problems
+    [problem] = tried(**{"agent.allow_tools": ("page_me",)}).problems
     assert "no tools named send_mail, which" in problem
     config = TrainingConfig.create(scenario="coding", agent=f"{HERE}:graph")
     with pytest.raises(UnsupportedError, match="cannot be trained on coding as it is"):
@@ -65,7 +65,7 @@ def test_a_user_who_is_there_is_asked_tool_by_tool() -> None:
 
 @pytest.mark.slow
 def test_shared_names_act_on_the_scenario_and_differences_are_told() -> None:
-    report = tried(own_tools="stub", allow_tools=("page_me",))
+    report = tried(**{"agent.own_tools": "stub", "agent.allow_tools": ("page_me",)})
     assert report.problems == []
     assert report.bound == ["list_files", "read_file"]
     assert report.own == {
@@ -79,7 +79,7 @@ def test_shared_names_act_on_the_scenario_and_differences_are_told() -> None:
 
 @pytest.mark.slow
 def test_an_agent_with_none_of_the_scenarios_tools_is_refused() -> None:
-    [problem] = tried("stranger", own_tools="stub").problems
+    [problem] = tried("stranger", **{"agent.own_tools": "stub"}).problems
     assert "none of the tools of coding" in problem
 
 
@@ -102,8 +102,7 @@ def test_own_tools_are_answered_or_run_as_was_said(tmp_path: Path) -> None:
         tmp_path,
         ScriptedPolicy(respond),
         agent=f"{HERE}:graph",
-        own_tools="stub",
-        allow_tools=("page_me",),
+        **{"agent.own_tools": "stub", "agent.allow_tools": ("page_me",)},
         concurrency=4,
     ) as opened:
         [made] = opened.run(requests(1), lambda _: None)

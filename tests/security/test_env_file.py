@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.nested.keys import FLAT_KEYS, GROUPS
 from agentgym.core.settings import OTHER_VARIABLES, variable_of
-from agentgym.security.env_file import NOT_FROM_FILE
+from agentgym.security.env_file import is_left_out
 from tests.cli.conftest import Command, agentgym
 
 __all__ = ["agentgym"]
@@ -46,7 +45,7 @@ def test_a_file_of_others_runs_no_code_and_lifts_no_guard(
     (tmp_path / "evil.py").write_text("open('ran', 'w')\ndef make(): ...\n")
     values = {
         "AGENTGYM_AGENT": "evil:make",
-        "agentgym_context": "evil:make",
+        "agentgym_agent_context": "evil:make",
         "AGENTGYM_HOME": str(tmp_path / "theirs"),
         "AGENTGYM_GPU": "ssh:them@example.org",
         "AGENTGYM_UNSAFE_LOCAL_EXEC": "true",
@@ -77,23 +76,18 @@ def test_every_setting_that_can_name_something_is_classified() -> None:
     """A new setting of text is either refused in ``.env`` or listed here."""
     harmless = {
         *("framework", "model", "engine", "tool_format", "train_roles", "name"),
-        *("cache_requests", "output", "own_tools", "task_choice", "algorithm"),
-        *("precision", "tracker", "configurable", "thinking", "train_tokens"),
-        *("constrain", "goal"),
+        *("cache_requests", "output", "task_choice", "algorithm", "precision"),
+        *("tracker", "thinking", "train_tokens", "constrain", "goal"),
         "chat_template_kwargs",
         *("api_key", "engine_key", "gateway_key", "secrets"),
     }
-    kinds = {name: str(f.annotation) for name, f in TrainingConfig.model_fields.items()}
-    for name, path in FLAT_KEYS.items():
-        group, _, field = path.partition(".")
-        kinds[name] = str(GROUPS[group].model_fields[field].annotation)
-    assert kinds.keys() | set(FLAT_KEYS.values()) == set(TrainingConfig.names())
-    for name, kind in kinds.items():
+    for name, field in TrainingConfig.fields().items():
+        kind = str(field.annotation)
         is_text = any(part in kind for part in ("str", "Path", "dict", "Literal"))
         if name not in harmless and (is_text or "unsafe" in name):
-            assert variable_of(name) in NOT_FROM_FILE, name
-    for name in OTHER_VARIABLES - harmless:
-        assert variable_of(name) in NOT_FROM_FILE, name
+            assert is_left_out(variable_of(name)), name
+    for name in (*TrainingConfig.groups(), *(OTHER_VARIABLES - harmless)):
+        assert is_left_out(variable_of(name)) or name in ("rent", "gpus"), name
 
 
 def test_unreadable_env_file_is_one_paragraph(

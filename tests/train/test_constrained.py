@@ -167,7 +167,7 @@ def test_the_card_says_what_another_server_cannot_keep(
 ) -> None:
     folder = agent.export(tmp_path / form, form)
     card = (folder / "README.md").read_text()
-    assert "with `--constrain calls`" in card
+    assert "with `--set constrain=calls`" in card
     assert "Another server, as\nvLLM or Ollama, cannot" in card
     assert json.loads((folder / "agentgym_template.json").read_text()) == {
         "constrain": "calls"

@@ -280,7 +280,7 @@ def test_a_run_ends_in_time_and_measures_what_it_has(tmp_path: Path) -> None:
 
 
 def test_steps_by_the_clock_cannot_be_deterministic(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="leave out --time or --deterministic"):
+    with pytest.raises(UsageError, match="leave out --time or deterministic"):
         trainer(tmp_path, 0, time="1h", deterministic=True).plan()
 
 

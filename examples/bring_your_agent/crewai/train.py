@@ -10,9 +10,8 @@ from agentgym import Trainer
 if __name__ == "__main__":
     episodes = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000
     result = Trainer().train(
-        agent="library:crew",
+        agent={"reference": "library:crew", "inputs": "inputs:of_task"},
         tasks="tasks.jsonl",
-        inputs="inputs:of_task",
         episodes=episodes,
         warm_start=True,
         yes=True,

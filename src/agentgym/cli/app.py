@@ -24,6 +24,7 @@ from agentgym.cli.output import (
     split_log_level,
     visible,
 )
+from agentgym.core.panels import ORDER
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed, UsageError
 from agentgym.plugins import REGISTERED, points
 from agentgym.security.audit import AuditLog, audited, default_log
@@ -34,11 +35,12 @@ _OTHER = "Options"
 _USUAL = "Usual options"
 _MANY = 20
 """A command with more options shows the usual ones first."""
-_USUAL_NAMES = {
-    *("trained", "agent", "framework", "model", "gpu", "time", "episodes"),
-    *("tasks", "tasks_file", "count", "samples", "tool_names", "warm_start"),
-    *("resume", "dry_run", "compare", "fail_under", "save"),
-}
+_USUAL_NAMES = (
+    *("trained", "agent", "framework", "tasks", "tasks_file", "model", "time"),
+    *("episodes", "count", "samples", "tool_names", "warm_start", "gpu", "resume"),
+    *("dry_run", "compare", "fail_under", "save"),
+)
+"""In the order in which help shows them."""
 _CORE = {
     "train": "agentgym.cli.train:train",
     "eval": "agentgym.cli.evaluate:evaluate",
@@ -67,11 +69,27 @@ class PanelCommand(TyperCommand):
     It replaces typer's own panels, which need the slow import of rich.
     """
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Parse the words; an unknown option that is a setting is explained."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            unknown = str(getattr(error, "option_name", "") or "")
+            if unknown and any(param.name == "assigned" for param in self.params):
+                from agentgym.cli.setting_options import setting_named
+
+                if name := setting_named(unknown):
+                    raise UsageError(
+                        f"{unknown} is a setting without an option: --set {name}=VALUE."
+                    ) from None
+            raise
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments and options to the help text, grouped by panel."""
         has_many = len(self.params) > _MANY
         panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], _USUAL: []}
-        for param in self.get_params(ctx):
+        panels |= {panel: [] for panel in ORDER}
+        for param in sorted(self.get_params(ctx), key=_usual_place):
             if (record := param.get_help_record(ctx)) is not None:
                 panel = getattr(param, "rich_help_panel", None) or _OTHER
                 if param.param_type_name == "argument":
@@ -84,6 +102,12 @@ class PanelCommand(TyperCommand):
             if records:
                 with formatter.section(panel):
                     formatter.write_dl(records)
+
+
+def _usual_place(param: Any) -> int:
+    """Return a key that sorts the usual options first, and leaves others in place."""
+    is_usual = param.name in _USUAL_NAMES
+    return _USUAL_NAMES.index(param.name) if is_usual else len(_USUAL_NAMES)
 
 
 def build(words: Sequence[str] | None = None) -> typer.Typer:
@@ -126,7 +150,7 @@ def build(words: Sequence[str] | None = None) -> typer.Typer:
                 help=text,
                 epilog=epilog + EPILOG,
                 short_help=text.partition("\n")[0],
-            )(found if words is None or name == named else _unused)
+            )(with_settings(found) if words is None or name == named else _unused)
     return app
 
 
@@ -146,6 +170,13 @@ def _commands(named: str) -> Iterator[tuple[str, Any]]:
                 yield point.name, point.load()
             except Exception as error:  # noqa: BLE001 - another package's code
                 yield point.name, _broken(point.name, point.value, error)
+
+
+def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command with the options of its settings; see ``takes``."""
+    from agentgym.cli.setting_options import with_options
+
+    return with_options(command) if hasattr(command, "takes") else command
 
 
 def _unused() -> None:

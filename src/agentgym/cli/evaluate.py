@@ -8,38 +8,23 @@ import typer
 from agentgym.cli.options import (
     AllowTool,
     AsJson,
-    CacheRequests,
+    Assigned,
     Categories,
-    ChatTemplate,
     CheckCommand,
     CheckFunction,
     Command,
-    Configurable,
-    Constrain,
-    Context,
     Data,
-    Framework,
-    Inputs,
-    Judge,
-    JudgeMaxCost,
-    JudgePriceIn,
-    JudgePriceOut,
-    JudgeRubric,
-    OnInterrupt,
-    Prompts,
-    Thinking,
     ToolAnswers,
-    ToolFormat,
     ToolsFrom,
-    UnsafeLocalExec,
-    given_settings,
+    named_agent,
     named_model,
     of_saved,
     option,
+    takes,
     tasks_or_scenario,
     token_prices,
     use_tool_options,
-    with_command,
+    with_assigned,
     with_data,
 )
 from agentgym.cli.output import print_json, progress_console, require_place
@@ -54,8 +39,16 @@ if TYPE_CHECKING:
     from agentgym.train.trained_agent import TrainedAgent
 
 
+@takes(
+    *("framework", "agent.context", "agent.inputs", "agent.on_interrupt"),
+    *("agent.configurable", "gpu", "seed", "concurrency", "eval_temperature"),
+    *("cache_requests", "unsafe_local_exec", "judge.model", "judge.rubric"),
+    *("judge.price_in", "judge.price_out", "judge.max_cost"),
+    flags={"eval_temperature": "--temperature"},
+)
 def evaluate(
     command: typer.Context,
+    given: dict[str, Any],
     scenario: str | None = typer.Argument(
         None,
         help="What to measure on: a scenario or a tasks file; a saved agent's own by "
@@ -68,26 +61,15 @@ def evaluate(
         "--agent",
     ),
     program: Command = None,
-    context: Context = None,
-    inputs: Inputs = None,
-    on_interrupt: OnInterrupt = None,
-    configurable: Configurable = None,
-    prompts: Prompts = None,
     model: str | None = option(
         "A model instead: nano, a folder, an id, PROVIDER:MODEL (e.g. "
         "openai:gpt-4.1-mini), or an address, http://host:8000/v1#MODEL; several "
         "with commas between them share the load."
     ),
-    tool_format: ToolFormat = None,
-    chat_template: ChatTemplate = None,
-    thinking: Thinking = None,
-    constrain: Constrain = None,
     compare: tuple[str, str] | None = option(
         "Measure two on the same tasks: agents, models, or saved evaluations.",
         metavar="A B",
     ),
-    framework: Framework = None,
-    gpu: str | None = option("auto, local or none."),
     split: str | None = option(
         "test, validation, out_of_vocabulary, or all.", show_default="test"
     ),
@@ -97,16 +79,6 @@ def evaluate(
     count: int | None = option("How many tasks.", metavar="N", min=1),
     task: str | None = option("Only the task with this id."),
     samples: int | None = option("Attempts per task, the k of pass^k."),
-    seed: int | None = option("Seed of tasks and sampling."),
-    concurrency: int | None = option(
-        "Rollouts in flight per worker; 8 for a provider's model."
-    ),
-    eval_temperature: float | None = option(
-        "Sampling temperature; 0.5 keeps a provider's own default.",
-        "--temperature",
-        show_default="0.5",
-    ),
-    cache_requests: CacheRequests = None,
     price_in: float | None = option("$ per million prompt tokens.", min=0.0),
     price_out: float | None = option("$ per million sampled tokens.", min=0.0),
     baselines: bool = option(
@@ -121,12 +93,7 @@ def evaluate(
     allow_tool: AllowTool = None,
     check: CheckFunction = None,
     check_command: CheckCommand = None,
-    judge: Judge = None,
-    judge_rubric: JudgeRubric = None,
-    judge_price_in: JudgePriceIn = None,
-    judge_price_out: JudgePriceOut = None,
-    judge_max_cost: JudgeMaxCost = None,
-    unsafe_local_exec: UnsafeLocalExec = False,
+    assigned: Assigned = None,
     fail_under: list[str] | None = option(
         "Exit with 1 if tool reliability (0.95) or another share (pass_1=0.9) is "
         "lower. With --compare, of B. Can be given again."
@@ -157,7 +124,7 @@ def evaluate(
     if split is not None and split not in (*Split, EVERY_SPLIT):
         known = ", ".join((*Split, EVERY_SPLIT))
         raise UsageError(f"No split is named {split!r}; known: {known}.")
-    trained = with_command(trained, program)
+    trained = named_agent(trained, program, may_be_saved=True)
     own = trained if trained is not None and is_reference(trained) else None
     trained = None if own else trained
     if trained is not None and model is not None:
@@ -165,7 +132,7 @@ def evaluate(
             f"{trained} is a trained agent, and has its model: leave out --model. An "
             "agent of your own, --agent module:name, is measured on any."
         )
-    if trained is not None and eval_temperature is not None:
+    if trained is not None and "eval_temperature" in given:
         raise UsageError(
             f"{trained} is measured at the temperature that it was trained for: leave "
             "out --temperature."
@@ -173,11 +140,13 @@ def evaluate(
     if compare is not None and (trained, model, save, task) != (None,) * 4:
         raise UsageError("--compare names both sides; leave out the other options.")
     prices = token_prices("price", price_in, price_out)
-    for path in filter(None, (save, markdown, html, cache_requests)):
+    cache = given.get("cache_requests")
+    for path in filter(None, (save, markdown, html, cache and Path(cache))):
         require_place(path)
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
-    chosen = given_settings(command, TrainingConfig)
+    chosen = with_assigned(given, assigned)
+    chosen |= {} if model is None else {"model": model}
     if tasks is not None and tasks.isdecimal():
         count, tasks = int(tasks), None
     source = tasks_or_scenario(scenario, None if tasks is None else Path(tasks))
@@ -189,19 +158,19 @@ def evaluate(
         )
     chosen["scenario"] = with_data(source, data, categories)
     if own is not None:
-        chosen["agent"] = own
+        chosen["agent.reference"] = own
     use_tool_options(command, chosen)
     settings = TrainingConfig.create(**chosen)
-    given: dict[str, Any] = {"split": split or "test", "prices": prices}
-    given |= {"tasks": count, "samples": samples}
+    asked: dict[str, Any] = {"split": split or "test", "prices": prices}
+    asked |= {"tasks": count, "samples": samples}
     console = progress_console(as_json)
     with TerminalProgress(console) as progress:
         if compare is None:
             trainer = Trainer(settings, progress=progress)
-            given["task"] = task
-            sides = [trainer.evaluate(agent=trained, baselines=baselines, **given)]
+            asked["task"] = task
+            sides = [trainer.evaluate(agent=trained, baselines=baselines, **asked)]
         else:
-            sides = _both(compare, settings, given, progress)
+            sides = _both(compare, settings, asked, progress)
     view, report, body = _views(*sides)
     console.print(view)
     if as_json:
@@ -243,14 +212,14 @@ def _views(
 def _both(
     names: tuple[str, str],
     settings: "TrainingConfig",
-    given: dict[str, Any],
+    asked: dict[str, Any],
     progress: "Observer",
 ) -> "list[Evaluation]":
     """Return the evaluations of two subjects on the same tasks.
 
     A subject is an agent, a model or a saved evaluation. If one is a saved evaluation,
     only the other is evaluated. The saved seed, split, number of tasks and number of
-    samples then replace those in ``settings`` and ``given``.
+    samples then replace those in ``settings`` and ``asked``.
     """
     from agentgym.evaluate.result import Evaluation
     from agentgym.train.trainer import Trainer
@@ -259,8 +228,8 @@ def _both(
     for saved in subjects:
         if isinstance(saved, Evaluation):
             settings = settings.replaced(seed=saved.seed)
-            given["split"], given["samples"] = saved.split, saved.samples
-            given["tasks"] = len(saved.metrics.by_task)
+            asked["split"], asked["samples"] = saved.split, saved.samples
+            asked["tasks"] = len(saved.metrics.by_task)
     sides = []
     for subject in subjects:
         if isinstance(subject, Evaluation):
@@ -269,7 +238,7 @@ def _both(
             model = subject if isinstance(subject, str) else None
             agent = None if model else subject
             trainer = Trainer(settings.replaced(model=model), progress=progress)
-            side = trainer.evaluate(agent=agent, baselines=False, **given)
+            side = trainer.evaluate(agent=agent, baselines=False, **asked)
         if side.scenario != settings.scenario_name:
             raise UsageError(
                 f"{side.subject} was measured on {side.scenario!r}, not on "

@@ -10,22 +10,17 @@ import typer
 
 from agentgym.cli.options import (
     REFERENCE,
-    AllowHost,
     AllowTool,
     AsJson,
     CheckCommand,
     Command,
-    Configurable,
-    Context,
-    Inputs,
-    OnInterrupt,
     ToolAnswers,
     ToolsFrom,
+    named_agent,
     option,
     own_tools,
-    project_agent,
+    takes,
     tasks_or_scenario,
-    with_command,
     with_tools,
 )
 from agentgym.cli.output import (
@@ -45,8 +40,8 @@ _ANY_TASKS = "".join(
 )
 """A tasks file for the trial of an agent whose source shows no tools."""
 _OF_AGENT = (
-    *("framework", "model", "context", "inputs", "on_interrupt", "configurable"),
-    "allow_host",
+    *("framework", "model", "agent.context", "agent.inputs", "agent.on_interrupt"),
+    *("agent.configurable", "agent.allow_host"),
 )
 """Settings on which the trial of an agent depends."""
 
@@ -57,36 +52,27 @@ def options_of(given: Mapping[str, Any]) -> str:
     for name in _OF_AGENT:
         value = given.get(name)
         values = value if isinstance(value, list) else [value] if value else []
-        words += [w for v in values for w in (f"--{name.replace('_', '-')}", str(v))]
+        option = f"--{name.removeprefix('agent.').replace('_', '-')}"
+        words += [word for each in values for word in (option, str(each))]
     return shlex.join(words)
 
 
+@takes(*_OF_AGENT)
 def inspect(
+    given: dict[str, Any],
     agent: str | None = typer.Argument(
         None,
         help="module:name of the agent, or of its factory; or a graph's name in "
         "langgraph.json. Without it, the agents that the project's files name.",
         show_default=False,
-        callback=project_agent,
     ),
     scenario: str | None = typer.Argument(
         None, help="What to try it on; by default its own tools."
     ),
-    named: str | None = option(
-        "The same as AGENT.", "--agent", metavar=REFERENCE, callback=project_agent
-    ),
+    named: str | None = option("The same as AGENT.", "--agent", metavar=REFERENCE),
     tasks: Path | None = option("Try it on this tasks file, as `train --tasks` does."),
     program: Command = None,
     check_command: CheckCommand = None,
-    framework: str | None = option("Framework of the agent, if it cannot be detected."),
-    model: str | None = option(
-        "The model that it would be trained with; nano by default."
-    ),
-    context: Context = None,
-    inputs: Inputs = None,
-    on_interrupt: OnInterrupt = None,
-    allow_host: AllowHost = None,
-    configurable: Configurable = None,
     tools_from: ToolsFrom = None,
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
@@ -107,15 +93,12 @@ def inspect(
 
     if agent is not None and named is not None:
         raise UsageError(f"Which agent? Give {agent} or --agent {named}, not both.")
-    agent = with_command(agent or named, program)
+    agent = named_agent(agent or named, program)
     if agent is None:
         _list_agents(as_json)
         return
     announce_trial(agent, as_json)
-    given: dict[str, Any] = {"agent": agent, "framework": framework, "model": model}
-    given |= {"context": context, "inputs": inputs, "yes": None}
-    given["on_interrupt"] = on_interrupt
-    given |= {"configurable": configurable or None, "allow_host": allow_host or None}
+    given["agent.reference"] = agent
     scenario = tasks_or_scenario(scenario, tasks)
     if scenario is None or is_tasks_file(scenario):
         report = _on_tasks(
@@ -193,7 +176,9 @@ def tools_of(
     if source and (known := load_tools(source)):
         return known
     announce_trial(agent, as_json=False)
-    settings = {key: (given or {}).get(key) for key in _OF_AGENT} | {"agent": agent}
+    settings = {key: (given or {}).get(key) for key in _OF_AGENT} | {
+        "agent.reference": agent
+    }
     report = _on_tasks(settings, None)
     if report.problems:
         raise UnsupportedError(" ".join(report.problems))
@@ -219,7 +204,9 @@ def _on_tasks(given: dict[str, Any], tasks: str | None, **options: Any) -> Any:
 
     with TemporaryDirectory(prefix="agentgym-inspect-") as folder:
         if tasks is None:
-            known = load_tools(options.get("tools_from") or f"@{given['agent']}")
+            known = load_tools(
+                options.get("tools_from") or f"@{given['agent.reference']}"
+            )
             if not known:
                 options["check"] = NO_CHECK
             path = Path(folder) / "its_own_tools.jsonl"

@@ -1,29 +1,22 @@
 """Define options that commands share, and convert them to settings."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from agentgym.errors import NotFoundError, UsageError
+from agentgym.core.panels import AGENT, OUTPUT, TASKS, TRAINING
+from agentgym.errors import ConfigError, NotFoundError, UsageError
 from agentgym.scenarios.options import has_options, with_options
 from agentgym.scenarios.packs import is_tasks_file
 
 if TYPE_CHECKING:
     from agentgym.core.prices import Prices
-    from agentgym.core.settings import Settings
     from agentgym.train.trained_agent import TrainedAgent
 
-AGENT = "Agent"
-TASKS = "Tasks"
-MODEL = "Model and engine"
-TRAINING = "Training"
-MACHINE = "Machine"
-RUN = "Run"
-OUTPUT = "Output"
 EPILOG = (
     "With any command: --log-level info logs to standard error, "
     "--debug also shows where an error was raised."
@@ -49,130 +42,52 @@ def flag(text: str, name: str, panel: str | None = None) -> Any:
     return option(text, name, default=False, panel=panel)
 
 
+@dataclass(frozen=True)
+class Taken:
+    """The settings for which a command has options; see :func:`takes`."""
+
+    names: tuple[str, ...]
+    plugins: bool
+    flags: Mapping[str, str]
+
+
+def takes[F: Callable[..., Any]](
+    *names: str, plugins: bool = False, flags: Mapping[str, str] | None = None
+) -> Callable[[F], F]:
+    """Give a command an option for each of these settings.
+
+    The command's parameter ``given`` gets the values that the user gave.
+
+    Args:
+        *names: Dotted names of settings.
+        plugins: Whether the command has the options of plug-ins' settings, too.
+        flags: Other names of options than the usual ones, by setting.
+    """
+
+    def noted(command: F) -> F:
+        command.__dict__["takes"] = Taken(names, plugins, flags or {})
+        return command
+
+    return noted
+
+
 AsJson = Annotated[bool, opt("Print JSON on stdout.", "--json", panel=OUTPUT)]
 Runs = Annotated[Path, opt("Folder of runs.", "--output")]
 Host = Annotated[str, opt("Address to listen on; another than 127.0.0.1 needs a key.")]
 Port = Annotated[int, opt("Port to listen on; 0 takes a free one.")]
-CacheRequests = Annotated[
-    Path | None,
-    opt("File of a server's answers, for the same requests at temperature 0."),
-]
-UnsafeLocalExec = Annotated[
-    bool,
-    opt("Run model-written code without a sandbox.", "--unsafe-local-exec", panel=RUN),
-]
 REFERENCE = "MODULE:NAME"
 
 
-def _frameworks(context: typer.Context, words: list[str], begun: str) -> list[str]:
-    """Return framework names for shell completion of --framework."""
-    from agentgym.integrations.registry import FRAMEWORKS
-
-    return FRAMEWORKS.names()
-
-
-Framework = Annotated[
-    str | None,
-    opt(
-        "The agent's framework: also openai_agents, pydantic_ai, agent_framework, "
-        "native (a plain loop), or another installed package's framework.",
-        metavar="langchain|autogen|crewai|...",
-        autocompletion=_frameworks,
-        panel=AGENT,
-    ),
-]
-
-
-def project_agent(context: typer.Context, value: str | None) -> str | None:
+def project_agent(value: str | None) -> str | None:
     """Return an agent's ``module:name``; look up other names in project files.
 
     Project files are ``langgraph.json`` and the ``pyproject.toml`` of CrewAI.
     """
-    if value is None or context.resilient_parsing:
+    if value is None:
         return value
     from agentgym.integrations.projects import named_in_project
 
     return named_in_project(value)
-
-
-Agent = Annotated[
-    str | None,
-    opt(
-        "Your agent, or its factory; or a graph's name in langgraph.json.",
-        metavar=REFERENCE,
-        callback=project_agent,
-        panel=AGENT,
-    ),
-]
-Context = Annotated[
-    str | None,
-    opt(
-        "A function of the task: a graph's runtime context.",
-        metavar=REFERENCE,
-        panel=AGENT,
-    ),
-]
-Inputs = Annotated[
-    str | None,
-    opt(
-        "A function of the task: more keys of a graph's state.",
-        metavar=REFERENCE,
-        panel=AGENT,
-    ),
-]
-OnInterrupt = Annotated[
-    str | None,
-    opt(
-        "A function of an interrupt()'s value: the answer with which a graph resumes.",
-        metavar=REFERENCE,
-        panel=AGENT,
-    ),
-]
-ToolFormat = Annotated[
-    str | None,
-    opt(
-        "The form of the model's tool calls, instead of its template's.",
-        metavar="auto|hermes|xml|json|harmony|gemma|mistral|pythonic",
-        panel=MODEL,
-    ),
-]
-ChatTemplate = Annotated[
-    str | None,
-    opt(
-        "A Jinja chat template to use instead of the model's own.",
-        metavar="FILE|hermes",
-        panel=MODEL,
-    ),
-]
-Thinking = Annotated[
-    Literal["auto", "on", "off"] | None,
-    opt("Whether the model reasons before it answers.", panel=MODEL),
-]
-Constrain = Annotated[
-    Literal["auto", "none", "calls"] | None,
-    opt(
-        "calls: restrict tool calls to the tools' schemas; auto: as the model was "
-        "trained.",
-        panel=MODEL,
-    ),
-]
-Prompts = Annotated[
-    str | None,
-    opt(
-        "System prompts and tool descriptions to send instead, of `agentgym improve`.",
-        metavar="FILE",
-        panel=AGENT,
-    ),
-]
-Configurable = Annotated[
-    list[str] | None,
-    opt(
-        "key=value of a graph's config[\"configurable\"]; a task's own wins. Can be "
-        "given again.",
-        metavar="KEY=VALUE",
-        panel=AGENT,
-    ),
-]
 
 
 def named_model(name: str) -> "TrainedAgent | str":
@@ -242,15 +157,6 @@ AllowTool = Annotated[
         panel=TASKS,
     ),
 ]
-AllowHost = Annotated[
-    list[str] | None,
-    opt(
-        "A machine that your agent's own code may reach in the trial before training. "
-        "Can be given again.",
-        metavar="NAME",
-        panel=AGENT,
-    ),
-]
 CheckFunction = Annotated[
     str | None,
     opt(
@@ -283,14 +189,19 @@ Command = Annotated[
 ]
 
 
-def with_command(agent: str | None, command: str | None) -> str | None:
-    """Return the setting ``agent`` from ``--agent`` or ``--command``, or None.
+def named_agent(
+    agent: str | None, command: str | None, *, may_be_saved: bool = False
+) -> str | None:
+    """Return ``module:name`` or a program from ``--agent`` or ``--command``, or None.
+
+    Other names are looked up in the project's files, ``langgraph.json`` and the
+    ``pyproject.toml`` of CrewAI, or returned if they may be saved agents.
 
     Raises:
         UsageError: Both are given.
     """
     if command is None:
-        return agent
+        return agent if may_be_saved else project_agent(agent)
     from agentgym.programs.program import ProgramCommand
 
     if agent is not None:
@@ -300,50 +211,13 @@ def with_command(agent: str | None, command: str | None) -> str | None:
     return ProgramCommand.parse(command).located().reference
 
 
-Judge = Annotated[
-    str | None,
+Assigned = Annotated[
+    list[str] | None,
     opt(
-        "A model that ranks attempts at one task, within those that the check accepts. "
-        "It is sent the attempts.",
-        "--judge",
-        metavar="PROVIDER:MODEL|ADDRESS",
-        panel=TASKS,
-    ),
-]
-JudgeRubric = Annotated[
-    str | None,
-    opt(
-        "File of criteria for --judge, in plain sentences; else a built-in one.",
-        "--judge-rubric",
-        metavar="FILE",
-        panel=TASKS,
-    ),
-]
-JudgePriceIn = Annotated[
-    float | None,
-    opt(
-        "$ per million tokens that --judge reads.",
-        "--judge-price-in",
-        metavar="$",
-        panel=TASKS,
-    ),
-]
-JudgePriceOut = Annotated[
-    float | None,
-    opt(
-        "$ per million tokens that --judge writes.",
-        "--judge-price-out",
-        metavar="$",
-        panel=TASKS,
-    ),
-]
-JudgeMaxCost = Annotated[
-    float | None,
-    opt(
-        "Most $ of --judge, after which the run goes on without it.",
-        "--judge-max-cost",
-        metavar="$",
-        panel=TASKS,
+        "Any other setting, as in learning_rate=1e-4. Can be given again.",
+        "--set",
+        metavar="KEY=VALUE",
+        panel=TRAINING,
     ),
 ]
 AgentTools = Annotated[
@@ -352,7 +226,6 @@ AgentTools = Annotated[
         "An agent whose own tools these are.",
         "--agent",
         metavar=REFERENCE,
-        callback=project_agent,
     ),
 ]
 
@@ -370,7 +243,7 @@ def tools_reference(tools_from: str | None, agent: str | None) -> str | None:
         raise UsageError(
             f"Whose tools? Give --tools-from {tools_from} or --agent {agent}, not both."
         )
-    return tools_from if agent is None else f"@{agent}"
+    return tools_from if agent is None else f"@{project_agent(agent)}"
 
 
 def with_tools(
@@ -497,27 +370,29 @@ def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]
             "agent's can be answered with --tools stub, or run with --allow-tool NAME."
         )
     _warn_of_calls(allow_tool or ())
-    given = {"own_tools": tools, "allow_tools": allow_tool}
+    given = {"agent.own_tools": tools, "agent.allow_tools": allow_tool}
     return {name: value for name, value in given.items() if value}
 
 
-def given_settings(
-    context: typer.Context, settings: type["Settings"]
-) -> dict[str, Any]:
-    """Return the settings that the user gave as options, by name.
+def with_assigned(given: dict[str, Any], words: Sequence[str] | None) -> dict[str, Any]:
+    """Return settings with those of ``--set KEY=VALUE``, by dotted name.
 
-    An option with the value None, False or an empty list counts as not given.
+    Raises:
+        ConfigError: A setting is unknown, or is given by its own option, too.
     """
-    given = {name: context.params.get(name) for name in settings.names()}
-    given["agent"] = with_command(given.get("agent"), context.params.get("program"))
-    return {
-        k: v
-        for k, v in given.items()
-        if v is not None and v is not False and v not in ([], ())
-    }
+    from agentgym.core.config import TrainingConfig
+    from agentgym.core.settings import read_assignments
+
+    found = TrainingConfig.flat(read_assignments(words or (), TrainingConfig))
+    for key in found.keys() & given.keys():
+        raise ConfigError(
+            f"{key} is given twice: --set {key}={found[key]} and by its own option, "
+            f"{given[key]}. Leave one out."
+        )
+    return given | found
 
 
-def use_tool_options(context: typer.Context, given: dict[str, Any]) -> None:
+def use_tool_options(command: typer.Context, given: dict[str, Any]) -> None:
     """Move the values of the options for tools and rewards into the settings ``given``.
 
     If the scenario is a tasks file, the setting ``scenario`` becomes a text with the
@@ -525,9 +400,9 @@ def use_tool_options(context: typer.Context, given: dict[str, Any]) -> None:
     settings of the user's own agent.
     """
     names = ("tools_from", "tools", "allow_tool", "check", "check_command")
-    options = {name: context.params.get(name) for name in names}
+    options = {name: command.params.get(name) for name in names}
     scenario = given.get("scenario", "")
-    if "agent" in given and not is_tasks_file(scenario):
+    if "agent.reference" in given and not is_tasks_file(scenario):
         given |= own_tools(options.pop("tools"), options.pop("allow_tool"))
     if is_tasks_file(scenario) or any(options.values()):
         given["scenario"] = with_tools(scenario, **options)

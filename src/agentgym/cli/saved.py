@@ -9,7 +9,6 @@ import typer
 from agentgym.cli import listing
 from agentgym.cli.options import (
     AsJson,
-    Constrain,
     Host,
     Port,
     Runs,
@@ -249,7 +248,9 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 8000,
     api_key: str | None = option("Key that requests must have.", envvar=_KEY),
-    constrain: Constrain = None,
+    constrain: Literal["auto", "none", "calls"] | None = option(
+        "calls: restrict tool calls to the tools' schemas; auto: as in training."
+    ),
 ) -> None:
     """Answer OpenAI's chat completions with a trained agent, until Ctrl-C.
 

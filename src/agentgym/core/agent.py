@@ -3,18 +3,15 @@
 import json
 import re
 from pathlib import Path, PurePath
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    Protocol,
-    runtime_checkable,
-)
+from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
 
+from agentgym.core.panels import AGENT
 from agentgym.core.policy import Policy
+from agentgym.core.settings import Group, setting
 
+_REFERENCE = "MODULE:NAME"
 COMMAND = "command:"
 """Prefix of the setting ``agent`` for a program, as in ``command:node agent.js``."""
 
@@ -145,45 +142,77 @@ def _read_names(value: Any) -> Any:
     return [name.strip() for name in value.split(",") if name.strip()]
 
 
-class AgentSource(BaseModel):
+class AgentSource(Group):
     """The settings that describe the user's agent.
 
     In the settings, ``agent: my_module:agent`` is short for ``agent: {reference:
     my_module:agent}``.
-
-    Attributes:
-        reference: ``module:name`` of the agent or of a function that creates it, or a
-            program such as ``command:node agent.js``. None means the agent that the
-            scenario defines; if it defines none, the framework's default agent.
-        context: ``module:name`` of a function that gets the task and returns the
-            runtime context of a LangGraph graph.
-        inputs: ``module:name`` of a function that gets the task and returns either
-            further keys of a LangGraph graph's initial state, or the graph's whole
-            input.
-        configurable: Keys of a LangGraph agent's ``config["configurable"]`` in every
-            episode, e.g. ``{"user_id": "7"}``. A task's value for the same key wins.
-        on_interrupt: ``module:name`` of a function that gets the value of a LangGraph
-            ``interrupt()`` and returns the answer with which the graph resumes.
-        own_tools: How to answer calls of tools that the agent has and the scenario does
-            not have. ``stub`` answers with made-up values of the right types. If None,
-            an agent with such tools is refused unless ``allow_tools`` names them.
-        allow_tools: Names of the agent's own tools that really run.
-        allow_host: Other machines that the agent's own code may reach in the trial
-            before training, e.g. a database. Training does not block any.
-        program_memory_mb: Memory limit in MB of one episode's program, together with
-            its child processes.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    name: ClassVar = "agent"
+    main: ClassVar = "reference"
 
-    reference: str | None = None
-    context: str | None = None
-    inputs: str | None = None
-    on_interrupt: str | None = None
-    configurable: Annotated[dict[str, Any], BeforeValidator(_read_keys)] = Field(
-        default_factory=dict
+    reference: str | None = setting(
+        None,
+        "Your agent, or its factory: module:name, or a graph's name in langgraph.json; "
+        "or a program, command:node agent.js. None means the agent that the scenario "
+        "defines; if it defines none, the framework's default agent.",
+        AGENT,
+        option="--agent",
+        metavar=_REFERENCE,
     )
-    own_tools: Literal["stub"] | None = None
-    allow_tools: Annotated[tuple[str, ...], BeforeValidator(_read_names)] = ()
-    allow_host: Annotated[tuple[str, ...], BeforeValidator(_read_names)] = ()
-    program_memory_mb: int = Field(default=4096, ge=16, le=2**24)
+    context: str | None = setting(
+        None,
+        "A function of the task: a graph's runtime context.",
+        AGENT,
+        option="--context",
+        metavar=_REFERENCE,
+    )
+    inputs: str | None = setting(
+        None,
+        "A function of the task: more keys of a graph's state, or the graph's whole "
+        "input; the first messages of another framework's agent.",
+        AGENT,
+        option="--inputs",
+        metavar=_REFERENCE,
+    )
+    configurable: Annotated[dict[str, Any], BeforeValidator(_read_keys)] = setting(
+        {},
+        "key=value of a graph's config[\"configurable\"]; a task's own wins.",
+        AGENT,
+        option="--configurable",
+        metavar="KEY=VALUE",
+    )
+    on_interrupt: str | None = setting(
+        None,
+        "A function of an interrupt()'s value: the answer with which a graph resumes.",
+        AGENT,
+        option="--on-interrupt",
+        metavar=_REFERENCE,
+    )
+    own_tools: Literal["stub"] | None = setting(
+        None,
+        "How to answer calls of tools that the agent has and the scenario does not "
+        "have. stub answers with made-up values of the right types. If None, an agent "
+        "with such tools is refused unless `allow_tools` names them.",
+        AGENT,
+    )
+    allow_tools: Annotated[tuple[str, ...], BeforeValidator(_read_names)] = setting(
+        (), "Names of the agent's own tools that really run.", AGENT
+    )
+    allow_host: Annotated[tuple[str, ...], BeforeValidator(_read_names)] = setting(
+        (),
+        "A machine that your agent's own code may reach in the trial before training, "
+        "such as a database. Can be given again. Training does not block any.",
+        AGENT,
+        option="--allow-host",
+        metavar="NAME",
+    )
+    program_memory_mb: int = setting(
+        4096,
+        "Memory limit in MB of one episode's program, together with its child "
+        "processes.",
+        AGENT,
+        ge=16,
+        le=2**24,
+    )

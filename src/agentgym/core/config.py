@@ -1,18 +1,16 @@
 """TrainingConfig: every setting of a run, from code, YAML or the environment."""
 
-import json
-import os
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
+    create_model,
     model_validator,
 )
 
@@ -21,20 +19,24 @@ from agentgym.core.components import TrainTokens
 from agentgym.core.files import check_name
 from agentgym.core.formats.settings import Constrain, TemplateSettings, Thinking
 from agentgym.core.machines import check_gpu
-from agentgym.core.nested.groups import JudgeSettings, RentSettings, VerlSettings
-from agentgym.core.nested.keys import FLAT_KEYS, flattened, nested
-from agentgym.core.prices import USUAL_PRICES, Prices, read_prices
-from agentgym.core.settings import (
-    LONGEST_S,
-    MANY,
-    OTHER_VARIABLES,
-    PREFIX,
-    PathText,
-    Settings,
-    variable_of,
+from agentgym.core.panels import (
+    AGENT,
+    LEARNING,
+    MACHINE,
+    MEASURING,
+    MODEL,
+    ROLLOUTS,
+    RUN,
+    TASKS,
+    TRAINING,
 )
+from agentgym.core.prices import USUAL_PRICES, Prices, read_prices
+from agentgym.core.registry import loaders
+from agentgym.core.settings import LONGEST_S, MANY, PathText, Settings, setting
 from agentgym.core.task import TaskSource
+from agentgym.security.redaction import get_logger
 
+logger = get_logger(__name__)
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 _SAYS_NOTHING = re.compile(
     r"(?:(?:make|build|create|get)_?)?(?:agents?|graphs?|teams?|crews?|workflow)?"
@@ -43,8 +45,6 @@ _SAYS_NOTHING = re.compile(
 """Names such as ``build_agent``, which are too general as the name of an agent."""
 _STAMP = r"-\d{8}-\d{6}$"
 """The time stamp at the end of a run's name, if an earlier run had the same name."""
-_MAPPINGS = ("chat_template_kwargs", "rent", "verl", "vllm")
-"""Settings that an environment variable gives as JSON."""
 SMALL_ANSWER = 160
 """Default of ``max_tokens`` for small models; nano needs about 40 tokens for a call."""
 SMALL_TIMEOUT_S = 60.0
@@ -99,24 +99,6 @@ Precision = Literal["auto", "bf16", "float32"]
 Roles = Annotated[tuple[str, ...], BeforeValidator(_read_roles)]
 
 
-def _from_environment(settings: Iterable[str]) -> dict[str, Any]:
-    """Return the settings that ``AGENTGYM_`` variables give, by name.
-
-    Unknown variables keep their own name, so that validation reports them.
-    """
-    names = {variable_of(name): name for name in (*settings, *FLAT_KEYS)}
-    others = set(map(variable_of, OTHER_VARIABLES))
-    found: dict[str, Any] = {}
-    for variable, text in os.environ.items():
-        if variable.upper().startswith(PREFIX) and variable.upper() not in others:
-            name = names.get(variable.upper(), variable)
-            found[name] = text
-            if name in _MAPPINGS:
-                with suppress(ValueError):  # validation reports other texts
-                    found[name] = json.loads(text)
-    return found
-
-
 class TrainingConfig(Settings):
     """Settings of one training run.
 
@@ -124,223 +106,399 @@ class TrainingConfig(Settings):
     variables (``AGENTGYM_EPISODES=500``). Arguments win over the file, the file wins
     over variables. Unknown keys and unknown ``AGENTGYM_`` variables are errors.
 
-    Settings of ``agent``, ``judge``, ``rent`` and ``verl`` are nested, e.g.
-    ``judge={"model": "openai:gpt-4.1-mini", "weight": 1}``. They also have flat keys,
-    e.g. ``judge_weight``: see :data:`~agentgym.core.nested.keys.FLAT_KEYS`. If a
-    setting applies to some engines only, its description begins with their names.
-
-    Attributes:
-        scenario: Name of a scenario, path of a scenario's folder or file, or a tasks
-            file with its options (see :class:`~agentgym.core.task.TaskSource`).
-        framework: The agent's framework: ``langchain``, ``autogen``, ``crewai``,
-            ``openai_agents``, ``pydantic_ai``, ``agent_framework``, ``native``, …
-        agent: Your agent, to train instead of the scenario's own: ``module:name`` of
-            the agent or of a function that creates it, or ``command:`` and a program's
-            command; or its settings: :class:`~agentgym.core.agent.AgentSource`.
-        model: ``nano`` or ``smollm2``, a folder, a Hugging Face id, or a GGUF file.
-        engine: ``local`` (torch, in process), ``vllm`` (vLLM samples, torch learns),
-            ``verl`` (many GPUs), ``lightning`` (Agent Lightning's trainer), or the
-            engine of an installed package. ``auto`` takes ``vllm`` if it is
-            installed and this machine's GPU has enough memory, else ``local``.
-        gpus_per_node: ``verl`` and ``lightning``: GPUs on each machine. ``vllm``: with
-            1, vLLM and the learner share the GPU; with more, the learner uses one GPU
-            and vLLM uses the others.
-        tensor_parallel: All engines but ``local``: GPUs that share one copy of the
-            sampling model.
-        memory_share: All engines but ``local``: share of each GPU's memory for
-            sampling, 0..1. None means 0.9 if sampling has the GPU alone; else the value
-            nearest to 0.5 that gives sampling and training enough memory.
-        tool_format: The format in which the model writes tool calls; ``auto`` detects
-            the format from the chat template.
-        chat_template: A chat template to use instead of the model's own: its text, a
-            file, or ``hermes`` for the built-in template.
-        thinking: Whether the chat template asks the model to reason before it answers;
-            ``auto`` leaves that to the template.
-        chat_template_kwargs: Further variables of the chat template, by name.
-        constrain: ``calls`` restricts the tokens of tool calls to those that the tools'
-            schemas allow; ``none`` restricts nothing; ``auto`` is ``calls`` for a model
-            that was trained with ``calls``, else ``none``.
-        verl: Settings of the engine ``verl``, see
-            :class:`~agentgym.core.nested.groups.VerlSettings`.
-        vllm: ``vllm``: further flags of ``vllm serve``, e.g. ``{"max_num_seqs": 64}``.
-        gpu: Where to train. ``auto``: on a local GPU, else on the CPU. ``local``: on a
-            local GPU only. ``none``: on the CPU. ``ssh:user@host`` or
-            ``ssh:user@host:port``: on that machine. ``runpod``, ``lambda``, ``sky`` or
-            another provider: on a rented machine; ``runpod:A100`` rents an A100.
-        rent: Limits of rented machines:
-            :class:`~agentgym.core.nested.groups.RentSettings`.
-        episodes: Maximum number of training rollouts. With 0 and ``warm_start``, the
-            run ends after the warm start.
-        time: Time limit of the whole run: seconds, or a text such as ``30m``. The run
-            measures how long its first rollouts take. Then it chooses how many held-out
-            tasks, validation tasks and steps fit into the limit. If None, only
-            ``episodes`` limits the run.
-        seed: Seed of tasks, sampling and initialisation.
-        deterministic: Make two runs with the same seed give identical weights. This is
-            slower.
-        group_size: Rollouts per task in a step. Their rewards are compared with each
-            other.
-        tasks_per_step: Tasks per policy update.
-        task_choice: ``adaptive`` prefers tasks, and families (kinds of tasks), in which
-            attempts at the same task got different rewards, since the others give no
-            advantage; ``uniform`` takes each task in turn.
-        algorithm: ``rloo`` (arXiv:2402.14740), ``grpo`` (arXiv:2402.03300),
-            ``dr_grpo`` (arXiv:2503.20783), ``dapo`` (arXiv:2503.14476),
-            ``reinforce++`` (arXiv:2501.03262) or, with ``verl`` alone, ``ppo`` with a
-            value model (arXiv:1707.06347).
-        prompts: System prompts and tool descriptions that replace the agent's own in
-            requests to the model: a file that ``agentgym improve`` wrote, or its text.
-        train_roles: Names of the agents in a team that are trained; None means all. The
-            other agents use the same weights, but their calls are not trained on.
-        role_adapters: ``local``: train a separate LoRA adapter for each of
-            ``train_roles``. The other agents use the untrained model.
-        train_tokens: The tokens of its responses that the model learns from: ``calls``
-            (tool calls), ``calls+reasoning``, or ``all`` (for a reward that reads the
-            text of the answer). None means the scenario's value, by default ``calls``.
-        judge: The model that ranks the successful attempts at a task, as in
-            ``openai:gpt-4.1-mini``; or its settings:
-            :class:`~agentgym.core.nested.groups.JudgeSettings`.
-        failure_cost: Penalty for a failed tool call, subtracted from the advantage of
-            its model call. Unit: reward; for ``grpo`` and ``dapo`` the standard
-            deviation of the group's rewards, for ``reinforce++`` of the batch's. The
-            penalty is three times as high if the same call failed the same way before.
-        learning_rate: AdamW's peak learning rate; it falls linearly to a tenth at the
-            end of the budget. None means the model's default.
-        entropy_coefficient: Weight of the entropy bonus.
-        kl_coefficient: Weight of the KL penalty against the untrained model (k3, per
-            trained token); 0 does not compute it.
-        ratio_limit: ``local`` and ``vllm``: updates skip sequences whose probability
-            ratio of learner to sampler (geometric mean over tokens, before the update)
-            is above this number or below its inverse. None skips no sequence.
-        warm_start: Fine-tune on the calls that training tasks need (``needed_calls``)
-            before reinforcement learning. This helps a model that rarely succeeds.
-        warm_start_tasks: Maximum number of training tasks for the warm start; None
-            means 4,500 for small models such as nano, 320 for others.
-        temperature: Sampling temperature in training.
-        eval_temperature: Sampling temperature in evaluations. The default value is not
-            sent to a provider's model; another value is sent with requests in which the
-            agent sets no temperature.
-        cache_requests: A file that keeps a server's answers, to answer equal requests
-            from it. Only for evaluations at ``eval_temperature`` 0, never in training.
-        max_tokens: Maximum number of tokens in one response; None means 160 for small
-            models such as nano, 1,024 for others, 4,096 for models that reason first.
-        lora_rank: Rank of the LoRA adapter; 0 trains all weights. None means 0 for
-            nano, 16 for other models. An adapter in the model's folder keeps its own
-            rank.
-        precision: ``local`` and ``vllm``: number type of the weights that a LoRA
-            adapter leaves frozen. ``auto`` takes bfloat16 if the GPU supports it (with
-            ``local`` also if the CPU does), else float32. Trained weights are always
-            float32.
-        gradient_checkpointing: ``local`` and ``vllm``: recompute layers in the backward
-            pass to save memory. None does this only if memory is short.
-        max_episode_tokens: Model calls with more tokens than this, prompt and response
-            together, are not trained on. None means 8,192, or 4,096 or 2,048 on a GPU
-            with little memory.
-        eval_every: Number of updates between two validations.
-        eval_tasks: Number of tasks of a validation. It takes fewer while validations
-            are more than a fifth of all rollouts, and more when the goal is in sight.
-        test_tasks: Number of held-out tasks for the comparison before and after
-            training.
-        eval_samples: Number k of attempts at each held-out task. They give pass^1, the
-            share of attempts that succeed, and pass^k, the probability that k attempts
-            all succeed.
-        token_prices: Prices of the model that the trained one replaces, as in
-            ``0.4,0.1,1.6``: of prompt tokens, of cached ones and of sampled ones. Only
-            their ratio counts, for the cost of a task and ``cost_reduction``.
-        forgetting_questions: Number of questions, unrelated to the scenario, that show
-            how much training changes the model's answers; 0 asks no questions. Short
-            runs ask fewer.
-        early_stop: End the run before its budget is spent when the goal is reached, or
-            when validation has stopped rising.
-        goal: The goal of training: minimum values of metrics, as in ``pass_1=0.9``.
-            The run ends when it is reached, or when it is out of reach within the
-            budget. None means the scenario's success criteria; then it goes on as long
-            as validation rises.
-        yes: Continue although the baseline shows that training will probably fail.
-        workers: Number of worker processes. If None, the model and the number of CPU
-            cores decide.
-        concurrency: Number of episodes that run at once in each worker. If None, the
-            model and the device decide; at most 64.
-        rollout_timeout_s: Wall seconds after which a hanging episode is ended; None
-            means 60 for small models such as nano, at least 600 for others and for
-            programs.
-        max_attempts: Number of times a rollout is tried before it is dropped.
-        unsafe_local_exec: Run model-written code without a sandbox.
-        private: Keep prompts, answers, arguments and tool results out of the files that
-            the run writes; training has them in memory.
-        tracker: Where to log metrics: ``tensorboard``, ``wandb`` or ``none``.
-        name: Name of the saved agent and of the run. None derives it from the agent's
-            module or attribute, or from the scenario.
-        output: Folder in which each run creates its own folder.
+    Each setting is described where it is declared, and in the table of docs/cli.md.
+    ``agent`` is a group (:class:`~agentgym.core.agent.AgentSource`), and plug-ins bring
+    further ones: ``judge={"model": "openai:gpt-4.1-mini", "weight": 1}``, or
+    ``**{"judge.weight": 1}``. If a setting applies to some engines only, its
+    description begins with their names.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    scenario: str = "coding"
-    framework: str = "langchain"
-    agent: AgentSource = AgentSource()
-    model: str = "nano"
-    engine: str = AUTO_ENGINE
-    gpus_per_node: int = Field(default=1, ge=1, le=1000)
-    tensor_parallel: int = Field(default=1, ge=1, le=1000)
-    memory_share: float | None = Field(default=None, gt=0, lt=1)
-    tool_format: str = "auto"
-    chat_template: str = ""
-    thinking: Thinking = "auto"
-    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
-    constrain: Constrain = "auto"
-    verl: VerlSettings = VerlSettings()
-    vllm: dict[str, Any] = Field(default_factory=dict)
-    gpu: Annotated[str, AfterValidator(check_gpu)] = "auto"
-    rent: RentSettings = RentSettings()
-    episodes: int = Field(default=10_000, ge=0, le=_MOST)
-    time: Annotated[float | None, BeforeValidator(_read_time)] = Field(
-        default=None, gt=0, le=LONGEST_S
+    scenario: str = setting(
+        "coding",
+        "What to train on: the name of a scenario, the path of a scenario's folder or "
+        "file, or a tasks file with its options.",
+        TASKS,
     )
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    deterministic: bool = False
-    group_size: int = Field(default=8, ge=2, le=MANY)
-    tasks_per_step: int = Field(default=8, ge=1, le=MANY)
-    task_choice: Literal["adaptive", "uniform"] = "adaptive"
-    algorithm: Algorithm = "rloo"
-    prompts: PathText = ""
-    train_roles: Roles | None = None
-    role_adapters: bool = False
-    train_tokens: TrainTokens | None = None
-    judge: JudgeSettings = JudgeSettings()
-    failure_cost: float = Field(default=0.2, ge=0)
-    learning_rate: float | None = Field(default=None, gt=0)
-    entropy_coefficient: float = Field(default=0.0, ge=0)
-    kl_coefficient: float = Field(default=0.0, ge=0)
-    ratio_limit: float | None = Field(default=2.0, gt=1)
-    warm_start: bool = False
-    warm_start_tasks: int | None = Field(default=None, ge=8, le=MANY)
-    temperature: float = Field(default=1.0, gt=0)
-    eval_temperature: float = Field(default=0.5, ge=0)
-    cache_requests: Path | None = None
-    max_tokens: int | None = Field(default=None, gt=0, le=_MOST)
-    lora_rank: int | None = Field(default=None, ge=0, le=MANY)
-    precision: Precision = "auto"
-    gradient_checkpointing: bool | None = None
-    max_episode_tokens: int | None = Field(default=None, gt=0, le=_MOST)
-    eval_every: int = Field(default=5, gt=0, le=_MOST)
-    eval_tasks: int = Field(default=64, gt=0, le=MANY)
-    test_tasks: int = Field(default=96, gt=0, le=MANY)
-    eval_samples: int = Field(default=4, ge=1, le=MANY)
-    token_prices: Annotated[Prices, BeforeValidator(read_prices)] = USUAL_PRICES
-    forgetting_questions: int = Field(default=50, ge=0, le=50)
-    early_stop: bool = True
-    goal: Annotated[Minimums | None, BeforeValidator(_read_goal)] = None
-    yes: bool = False
-    workers: int | None = Field(default=None, gt=0, le=1000)
-    concurrency: int | None = Field(default=None, gt=0, le=MANY)
-    rollout_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_S)
-    max_attempts: int = Field(default=3, ge=1, le=MANY)
-    unsafe_local_exec: bool = False
-    private: bool = False
-    tracker: Literal["tensorboard", "wandb", "none"] = "tensorboard"
-    name: Annotated[str, AfterValidator(check_name)] | None = None
-    output: Path = Path("runs")
+    framework: str = setting(
+        "langchain",
+        "The agent's framework: langchain, autogen, crewai, openai_agents, "
+        "pydantic_ai, agent_framework, native (a plain loop), or another installed "
+        "package's. It is detected from your own agent.",
+        AGENT,
+        metavar="langchain|autogen|crewai|...",
+    )
+    agent: AgentSource = AgentSource()
+    prompts: PathText = setting(
+        "",
+        "A file of system prompts and tool descriptions to send instead of the "
+        "agent's, which `agentgym improve` wrote, or its text.",
+        AGENT,
+        metavar="FILE",
+    )
+    train_roles: Roles | None = setting(
+        None,
+        "With a team: the roles to train. The others use the same weights, but their "
+        "calls are not trained on. None means all.",
+        AGENT,
+        metavar="NAME,NAME",
+    )
+    role_adapters: bool = setting(
+        False,
+        "`local`: with `train_roles`, a LoRA adapter for each of these roles. The "
+        "others use the untrained model.",
+        AGENT,
+    )
+    model: str = setting(
+        "nano",
+        "The model to train: nano, smollm2, a folder, a Hugging Face id, or a GGUF "
+        "file.",
+        MODEL,
+        metavar="nano|FOLDER|OWNER/NAME",
+    )
+    engine: str = setting(
+        AUTO_ENGINE,
+        "The engine that updates the model: local (torch, in this process), vllm (vLLM "
+        "samples, torch learns), verl (many GPUs), lightning (Agent Lightning's "
+        "trainer), or another installed package's. auto takes vllm if it is installed "
+        "and this machine's GPU has room, else local.",
+        MODEL,
+        metavar="auto|local|vllm|verl|lightning",
+    )
+    tool_format: str = setting(
+        "auto",
+        "The form in which the model writes tool calls: hermes, xml, json, harmony, "
+        "gemma, mistral, pythonic. auto finds it with the chat template.",
+        MODEL,
+    )
+    chat_template: str = setting(
+        "",
+        "A Jinja chat template to use instead of the model's own: its text, a file, or "
+        "hermes for the built-in one.",
+        MODEL,
+    )
+    chat_template_kwargs: dict[str, Any] = setting(
+        {}, "Further variables of the chat template, by name.", MODEL
+    )
+    thinking: Thinking = setting(
+        "auto",
+        "Whether the model reasons before it answers; auto leaves that to the chat "
+        "template.",
+        MODEL,
+    )
+    constrain: Constrain = setting(
+        "auto",
+        "calls restricts the tokens of tool calls to the tools' schemas; none does "
+        "not. auto is calls for a model that was trained so, else none.",
+        MODEL,
+    )
+    gpu: Annotated[str, AfterValidator(check_gpu)] = setting(
+        "auto",
+        "Where to train: on this machine (auto, local; none: on the processor), on a "
+        "rented one (runpod, runpod:A100, lambda, sky) or on your own other one "
+        "(ssh:user@host, ssh:user@host:port). auto takes a local GPU if there is one.",
+        MACHINE,
+        metavar="auto|local|none|runpod|lambda|sky|ssh:USER@HOST",
+        may_change=True,
+    )
+    episodes: int = setting(
+        10_000,
+        "Most training rollouts. With 0 and `warm_start`, the run ends after the warm "
+        "start.",
+        TRAINING,
+        metavar="N",
+        may_change=True,
+        ge=0,
+        le=_MOST,
+    )
+    time: Annotated[float | None, BeforeValidator(_read_time)] = setting(
+        None,
+        "End within this time, measurements included: 30m, 1h30m, or seconds. The run "
+        "measures its first rollouts, and chooses how many held-out tasks, validation "
+        "tasks and steps fit.",
+        TRAINING,
+        metavar="TIME",
+        may_change=True,
+        gt=0,
+        le=LONGEST_S,
+    )
+    goal: Annotated[Minimums | None, BeforeValidator(_read_goal)] = setting(
+        None,
+        "Shares to reach, as in pass_1=0.9. The run ends once it does, or when it "
+        "cannot any more. None means the scenario's success criteria; then it goes on "
+        "as long as validation rises.",
+        TRAINING,
+        metavar="METRIC=SHARE",
+    )
+    early_stop: bool = setting(
+        True,
+        "End the run before its budget is spent when the goal is reached, or when "
+        "validation has stopped rising.",
+        TRAINING,
+    )
+    yes: bool = setting(
+        False,
+        "Rent without a question; train where the baseline gives no hope.",
+        RUN,
+        may_change=True,
+    )
+    seed: int = setting(
+        0,
+        "Seed of tasks, sampling and initialisation.",
+        TRAINING,
+        metavar="N",
+        ge=0,
+        lt=2**63,
+    )
+    deterministic: bool = setting(
+        False, "The same seed gives the same weights, bit for bit; slower.", TRAINING
+    )
+    warm_start: bool = setting(
+        False,
+        "First imitate the calls that training tasks need (supervised fine-tuning). "
+        "This helps a model that rarely succeeds.",
+        TRAINING,
+        may_change=True,
+    )
+    warm_start_tasks: int | None = setting(
+        None,
+        "Most training tasks of the warm start. None means 4,500 for small models such "
+        "as nano, 320 for others.",
+        TRAINING,
+        ge=8,
+        le=MANY,
+    )
+    algorithm: Algorithm = setting(
+        "rloo",
+        "How rewards become advantages: rloo (arXiv:2402.14740), grpo "
+        "(arXiv:2402.03300), dr_grpo (arXiv:2503.20783), dapo (arXiv:2503.14476), "
+        "reinforce++ (arXiv:2501.03262) or, with verl alone, ppo with a value model "
+        "(arXiv:1707.06347).",
+        LEARNING,
+    )
+    group_size: int = setting(
+        8,
+        "Rollouts per task in a step, whose rewards are compared with each other.",
+        LEARNING,
+        ge=2,
+        le=MANY,
+    )
+    tasks_per_step: int = setting(
+        8, "Tasks per policy update.", LEARNING, ge=1, le=MANY
+    )
+    task_choice: Literal["adaptive", "uniform"] = setting(
+        "adaptive",
+        "adaptive prefers tasks, and families of tasks, in which attempts at the same "
+        "task got different rewards, since the others give no advantage; uniform takes "
+        "each task in turn.",
+        LEARNING,
+    )
+    train_tokens: TrainTokens | None = setting(
+        None,
+        "The tokens of its responses that the model learns from: calls (tool calls), "
+        "calls+reasoning, or all (for a reward that reads the text of the answer). "
+        "None means the scenario's value, by default calls.",
+        LEARNING,
+    )
+    failure_cost: float = setting(
+        0.2,
+        "Penalty for a failed tool call, subtracted from the advantage of its model "
+        "call. Unit: reward; for grpo and dapo the standard deviation of the group's "
+        "rewards, for reinforce++ of the batch's. It is three times as high if the "
+        "same call failed the same way before.",
+        LEARNING,
+        ge=0,
+    )
+    learning_rate: float | None = setting(
+        None,
+        "AdamW's peak learning rate; it falls linearly to a tenth at the end of the "
+        "budget. None means the model's default.",
+        LEARNING,
+        gt=0,
+    )
+    entropy_coefficient: float = setting(
+        0.0, "Weight of the entropy bonus.", LEARNING, ge=0
+    )
+    kl_coefficient: float = setting(
+        0.0,
+        "Weight of the KL penalty against the untrained model (k3, per trained token); "
+        "0 does not compute it.",
+        LEARNING,
+        ge=0,
+    )
+    ratio_limit: float | None = setting(
+        2.0,
+        "`local` and `vllm`: updates skip sequences whose probability ratio of learner "
+        "to sampler (geometric mean over tokens, before the update) is above this "
+        "number or below its inverse. None skips no sequence.",
+        LEARNING,
+        gt=1,
+    )
+    lora_rank: int | None = setting(
+        None,
+        "Rank of the LoRA adapter; 0 trains all weights. None means 0 for nano, 16 for "
+        "other models. An adapter in the model's folder keeps its own rank.",
+        LEARNING,
+        ge=0,
+        le=MANY,
+    )
+    precision: Precision = setting(
+        "auto",
+        "`local` and `vllm`: number type of the weights that a LoRA adapter leaves "
+        "frozen. auto takes bfloat16 if the GPU supports it (with local also if the "
+        "CPU does), else float32. Trained weights are always float32.",
+        LEARNING,
+    )
+    gradient_checkpointing: bool | None = setting(
+        None,
+        "`local` and `vllm`: recompute layers in the backward pass to save memory. "
+        "None does this only if memory is short.",
+        LEARNING,
+        may_change=True,
+    )
+    max_episode_tokens: int | None = setting(
+        None,
+        "Model calls with more tokens than this, prompt and response together, are not "
+        "trained on. None means 8,192, or 4,096 or 2,048 on a GPU with little memory.",
+        LEARNING,
+        gt=0,
+        le=_MOST,
+    )
+    temperature: float = setting(
+        1.0, "Sampling temperature in training.", ROLLOUTS, gt=0
+    )
+    max_tokens: int | None = setting(
+        None,
+        "Most tokens in one response. None means 160 for small models such as nano, "
+        "1,024 for others, 4,096 for models that reason first.",
+        ROLLOUTS,
+        gt=0,
+        le=_MOST,
+    )
+    workers: int | None = setting(
+        None,
+        "Worker processes. If None, the model and the number of CPU cores decide.",
+        ROLLOUTS,
+        may_change=True,
+        gt=0,
+        le=1000,
+    )
+    concurrency: int | None = setting(
+        None,
+        "Rollouts in flight per worker. If None, the model and the device decide; at "
+        "most 64.",
+        ROLLOUTS,
+        may_change=True,
+        gt=0,
+        le=MANY,
+    )
+    rollout_timeout_s: float | None = setting(
+        None,
+        "Wall seconds after which a hanging episode is ended. None means 60 for small "
+        "models such as nano, at least 600 for others and for programs.",
+        ROLLOUTS,
+        option="--timeout",
+        may_change=True,
+        gt=0,
+        le=LONGEST_S,
+    )
+    max_attempts: int = setting(
+        3,
+        "Number of times a rollout is tried before it is dropped.",
+        ROLLOUTS,
+        ge=1,
+        le=MANY,
+    )
+    unsafe_local_exec: bool = setting(
+        False, "Run model-written code without a sandbox.", RUN
+    )
+    private: bool = setting(
+        False,
+        "Keep prompts, answers, arguments and tool results out of the files that the "
+        "run writes; training has them in memory.",
+        RUN,
+    )
+    eval_every: int = setting(
+        5, "Updates between two validations.", MEASURING, gt=0, le=_MOST
+    )
+    eval_tasks: int = setting(
+        64,
+        "Tasks of a validation. It takes fewer while validations are more than a fifth "
+        "of all rollouts, and more when the goal is in sight.",
+        MEASURING,
+        gt=0,
+        le=MANY,
+    )
+    test_tasks: int = setting(
+        96,
+        "Held-out tasks for the comparison before and after training.",
+        MEASURING,
+        gt=0,
+        le=MANY,
+    )
+    eval_samples: int = setting(
+        4,
+        "Number k of attempts at each held-out task. They give pass^1, the share of "
+        "attempts that succeed, and pass^k, the probability that k attempts all "
+        "succeed.",
+        MEASURING,
+        ge=1,
+        le=MANY,
+    )
+    eval_temperature: float = setting(
+        0.5,
+        "Sampling temperature in evaluations. 0.5, the default, is not sent to a "
+        "provider's model; another value is sent with requests in which the agent sets "
+        "no temperature.",
+        MEASURING,
+        ge=0,
+    )
+    token_prices: Annotated[Prices, BeforeValidator(read_prices)] = setting(
+        USUAL_PRICES,
+        "Prices of the model that the trained one replaces, as in 0.4,0.1,1.6: of "
+        "prompt tokens, of cached ones and of sampled ones. Only their ratio counts, "
+        "for the cost of a task and `cost_reduction`.",
+        MEASURING,
+    )
+    forgetting_questions: int = setting(
+        50,
+        "Questions, unrelated to the scenario, that show how much training changes the "
+        "model's answers. 0 asks none; short runs ask fewer.",
+        MEASURING,
+        ge=0,
+        le=50,
+    )
+    cache_requests: Path | None = setting(
+        None,
+        "A file of a server's answers, from which equal requests are answered. Only "
+        "for evaluations at `eval_temperature` 0, never in training.",
+        MEASURING,
+    )
+    tracker: Literal["tensorboard", "wandb", "none"] = setting(
+        "tensorboard", "Where metrics are logged.", RUN
+    )
+    name: Annotated[str, AfterValidator(check_name)] | None = setting(
+        None,
+        "Name of the saved agent and of the run. None derives it from the agent's "
+        "module or attribute, or from the scenario.",
+        RUN,
+        metavar="NAME",
+    )
+    output: Path = setting(
+        Path("runs"),
+        "Folder of runs; each creates its own folder in it.",
+        RUN,
+        metavar="FOLDER",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nest(cls, values: Any) -> Any:
+        """Add the settings of environment variables, and nest those of groups."""
+        if not isinstance(values, Mapping):
+            return values
+        return cls.nested({**cls.flat(cls.of_variables()), **cls.flat(values)})
 
     @property
     def answer_tokens(self) -> int:
@@ -400,24 +558,27 @@ class TrainingConfig(Settings):
         telling = (part for part in parts if not _SAYS_NOTHING.fullmatch(part))
         return next(telling, parts[1]).strip("_") or self.scenario_name
 
-    @model_validator(mode="before")
-    @classmethod
-    def _with_environment(cls, values: Any) -> Any:
-        """Add the settings of environment variables, and put all into nested form."""
-        if not isinstance(values, Mapping):
-            return values
-        given = _from_environment(cls.model_fields)
-        return nested({**flattened(given), **flattened(values)})
 
-    @classmethod
-    def names(cls) -> list[str]:
-        """Return the names of all settings, sorted.
+def with_groups(kind: type[TrainingConfig]) -> type[TrainingConfig]:
+    """Return ``kind`` with the groups of settings that plug-ins register."""
+    found: dict[str, Any] = {}
+    for name, load in loaders("agentgym.settings").items():
+        try:
+            group = load()
+            if name not in kind.model_fields:
+                found[name] = (group, group())
+        except Exception as error:  # noqa: BLE001 - another package's code
+            logger.warning("The settings %r cannot be loaded: %s", name, error)
+    return create_model(
+        kind.__name__, __base__=kind, __module__=kind.__module__, **found
+    )
 
-        A nested setting has two names, e.g. ``judge_weight`` and ``judge.weight``.
-        """
-        return sorted({*cls.model_fields, *FLAT_KEYS, *FLAT_KEYS.values()})
 
-    @classmethod
-    def flat(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Return ``values`` with dotted names for nested settings."""
-        return flattened(values)
+if not TYPE_CHECKING:
+    TrainingConfig = with_groups(TrainingConfig)
+
+
+def agent_reference(settings: Mapping[str, Any]) -> str | None:
+    """Return ``agent.reference`` from a run's recorded settings; None if not set."""
+    reference = TrainingConfig.flat(settings).get("agent.reference")
+    return None if reference is None else str(reference)

@@ -5,8 +5,9 @@ Plug-ins of this package are in a table, those of other packages are entry point
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -85,6 +86,13 @@ class Registry[T]:
                 f"{what} cannot be made without arguments: {type(error).__name__}: "
                 f"{error}."
             ) from error
+
+
+def loaders(group: str) -> dict[str, Callable[[], Any]]:
+    """Return functions that load the objects of a group of plug-ins, by name."""
+    here = REGISTERED.get(group, {})
+    found: dict[str, Callable[[], Any]] = {p.name: p.load for p in points(group)}
+    return found | {name: partial(resolve_name, here[name]) for name in here}
 
 
 def _contract_of(kind: type, method: str) -> str:

@@ -8,45 +8,32 @@ from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.lengths import paced
 from agentgym.errors import ModelError, UnsupportedError
 from agentgym.models.reference import is_remote
+from agentgym.plugins import registered
 
 ENGINES = Registry(
     EngineFactory,
     "engine",
     {
         "local": "agentgym.engines.local.support:LocalEngines",
-        "vllm": "agentgym.engines.vllm.support:VllmEngines",
     },
     group="agentgym.engines",
 )
-_OF_SOME = (
-    *("gpus_per_node", "tensor_parallel", "vllm", "precision", "ratio_limit"),
-    *("verl.nodes", "verl.offload", "verl.server", "verl.settings"),
-    *("gradient_checkpointing", "kl_coefficient", "role_adapters"),
-)
-"""Settings that only some engines support, see ``EngineFactory.supports``."""
+_AUTO = "agentgym.auto_engine"
 
 
 def chosen_engine(config: TrainingConfig) -> tuple[TrainingConfig, str]:
     """Replace the setting ``engine = "auto"`` by the engine to use on this machine."""
     if config.engine != AUTO_ENGINE:
         return config, ""
-    from agentgym.engines.vllm.support import chosen
-
-    name, note = chosen(config)
+    name, note = registered(_AUTO, "chosen")(config)
     return config.replaced(engine=name), note
 
 
 def remote_engine(config: TrainingConfig) -> str:
-    """Return the value of ``engine`` for a run on another machine.
-
-    ``auto`` stays ``auto`` if vLLM suits the model: whether vLLM or the local engine is
-    used then depends on the other machine's GPU.
-    """
-    if config.engine == AUTO_ENGINE and not config.vllm:
-        from agentgym.engines.vllm.support import suits
-
-        return AUTO_ENGINE if suits(config) else "local"
-    return engine_name(config)
+    """Return the value of ``engine`` for a run on another machine; often ``auto``."""
+    if config.engine != AUTO_ENGINE:
+        return config.engine
+    return str(registered(_AUTO, "elsewhere")(config))
 
 
 def imitates(config: TrainingConfig) -> bool:
@@ -94,12 +81,13 @@ def create_engine(config: TrainingConfig) -> Engine:
 
 
 def _refuse_others(config: TrainingConfig, supported: Collection[str]) -> None:
-    usual = type(config).model_construct()
-    values, defaults = (config.flat(each.model_dump()) for each in (config, usual))
-    for name in _OF_SOME:
-        value = values[name]
-        if name not in supported and value != defaults[name]:
-            engines = [e for e in ENGINES if name in (ENGINES.get(e).supports or ())]
+    """Raise UnsupportedError for a setting that only other engines support."""
+    values, fields = config.flat(config.model_dump()), config.fields()
+    of_engines = {name: ENGINES.get(name).supports or () for name in ENGINES}
+    for name in sorted(set().union(*of_engines.values())):
+        value, default = values[name], fields[name].get_default()
+        if name not in supported and value != default:
+            engines = [each for each in of_engines if name in of_engines[each]]
             raise UnsupportedError(
                 f"{name} = {value!r} is a setting of --engine {' or '.join(engines)}, "
                 f"and this run has --engine {config.engine}. Leave it out, or choose "
@@ -112,7 +100,7 @@ def _refuse_value_model(config: TrainingConfig) -> None:
         raise UnsupportedError(
             f"algorithm = 'ppo' with engine = {config.engine!r}: PPO also trains a "
             "value model, about as large as the policy, which only --engine verl does. "
-            "All other algorithms need none: leave --algorithm out for rloo, or choose "
+            "All other algorithms need none: leave algorithm out for rloo, or choose "
             "--engine verl."
         )
 
@@ -136,4 +124,4 @@ def engine_name(config: TrainingConfig) -> str:
     """Return the engine's name, without checking this machine's GPU."""
     if config.engine != AUTO_ENGINE:
         return config.engine
-    return "vllm" if config.vllm else "local"
+    return str(registered(_AUTO, "named")(config))

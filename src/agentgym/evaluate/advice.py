@@ -151,7 +151,7 @@ def cut_words(share: float, most: int) -> str:
         f"{share:.1%} of the model's answers ended at their most tokens (max_tokens = "
         f"{most:,}): a call that is cut is lost, and the attempt with it. Raise "
         "max_tokens, or the limit that the agent itself gives, or leave reasoning out "
-        "(--thinking off)."
+        "(--set thinking=off)."
     )
 
 

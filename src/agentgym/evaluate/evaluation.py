@@ -28,7 +28,12 @@ from agentgym.evaluate.call_classes import (
     judge_calls,
 )
 from agentgym.evaluate.metrics import Metrics, by_task
-from agentgym.evaluate.ranker import check_judge, judging_words, open_judge
+from agentgym.evaluate.ranker import (
+    check_judge,
+    is_judged,
+    judging_words,
+    open_judge,
+)
 from agentgym.evaluate.result import AttemptResult, Evaluation
 from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import (
@@ -155,8 +160,8 @@ def evaluate(
         )
         notes = session.troubles
         ledger = Ledger()
-        if config.judge.model is not None:
-            ranking = open_judge(config.judge, ledger, progress)
+        if is_judged(config):
+            ranking = open_judge(config, ledger, progress)
             ranking.compare(by_task(found[split]))
     trajectories = found[split]
     if keep is not None:

@@ -1,6 +1,6 @@
 """Ranker: let a judge, a model, rank the attempts at a task; without one, nothing.
 
-Judges are a plug-in: its functions are found by name when ``judge.model`` is set.
+Judges are a plug-in: its functions are found by name.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,14 +8,11 @@ from typing import Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Judging, Ledger
-from agentgym.core.nested.groups import JudgeSettings
 from agentgym.core.trajectory import Trajectory
-from agentgym.errors import UsageError
 from agentgym.evaluate.events import Observer
 from agentgym.plugins import registered
 
 _JUDGE = "agentgym.judge"
-_SETTINGS = ("rubric", "price_in", "price_out", "max_cost")
 
 
 class Ranker:
@@ -43,36 +40,31 @@ class Ranker:
 
 
 def open_judge(
-    judge: JudgeSettings,
+    config: TrainingConfig,
     ledger: Ledger,
     progress: Observer,
     *,
     beat: Callable[[], None] = lambda: None,
 ) -> Ranker:
     """Create a run's judge, which counts its requests in ``ledger.judging``."""
-    if judge.model is None:
-        return Ranker()
-    made: Ranker = registered(_JUDGE, "open")(judge, ledger, progress, beat=beat)
-    return made
+    made: Ranker | None = registered(_JUDGE, "open")(
+        config, ledger, progress, beat=beat
+    )
+    return made or Ranker()
+
+
+def is_judged(config: TrainingConfig) -> bool:
+    """Return whether a run has a judge."""
+    return bool(registered(_JUDGE, "is_judged")(config))
 
 
 def check_judge(config: TrainingConfig) -> None:
     """Check the settings of a judge, without sending a request."""
-    judge = config.judge
-    given = [name for name in _SETTINGS if getattr(judge, name) not in (None, "")]
-    if judge.model is None and given:
-        raise UsageError(
-            f"judge.{', judge.'.join(given)} without a judge: name its model with "
-            "--judge, as in --judge openai:gpt-4.1-mini."
-        )
-    if judge.model is not None:
-        registered(_JUDGE, "check")(config)
+    registered(_JUDGE, "check")(config)
 
 
 def plan_words(config: TrainingConfig) -> str:
     """Describe how often a run may ask its judge, and the price; "" without one."""
-    if config.judge.model is None:
-        return ""
     return str(registered(_JUDGE, "plan_words")(config))
 
 

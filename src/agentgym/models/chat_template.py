@@ -86,8 +86,9 @@ class ChatTemplate:
         self._describes = False
         if tokenizer.chat_template is None:
             raise ModelError(
-                f"The model {model!r} has no chat template. Give one: --chat-template "
-                "FILE, or --chat-template hermes for one that ships with agentgym."
+                f"The model {model!r} has no chat template. Give one: --set "
+                "chat_template=FILE, or --set chat_template=hermes for one that ships "
+                "with agentgym."
             )
         forced = "" if settings.tool_format == "auto" else settings.tool_format
         if forced and forced not in FORMATS:
@@ -105,10 +106,10 @@ class ChatTemplate:
         if self.constrains and (text is None or not text.opening):
             forms = ", ".join(filter(can_be_constrained, FORMATS))
             raise ModelError(
-                f"--constrain calls works with calls in the forms {forms}, where a "
+                f"--set constrain=calls works with calls in the forms {forms}, where a "
                 f"mark opens them, and the model {model!r} writes them in the form "
-                f"{self.format.name!r}: {self.form.written!r}. Give --constrain none, "
-                "or --chat-template hermes."
+                f"{self.format.name!r}: {self.form.written!r}. Give --set "
+                "constrain=none, or --set chat_template=hermes."
             )
         self._describes = self._fails_without_descriptions()
         self._keeps_reasoning: bool | None = None

@@ -15,7 +15,7 @@ _MOST_BYTES = 2**20
 
 
 def template_text(given: str) -> str:
-    """Return the template of ``--chat-template``: a file, ``hermes`` or its text."""
+    """Return the template of ``chat_template``: a file, ``hermes`` or its text."""
     if not given or "{" in given:
         return given
     if given == HERMES:

@@ -81,12 +81,28 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "pydantic_ai.agent": f"{_HERE}.pydantic_ai.redirect:patch_agents",
             "pydantic_ai.tool_manager": f"{_HERE}.pydantic_ai.redirect:patch_tools",
         },
+        # Groups of a run's settings.
+        "agentgym.settings": {
+            "judge": f"{_HERE}.judge.group:JudgeSettings",
+            "rent": f"{_HERE}.cloud.group:RentSettings",
+            "gpus": f"{_HERE}.vllm.group:GpuSettings",
+            "vllm": f"{_HERE}.vllm.group:VllmSettings",
+            "verl": f"{_HERE}.verl.group:VerlSettings",
+        },
+        # Which engine `--engine auto` is.
+        "agentgym.auto_engine": {
+            "chosen": f"{_HERE}.vllm.support:chosen",
+            "named": f"{_HERE}.vllm.support:named",
+            "elsewhere": f"{_HERE}.vllm.support:elsewhere",
+        },
         "agentgym.engines": {
+            "vllm": f"{_HERE}.vllm.support:VllmEngines",
             "verl": f"{_HERE}.verl.support:VerlEngines",
             "lightning": f"{_HERE}.lightning.support:LightningEngines",
         },
         # Questions of a run about machines that may be rented.
         "agentgym.machines": {
+            "check": f"{_HERE}.cloud.auto:check",
             "settle": f"{_HERE}.cloud.auto:settle",
             "expected_time": f"{_HERE}.cloud.auto:expected_time",
             "bill": f"{_HERE}.cloud.record:bill",
@@ -102,6 +118,8 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "team": f"{_HERE}.team:CARDS",
         },
         "agentgym.judge": {
+            "is_judged": f"{_HERE}.judge.settings:is_judged",
+            "located": f"{_HERE}.judge.settings:located",
             "check": f"{_HERE}.judge.settings:check_judge",
             "open": f"{_HERE}.judge.settings:open_judge",
             "plan_words": f"{_HERE}.judge.settings:plan_words",

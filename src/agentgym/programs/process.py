@@ -363,7 +363,7 @@ class ProgramRun:
             raise ProgramError(
                 "program: memory",
                 f"{self._name} and its children held more than {self._memory_mb:,} MB; "
-                "the setting program_memory_mb allows more",
+                "the setting agent.program_memory_mb allows more",
             )
         return ProgramEnd(
             exit_code=code,

@@ -1,19 +1,16 @@
 """Make a run's settings independent of the current folder and its files."""
 
-from pathlib import Path
-
 from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import is_elsewhere
 from agentgym.errors import UsageError
 from agentgym.integrations.agent_import import reference_of, resolve_framework
 from agentgym.models.reference import located_model
 from agentgym.models.template import template_text
+from agentgym.plugins import registered
 from agentgym.rollout.prompt_overrides import wording_text
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import BUILT_IN, absolute_reference, agents_of
 from agentgym.scenarios.tool_tasks.scenario import with_own_tools
-
-_MOST_RUBRIC = 2**16
 
 
 def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig:
@@ -37,35 +34,14 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
         framework = resolve_framework(agent, chosen)
         if is_tasks_file(scenario):
             scenario = with_own_tools(scenario, agent)
+    config = registered("agentgym.judge", "located")(config)
     return config.replaced(
         scenario=absolute_reference(scenario),
         model=located_model(config.model),
         chat_template=template_text(config.chat_template),
-        judge_rubric=rubric_text(config.judge.rubric),
         prompts=wording_text(config.prompts),
         framework=framework,
     )
-
-
-def rubric_text(given: str) -> str:
-    """Return the text of a judge's rubric, from a file or as given."""
-    path = Path(given).expanduser()
-    if not given or "\n" in given or (" " in given and not path.suffix):
-        return given
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(
-            f"judge.rubric = {given!r} cannot be read: {why}. Give a text file that "
-            "says in plain sentences which attempt is better."
-        ) from None
-    if not text.strip() or len(text) > _MOST_RUBRIC:
-        raise UsageError(
-            f"judge.rubric = {given!r} holds {len(text):,} characters; a rubric "
-            f"must have text, and at most {_MOST_RUBRIC:,} characters."
-        )
-    return text if "\n" in text else f"{text}\n"
 
 
 def _own_agent(reference: str, framework: str) -> str | None:

@@ -222,7 +222,7 @@ def _try(
     trial_s = _PROGRAM_TRIAL_S if is_program else _TRIAL_S
     trial = config.replaced(
         scenario=_rehearsed(config.scenario),
-        own_tools="stub",
+        **{"agent.own_tools": "stub"},
         workers=1,
         concurrency=1,
         max_attempts=1,

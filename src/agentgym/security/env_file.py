@@ -10,23 +10,19 @@ import sys
 
 FILE = ".env"
 NOT_FROM_FILE = frozenset(
-    {
-        *("AGENTGYM_AGENT", "AGENTGYM_ALLOW_HOST", "AGENTGYM_ALLOW_TOOLS"),
-        "AGENTGYM_CHAT_TEMPLATE",
-        "AGENTGYM_CONTEXT",
-        *("AGENTGYM_ELSEWHERE_PYTHON", "AGENTGYM_ENGINE_SERVER", "AGENTGYM_GPU"),
-        *("AGENTGYM_HOME", "AGENTGYM_INPUTS", "AGENTGYM_ON_INTERRUPT"),
-        "AGENTGYM_SCENARIO",
-        *("AGENTGYM_JUDGE", "AGENTGYM_JUDGE_RUBRIC", "AGENTGYM_PROMPTS"),
-        *("AGENTGYM_UNSAFE_LOCAL_EXEC", "AGENTGYM_VERL", "AGENTGYM_VLLM"),
-    }
+    f"AGENTGYM_{name}"
+    for name in (
+        *("CHAT_TEMPLATE", "ELSEWHERE_PYTHON", "GPU", "HOME", "JUDGE", "JUDGE_MODEL"),
+        *("JUDGE_RUBRIC", "PROMPTS", "SCENARIO", "UNSAFE_LOCAL_EXEC"),
+    )
 )
 """AgentGym's variables that ``.env`` may not set. They name code to run (a module, a
 scenario's folder, a saved agent, a server's flag), switch protection off, or choose the
 machine or server to which a run, its rollouts or its keys are sent."""
 _LOADERS = re.compile(
     r"""
-    AGENTGYM_(?:VERL|VLLM)__.* | PATH | HOME | XDG_CONFIG_HOME | VIRTUAL_ENV | SHELL
+    AGENTGYM_(?:AGENT|VERL|VLLM)(?:_.*)?
+    | PATH | HOME | XDG_CONFIG_HOME | VIRTUAL_ENV | SHELL
     | EDITOR | VISUAL | PAGER | BROWSER | CC | CXX | CUDA_HOME | IFS
     | (?:LD|DYLD|UV|PIP|CONDA|NPM_CONFIG|CARGO|BASH|GCONV|TRITON|TORCHINDUCTOR)_.*
     | PYTHON(?:PATH|HOME|STARTUP|INSPECT|USERBASE|EXECUTABLE|PLATLIBDIR|BREAKPOINT
@@ -39,7 +35,7 @@ _LOADERS = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""Other variables that ``.env`` may not set. They name code that Python, uv, git and
+"""Further variables that ``.env`` may not set. They name code that Python, uv, git and
 other programs run, or addresses to which keys are sent."""
 
 

@@ -85,8 +85,8 @@ with at most {spec.max_tokens:,} tokens an answer, after this system prompt:
 """
 
 
-_CONSTRAINED = """It was trained and measured with `--constrain calls`: each call could
-only be one that the schemas of the offered tools allow. AgentGym keeps this
+_CONSTRAINED = """It was trained and measured with `--set constrain=calls`: each call
+could only be one that the schemas of the offered tools allow. AgentGym keeps this
 (`agentgym serve`, `agentgym eval --agent`, `TrainedAgent.load`). Another server, as
 vLLM or Ollama, cannot take it from this folder: there a call may break its tool's
 schema, and the figures above do not hold. vLLM restricts a call that a request forces,

@@ -3,6 +3,7 @@
 from agentgym.errors import TrainingFailedError, UsageError
 from agentgym.evaluate import events
 from agentgym.evaluate.advice import doubts, warm_start_offer
+from agentgym.evaluate.ranker import is_judged
 from agentgym.train.run_context import RunContext
 from agentgym.train.time_limit import RunClock
 from agentgym.train.validation import Evaluator
@@ -57,7 +58,7 @@ def ask_whether_to_train(run: RunContext, offer: str) -> None:
     ``offer`` is the unanswered text of :func:`offer_warm_start`, or empty.
     """
     state, config = run.state, run.config
-    found = doubts(state.start, judged=config.judge.model is not None)
+    found = doubts(state.start, judged=is_judged(config))
     remarks = [*found, offer] if offer else found
     has_result = bool(state.warmed) and state.start.pass_1.value > 0
     if remarks and (config.yes or has_result or not found):

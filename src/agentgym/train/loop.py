@@ -115,9 +115,7 @@ class TrainingLoop:
         tasks = TaskStream(scenario, config, state.stream)
         builder = BatchBuilder.of(config, scenario, engine.label, engine.allowed)
         state.ledger.tokens = tokens_name(builder.trainable)
-        judge = open_judge(
-            config.judge, state.ledger, run.progress, beat=run.check_interrupt
-        )
+        judge = open_judge(config, state.ledger, run.progress, beat=run.check_interrupt)
         with open_tracker(config, run.folder.path) as track:
             for step in self._steps():
                 begun = time.monotonic()

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
-from agentgym.core.machines import SSH, is_elsewhere
+from agentgym.core.machines import is_elsewhere
 from agentgym.core.registry import Registry
 from agentgym.engines.registry import remote_engine
-from agentgym.errors import UnsupportedError
 from agentgym.evaluate.events import Observer
 from agentgym.models.folder import NANO
 from agentgym.plugins import registered
@@ -108,11 +107,7 @@ def choose_machine(config: TrainingConfig) -> TrainingConfig:
     """
     if config.gpu == "auto" and config.model != NANO and not config.deterministic:
         config = config.replaced(gpu=registered(MACHINES, "settle")(config))
-    if config.rent.spot and config.gpu.partition(":")[0] in ("local", "none", SSH):
-        raise UnsupportedError(
-            f"--spot rents machines, and --gpu {config.gpu} rents none: leave --spot "
-            "out, or take --gpu sky."
-        )
+    registered(MACHINES, "check")(config)
     if is_elsewhere(config.gpu) and config.engine == AUTO_ENGINE:
         config = config.replaced(engine=remote_engine(config))
     return config

@@ -17,7 +17,7 @@ from agentgym.errors import MissingExtraError, ScenarioError, UsageError
 from agentgym.evaluate import events
 from agentgym.evaluate.advice import few_words
 from agentgym.evaluate.criteria import CRITERIA, Gate, flaws
-from agentgym.evaluate.ranker import check_judge, plan_words
+from agentgym.evaluate.ranker import check_judge, is_judged, plan_words
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.folder import held_roles, model_source
 from agentgym.models.hub import require_config
@@ -66,7 +66,8 @@ def tried(plan: events.Plan, progress: events.Observer) -> events.Plan:
     if answers and None not in answers.values():
         allowed = [name for name, may_run in answers.items() if may_run]
         allowed += config.agent.allow_tools
-        config = config.replaced(own_tools="stub", allow_tools=tuple(allowed))
+        own = {"agent.own_tools": "stub", "agent.allow_tools": tuple(allowed)}
+        config = config.replaced(**own)
         report = probed(config)
     require_trainable(config, report)
     return replace(plan, config=config, agent=report)
@@ -102,7 +103,7 @@ def make_plan(config: TrainingConfig) -> events.Plan:
             f"{config.group_size}; raise --episodes or lower group_size."
         )
     check_judge(config)
-    if config.judge.model is None and not scenario.has_check:
+    if not is_judged(config) and not scenario.has_check:
         raise UsageError(
             f"{scenario.name} has no check of its attempts (has_check is False), so "
             "that all earn the same: name a model that ranks them with --judge."
@@ -112,7 +113,7 @@ def make_plan(config: TrainingConfig) -> events.Plan:
     if config.time is not None and config.deterministic:
         raise UsageError(
             "With a time, the number of steps depends on the machine's speed, so that "
-            "a run cannot be deterministic: leave out --time or --deterministic."
+            "a run cannot be deterministic: leave out --time or deterministic."
         )
     trained = trained_components(config, scenario)
     if (tokens := tokens_name(trained)) in TRAIN_TOKENS:  # for the run's record

@@ -6,9 +6,9 @@ from typing import Any, Self
 from pydantic import BaseModel, Field, ValidationError
 
 from agentgym.core.agent import is_command
+from agentgym.core.config import agent_reference
 from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
-from agentgym.core.nested.keys import agent_reference
 from agentgym.core.notebook import Shown
 from agentgym.errors import RunFolderError, TrainingFailedError, first_problem
 from agentgym.evaluate.compare import (

@@ -21,7 +21,7 @@ Track = Callable[[StepReport, Metrics | None], None]
 def require_tracker(name: str) -> None:
     """Raise MissingExtraError if a tracker's library is not installed."""
     if name in _NEEDS:
-        require([name], _NEEDS[name], f"--tracker {name}")
+        require([name], _NEEDS[name], f"--set tracker={name}")
 
 
 @contextmanager

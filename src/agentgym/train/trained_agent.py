@@ -335,7 +335,7 @@ class TrainedAgent(Shown, BaseModel):
             raise UnsupportedError(
                 f"{self.name} has an adapter for each of {', '.join(self.roles)}, and "
                 f"an agent of {framework} does not say which role is asking: use "
-                "to_langchain(), or train it without --role-adapters."
+                "to_langchain(), or train it without role_adapters."
             )
         return FRAMEWORKS.get(framework).wrap_agent(
             self, tools=tools, agent=agent, base_url=base_url, api_key=api_key

@@ -1,13 +1,12 @@
 """Trainer: train, evaluate and deploy agents. The training loop is in ``loop.py``."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import is_elsewhere
-from agentgym.core.nested.keys import flattened
 from agentgym.core.notebook import in_notebook
 from agentgym.core.prices import Prices
 from agentgym.core.task import EVERY_SPLIT, Split
@@ -41,6 +40,9 @@ if TYPE_CHECKING:
     from agentgym.serving.server import AgentServer
 
 logger = get_logger(__name__)
+_OF_EPISODES = [
+    f"agent.{name}" for name in ("context", "inputs", "on_interrupt", "configurable")
+]
 
 
 class Trainer:
@@ -129,9 +131,11 @@ class Trainer:
             agent: Your own agent: a compiled graph, an AutoGen agent or team, a CrewAI
                 Agent, Task or Crew, an Agent of the OpenAI Agents SDK or of
                 pydantic-ai, an Agent or Workflow of Agent Framework, a function that
-                returns one, or ``module:name`` of it. Worker processes import it, so it
-                must be at the top level of a module. It is not changed; the result's
-                ``agent`` is the same kind of agent, with the trained model.
+                returns one, or ``module:name`` of it; or settings of the group
+                ``agent``, ``{"reference": agent, "context": "app:context"}``. Worker
+                processes import it, so it must be at the top level of a module. It is
+                not changed; the result's ``agent`` is the same kind of agent, with the
+                trained model.
             command: Instead of ``agent``: a program in any language that attempts one
                 task, ``"node agent.js"``; see docs/any_program.md.
             tasks: Instead of a scenario: a tasks file for the agent's own tools.
@@ -144,9 +148,8 @@ class Trainer:
             gpu: ``auto``, ``local``, ``none``, or a machine: ``ssh:user@host``.
             resume: Name or folder of a run to continue, with that run's settings.
                 ``episodes`` may raise the budget, ``gpu`` may name another place, and
-                ``spot``, ``max_hourly``, ``max_cost``, ``judge_max_cost`` and settings
-                of memory and servers may change (``memory_share``,
-                ``vllm={"max_model_len": 4096}``, …).
+                settings of costs, memory and servers may change
+                (``rent={"max_cost": 9}``, ``vllm={"max_model_len": 4096}``, …).
             yes: Train without a question even if the first measurement gives little
                 hope.
             warm_start: First imitate the calls that training tasks need. A resumed run
@@ -425,8 +428,11 @@ def named_subject(
     if command is not None:
         agent = ProgramCommand.parse(command)
     named: dict[str, Any] = {"scenario": scenario}
+    if isinstance(agent, Mapping):
+        named |= {f"agent.{name}": value for name, value in agent.items()}
+        agent = named.pop("agent.reference", None)
     if agent is not None:
-        named["agent"] = reference_of(agent)
+        named["agent.reference"] = reference_of(agent)
     return named
 
 
@@ -482,13 +488,10 @@ def _surroundings(trained: TrainedAgent) -> dict[str, Any]:
     One thing differs: the agent's own tools get made-up results, even if they really
     ran in training, until the user allows real calls again.
     """
-    given = flattened(trained.provenance.config)
+    given = TrainingConfig.flat(trained.provenance.config)
     has_own = given.get("agent.own_tools") or given.get("agent.allow_tools")
     return {
-        "context": given.get("agent.context"),
-        "inputs": given.get("agent.inputs"),
-        "on_interrupt": given.get("agent.on_interrupt"),
-        "configurable": given.get("agent.configurable"),
+        **{name: given.get(name) for name in _OF_EPISODES},
         "prompts": given.get("prompts") or None,
-        "own_tools": "stub" if has_own else None,
+        "agent.own_tools": "stub" if has_own else None,
     }

@@ -4,7 +4,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 from agentgym.core.agent import COMMAND, is_command
-from agentgym.core.nested.keys import agent_reference
+from agentgym.core.config import agent_reference
 from agentgym.errors import AgentGymError
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.result import TrainingResult

@@ -101,9 +101,7 @@ def test_other_templates_are_refused_with_a_reason(template: str, said: str) -> 
     with pytest.raises(ModelError, match=said) as raised:
         find_form("some/model", renders(template), FORMATS)
     assert "'some/model'" in str(raised.value)
-    assert "--chat-template" in str(raised.value) or "--tool-format" in str(
-        raised.value
-    )
+    assert "chat_template" in str(raised.value) or "tool_format" in str(raised.value)
 
 
 def test_whether_earlier_reasoning_is_kept_is_found() -> None:

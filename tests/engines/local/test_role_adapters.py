@@ -277,7 +277,7 @@ def test_what_cannot_have_them_is_refused(
 ) -> None:
     with pytest.raises(UnsupportedError, match=message) as refused:
         LocalEngines().check(settings(model_folder, **changes))
-    assert str(refused.value).startswith("--role-adapters: ")
+    assert str(refused.value).startswith("role_adapters: ")
     assert str(refused.value).count(". ") == 0, "one sentence"
 
 

@@ -98,8 +98,8 @@ def test_no_proxy_stands_between_an_agents_client_and_the_gateway(
 def test_what_a_graph_needs_of_a_task_is_given(
     tried: Callable[..., AgentReport],
 ) -> None:
-    assert tried("in_context", context=f"{HERE}:desk_of").problems == []
-    assert tried("keyed", inputs=f"{HERE}:keys_of").problems == []
+    assert tried("in_context", **{"agent.context": f"{HERE}:desk_of"}).problems == []
+    assert tried("keyed", **{"agent.inputs": f"{HERE}:keys_of"}).problems == []
     with pytest.raises(
         AgentGymError, match=r"Desk, which cannot be made of .*--context"
     ):
@@ -366,7 +366,7 @@ def test_an_interrupt_that_wants_more_than_yes_is_answered_by_the_users_function
     [problem] = tried(f"{INBOX}:by_decision").problems
     assert "was answered 'yes'" in problem
     assert "--on-interrupt module:function" in problem
-    report = tried(f"{INBOX}:by_decision", on_interrupt=f"{INBOX}:approve")
+    report = tried(f"{INBOX}:by_decision", **{"agent.on_interrupt": f"{INBOX}:approve"})
     assert report.problems == []
     assert set(report.bound) == {"find_book", "lend_book"}
 
@@ -388,4 +388,6 @@ def test_a_machine_that_the_agents_own_code_reaches_is_named_and_can_be_allowed(
     assert "It tried to reach files.invalid, which a trial blocks." in problem
     assert "--allow-host files.invalid" in problem
     for name in ("files.invalid", "invalid"):
-        assert tried(f"{INBOX}:downloading", allow_host=[name]).problems == []
+        assert (
+            tried(f"{INBOX}:downloading", **{"agent.allow_host": [name]}).problems == []
+        )

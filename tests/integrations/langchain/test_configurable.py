@@ -55,7 +55,9 @@ def test_a_run_and_its_tasks_give_a_graph_its_keys(tmp_path: Path) -> None:
     )
     config = located(
         TrainingConfig.create(
-            scenario=str(source), agent=AGENT, configurable=["town=Ulm", "n=7"]
+            scenario=str(source),
+            agent=AGENT,
+            **{"agent.configurable": ["town=Ulm", "n=7"]},
         )
     )
     assert config.agent.configurable == {"town": "Ulm", "n": 7}

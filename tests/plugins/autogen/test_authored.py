@@ -223,7 +223,7 @@ def test_a_tool_that_ends_the_process_ends_the_episode(tmp_path: Path) -> None:
     [
         ("nothing", {}, "gave a dict, not an agent"),
         ("gone", {}, "has no 'gone'"),
-        ("clerk", {"context": f"{AUTHORED}:told"}, "no runtime context"),
+        ("clerk", {"agent.context": f"{AUTHORED}:told"}, "no runtime context"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(

@@ -37,7 +37,7 @@ def test_broken_connections_and_a_kill_change_nothing(
     agentgym: Command,  # noqa: F811
     own_home: Path,
 ) -> None:
-    words = (*TRAIN, "--deterministic", "--episodes", "112", "--name", "x", "--gpu")
+    words = (*TRAIN, "deterministic=true", "--episodes", "112", "--name", "x", "--gpu")
     with_local_paths = tmp_path / "with_local_paths"
     with_local_paths.mkdir()
     code, _, err = ended(start(with_local_paths, *words, "none"))

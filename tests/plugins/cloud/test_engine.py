@@ -11,7 +11,7 @@ import pytest
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
-from tests.engines.vllm.conftest import make_environment
+from tests.plugins.vllm.conftest import make_environment
 from tests.plugins.cloud.home import TRAIN, ended, require_whole, start
 from tests.plugins.cloud.sshd import Machine
 from tests.real_models import SMOLLM2, train

@@ -45,7 +45,7 @@ def test_total_is_hours_by_price_and_hours_are_explained() -> None:
     assert quote.limit == pytest.approx(3 * quote.total)
     for words in ("10,000 training", "3,000 measured", "250 tokens/s (assumed, not"):
         assert words in quote.reasoning
-    assert chosen(offers(L4), max_cost=9.0)[0].limit == 9.0
+    assert chosen(offers(L4), **{"rent.max_cost": 9.0})[0].limit == 9.0
 
 
 def test_a_time_limit_bounds_the_hours() -> None:
@@ -104,8 +104,8 @@ def test_a_cap_at_the_list_price_of_a_gpu_leaves_its_disk_out() -> None:
     whole = replace(gpu, hourly=0.43 + 0.0137, disk_hourly=0.0137)
     told = r"\$0.45 an hour, its disk included \(.*--max-hourly is \$0.44"
     with pytest.raises(UsageError, match=told):
-        chosen([whole], max_hourly=0.44)
-    [quote] = chosen([whole], max_hourly=0.45)
+        chosen([whole], **{"rent.max_hourly": 0.44})
+    [quote] = chosen([whole], **{"rent.max_hourly": 0.45})
     assert quote.total == pytest.approx(quote.hours * 0.4437)
 
 
@@ -117,11 +117,13 @@ def test_machines_with_arm_processors_are_left_out() -> None:
 
 
 def test_caps() -> None:
-    assert {q.offer.gpu for q in chosen(offers(L4, RTX), max_hourly=0.5)} == {"L4"}
+    assert {
+        q.offer.gpu for q in chosen(offers(L4, RTX), **{"rent.max_hourly": 0.5})
+    } == {"L4"}
     with pytest.raises(UsageError, match=r"\$0.43 an hour.*--max-hourly is \$0.30"):
-        chosen(offers(L4, RTX), max_hourly=0.30)
+        chosen(offers(L4, RTX), **{"rent.max_hourly": 0.30})
     with pytest.raises(UsageError, match=r"more than --max-cost \$0.50.*tokens/s"):
-        chosen(offers(L4, RTX), max_cost=0.50)
+        chosen(offers(L4, RTX), **{"rent.max_cost": 0.50})
 
 
 @pytest.mark.slow
@@ -141,7 +143,7 @@ def test_vllm_is_quoted_where_its_room_can_be_rented() -> None:
         assert words in told
     cost = rf"about \${quote.most:.2f} .*more than --max-cost"  # with vLLM, not local
     with pytest.raises(UsageError, match=cost):
-        quotes_of(offers(L4), config.replaced(max_cost=quote.total - 0.01))
+        quotes_of(offers(L4), config.replaced(**{"rent.max_cost": quote.total - 0.01}))
     [quote] = quotes_of(offers(small), config)
     told = " ".join(quote.words())
     assert "The engine is local" in told
@@ -157,7 +159,7 @@ def test_a_spot_machine_is_quoted_only_if_it_is_wanted() -> None:
     [plain] = offers(L4)
     spot = replace(plain, hourly=0.1, is_spot=True, on_demand_hourly=0.43)
     assert [quote.offer for quote in chosen([plain, spot])] == [plain]
-    [quote] = chosen([plain, spot], spot=True)
+    [quote] = chosen([plain, spot], **{"rent.spot": True})
     assert quote.total == pytest.approx(quote.hours * 0.1)
     assert quote.limit == pytest.approx(3 * quote.hours * 0.43)
     told = " ".join(quote.words())
@@ -165,9 +167,9 @@ def test_a_spot_machine_is_quoted_only_if_it_is_wanted() -> None:
         assert words in told
     between = quote.hours * 0.2  # affordable, unless the price rises
     with pytest.raises(UsageError, match=r"would cost up to \$.*more than --max-cost"):
-        chosen([spot], spot=True, max_cost=between)
+        chosen([spot], **{"rent.spot": True, "rent.max_cost": between})
     with pytest.raises(NoCapacityError, match="runpod offers no spot machine"):
-        chosen([plain], spot=True)
+        chosen([plain], **{"rent.spot": True})
 
 
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])

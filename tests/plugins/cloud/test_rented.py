@@ -131,8 +131,8 @@ def test_nothing_is_rented_that_nobody_agreed_to(
     [
         ({"gpu": "runpod:B300"}, UsageError, "has no GPU 'B300'. It has: RTX A4000"),
         ({"gpu": "lambda:GH200"}, UsageError, "GH200 has an ARM processor"),
-        ({"max_hourly": 0.2}, UsageError, r"--max-hourly is \$0.20"),
-        ({"max_cost": 0.01}, UsageError, r"more than --max-cost \$0.01"),
+        ({"rent.max_hourly": 0.2}, UsageError, r"--max-hourly is \$0.20"),
+        ({"rent.max_cost": 0.01}, UsageError, r"more than --max-cost \$0.01"),
         ({"model": "Qwen/Qwen3-235B"}, ComputeError, "no single GPU of runpod"),
         ({"engine": "verl"}, UnsupportedError, "engine = 'verl'"),
         ({"deterministic": True}, UnsupportedError, "deterministic = true"),
@@ -262,9 +262,9 @@ def test_a_cap_is_for_all_machines_of_a_run(runpod: FakeRunPod, there: There) ->
     killed.changed(asked=second_ago.isoformat()).write(run)  # a dollar a second
     trainer = Trainer(TrainingConfig.create())
     with pytest.raises(UsageError, match=r"have cost \$\d.*--max-cost is \$4.50"):
-        trainer.train(resume="r", yes=True, max_cost=4.5)
+        trainer.train(resume="r", yes=True, **{"rent.max_cost": 4.5})
     assert (runpod.pods, runpod.count("POST", "/pods")) == ({}, 0)
-    trainer.train(resume="r", yes=True, max_cost=1000)
+    trainer.train(resume="r", yes=True, **{"rent.max_cost": 1000})
     limit = record().limit
     assert limit is not None
     assert record().before > 5

@@ -80,7 +80,7 @@ def train(progress: Observer = silent, **settings: object) -> TrainingResult:
     given |= {
         "framework": "native",
         "name": "r",
-        "spot": True,
+        "rent.spot": True,
         "yes": True,
         "scenario": "coding",
     }
@@ -112,7 +112,7 @@ def test_a_run_goes_on_on_another_machine_within_one_limit(
     sky: FakeSky, spot: Callable[..., Trainings]
 ) -> None:
     trainings, progress = spot(taken(sky, step=2)), Seen()
-    train(progress, max_cost=50)
+    train(progress, **{"rent.max_cost": 50})
     assert trainings.calls == 2
     kinds = [
         each["task"].split("instance_type: ")[1].split()[0] for each in sky["launches"]
@@ -155,11 +155,11 @@ def test_no_machine_is_rented_that_could_exceed_the_limit(
     trainings = spot(taken(sky, step=1))
     sky.change(gpus={"L4": SPOT["L4"][:1]})
     config = TrainingConfig.create(
-        scenario="coding", model="Qwen/Qwen3-4B", gpu="sky", spot=True
+        scenario="coding", model="Qwen/Qwen3-4B", gpu="sky", **{"rent.spot": True}
     )
     least = rented.quotes_for(config)[0].most
     with pytest.raises(MachineTakenError, match="more than --max-cost"):
-        train(max_cost=least + SPENT / 2)
+        train(**{"rent.max_cost": least + SPENT / 2})
     assert (trainings.calls, len(sky["launches"]), sky["clusters"]) == (1, 1, {})
 
 

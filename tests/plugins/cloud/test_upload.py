@@ -161,12 +161,12 @@ def test_what_links_lead_to_goes_and_nothing_hidden(
 
 def test_a_judges_key_goes_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-judge")
-    found = make_upload(TrainingConfig(framework="native", judge="openai:gpt-x"))
+    found = make_upload(TrainingConfig.create(framework="native", judge="openai:gpt-x"))
     assert found.variables["OPENAI_API_KEY"] == "sk-of-the-judge"
     assert "OPENAI_API_KEY" not in make_upload(TrainingConfig()).variables
     for judge in ("http://localhost:8000/v1#m", "http://a/v1,http://127.0.0.1/v1#m"):
         with pytest.raises(UsageError, match="cannot reach a server at a loopback"):
-            make_upload(TrainingConfig(framework="native", judge=judge))
+            make_upload(TrainingConfig.create(framework="native", judge=judge))
 
 
 @pytest.mark.slow

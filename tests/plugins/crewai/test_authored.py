@@ -159,11 +159,13 @@ def test_tools_that_the_episode_does_not_have_run_as_they_are(tmp_path: Path) ->
 
 
 def test_a_crew_whose_tasks_take_inputs_is_given_them(tmp_path: Path) -> None:
-    found = run(tmp_path, "topical", note_once, inputs=f"{AUTHORED}:topic")
+    found = run(tmp_path, "topical", note_once, **{"agent.inputs": f"{AUTHORED}:topic"})
     assert notes_of(found) == ["0 this"], found.reason
     asked = found.model_calls[0].messages[-1]["content"]
     assert f"Write of {found.task_id} for all." in asked
-    alone = run(tmp_path / "a", "scribe", note_once, inputs=f"{AUTHORED}:told")
+    alone = run(
+        tmp_path / "a", "scribe", note_once, **{"agent.inputs": f"{AUTHORED}:told"}
+    )
     assert f"Please: {alone.task_id}" in alone.model_calls[0].messages[-1]["content"]
 
 
@@ -186,7 +188,7 @@ def test_no_provider_is_asked_for_the_length_of_a_flows_prompts() -> None:
 
 def test_a_flow_with_a_state_gets_inputs(tmp_path: Path) -> None:
     given = f"{FLOWS}:topic"
-    found = run(tmp_path / "a", f"{FLOWS}:Loop", note_once, inputs=given)
+    found = run(tmp_path / "a", f"{FLOWS}:Loop", note_once, **{"agent.inputs": given})
     assert notes_of(found) == ["0 this", "1 this"], found.reason
     asked = found.model_calls[0].messages[-1]["content"]
     assert f"Do this: topic of {found.task_id}" in asked
@@ -268,7 +270,7 @@ def test_a_tool_that_ends_the_process_ends_the_episode(tmp_path: Path) -> None:
     [
         ("silent", {}, r"no words. Write \{task\} in a description"),
         ("topical", {}, r"They say \{reader\}, \{topic\}: give --inputs module:"),
-        ("scribe", {"context": f"{AUTHORED}:topic"}, "no runtime context"),
+        ("scribe", {"agent.context": f"{AUTHORED}:topic"}, "no runtime context"),
         ("Burnt", {}, "Burnt failed to make the agent: ValidationError"),
         ("MODEL", {}, "gave a str, not an Agent, Task, Crew"),
     ],
@@ -286,7 +288,12 @@ def test_inputs_of_another_kind_are_refused(tmp_path: Path) -> None:
         ("topical", "told", "dict"),
         ("scribe", "topic", "text"),
     ):
-        found = run(tmp_path / agent, agent, note_once, inputs=f"{AUTHORED}:{inputs}")
+        found = run(
+            tmp_path / agent,
+            agent,
+            note_once,
+            **{"agent.inputs": f"{AUTHORED}:{inputs}"},
+        )
         assert found.status is RolloutStatus.DROPPED
         assert f"--inputs {AUTHORED}:{inputs} gave a" in str(found.reason)
         assert wanted in str(found.reason)

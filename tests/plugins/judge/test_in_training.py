@@ -28,7 +28,7 @@ from tests.rollout.stub_server import StubServer
 from tests.train.test_loop import trainer
 
 REPLIES = ("Done.", "It is done, as you asked.")
-PRICES = {"judge_price_in": 10.0, "judge_price_out": 100.0}
+PRICES = {"judge.price_in": 10.0, "judge.price_out": 100.0}
 ALL_SOLVED = 8
 
 
@@ -102,7 +102,7 @@ def test_a_judge_that_fails_trains_nothing_and_is_in_the_ledger(
             await asyncio.sleep(30)
         return says("I cannot say.")
 
-    settings = {**PRICES, "judge_max_cost": 1e-6} if why == group_judge.CAP else {}
+    settings = {**PRICES, "judge.max_cost": 1e-6} if why == group_judge.CAP else {}
     with (
         StubServer(answer) as server,
         pytest.raises(TrainingFailedError, match="no reward variance in its group"),
@@ -120,7 +120,7 @@ def test_a_judge_that_fails_trains_nothing_and_is_in_the_ledger(
 
 def test_the_plan_has_the_judges_price(tmp_path: Path) -> None:
     with StubServer() as server:
-        plan = judged(tmp_path, server, **PRICES, judge_max_cost=1.5).plan()
+        plan = judged(tmp_path, server, **PRICES, **{"judge.max_cost": 1.5}).plan()
         assert server.bodies == []
     assert "at most 2 requests of at most 15," in plan.judge
     assert "; at most $1." in plan.judge
@@ -131,11 +131,11 @@ def test_the_plan_has_the_judges_price(tmp_path: Path) -> None:
     ("settings", "why"),
     [
         ({"judge": "nano"}, "not a model that a server answers for"),
-        ({"judge": None, "judge_max_cost": 1.0}, "judge.max_cost without a judge"),
-        ({"judge_max_cost": 1.0}, "needs the price"),
-        ({"judge_price_in": 1.0}, "Give both"),
+        ({"judge": None, "judge.max_cost": 1.0}, "judge.max_cost without a judge"),
+        ({"judge.max_cost": 1.0}, "needs the price"),
+        ({"judge.price_in": 1.0}, "Give both"),
         ({"deterministic": True}, "cannot be deterministic"),
-        ({"judge_rubric": "none.md"}, "judge.rubric = 'none.md' cannot be read"),
+        ({"judge.rubric": "none.md"}, "judge.rubric = 'none.md' cannot be read"),
         ({"judge": "openai:gpt-x"}, "OPENAI_API_KEY"),
     ],
 )
@@ -155,8 +155,8 @@ def test_a_rubric_is_kept_as_text(tmp_path: Path) -> None:
     rubric = tmp_path / "rubric.md"
     rubric.write_text("Short answers are better.")
     with StubServer() as server:
-        plan = judged(tmp_path, server, judge_rubric=rubric).plan()
-    assert plan.config.judge.rubric == "Short answers are better.\n"
+        plan = judged(tmp_path, server, **{"judge.rubric": rubric}).plan()
+    assert plan.config.model_dump()["judge"]["rubric"] == "Short answers are better.\n"
 
 
 @pytest.mark.slow

@@ -24,8 +24,7 @@ def test_a_runs_settings_are_theirs() -> None:
         tasks_per_step=16,
         learning_rate=1e-4,
         entropy_coefficient=0.01,
-        gpus_per_node=2,
-        memory_share=0.7,
+        **{"gpus.per_node": 2, "gpus.memory_share": 0.7},
         temperature=0.8,
     )
     rollout = "actor_rollout_ref.rollout"
@@ -74,8 +73,8 @@ def test_a_setting_of_the_run_is_refused(verl: dict[str, Any], why: str) -> None
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"gpus_per_node": 4, "tensor_parallel": 3}, "does not divide the 4 GPUs"),
-        ({"gpus_per_node": 3}, "A mini-batch of 16 rows cannot be shared out"),
+        ({"gpus.per_node": 4, "gpus.tensor_parallel": 3}, "does not divide the 4 GPUs"),
+        ({"gpus.per_node": 3}, "A mini-batch of 16 rows cannot be shared out"),
     ],
 )
 def test_what_cannot_be_shared_out_is_refused(

@@ -66,7 +66,7 @@ def test_other_releases_are_refused(
 
 def test_fewer_gpus_than_asked_for_are_refused(made: Make) -> None:
     made()
-    said = refused(gpus_per_node=512, group_size=512)
+    said = refused(**{"gpus.per_node": 512}, group_size=512)
     assert "gpus_per_node = 512, and this machine has" in said
 
 
@@ -92,7 +92,7 @@ def test_a_machine_whose_gpus_ray_is_told_of_is_accepted(made: Make) -> None:
         ({"thinking": "off"}, "no variables of the chat template"),
         ({"lora_rank": 8}, "An adapter of rank 8"),
         ({"episodes": 10}, "less than one step of 64"),
-        ({"nodes": 2}, "a setting of --engine verl"),
+        ({"verl.nodes": 2}, "a setting of --engine verl"),
         ({"kl_coefficient": 0.1}, "a setting of --engine local or vllm or verl"),
         ({"model": "./nowhere"}, "No model is at"),
         ({"constrain": "calls"}, "its servers restrict no tokens"),

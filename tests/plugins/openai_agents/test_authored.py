@@ -60,7 +60,7 @@ def test_its_models_and_tools_are_led_to_training(
     script: list[Reply],
     who: list[str] | None,
 ) -> None:
-    context = {"context": f"{AUTHORED}:user"} if agent == "knowing" else {}
+    context = {"agent.context": f"{AUTHORED}:user"} if agent == "knowing" else {}
     found = run(tmp_path, "openai_agents", agent, *script, **context)
     assert len(found.model_calls) == len(script)
     assert who is None or roles(found) == who

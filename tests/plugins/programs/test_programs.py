@@ -100,7 +100,7 @@ def test_misdeeds_are_named_and_no_reward_is_made_of_them(
     }
     fine = ["is well-behaved", "leaves children", "chats"]
     tasks = write_tasks(tmp_path, [*named, "exits", *fine])
-    settings = {"rollout_timeout_s": 20, "program_memory_mb": 150}
+    settings = {"rollout_timeout_s": 20, "agent.program_memory_mb": 150}
     made = rolled_out(tmp_path, str(tasks), len(named) + len(fine) + 1, **settings)
     for request, kind in named.items():
         dropped = made[request]

@@ -50,7 +50,7 @@ pytestmark = pytest.mark.slow  # each starts workers that import pydantic-ai
 def test_its_models_and_tools_are_led_to_training(
     tmp_path: Path, agent: str, script: list[Reply], who: list[str] | None
 ) -> None:
-    context = {"context": f"{AUTHORED}:deps"} if agent == "knowing" else {}
+    context = {"agent.context": f"{AUTHORED}:deps"} if agent == "knowing" else {}
     found = run(tmp_path, "pydantic_ai", agent, *script, **context)
     assert found.reward is not None, found.reason
     assert acting(found) == SEEN
@@ -67,7 +67,7 @@ def test_a_live_tool_that_asks_for_approval_when_it_runs_has_it(
         "wary",
         Reply(calls=[("remove", {"word": "Hi"}), ("my_shout", {"word": "hey"})]),
         Reply(calls=[("final_result", FORM)]),
-        allow_tools=("remove", "my_shout"),
+        **{"agent.allow_tools": ("remove", "my_shout")},
     )
     assert found.reward is not None, found.reason
     called = [(call.name, call.outcome) for call in found.get_tool_calls()]

@@ -44,7 +44,7 @@ def make(
                 module, "verl_settings", lambda c: given(c) | {"script": script}
             )
             address = servers().address
-            config = TrainingConfig.create(engine_server=address, **settings)
+            config = TrainingConfig.create(**{"verl.server": address}, **settings)
             made = VerlEngine.create(config)
             stack.callback(made.close)
             return made

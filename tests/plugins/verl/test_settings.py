@@ -59,7 +59,9 @@ def test_a_kl_penalty_is_verls_k3() -> None:
 
 def test_ppo_has_a_value_model_like_the_policy() -> None:
     assert not any(key.startswith("critic") for key in made())
-    settings = made(algorithm="ppo", offload=True, model="some/model", lora_rank=8)
+    settings = made(
+        algorithm="ppo", **{"verl.offload": True}, model="some/model", lora_rank=8
+    )
     assert settings["critic.enable"] is True
     assert settings["critic.model.path"] == "some/model"
     assert settings["critic.model.lora_rank"] == 0
@@ -90,11 +92,13 @@ def test_the_memory_of_a_value_model_is_said(
 
 def test_hardware_and_sampling_are_a_runs_own() -> None:
     settings = made(
-        gpus_per_node=8,
-        nodes=2,
-        tensor_parallel=4,
-        offload=True,
-        memory_share=0.7,
+        **{
+            "gpus.per_node": 8,
+            "verl.nodes": 2,
+            "gpus.tensor_parallel": 4,
+            "verl.offload": True,
+            "gpus.memory_share": 0.7,
+        },
         tool_format="xml",
         temperature=0.8,
     )
@@ -174,7 +178,7 @@ def test_a_setting_that_verl_does_not_have_is_refused(
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"gpus_per_node": 4, "tensor_parallel": 3}, "does not divide the 4 GPUs"),
+        ({"gpus.per_node": 4, "gpus.tensor_parallel": 3}, "does not divide the 4 GPUs"),
         ({"verl": {"model_engine": "veomni"}}, "works with dp"),
         (
             {"model": "a/b", "lora_rank": 8, "verl": {"model_engine": "megatron"}},
@@ -195,7 +199,7 @@ def test_what_cannot_be_shared_out_is_refused(
 
 def test_megatron_has_settings_of_its_own() -> None:
     megatron = {"model_engine": "megatron"}
-    settings = made(lora_rank=0, offload=True, seed=7, verl=megatron)
+    settings = made(lora_rank=0, **{"verl.offload": True}, seed=7, verl=megatron)
     assert settings[f"{ACTOR}.megatron.seed"] == 7
     assert settings[f"{ACTOR}.data_loader_seed"] == 7
     assert settings["model_engine"] == "megatron"

@@ -60,12 +60,14 @@ def test_another_release_of_verl_is_refused(made: Callable[[str], Path]) -> None
 
 def test_fewer_gpus_than_asked_for_are_refused(made: Callable[[str], Path]) -> None:
     made("0.9.1")
-    assert "gpus_per_node = 999, and this machine has" in refused(gpus_per_node=999)
+    assert "gpus.per_node = 999, and this machine has" in refused(
+        **{"gpus.per_node": 999}
+    )
 
 
 def test_several_machines_want_a_cluster(made: Callable[[str], Path]) -> None:
     made("0.9.1")
-    assert "RAY_ADDRESS" in refused(nodes=2)
+    assert "RAY_ADDRESS" in refused(**{"verl.nodes": 2})
 
 
 @pytest.mark.parametrize(
@@ -80,8 +82,8 @@ def test_several_machines_want_a_cluster(made: Callable[[str], Path]) -> None:
         ({"precision": "bf16"}, "'bf16' is a setting of --engine local or vllm"),
         ({"gradient_checkpointing": False}, "a setting of --engine local or vllm"),
         ({"model": "./nowhere"}, "No model is at"),
-        ({"engine_server": "somewhere"}, "write host:port"),
-        ({"engine_server": "there:1"}, "AGENTGYM_ENGINE_KEY"),
+        ({"verl.server": "somewhere"}, "write host:port"),
+        ({"verl.server": "there:1"}, "AGENTGYM_ENGINE_KEY"),
         ({"verl": {"trainer.nnode": 2}}, "the nearest is 'trainer.nnodes'"),
     ],
 )
@@ -92,11 +94,11 @@ def test_what_cannot_be_meant_is_refused(settings: dict[str, Any], why: str) -> 
 @pytest.mark.parametrize(
     "settings",
     [
-        {"gpus_per_node": 2},
-        {"nodes": 2},
-        {"tensor_parallel": 2},
-        {"offload": True},
-        {"engine_server": "there:1"},
+        {"gpus.per_node": 2},
+        {"verl.nodes": 2},
+        {"gpus.tensor_parallel": 2},
+        {"verl.offload": True},
+        {"verl.server": "there:1"},
         {"verl": {"trainer.device": "cuda"}},
     ],
 )
@@ -116,14 +118,16 @@ def test_a_cluster_is_asked_at_the_plan_which_names_all_gpus(
     made: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made("0.9.1")
-    config = TrainingConfig.create(engine="verl", nodes=2, gpus_per_node=8)
+    config = TrainingConfig.create(
+        engine="verl", **{"verl.nodes": 2, "gpus.per_node": 8}
+    )
     with closing(socket.create_server(("127.0.0.1", 0))) as cluster:
         port = cluster.getsockname()[1]
         for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", "auto"):
             monkeypatch.setenv("RAY_ADDRESS", address)
             assert check_engine(config).device == "2 x 8 GPUs, verl"
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
-    told = refused(nodes=2)
+    told = refused(**{"verl.nodes": 2})
     assert f"RAY_ADDRESS = '127.0.0.1:{port}': nothing answers there" in told
     assert "ray start --head" in told
 

@@ -75,7 +75,9 @@ def test_the_printed_commands_work(
         model = f"{server.endpoint}#good"
 
         own = TrainingConfig.create(
-            scenario=str(tasks_file(tmp_path)), agent=AGENT, configurable=["town=Ulm"]
+            scenario=str(tasks_file(tmp_path)),
+            agent=AGENT,
+            **{"agent.configurable": ["town=Ulm"]},
         )
         config = located(own)
         task = get_scenario(config.scenario).tasks("test", 0, 14)[0]

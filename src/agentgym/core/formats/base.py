@@ -108,7 +108,7 @@ class ToolFormat(ABC):
     format with several messages per answer also overrides :meth:`read`.
 
     Attributes:
-        name: The name that ``--tool-format`` accepts.
+        name: The name that ``tool_format`` accepts.
         vllm_parser: Name of vLLM's parser for this format.
         openers: Texts that open a call. Streamed text ends before such a text.
         reasoning_marks: Pairs of texts that open and close reasoning.

@@ -140,8 +140,8 @@ def _is_dropped(render: Render, answer: Message) -> bool:
 
 
 _ADVICE = (
-    "Give a template that does: --chat-template FILE, or --chat-template hermes for "
-    "one that ships with agentgym."
+    "Give a template that does: --set chat_template=FILE, or --set "
+    "chat_template=hermes for one that ships with agentgym."
 )
 
 
@@ -233,7 +233,7 @@ def _refusal(
         names = " and ".join(form.format.name for form in found)
         return (
             f"The chat template of {model!r} writes calls that can be read as {names}: "
-            f"{shown!r}. Choose one with --tool-format."
+            f"{shown!r}. Choose one with --set tool_format=NAME."
         )
     if _TEXT not in written:
         return (

@@ -116,14 +116,14 @@ def _check_role_adapters(config: TrainingConfig, rank: int, *, is_held: bool) ->
     elif is_held:
         why = f"{config.model} holds an adapter already: give its base model"
     elif not config.train_roles:
-        why = "name the roles that get an adapter: --train-roles planner,worker"
+        why = "name the roles that get an adapter: --set train_roles=planner,worker"
     elif config.framework != "langchain":
         why = (
             f"a trained agent of {config.framework} does not say which role is asking; "
             "one of langchain does"
         )
     if why:
-        raise UnsupportedError(f"--role-adapters: {why}.")
+        raise UnsupportedError(f"role_adapters: {why}.")
 
 
 def path_of(model: str, *, is_adapter: bool, samples: bool = True) -> str:

@@ -92,7 +92,7 @@ class ChatTokens:
             f"{repr(written) if written else 'nothing'}, which is none of the tokens "
             f"that end its responses ({ends})"
         )
-        advice = "give a template that does, with --chat-template"
+        advice = "give a template that does, with --set chat_template=FILE"
         if imitates:
             raise EngineError(f"{problem}, so that a warm start cannot work: {advice}.")
         logger.warning(

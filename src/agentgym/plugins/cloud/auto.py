@@ -8,10 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
+from agentgym.core.machines import SSH
 from agentgym.engines.memory import EPISODES, fitting_settings
-from agentgym.errors import ComputeError, NoCapacityError, UsageError
+from agentgym.errors import (
+    ComputeError,
+    NoCapacityError,
+    UnsupportedError,
+    UsageError,
+)
 from agentgym.models.reference import is_remote
 from agentgym.plugins.cloud.base import asked_unnamed, rented, require_spot
+from agentgym.plugins.cloud.group import RentSettings
 from agentgym.plugins.cloud.providers.local import LocalMachine
 from agentgym.plugins.cloud.quote import (
     Effort,
@@ -25,6 +32,16 @@ from agentgym.plugins.cloud.quote import (
 
 CPU_PARAMETERS = 1e9
 """A model with more parameters than this is not trained on the CPU."""
+
+
+def check(config: TrainingConfig) -> None:
+    """Raise UnsupportedError if ``rent.spot`` is set, and no machine is rented."""
+    place = config.gpu.partition(":")[0]
+    if RentSettings.of(config).spot and place in ("local", "none", SSH):
+        raise UnsupportedError(
+            f"--spot rents machines, and --gpu {config.gpu} rents none: leave --spot "
+            "out, or take --gpu sky."
+        )
 
 
 def settle(config: TrainingConfig) -> str:
@@ -46,7 +63,7 @@ def settle(config: TrainingConfig) -> str:
             f"GPU, if one is large enough, give a key: {keys}. To train here all the "
             f"same: --gpu {'local' if _has_gpu() else 'none'}."
         )
-    if config.rent.spot:
+    if RentSettings.of(config).spot:
         providers = require_spot(providers)
     quotes, errors = list[Quote](), list[ComputeError | UsageError]()
     for provider in providers:

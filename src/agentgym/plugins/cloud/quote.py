@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.engines.memory import MemoryEstimate, shape_of, told_use
 from agentgym.engines.registry import remote_engine
-from agentgym.engines.vllm.turns import ASLEEP_BYTES, SERVER_BYTES
+from agentgym.plugins.vllm.turns import ASLEEP_BYTES, SERVER_BYTES
 from agentgym.errors import ComputeError, ModelError, NoCapacityError, UsageError
 from agentgym.evaluate.numbers import duration
 from agentgym.models.folder import (
@@ -26,6 +26,7 @@ from agentgym.models.folder import (
     new_rank,
     read_json,
 )
+from agentgym.plugins.cloud.group import RentSettings
 from agentgym.plugins.cloud.base import Offer, in_cents
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_count
@@ -357,7 +358,7 @@ def choose(
     """Return the quotes for a run on available machines, the cheapest first."""
     offers = [offer for offer in offers if offer.is_usable]
     whose = " and ".join(dict.fromkeys(offer.provider for offer in offers)) or "nobody"
-    rent = config.rent
+    rent = RentSettings.of(config)
     offers = [offer for offer in offers if offer.is_spot == rent.spot]
     if rent.spot and not offers:
         raise NoCapacityError(

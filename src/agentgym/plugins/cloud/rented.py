@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.nested.groups import RentSettings
 from agentgym.engines.registry import engine_name
 from agentgym.errors import (
     ComputeError,
@@ -22,6 +21,7 @@ from agentgym.plugins.cloud.base import (
     Provider,
     require_spot,
 )
+from agentgym.plugins.cloud.group import RentSettings
 from agentgym.plugins.cloud.lease import Lease, Waits, end, find
 from agentgym.plugins.cloud.quote import Quote, needs_of, quotes_of
 from agentgym.plugins.cloud.record import FILE as MACHINE_FILE
@@ -153,10 +153,10 @@ class Rented(Place):
         earlier = MachineRecord.read(run.path)
         if held is None:
             before = 0.0 if earlier is None else earlier.total
-            capped = {"max_cost": _rest_of(terms.rent, before)}
+            capped = {"rent.max_cost": _rest_of(RentSettings.of(terms), before)}
             state = run.load_state()
             quotes = quotes_for(
-                terms.replaced(rent=capped), state[0].episodes if state else 0
+                terms.replaced(**capped), state[0].episodes if state else 0
             )
             if earlier is not None and earlier.fate == "taken":  # not the same again
                 same = (earlier.kind, earlier.region)
@@ -169,12 +169,12 @@ class Rented(Place):
             (run.path / KNOWN_HOSTS).unlink(missing_ok=True)  # of an earlier machine
         else:
             offers, before = [], held[1].before
-            limit = _rest_of(terms.rent, before) or held[1].limit
+            limit = _rest_of(RentSettings.of(terms), before) or held[1].limit
         lease = Lease(
             provider,
             offers,
             run.path,
-            max_hourly=config.rent.max_hourly,
+            max_hourly=RentSettings.of(config).max_hourly,
             limit=limit,
             before=before,
             taken=0 if earlier is None else earlier.times_taken,
@@ -301,7 +301,7 @@ def _provider(config: TrainingConfig) -> Provider:
             f"model = {config.model!r} answers behind a server: it can be measured, "
             "with `agentgym eval`, not trained. Train a folder or a Hugging Face id."
         )
-    if config.rent.spot:
+    if RentSettings.of(config).spot:
         require_spot([provider])
     provider.check()
     return provider

@@ -19,8 +19,8 @@ from typing import Any
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.settings import PREFIX
 from agentgym.engines.memory import shape_of
-from agentgym.engines.resuming import MACHINE
-from agentgym.engines.vllm.environment import ENVIRONMENT
+from agentgym.engines.resuming import may_change
+from agentgym.plugins.vllm.environment import ENVIRONMENT
 from agentgym.errors import AgentGymError, ComputeError, Interrupted, UsageError
 from agentgym.evaluate.events import Message
 from agentgym.plugins.cloud.progress_lines import ProgressWriter
@@ -31,7 +31,7 @@ from agentgym.security.redaction import redacted, redacted_output
 from agentgym.train.trainer import Trainer
 
 _SET_DEATH_SIGNAL = 1
-_MAY_CHANGE = ("episodes", "yes", "warm_start", *MACHINE)
+_STAYS = ("gpu", "verl.settings")
 _UV_FOLDERS = (".agentgym/bin", ".local/bin", ".cargo/bin")
 """Folders that may have uv, relative to the home folder."""
 
@@ -116,8 +116,8 @@ def _train(config: TrainingConfig, progress: ProgressWriter, *, resume: bool) ->
     run = config.output / str(config.name)
     if resume:
         values = config.flat(config.model_dump())
-        may_change = {name: values[name] for name in _MAY_CHANGE}
-        trainer.train(resume=run, **may_change)
+        changes = {name: values[name] for name in may_change() if name not in _STAYS}
+        trainer.train(resume=run, **changes)
     else:
         shutil.rmtree(run, ignore_errors=True)  # of an attempt without results
         trainer.train()

@@ -22,6 +22,7 @@ from agentgym.evaluate.ranker import check_judge
 from agentgym.models.folder import model_source
 from agentgym.models.gguf.cache import is_converted
 from agentgym.models.reference import is_on_loopback, key_variable
+from agentgym.plugins.judge.group import JudgeSettings
 from agentgym.scenarios.options import has_options, with_options
 from agentgym.scenarios.packs import is_path, is_tasks_file
 from agentgym.scenarios.registry import data_of, extras_of
@@ -287,7 +288,7 @@ def make_upload(config: TrainingConfig) -> Upload:
     if config.tracker == "wandb" and os.environ.get("WANDB_API_KEY"):
         sources.variables.add("WANDB_API_KEY")
     check_judge(config)
-    if (judge := config.judge.model) is not None:
+    if (judge := JudgeSettings.of(config).model) is not None:
         if is_on_loopback(judge):
             raise UsageError(
                 f"judge = {judge!r} with gpu = {config.gpu!r}: that machine "

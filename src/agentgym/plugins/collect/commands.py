@@ -9,20 +9,14 @@ import typer
 from agentgym.cli.options import (
     AllowTool,
     AsJson,
-    CacheRequests,
     CheckCommand,
     Command,
-    Configurable,
-    Context,
-    Framework,
-    Inputs,
-    OnInterrupt,
     ToolsFrom,
-    UnsafeLocalExec,
-    given_settings,
+    named_agent,
     named_model,
     of_saved,
     option,
+    takes,
     tasks_or_scenario,
     with_tools,
 )
@@ -36,8 +30,12 @@ if TYPE_CHECKING:
     from agentgym.plugins.collect.config import RolloutConfig
 
 
+@takes(
+    *("framework", "agent.context", "agent.inputs", "agent.on_interrupt"),
+    *("agent.configurable", "unsafe_local_exec"),
+)
 def rollout(
-    context: typer.Context,
+    given: dict[str, Any],
     tasks: str | None = typer.Argument(
         None, help="A JSON Lines file of tasks, or a scenario."
     ),
@@ -50,11 +48,6 @@ def rollout(
         "its model and its tasks.",
     ),
     program: Command = None,
-    framework: Framework = None,
-    run_context: Context = None,
-    inputs: Inputs = None,
-    on_interrupt: OnInterrupt = None,
-    configurable: Configurable = None,
     tasks_file: Path | None = option("Instead of TASKS: the tasks file.", "--tasks"),
     check_command: CheckCommand = None,
     tools_from: ToolsFrom = None,
@@ -71,7 +64,9 @@ def rollout(
     max_steps: int | None = option("Model calls of a rollout."),
     max_tokens_per_step: int | None = option("Tokens of one response.", "--max-tokens"),
     temperature: float | None = option("Sampling temperature."),
-    cache_requests: CacheRequests = None,
+    cache_requests: Path | None = option(
+        "File of a server's answers, for the same requests at temperature 0."
+    ),
     timeout_s: float | None = option(
         "Seconds after which a rollout is dropped; else 600.", "--timeout"
     ),
@@ -84,7 +79,6 @@ def rollout(
     seed: int = option("Seed of a scenario's tasks.", default=0),
     task: str | None = option("Only the task with this id, of a scenario or a file."),
     config: Path | None = option("YAML file of settings, tools' too."),
-    unsafe_local_exec: UnsafeLocalExec = False,
     show: Path | None = option("Only show trajectories that were saved."),
     as_json: AsJson = False,
 ) -> None:
@@ -106,8 +100,18 @@ def rollout(
         _show(show, as_json)
         return
     tasks = tasks_or_scenario(tasks, tasks_file)
-    given = given_settings(context, RolloutConfig)
-    agent = given.get("agent")
+    agent = named_agent(agent, program, may_be_saved=True)
+    own = {
+        "agent": agent,
+        "concurrency": concurrency,
+        "max_steps": max_steps,
+        "max_tokens_per_step": max_tokens_per_step,
+        "temperature": temperature,
+        "cache_requests": cache_requests,
+        "timeout_s": timeout_s,
+        "save": save,
+        "unsafe_local_exec": given.get("unsafe_local_exec"),
+    }
     is_other = agent is not None and not is_for_rollouts(agent)
     is_saved = is_other and not is_reference(str(agent))
     if is_saved and agent is not None:
@@ -119,9 +123,9 @@ def rollout(
         raise UsageError(
             f"Give {missing}: agentgym rollout {tasks or 'TASKS.jsonl'} --model nano"
         )
-    chosen = RolloutConfig.create(**given)
+    chosen = RolloutConfig.create(**own)
     if config is not None:
-        chosen = RolloutConfig.from_yaml(config, **given)
+        chosen = RolloutConfig.from_yaml(config, **own)
     is_scored = is_other or "?" in tasks or any((check_command, tools_from, allow_tool))
     if is_tasks_file(tasks) and not is_scored:
         is_scored = has_expectations(Path(tasks.partition("?")[0]))
@@ -145,14 +149,10 @@ def rollout(
         asked = {"split": split, "tasks": count, "task": task}
         batch = _of_own_agent(
             {
+                **given,
                 "scenario": tasks,
                 "model": None if is_saved else model,
                 "seed": seed,
-                "framework": framework,
-                "context": run_context,
-                "inputs": inputs,
-                "on_interrupt": on_interrupt,
-                "configurable": configurable or None,
             },
             chosen,
             as_json,
@@ -245,7 +245,6 @@ def _of_own_agent(
         eval_temperature=config.temperature,
         max_tokens=config.max_tokens_per_step,
         cache_requests=config.cache_requests,
-        unsafe_local_exec=config.unsafe_local_exec,
     )
     with TerminalProgress(progress_console(as_json)) as progress:
         made: list[Trajectory] = []

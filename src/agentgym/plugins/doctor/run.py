@@ -291,7 +291,7 @@ def _cut(run: Evidence) -> Iterator[Obstacle]:
             f"{share:.1%} of the model's answers lately ended at their most tokens; a "
             "call that is cut is lost, and the attempt with it.",
             "Raise max_tokens, or the limit that the agent itself gives, or leave "
-            "reasoning out (--thinking off).",
+            "reasoning out (--set thinking=off).",
         )
 
 

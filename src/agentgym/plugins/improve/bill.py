@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import parse_json, write_json
-from agentgym.core.nested.keys import FLAT_KEYS
 from agentgym.core.task import TaskSource
 from agentgym.errors import RunFolderError
 from agentgym.evaluate.metrics import Metrics
@@ -19,7 +18,7 @@ from agentgym.security.private import make_private_folder
 
 BILL_FILE = "bill.json"
 PROMPTS_FILE = "prompts.json"
-_NOT_TASKS = {"yes", "max_cost", "output", "name", "episodes", "time", "gpu"}
+_NOT_TASKS = {"yes", "output", "name", "episodes", "time", "gpu", "rent"}
 _NOT_TASKS |= {"workers", "concurrency"}
 
 Status = Literal["met", "missed", "skipped", "ended", "quoted"]
@@ -149,12 +148,7 @@ def folder_of(config: TrainingConfig) -> Path:
     hash leaves out settings that only limit or name the work, e.g. ``episodes``.
     """
     settings = config.model_dump(mode="json")
-    agent = settings.pop("agent")
-    flat = {name: key for key, name in FLAT_KEYS.items()}
-    # The names that older folders were made of: all flat but those of the agent.
-    named = {flat.get(key, key): value for key, value in config.flat(settings).items()}
-    named["agent"] = agent
-    chosen = {name: named[name] for name in named if name not in _NOT_TASKS}
+    chosen = {name: settings[name] for name in settings if name not in _NOT_TASKS}
     tasks = b""
     if is_tasks_file(config.scenario):
         tasks = Path(TaskSource.parse(config.scenario).path).read_bytes()

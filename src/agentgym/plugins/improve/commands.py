@@ -2,45 +2,42 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from agentgym.cli.options import (
-    AGENT,
-    MODEL,
-    RUN,
-    TASKS,
-    TRAINING,
-    Agent,
     AllowTool,
     AsJson,
+    Assigned,
     CheckFunction,
-    Configurable,
-    Context,
-    Framework,
-    Inputs,
-    OnInterrupt,
     ToolAnswers,
     ToolsFrom,
-    UnsafeLocalExec,
     flag,
-    given_settings,
+    named_agent,
     opt,
     option,
+    takes,
     tasks_or_scenario,
     token_prices,
+    with_assigned,
     with_tools,
 )
 from agentgym.cli.output import print_json, progress_console
+from agentgym.core.panels import AGENT, MODEL, TASKS
 from agentgym.errors import UsageError
 from agentgym.scenarios.packs import is_tasks_file
 
 GOAL = "Goal and money"
 
 
+@takes(
+    *("agent.reference", "framework", "agent.context", "agent.inputs"),
+    *("agent.on_interrupt", "agent.configurable", "gpu", "episodes", "seed"),
+    *("output", "unsafe_local_exec"),
+)
 def improve(
-    command: typer.Context,
+    given: dict[str, Any],
     goal: Annotated[
         str,
         opt(
@@ -57,12 +54,6 @@ def improve(
         metavar="FILE",
         panel=TASKS,
     ),
-    agent: Agent = None,
-    framework: Framework = None,
-    context: Context = None,
-    inputs: Inputs = None,
-    on_interrupt: OnInterrupt = None,
-    configurable: Configurable = None,
     tools_from: ToolsFrom = None,
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
@@ -99,23 +90,11 @@ def improve(
         metavar="OWNER/NAME",
         panel=MODEL,
     ),
-    gpu: str | None = option("auto, local or none.", panel=MODEL),
-    episodes: int | None = option(
-        "Most training rollouts.", metavar="N", panel=TRAINING
-    ),
-    seed: int | None = option("Seed of tasks and sampling.", panel=TRAINING),
-    assigned: list[str] | None = option(
-        "Any other setting, as in test_tasks=24. Can be given again.",
-        "--set",
-        metavar="KEY=VALUE",
-        panel=TRAINING,
-    ),
+    assigned: Assigned = None,
     max_cost: float = option(
         "Most $ in all; by default none is spent.", default=0.0, min=0.0, panel=GOAL
     ),
     yes: bool = flag("Spend up to --max-cost without a question.", "--yes", panel=GOAL),
-    output: Path | None = option("Folder of runs; ./runs by default.", panel=RUN),
-    unsafe_local_exec: UnsafeLocalExec = False,
     as_json: AsJson = False,
 ) -> None:
     """Improve an agent until it meets a goal: better prompts, then training.
@@ -127,7 +106,7 @@ def improve(
     Example: agentgym improve --agent app:graph --tasks tasks.jsonl --goal pass_1=0.9
     """
     from agentgym.core.config import TrainingConfig
-    from agentgym.core.settings import read_assignments, variable_of
+    from agentgym.core.settings import variable_of
     from agentgym.plugins.improve import Terms, improve, read_goal
     from agentgym.plugins.improve.screens import bill_view
     from agentgym.plugins.improve.terms import BIGGER
@@ -145,10 +124,10 @@ def improve(
         bigger=bigger or BIGGER,
         yes=yes,
     )
-    chosen = given_settings(command, TrainingConfig)
-    for name in ("max_cost", "yes"):
-        chosen.pop(name, None)
-    chosen |= read_assignments(assigned or [], TrainingConfig.names())
+    if (agent := named_agent(given.get("agent.reference"), None)) is not None:
+        given["agent.reference"] = agent
+    chosen = with_assigned(given, assigned)
+    chosen |= {} if model is None else {"model": model}
     source = tasks_or_scenario(scenario, tasks)
     if source is None or not is_tasks_file(source):
         raise UsageError("Which tasks? Give --tasks FILE, a tasks file (.jsonl).")

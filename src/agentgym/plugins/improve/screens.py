@@ -36,7 +36,7 @@ def bill_view(bill: Bill) -> RenderableType:
     )
     shown: list[RenderableType] = [Text("Bill", "bold"), table, *lines, total]
     if bill.prompts is not None:
-        use = f"--prompts {bill.prompts}"
+        use = f"--set prompts={bill.prompts}"
         shown.append(Text(f"Better prompts: {bill.prompts} (train and eval: {use})."))
     if bill.agent:
         load = f'TrainedAgent.load("{bill.agent}")'

@@ -3,20 +3,43 @@
 import math
 from collections.abc import Callable
 from importlib import resources
+from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Judging, Ledger
-from agentgym.core.nested.groups import JudgeSettings
 from agentgym.core.prices import Prices
 from agentgym.errors import UsageError
 from agentgym.evaluate import events
 from agentgym.models.reference import is_remote, resolve_model
+from agentgym.plugins.judge.group import JudgeSettings
 from agentgym.plugins.judge.group_judge import MOST_ANSWER, GroupJudge
 from agentgym.plugins.judge.prompt import MOST_CHARACTERS
-from agentgym.rollout.absolute_paths import rubric_text
 
 _CHARACTERS = 4
 """Assumed characters per token, to estimate the price."""
+_NEEDS_MODEL = ("rubric", "price_in", "price_out", "max_cost")
+_MOST_RUBRIC = 2**16
+
+
+def rubric_text(given: str) -> str:
+    """Return the text of a judge's rubric, from a file or as given."""
+    path = Path(given).expanduser()
+    if not given or "\n" in given or (" " in given and not path.suffix):
+        return given
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(
+            f"judge.rubric = {given!r} cannot be read: {why}. Give a text file that "
+            "says in plain sentences which attempt is better."
+        ) from None
+    if not text.strip() or len(text) > _MOST_RUBRIC:
+        raise UsageError(
+            f"judge.rubric = {given!r} holds {len(text):,} characters; a rubric "
+            f"must have text, and at most {_MOST_RUBRIC:,} characters."
+        )
+    return text if "\n" in text else f"{text}\n"
 
 
 def rubric_of(judge: JudgeSettings) -> str:
@@ -37,11 +60,31 @@ def prices_of(judge: JudgeSettings) -> Prices | None:
     return Prices(prompt=read, response=written)
 
 
+def is_judged(config: TrainingConfig) -> bool:
+    """Return whether a run has a judge."""
+    return JudgeSettings.of(config).model is not None
+
+
+def located(config: TrainingConfig) -> TrainingConfig:
+    """Return settings with the text of a judge's rubric instead of the file's path."""
+    if not JudgeSettings.of(config).rubric:
+        return config
+    text = rubric_text(JudgeSettings.of(config).rubric)
+    return config.replaced(**{"judge.rubric": text})
+
+
 def check_judge(config: TrainingConfig) -> None:
     """Check the settings of a judge, without sending a request."""
-    judge = config.judge
+    judge = JudgeSettings.of(config)
+    given = [name for name in _NEEDS_MODEL if getattr(judge, name) not in (None, "")]
+    if judge.model is None:
+        if given:
+            raise UsageError(
+                f"judge.{', judge.'.join(given)} without a judge: name its model with "
+                "--judge, as in --judge openai:gpt-4.1-mini."
+            )
+        return
     prices = prices_of(judge)
-    assert judge.model is not None
     if not is_remote(judge.model):
         raise UsageError(
             f"judge = {judge.model!r} is not a model that a server answers for. Give "
@@ -51,7 +94,7 @@ def check_judge(config: TrainingConfig) -> None:
     if config.deterministic:
         raise UsageError(
             "A judge's answers differ from run to run, so that a run with one cannot "
-            "be deterministic: leave out --judge or --deterministic."
+            "be deterministic: leave out --judge or deterministic."
         )
     if judge.max_cost is not None and prices is None:
         raise UsageError(
@@ -63,14 +106,16 @@ def check_judge(config: TrainingConfig) -> None:
 
 
 def open_judge(
-    judge: JudgeSettings,
+    config: TrainingConfig,
     ledger: Ledger,
     progress: events.Observer,
     *,
     beat: Callable[[], None],
-) -> GroupJudge:
+) -> GroupJudge | None:
     """Create a run's judge, which counts its requests in ``ledger.judging``."""
-    assert judge.model is not None
+    judge = JudgeSettings.of(config)
+    if judge.model is None:
+        return None
     if ledger.judging is None:
         ledger.judging = Judging(model=judge.model)
     return GroupJudge(
@@ -86,9 +131,10 @@ def open_judge(
 
 
 def plan_words(config: TrainingConfig) -> str:
-    """Describe how often a run may ask its judge, and the price."""
-    judge = config.judge
-    assert judge.model is not None
+    """Describe how often a run may ask its judge, and the price; "" without one."""
+    judge = JudgeSettings.of(config)
+    if judge.model is None:
+        return ""
     requests = math.ceil(config.episodes / config.group_size)
     rubric = len(rubric_of(judge))
     read = (MOST_CHARACTERS + rubric) // _CHARACTERS

@@ -2,28 +2,23 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentgym.cli.options import (
-    Agent,
     AllowTool,
     CheckCommand,
     CheckFunction,
     Command,
-    Context,
-    Framework,
     Host,
-    Inputs,
-    OnInterrupt,
     Port,
     ToolAnswers,
     ToolsFrom,
-    UnsafeLocalExec,
-    given_settings,
+    named_agent,
     opt,
     option,
+    takes,
     use_tool_options,
 )
 from agentgym.cli.output import failures_shown, progress_console
@@ -38,14 +33,21 @@ _KEY = "AGENTGYM_GATEWAY_KEY"
 _LOOK_S = 0.5
 _DAY_S = 86_400
 
-Timeout = Annotated[
-    float | None, opt("Seconds after which a rollout is ended.", "--timeout")
-]
+_OF_AGENT = (
+    *("framework", "agent.reference", "agent.context", "agent.inputs"),
+    *("agent.on_interrupt", "rollout_timeout_s", "unsafe_local_exec"),
+)
 Config = Annotated[Path | None, opt("YAML file of settings; options win over it.")]
 
 
+@takes(
+    *_OF_AGENT,
+    *("workers", "concurrency", "max_tokens", "temperature", "eval_temperature"),
+    "seed",
+)
 def gateway(
     command: typer.Context,
+    given: dict[str, Any],
     scenario: str | None = typer.Argument(
         None, help="Scenario that workers run; without one, a controller runs agents."
     ),
@@ -68,29 +70,16 @@ def gateway(
     store: Path | None = option(
         "SQLite file of the records.", show_default="rollouts.db in --data"
     ),
-    framework: Framework = None,
-    agent: Agent = None,
     program: Command = None,
-    context: Context = None,
-    inputs: Inputs = None,
-    on_interrupt: OnInterrupt = None,
     tools_from: ToolsFrom = None,
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
     check: CheckFunction = None,
     check_command: CheckCommand = None,
-    workers: int | None = option("Worker processes."),
-    concurrency: int | None = option("Rollouts in flight of a worker."),
-    rollout_timeout_s: Timeout = None,
-    max_tokens: int | None = option("Most tokens of one response."),
-    temperature: float | None = option("Training's temperature."),
-    eval_temperature: float | None = option("Validation's temperature."),
-    seed: int | None = option("Seed of sampling."),
     grace: float = option(
         "Seconds that running calls have to end once it shuts down.", default=20.0
     ),
     config: Config = None,
-    unsafe_local_exec: UnsafeLocalExec = False,
 ) -> None:
     """Serve rollouts to another trainer, such as Agent Lightning, until Ctrl-C.
 
@@ -121,7 +110,7 @@ def gateway(
     if not 0 <= grace <= _DAY_S:
         raise UsageError(f"grace = {grace:g}: give seconds from 0 to {_DAY_S:,}.")
     check_address(host, port, api_key, how=f"with --api-key or {_KEY}")
-    chosen, count = _settings(command, config), 0
+    chosen, count = _settings(command, given, scenario, config), 0
     if chosen.cache_requests is not None:
         raise UsageError(
             f"cache_requests = {str(chosen.cache_requests)!r} is for `agentgym eval`: "
@@ -171,25 +160,20 @@ def gateway(
     raise Interrupted("The gateway no longer answers.")
 
 
+@takes(*_OF_AGENT)
 def job(
     command: typer.Context,
+    given: dict[str, Any],
     scenario: str | None = typer.Argument(
         None, help="Scenario of the task; see `scenarios list`."
     ),
-    framework: Framework = None,
-    agent: Agent = None,
     program: Command = None,
-    context: Context = None,
-    inputs: Inputs = None,
-    on_interrupt: OnInterrupt = None,
     tools_from: ToolsFrom = None,
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
     check: CheckFunction = None,
     check_command: CheckCommand = None,
-    rollout_timeout_s: Timeout = None,
     config: Config = None,
-    unsafe_local_exec: UnsafeLocalExec = False,
 ) -> None:
     """Run one rollout for Agent Lightning, and report its result.
 
@@ -202,19 +186,26 @@ def job(
     from agentgym.plugins.lightning.job import Assignment, run_job
 
     assignment = Assignment.read()
-    ended = run_job(_settings(command, config), assignment)
+    ended = run_job(_settings(command, given, scenario, config), assignment)
     typer.echo(
         f"Rollout {ended.rollout_id}: reward {ended.reward:g}, "
         f"{len(ended.model_calls)} model calls."
     )
 
 
-def _settings(command: typer.Context, config: Path | None) -> "TrainingConfig":
+def _settings(
+    command: typer.Context,
+    given: dict[str, Any],
+    scenario: str | None,
+    config: Path | None,
+) -> "TrainingConfig":
     """Return the command's settings; its options override the file ``config``."""
     from agentgym.core.config import TrainingConfig
     from agentgym.engines.lengths import paced_for_servers
 
-    given = given_settings(command, TrainingConfig)
+    agent = named_agent(given.get("agent.reference"), command.params.get("program"))
+    given |= {} if agent is None else {"agent.reference": agent}
+    given |= {} if scenario is None else {"scenario": scenario}
     use_tool_options(command, given)
     if config is not None:
         return paced_for_servers(TrainingConfig.from_yaml(config, **given))

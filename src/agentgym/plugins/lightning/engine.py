@@ -43,6 +43,7 @@ from agentgym.plugins.lightning.settings import (
     started_at,
 )
 from agentgym.plugins.verl.launch import RayProcess
+from agentgym.plugins.vllm.group import GpuSettings
 from agentgym.security.log_file import LogFile
 
 FOLDER = "LIGHTNING_FOLDER"
@@ -385,7 +386,10 @@ class LightningEngine(Engine):
 
         The number of GPUs is included, since a checkpoint has one file per GPU.
         """
-        return {"name": self._config.model, "gpus": self._config.gpus_per_node}
+        return {
+            "name": self._config.model,
+            "gpus": GpuSettings.of(self._config).per_node,
+        }
 
     def export(self, folder: Path) -> None:
         """Copy model and tokenizer from the newest checkpoint to ``folder``."""

@@ -10,6 +10,7 @@ from agentgym.errors import ConfigError, UnsupportedError
 from agentgym.models.chat_template import form_of
 from agentgym.models.folder import model_source
 from agentgym.models.template import template_of
+from agentgym.plugins.verl.group import VerlSettings
 from agentgym.plugins.verl.settings import (
     CHAT_TEMPLATE,
     OURS,
@@ -17,6 +18,7 @@ from agentgym.plugins.verl.settings import (
     actor_settings,
     rollout_settings,
 )
+from agentgym.plugins.vllm.group import GpuSettings
 
 ESTIMATORS = {"rloo": "rloo", "grpo": "grpo"}
 """verl's advantage estimator for each algorithm that needs one reward per rollout."""
@@ -47,7 +49,7 @@ _FIXED = (
 
 def lightning_settings(config: TrainingConfig) -> dict[str, Any]:
     """Return the settings that differ from the trainer's defaults, by dotted key."""
-    given = flat(config.verl.settings)
+    given = flat(VerlSettings.of(config).settings)
     for key, value in given.items():
         if key in _THEIR_OURS:
             raise ConfigError(
@@ -81,11 +83,11 @@ def row_limit(config: TrainingConfig) -> int:
 
 
 def _check_rows(config: TrainingConfig, tasks: Any) -> None:
-    gpus = config.gpus_per_node
-    if config.gpus_per_node % config.tensor_parallel:
+    shared = GpuSettings.of(config)
+    if shared.per_node % shared.tensor_parallel:
         raise UnsupportedError(
-            f"tensor_parallel = {config.tensor_parallel} does not divide the {gpus} "
-            "GPUs of gpus_per_node."
+            f"gpus.tensor_parallel = {shared.tensor_parallel} does not divide the "
+            f"{shared.per_node} GPUs of gpus.per_node."
         )
     if not isinstance(tasks, int) or not 1 <= tasks <= config.tasks_per_step:
         raise ConfigError(
@@ -93,10 +95,11 @@ def _check_rows(config: TrainingConfig, tasks: Any) -> None:
             f"{config.tasks_per_step} of this run."
         )
     rows = tasks * config.group_size
-    if rows % gpus:
+    if rows % shared.per_node:
         raise UnsupportedError(
-            f"A mini-batch of {rows} rows cannot be shared out among {gpus} GPUs: "
-            f"change group_size, or verl.{_MINI}, which is {tasks}."
+            f"A mini-batch of {rows} rows cannot be shared out among "
+            f"{shared.per_node} GPUs: change group_size, or verl.{_MINI}, which is "
+            f"{tasks}."
         )
 
 
@@ -151,7 +154,7 @@ def _form(config: TrainingConfig) -> str:
 
 def _trainer(config: TrainingConfig) -> dict[str, Any]:
     return {
-        "trainer.n_gpus_per_node": config.gpus_per_node,
+        "trainer.n_gpus_per_node": GpuSettings.of(config).per_node,
         "trainer.nnodes": 1,
         "trainer.val_before_train": False,
         "trainer.test_freq": -1,

@@ -14,6 +14,7 @@ from agentgym.errors import (
     UnsupportedError,
     UsageError,
 )
+from agentgym.evaluate.ranker import is_judged
 from agentgym.models.folder import describe_model, held_rank, model_source
 from agentgym.plugins.lightning.environment import ENVIRONMENT, check, require
 from agentgym.plugins.lightning.settings import (
@@ -21,7 +22,9 @@ from agentgym.plugins.lightning.settings import (
     RAY_GPUS,
     lightning_settings,
 )
+from agentgym.plugins.verl.group import VerlSettings
 from agentgym.plugins.verl.support import composed_text, served_form
+from agentgym.plugins.vllm.group import GpuSettings
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 
@@ -35,8 +38,9 @@ class LightningEngines(EngineFactory):
     environment = ENVIRONMENT
     supports = frozenset(
         (
-            "gpus_per_node",
-            "tensor_parallel",
+            "gpus.per_node",
+            "gpus.tensor_parallel",
+            "gpus.memory_share",
             "verl.offload",
             "verl.settings",
         )
@@ -85,7 +89,7 @@ class LightningEngines(EngineFactory):
         lightning_settings(config)
         require()
         _check_gpus(config)
-        gpus = config.gpus_per_node
+        gpus = GpuSettings.of(config).per_node
         where = f"{gpus} GPU{'s' * (gpus > 1)}, Agent Lightning's trainer"
         return EngineSummary(summary, where, "", form.name, "", form.drops_reasoning)
 
@@ -157,11 +161,8 @@ def _unsupported(config: TrainingConfig) -> Iterator[str]:
             f"{config.scenario_name} {by}: the scenario scores single model calls "
             f"(broadcast_rewards), and {_ONE_REWARD}. Train it with another engine."
         )
-    if config.judge.model is not None:
-        yield (
-            f"judge = {config.judge.model!r} {by}: {_ONE_REWARD}, the check's. Leave "
-            f"it out, or {_ELSE}."
-        )
+    if is_judged(config):
+        yield f"judge {by}: {_ONE_REWARD}, the check's. Leave it out, or {_ELSE}."
     if config.thinking != "auto" or config.chat_template_kwargs:
         yield (
             f"thinking or chat_template_kwargs {by}: its servers get no variables of "
@@ -170,16 +171,17 @@ def _unsupported(config: TrainingConfig) -> Iterator[str]:
 
 
 def _check_gpus(config: TrainingConfig) -> None:
-    """Raise GPUNotAvailableError if this machine has fewer than ``gpus_per_node`` GPUs.
+    """Raise GPUNotAvailableError if this machine has fewer than ``gpus.per_node`` GPUs.
 
     Nothing is checked if the user has set Ray's number of GPUs.
     """
-    if RAY_GPUS in flat(config.verl.settings):
+    if RAY_GPUS in flat(VerlSettings.of(config).settings):
         return
     found = len(list(Path("/dev").glob("nvidia[0-9]*")))
-    if found < config.gpus_per_node:
+    if found < GpuSettings.of(config).per_node:
         raise GPUNotAvailableError(
-            f"gpus_per_node = {config.gpus_per_node}, and this machine has {found} "
+            f"gpus.per_node = {GpuSettings.of(config).per_node}, and this machine has "
+            f"{found} "
             "NVIDIA GPUs (/dev/nvidia*), which Agent Lightning's trainer needs. Lower "
             "it, train on a machine with GPUs, or use --engine local."
         )

@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from agentgym.cli.options import (
-    AGENT,
-    MODEL,
-    OUTPUT,
-    RUN,
     AsJson,
-    UnsafeLocalExec,
     flag,
     option,
     token_prices,
 )
 from agentgym.cli.output import print_json, progress_console
+from agentgym.core.panels import AGENT, MODEL, OUTPUT, RUN
 from agentgym.errors import Interrupted, NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -83,7 +79,9 @@ def solve(
     price_out: float | None = option(
         "$ per million response tokens.", min=0, panel=OUTPUT
     ),
-    unsafe_local_exec: UnsafeLocalExec = False,
+    unsafe_local_exec: bool = flag(
+        "Run model-written code without a sandbox.", "--unsafe-local-exec", panel=RUN
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Let a team of models solve a programming problem; nothing is trained.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
 
+from agentgym.core.agent import AgentSource
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
 from agentgym.core.ledger import ROLE_NOT_TRAINED, TRAINED, Bucket, Ledger
@@ -220,21 +221,14 @@ def _unwrapped(trainer: "GRPOTrainer") -> tuple[Any, bool]:
 
 
 _SETTINGS = (
-    "allow_host",
-    "allow_tools",
+    *(f"agent.{name}" for name in AgentSource.model_fields),
     "chat_template",
     "chat_template_kwargs",
     "concurrency",
-    "configurable",
-    "context",
-    "inputs",
     "max_attempts",
     "max_tokens",
     "model",
-    "on_interrupt",
-    "own_tools",
     "precision",
-    "program_memory_mb",
     "rollout_timeout_s",
     "seed",
     "thinking",
@@ -306,6 +300,7 @@ class AgentRollouts:
     ) -> None:
         if find_spec("trl") is None or find_spec("torch") is None:
             raise MissingExtraError("trl", "Rollouts for TRL's trainer")
+        settings = TrainingConfig.flat(settings)
         if unknown := sorted(settings.keys() - set(_SETTINGS)):
             raise ConfigError(
                 f"{', '.join(unknown)}: AgentRollouts takes settings of agents and "

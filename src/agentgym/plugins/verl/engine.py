@@ -33,6 +33,7 @@ from agentgym.errors import CheckpointError, EngineError, UsageError
 from agentgym.models.chat_template import ChatTemplate
 from agentgym.models.folder import model_source
 from agentgym.models.template import template_of
+from agentgym.plugins.verl.group import VerlSettings
 from agentgym.plugins.verl.launch import LocalServer
 from agentgym.plugins.verl.protocol import KEY_VARIABLE, PROTOCOL, rows_of
 from agentgym.plugins.verl.settings import (
@@ -43,6 +44,7 @@ from agentgym.plugins.verl.settings import (
     trained_rank,
     verl_settings,
 )
+from agentgym.plugins.vllm.group import GpuSettings
 
 _SILENT_S = 60.0
 _BUSY_TRIES = 30
@@ -238,14 +240,14 @@ class VerlEngine(Engine):
     def create(cls, config: TrainingConfig) -> Self:
         """Start verl, locally or at ``verl.server``, and wait until it answers."""
         with ExitStack() as stack:
-            server = None
-            if config.verl.server is None:
+            server, address = None, VerlSettings.of(config).server
+            if address is None:
                 server = LocalServer(log_file(config))
                 stack.callback(server.close)
                 client = VerlClient(server.address, server.key)
             else:
                 key = os.environ.get(KEY_VARIABLE, "")
-                client = VerlClient(config.verl.server, key)
+                client = VerlClient(address, key)
             stack.callback(client.close)
             try:
                 engine = cls(config, client, server)
@@ -379,8 +381,8 @@ class VerlEngine(Engine):
         return {
             "name": config.model,
             "rank": trained_rank(config),
-            "gpus_per_node": config.gpus_per_node,
-            "nodes": config.verl.nodes,
+            "gpus_per_node": GpuSettings.of(config).per_node,
+            "nodes": VerlSettings.of(config).nodes,
         }
 
     def export(self, folder: Path) -> None:

@@ -28,6 +28,8 @@ from agentgym.models.folder import (
     new_rank,
 )
 from agentgym.plugins.verl.compose import key_problem
+from agentgym.plugins.verl.group import VerlSettings
+from agentgym.plugins.vllm.group import GpuSettings
 
 _MEMORY_SHARE = 0.5
 _VALUE_RATE = 1e-5
@@ -49,10 +51,10 @@ OURS = {
     "critic.enable": "algorithm",
     f"{_MODEL}.path": "model",
     f"{_MODEL}.lora_rank": "lora_rank",
-    f"{_ROLLOUT}.tensor_model_parallel_size": "tensor_parallel",
-    f"{_ROLLOUT}.gpu_memory_utilization": "memory_share",
+    f"{_ROLLOUT}.tensor_model_parallel_size": "gpus.tensor_parallel",
+    f"{_ROLLOUT}.gpu_memory_utilization": "gpus.memory_share",
     f"{_ROLLOUT}.temperature": "temperature",
-    "trainer.n_gpus_per_node": "gpus_per_node",
+    "trainer.n_gpus_per_node": "gpus.per_node",
     "trainer.nnodes": "verl.nodes",
 }
 """Settings of verl that AgentGym sets, and the setting of AgentGym to use instead."""
@@ -60,7 +62,7 @@ OURS = {
 
 def verl_settings(config: TrainingConfig) -> dict[str, Any]:
     """Return the settings that differ from verl's defaults, by dotted key."""
-    given = flat(config.verl.settings)
+    given = flat(VerlSettings.of(config).settings)
     _check_given(given)
     engine = given.get("model_engine", "dp")
     if engine not in ("dp", "megatron"):
@@ -73,11 +75,12 @@ def verl_settings(config: TrainingConfig) -> dict[str, Any]:
             "warm_start with verl.model_engine = 'megatron': calls are imitated with "
             "dp here. Leave --warm-start or model_engine out."
         )
-    gpus = config.gpus_per_node * config.verl.nodes
-    if gpus % config.tensor_parallel:
+    shared = GpuSettings.of(config)
+    gpus = shared.per_node * VerlSettings.of(config).nodes
+    if gpus % shared.tensor_parallel:
         raise UnsupportedError(
-            f"tensor_parallel = {config.tensor_parallel} does not divide the {gpus} "
-            "GPUs of gpus_per_node x verl.nodes."
+            f"gpus.tensor_parallel = {shared.tensor_parallel} does not divide the "
+            f"{gpus} GPUs of gpus.per_node x verl.nodes."
         )
     return {
         "model_engine": engine,
@@ -85,8 +88,8 @@ def verl_settings(config: TrainingConfig) -> dict[str, Any]:
         **_actor(config, engine),
         **_critic(config, engine),
         **_rollout(config),
-        "trainer.n_gpus_per_node": config.gpus_per_node,
-        "trainer.nnodes": config.verl.nodes,
+        "trainer.n_gpus_per_node": GpuSettings.of(config).per_node,
+        "trainer.nnodes": VerlSettings.of(config).nodes,
         **given,
     }
 
@@ -206,8 +209,8 @@ def _optimizer(
 def _shards(config: TrainingConfig, section: str) -> dict[str, Any]:
     """Return the settings of a model that is sharded over GPUs: offloading and seed."""
     return {
-        f"{section}.param_offload": config.verl.offload,
-        f"{section}.optimizer_offload": config.verl.offload,
+        f"{section}.param_offload": VerlSettings.of(config).offload,
+        f"{section}.optimizer_offload": VerlSettings.of(config).offload,
         f"{section}.seed": config.seed % 2**31,
     }
 
@@ -266,8 +269,8 @@ def rollout_settings(config: TrainingConfig) -> dict[str, Any]:
     """Return the settings of inference servers, for any trainer based on verl."""
     values: dict[str, Any] = {
         "name": "vllm",
-        "tensor_model_parallel_size": config.tensor_parallel,
-        "gpu_memory_utilization": config.memory_share or _MEMORY_SHARE,
+        "tensor_model_parallel_size": GpuSettings.of(config).tensor_parallel,
+        "gpu_memory_utilization": GpuSettings.of(config).memory_share or _MEMORY_SHARE,
         "temperature": config.temperature,
         "max_model_len": context_length(config),
         "engine_kwargs.vllm.enable_auto_tool_choice": True,

@@ -27,12 +27,14 @@ from agentgym.errors import (
 from agentgym.models.chat_template import FormReport, form_of
 from agentgym.models.folder import describe_model
 from agentgym.plugins.verl.environment import ENVIRONMENT, check
+from agentgym.plugins.verl.group import VerlSettings
 from agentgym.plugins.verl.protocol import KEY_VARIABLE
 from agentgym.plugins.verl.settings import (
     trained_rank,
     value_model_words,
     verl_settings,
 )
+from agentgym.plugins.vllm.group import GpuSettings
 
 _COMPOSE_S = 120
 _CONNECT_S = 5.0
@@ -45,8 +47,9 @@ class VerlEngines(EngineFactory):
     environment = ENVIRONMENT
     supports = frozenset(
         (
-            "gpus_per_node",
-            "tensor_parallel",
+            "gpus.per_node",
+            "gpus.tensor_parallel",
+            "gpus.memory_share",
             "verl.nodes",
             "verl.offload",
             "verl.server",
@@ -71,10 +74,11 @@ class VerlEngines(EngineFactory):
         verl_settings(config)
         memory = value_model_words(config)
         form = served_form(config, "verl")
-        where = f"{config.verl.nodes} x {config.gpus_per_node} GPUs"
-        if config.verl.server is not None:
-            self._check_server(config.verl.server)
-            place = f"{where} at {config.verl.server}, verl"
+        own = VerlSettings.of(config)
+        where = f"{own.nodes} x {GpuSettings.of(config).per_node} GPUs"
+        if own.server is not None:
+            self._check_server(own.server)
+            place = f"{where} at {own.server}, verl"
             return EngineSummary(
                 summary, place, memory, form.name, "", form.drops_reasoning
             )
@@ -98,25 +102,28 @@ class VerlEngines(EngineFactory):
         if address := os.environ.get("RAY_ADDRESS"):
             _check_cluster(address)
             return
-        if config.verl.nodes > 1:
+        if (nodes := VerlSettings.of(config).nodes) > 1:
             raise UsageError(
-                f"verl.nodes = {config.verl.nodes} needs a Ray cluster: start one "
+                f"verl.nodes = {nodes} needs a Ray cluster: start one "
                 "(`ray start`) and set RAY_ADDRESS to its address."
             )
         if os.environ.get("VERL_PLATFORM", "nvidia") != "nvidia":
             return  # verl itself gets the kind of devices
         found = len(list(Path("/dev").glob("nvidia[0-9]*")))
-        if found < config.gpus_per_node:
+        if found < GpuSettings.of(config).per_node:
             raise GPUNotAvailableError(
-                f"gpus_per_node = {config.gpus_per_node}, and this machine has {found} "
+                f"gpus.per_node = {GpuSettings.of(config).per_node}, and this machine "
+                f"has {found} "
                 "NVIDIA GPUs (/dev/nvidia*). Lower it, or name another machine's "
                 "verl.server."
             )
 
     def announced(self, config: TrainingConfig) -> str:
         """Return a message that verl starts, with the server's address or the log."""
-        if config.verl.server is not None:
-            return f"verl starts at {config.verl.server}, which takes minutes"
+        if VerlSettings.of(config).server is not None:
+            return (
+                f"verl starts at {VerlSettings.of(config).server}, which takes minutes"
+            )
         return f"verl starts, which takes minutes; its log: {log_file(config)}"
 
     def composed(self, config: TrainingConfig) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from agentgym.core.nested.keys import flattened
+from agentgym.core.config import TrainingConfig
 from agentgym.core.task import EVERY_SPLIT, Task
 from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.errors import AgentGymError, NotFoundError, StoreError
@@ -250,7 +250,7 @@ def replay_command(config: Mapping[str, Any], task: Mapping[str, Any]) -> str:
     Run it in the folder in which the run was started, so that an own agent's module is
     found.
     """
-    settings, scenario = flattened(config), str(config.get("scenario"))
+    settings, scenario = TrainingConfig.flat(config), str(config.get("scenario"))
     is_file = is_tasks_file(scenario)
     split = EVERY_SPLIT if is_file else task["split"]
     which = ["--task", task["id"], "--split", split, "--seed", str(task["seed"])]

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from agentgym.core.nested.keys import flattened
+from agentgym.core.config import TrainingConfig
 from agentgym.errors import AgentGymError
 from agentgym.evaluate.compare import Effect
 from agentgym.evaluate.intervals import Estimate
@@ -85,7 +85,7 @@ def run_page(run: RunFolder) -> dict[str, Any]:
     ledger = evidence.ledger if result is None else result.ledger
     return {
         **_row(run, result, evidence.effect),
-        "config": flattened(evidence.config),
+        "config": TrainingConfig.flat(evidence.config),
         "curves": curves(evidence.steps),
         "validations": _validations(evidence.steps),
         "ledger": ledger.model_dump(mode="json") | {"adds_up": ledger.adds_up},

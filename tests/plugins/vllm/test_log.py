@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentgym.engines.vllm.server import why_it_ended
+from agentgym.plugins.vllm.server import why_it_ended
 
 AFTERWARDS = """\
 Traceback (most recent call last):
@@ -54,8 +54,12 @@ pydantic_core.ValidationError: 1 validation error for ModelConfig
     ("text", "says", "advice"),
     [
         (WORKER + AFTERWARDS, "says: RuntimeError: sizes 384 and 192.", ""),
-        (MEMORY + AFTERWARDS, "says: ValueError: No available memory", "Raise memory"),
-        (KILLED + AFTERWARDS, "says: Worker proc W-0 died", "Lower memory"),
+        (
+            MEMORY + AFTERWARDS,
+            "says: ValueError: No available memory",
+            "Raise gpus.",
+        ),
+        (KILLED + AFTERWARDS, "says: Worker proc W-0 died", "Lower gpus."),
         (LENGTH, "ModelConfig Value error, max_model_len (99999)", ""),
         ("usage: vllm\nvllm serve: error: no 'x'\n", "vllm serve: error: no 'x'", ""),
         ("one\n\ntwo\n", "ends: one | two.", ""),

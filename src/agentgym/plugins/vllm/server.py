@@ -16,8 +16,10 @@ import httpx
 from agentgym.core.config import TrainingConfig
 from agentgym.engines import supervise
 from agentgym.engines.settings import log_file
-from agentgym.engines.vllm.environment import require_command
-from agentgym.engines.vllm.settings import (
+from agentgym.errors import EngineError
+from agentgym.plugins.vllm.environment import require_command
+from agentgym.plugins.vllm.group import VllmSettings
+from agentgym.plugins.vllm.settings import (
     BASE,
     KEY_VARIABLE,
     command_line,
@@ -25,22 +27,21 @@ from agentgym.engines.vllm.settings import (
     own_environment,
     variables,
 )
-from agentgym.errors import EngineError
 from agentgym.security.log_file import LogFile
 from agentgym.security.redaction import new_key
 
 _MORE, _LESS = (
-    "Raise memory_share, or lower vllm.max_model_len.",
-    "Lower memory_share, vllm.max_num_seqs or vllm.max_model_len.",
+    "Raise gpus.memory_share, or lower vllm.max_model_len.",
+    "Lower gpus.memory_share, vllm.max_num_seqs or vllm.max_model_len.",
 )
 _ADVICE = {
     "no available memory for the cache": _MORE,
     "larger than the maximum number of tokens that can be stored in kv cache": _MORE,
     "larger than the available kv cache memory": _MORE,
-    "free memory on device": "Something else holds the GPU's memory, or memory_share "
-    "is too much: lower it.",
+    "free memory on device": "Something else holds the GPU's memory, or "
+    "gpus.memory_share is too much: lower it.",
     "available memory on node": "Something else holds the machine's memory, or "
-    "memory_share is too much: lower it.",
+    "gpus.memory_share is too much: lower it.",
     "out of memory": _LESS,
     "died unexpectedly": f"If the system killed it for want of memory: {_LESS}",
 }
@@ -172,7 +173,7 @@ class VllmServer:
     @classmethod
     def start(cls, config: TrainingConfig) -> Self:
         """Start vLLM, and wait until it answers."""
-        wanted = config.vllm.get("port")
+        wanted = VllmSettings.of(config).settings.get("port")
         for left in reversed(range(_STARTS)):
             server = cls(config, free_port(wanted))
             try:

@@ -11,11 +11,11 @@ from agentgym import Trainer
 from agentgym.core.config import TrainingConfig
 from agentgym.engines import environments
 from agentgym.engines.registry import check_engine, composed_settings
-from agentgym.engines.vllm import environment, settings
-from agentgym.engines.vllm.support import VllmEngines
 from agentgym.errors import AgentGymError, UsageError
-from tests.engines.vllm.conftest import CPU_VERSION, Played, make_environment
-from tests.engines.vllm.conftest import config as run_config
+from agentgym.plugins.vllm import environment, settings
+from agentgym.plugins.vllm.support import VllmEngines
+from tests.plugins.vllm.conftest import CPU_VERSION, Played, make_environment
+from tests.plugins.vllm.conftest import config as run_config
 
 
 def refused(**changes: Any) -> str:
@@ -31,7 +31,7 @@ def test_the_plan_says_who_is_on_which_gpu(played: Played) -> None:
     found = check_engine(config)
     assert found.model == "nano (2.3M parameters, LoRA rank 16)"
     assert found.device == "one GPU, by turns with vLLM"
-    two = check_engine(config.replaced(gpus_per_node=2))
+    two = check_engine(config.replaced(**{"gpus.per_node": 2}))
     assert two.device == "2 GPUs, vLLM on all but the first"
 
 
@@ -50,12 +50,12 @@ def test_what_the_learner_takes_has_room_beside_vllm(
     assert " of 3.9 GiB: weights 0.00, adapter" in told
     assert "sample from" not in told, "vLLM samples"
     assert "KV cache" not in told
-    beside = refused(memory_share=0.9)
+    beside = refused(**{"gpus.memory_share": 0.9})
     assert "memory_share = 0.9 leaves 0.39 of the GPU's 3.9 GiB free" in beside
     assert "keeps 0.76 GiB while vLLM answers" in beside
     least = float(beside.partition("Set memory_share to ")[2].partition(" ")[0])
-    assert check_engine(config.replaced(memory_share=least)).memory == told
-    alone = config.replaced(gpus_per_node=2, memory_share=0.9)
+    assert check_engine(config.replaced(**{"gpus.memory_share": least})).memory == told
+    alone = config.replaced(**{"gpus.per_node": 2, "gpus.memory_share": 0.9})
     assert check_engine(alone).memory == told
     driver.write_text("#!/bin/sh\necho '400, 8.9'\n")
     assert "and the GPU has 0.39 GiB free" in refused()
@@ -80,8 +80,8 @@ def test_an_environment_without_the_command_is_refused(own_home: Path) -> None:
 def test_gpus_that_are_not_there_are_refused(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "gpus_per_node = 3, and this machine has 2 NVIDIA" in refused(
-        gpus_per_node=3, tensor_parallel=2
+    assert "gpus.per_node = 3, and this machine has 2 NVIDIA" in refused(
+        **{"gpus.per_node": 3, "gpus.tensor_parallel": 2}
     )
     monkeypatch.setattr(settings, "visible_gpus", list)
     told = refused()
@@ -125,14 +125,14 @@ def test_on_the_cpu_vllm_has_the_learners_precision_and_no_parser(
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"gpu": "none", "gpus_per_node": 2}, "gpus_per_node = 2 with gpu = 'none'"),
-        ({"gpu": "none", "memory_share": 0.5}, "Set VLLM_CPU_KVCACHE_SPACE"),
+        ({"gpu": "none", "gpus.per_node": 2}, "gpus.per_node = 2 with gpu = 'none'"),
+        ({"gpu": "none", "gpus.memory_share": 0.5}, "Set VLLM_CPU_KVCACHE_SPACE"),
         ({"gpu": "runpod"}, "gpu = 'runpod'"),
         ({"deterministic": True}, "deterministic = true"),
         ({"model": "./nowhere"}, "No model is at"),
         ({"lora_rank": 0}, "lora_rank = 0 with engine = 'vllm'"),
-        ({"nodes": 2}, "of --engine verl"),
-        ({"offload": True}, "of --engine verl"),
+        ({"verl.nodes": 2}, "of --engine verl"),
+        ({"verl.offload": True}, "of --engine verl"),
         ({"verl": {"a": 1}}, "of --engine verl"),
         ({"vllm": {"max_num_seq": 2}}, "the nearest is 'max_num_seqs'"),
         (

@@ -24,14 +24,6 @@ from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.tokens.chat_tokens import ChatTokens
 from agentgym.engines.tokens.rendering import Prompt
-from agentgym.engines.vllm.server import VllmServer
-from agentgym.engines.vllm.settings import (
-    BASE,
-    learner_precision,
-    on_cpu,
-    shares_gpu,
-    trained_rank,
-)
 from agentgym.errors import ContextLengthError, EngineError
 from agentgym.models.http import (
     ModelClient,
@@ -41,6 +33,14 @@ from agentgym.models.http import (
 )
 from agentgym.models.links import limited, read_answer
 from agentgym.models.servers import Replicas
+from agentgym.plugins.vllm.server import VllmServer
+from agentgym.plugins.vllm.settings import (
+    BASE,
+    learner_precision,
+    on_cpu,
+    shares_gpu,
+    trained_rank,
+)
 from agentgym.security.redaction import get_logger
 
 _PATH = "completions"

@@ -22,14 +22,15 @@ from agentgym.engines.memory import (
     with_episodes,
 )
 from agentgym.engines.settings import context_length
-from agentgym.engines.vllm.settings import (
+from agentgym.errors import NotEnoughMemoryError
+from agentgym.plugins.vllm.group import GpuSettings, VllmSettings
+from agentgym.plugins.vllm.settings import (
     learner_precision,
     memory_share,
     on_cpu,
     shares_gpu,
     trained_rank,
 )
-from agentgym.errors import NotEnoughMemoryError
 
 SERVER_BYTES = 5 * GIB // 2
 """Assumed GPU memory of vLLM awake for CUDA, CUDA graphs and activations, in addition
@@ -110,13 +111,13 @@ def turns_of(config: TrainingConfig) -> Turns | None:
         lora_rank=trained_rank(config), precision=learner_precision(config)
     )
     use = told_use(trained, on_gpu=True, has_half=has_half)
-    given = config.vllm.get("max_model_len")
+    given = VllmSettings.of(config).settings.get("max_model_len")
     context = given if isinstance(given, int) else context_length(config)
     return Turns.of(shape, use, held, context=context, free=free)
 
 
 def with_turns(config: TrainingConfig) -> TrainingConfig:
-    """Fill in ``memory_share`` and ``max_episode_tokens`` to fit the GPU's memory.
+    """Fill in ``gpus.memory_share`` and ``max_episode_tokens`` to fit the GPU's memory.
 
     Nothing is filled in if the model's size is unknown, or if no values fit, for which
     :func:`check_turns` raises an error. If vLLM and the learner do not share a GPU,
@@ -131,7 +132,8 @@ def with_turns(config: TrainingConfig) -> TrainingConfig:
         if turns is None:
             return config
         if (share := turns.share) is not None:
-            return shorter.replaced(memory_share=config.memory_share or share)
+            share = GpuSettings.of(config).memory_share or share
+            return shorter.replaced(**{"gpus.memory_share": share})
     return config
 
 
@@ -143,16 +145,17 @@ def check_turns(config: TrainingConfig) -> None:
     share, free = memory_share(config), turns.free
     if turns.kept > (1 - share) * free:
         raise NotEnoughMemoryError(
-            f"memory_share = {share} leaves {gib(int((1 - share) * free))} of the "
+            f"gpus.memory_share = {share} leaves {gib(int((1 - share) * free))} of the "
             f"GPU's {gib(free)} GiB free, and the learner of {config.model!r} keeps "
             f"{gib(turns.kept)} GiB while vLLM answers (weights, adapter, optimizer, "
             f"CUDA). {_advice(turns, turns.most, 'less')}"
         )
     if turns.served > share * free:
         raise NotEnoughMemoryError(
-            f"memory_share = {share} gives vLLM {gib(int(share * free))} of the GPU's "
-            f"{gib(free)} GiB free, and {config.model!r} takes {gib(turns.served)} GiB "
-            "there: weights, and the cache of one conversation. "
+            f"gpus.memory_share = {share} gives vLLM {gib(int(share * free))} of the "
+            f"GPU's {gib(free)} GiB free, and {config.model!r} takes "
+            f"{gib(turns.served)} GiB there: weights, and the cache of one "
+            "conversation. "
             f"{_advice(turns, turns.least, 'more')}"
         )
 
@@ -161,6 +164,6 @@ def _advice(turns: Turns, bound: float, side: str) -> str:
     if problem := turns.problem:
         return (
             f"No value is enough: {problem}. Leave --engine out or set it to local, "
-            "take a smaller model, or give each a GPU: gpus_per_node = 2."
+            "take a smaller model, or give each a GPU: gpus.per_node = 2."
         )
-    return f"Set memory_share to {bound:g} or {side}, or leave it out."
+    return f"Set gpus.memory_share to {bound:g} or {side}, or leave it out."

@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 
 from agentgym import Trainer
 from agentgym.engines.base import TrainingBatch, UpdateMetrics
-from agentgym.engines.vllm.engine import VllmEngine
 from agentgym.errors import EngineError, ProviderError
-from tests.engines.vllm.conftest import ROOT, Played, config
+from agentgym.plugins.vllm.engine import VllmEngine
+from tests.plugins.vllm.conftest import ROOT, Played, config
 from tests.processes import processes_of
 from tests.variants import first_of
 
@@ -27,7 +27,7 @@ _RUN = """
 import sys
 from pathlib import Path
 from agentgym.cli.main import main
-from agentgym.engines.vllm import settings
+from agentgym.plugins.vllm import settings
 settings.visible_gpus = lambda: ["0"]
 sys.exit(main(sys.argv[1:]))
 """
@@ -123,7 +123,7 @@ def test_a_server_that_dies_ends_the_run_and_it_can_be_resumed(
     result = Trainer(settings).train(  # as the error advised
         resume=tmp_path / "run",
         episodes=24,
-        memory_share=0.3,
+        **{"gpus.memory_share": 0.3},
         vllm={"max_model_len": 900},
     )
     assert result.steps == 3

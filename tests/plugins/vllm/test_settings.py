@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from agentgym.core.config import TrainingConfig
-from agentgym.engines.vllm import settings
-from agentgym.engines.vllm.settings import command_line, known_flags, shown, variables
 from agentgym.errors import AgentGymError
 from agentgym.models.nano import nano_path
+from agentgym.plugins.vllm import settings
+from agentgym.plugins.vllm.settings import command_line, known_flags, shown, variables
 
 
 def made(**changes: Any) -> dict[str, str]:
@@ -38,7 +38,7 @@ def test_the_command_says_all_that_training_needs() -> None:
     flags = made(
         model="Qwen/Qwen2.5-1.5B-Instruct",
         lora_rank=20,
-        memory_share=0.4,
+        **{"gpus.memory_share": 0.4},
         seed=7,
     )
     assert flags == {
@@ -80,15 +80,17 @@ def test_the_context_is_the_models() -> None:
 
 def test_of_two_gpus_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "visible_gpus", lambda: ["3", "5", "6", "7"])
-    flags = made(gpus_per_node=2)
+    flags = made(**{"gpus.per_node": 2})
     assert "--enable-sleep-mode" not in flags
     assert flags["--gpu-memory-utilization"] == "0.9"
-    config = TrainingConfig.create(engine="vllm", gpus_per_node=3, tensor_parallel=2)
+    config = TrainingConfig.create(
+        engine="vllm", **{"gpus.per_node": 3, "gpus.tensor_parallel": 2}
+    )
     assert variables(config)["CUDA_VISIBLE_DEVICES"] == "5,6"
     shared = TrainingConfig.create(engine="vllm")
     assert "CUDA_VISIBLE_DEVICES" not in variables(shared)
-    assert "Set tensor_parallel to 2" in refused(gpus_per_node=3)
-    assert "Set tensor_parallel to 1" in refused(tensor_parallel=2)
+    assert "Set gpus.tensor_parallel to 2" in refused(**{"gpus.per_node": 3})
+    assert "Set gpus.tensor_parallel to 1" in refused(**{"gpus.tensor_parallel": 2})
 
 
 def test_any_flag_of_vllm_is_reached() -> None:
@@ -122,7 +124,7 @@ def test_any_flag_of_vllm_is_reached() -> None:
         ({"max_num_seq": 1}, "vllm.max_num_seq = 1: vLLM has no flag 'max_num_seq'; "),
         ({"max_num_seq": 1}, "the nearest is 'max_num_seqs'"),
         ({"zzz": 1}, "vLLM has no flag 'zzz'."),
-        ({"gpu_memory_utilization": 0.9}, "set memory_share instead"),
+        ({"gpu_memory_utilization": 0.9}, "set gpus.memory_share instead"),
         ({"tool-call-parser": "x"}, "leave it out"),
         ({"logprobs_mode": "raw_logprobs"}, "leave it out"),
         ({"host": "0.0.0.0"}, "leave it out"),

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from agentgym.core.config import TrainingConfig
-from agentgym.engines.vllm import settings
-from agentgym.engines.vllm.engine import NAME, VllmEngine
-from agentgym.engines.vllm.settings import BASE
+from agentgym.plugins.vllm import settings
+from agentgym.plugins.vllm.engine import NAME, VllmEngine
+from agentgym.plugins.vllm.settings import BASE
 from tests.processes import MARK, processes_of
 
 ROOT = Path(__file__).parents[3]

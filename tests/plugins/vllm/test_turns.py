@@ -11,12 +11,12 @@ import pytest
 from agentgym.core.config import TrainingConfig
 from agentgym.engines import memory
 from agentgym.engines.registry import check_engine, chosen_engine, paced_settings
-from agentgym.engines.vllm import settings
 from agentgym.errors import NotEnoughMemoryError
 from agentgym.models.nano import nano_path
+from agentgym.plugins.vllm import settings
 from agentgym.train.plan import make_plan
 from tests.engines.test_memory import QWEN, SEVEN
-from tests.engines.vllm.conftest import CPU_VERSION, make_environment
+from tests.plugins.vllm.conftest import CPU_VERSION, make_environment
 
 Tells = Callable[..., None]
 
@@ -165,11 +165,11 @@ def test_a_share_that_leaves_vllm_no_room_is_refused(
     config = TrainingConfig.create(model=seven, engine="vllm")
     assert check_engine(config).memory
     with pytest.raises(NotEnoughMemoryError) as caught:
-        check_engine(config.replaced(memory_share=0.2))
+        check_engine(config.replaced(**{"gpus.memory_share": 0.2}))
     told = str(caught.value)
     assert "memory_share = 0.2 gives vLLM 8.8 of the GPU's 44.0 GiB free" in told
     least = float(told.partition("Set memory_share to ")[2].partition(" ")[0])
-    assert check_engine(config.replaced(memory_share=least)).memory
+    assert check_engine(config.replaced(**{"gpus.memory_share": least})).memory
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 if TYPE_CHECKING:
-    from tests.engines.vllm.fake_weights import FakeWeights
+    from tests.plugins.vllm.fake_weights import FakeWeights
 
 Handler = Any
 SUCCESS = "Success: LoRA adapter '{}' {} successfully."
@@ -153,7 +153,7 @@ class FakeVllm:
 
     def awake(self, adapter: Path | None) -> "FakeWeights":
         """Return the weights, with those of an adapter."""
-        from tests.engines.vllm.fake_weights import FakeWeights
+        from tests.plugins.vllm.fake_weights import FakeWeights
 
         if self.weights is None:
             self.weights = FakeWeights(self.script.get("other model", self.given.model))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from agentgym.core.config import TrainingConfig
+from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.machines import elsewhere_hint
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.device import describe_device, free_gpu
@@ -12,27 +12,6 @@ from agentgym.engines.lengths import CPU_IN_FLIGHT, paced
 from agentgym.engines.local.support import path_of, require_libraries
 from agentgym.engines.memory import check_memory
 from agentgym.engines.settings import log_file
-from agentgym.engines.vllm import settings
-from agentgym.engines.vllm.environment import (
-    ENVIRONMENT,
-    check,
-    is_for_cpu,
-    require_command,
-)
-from agentgym.engines.vllm.settings import (
-    learner_precision,
-    on_cpu,
-    shares_gpu,
-    shown,
-    trained_rank,
-    vllm_settings,
-)
-from agentgym.engines.vllm.turns import (
-    ASLEEP_BYTES,
-    check_turns,
-    turns_of,
-    with_turns,
-)
 from agentgym.errors import (
     GPUNotAvailableError,
     ModelError,
@@ -41,6 +20,28 @@ from agentgym.errors import (
 )
 from agentgym.models.chat_template import form_of
 from agentgym.models.folder import describe_model, is_small
+from agentgym.plugins.vllm import settings
+from agentgym.plugins.vllm.environment import (
+    ENVIRONMENT,
+    check,
+    is_for_cpu,
+    require_command,
+)
+from agentgym.plugins.vllm.group import GpuSettings, VllmSettings
+from agentgym.plugins.vllm.settings import (
+    learner_precision,
+    on_cpu,
+    shares_gpu,
+    shown,
+    trained_rank,
+    vllm_settings,
+)
+from agentgym.plugins.vllm.turns import (
+    ASLEEP_BYTES,
+    check_turns,
+    turns_of,
+    with_turns,
+)
 
 _FOR_CPU = (
     "vLLM's build for CPUs is slow, and shows that a setup works: `agentgym engine "
@@ -61,9 +62,10 @@ class VllmEngines(EngineFactory):
     imitates = True
     supports = frozenset(
         (
-            "gpus_per_node",
-            "tensor_parallel",
-            "vllm",
+            "gpus.per_node",
+            "gpus.tensor_parallel",
+            "gpus.memory_share",
+            "vllm.settings",
             "precision",
             "gradient_checkpointing",
             "kl_coefficient",
@@ -89,7 +91,7 @@ class VllmEngines(EngineFactory):
         require_libraries("Learning with vLLM")
         require_command()
         place = _place(config)
-        settings.free_port(config.vllm.get("port"))
+        settings.free_port(VllmSettings.of(config).settings.get("port"))
         form = form_of(config.model, config.template)
         adapts = bool(trained_rank(config))
         path = path_of(config.model, is_adapter=adapts, samples=False)
@@ -123,7 +125,7 @@ class VllmEngines(EngineFactory):
 
     def create(self, config: TrainingConfig) -> Engine:
         """Start vLLM, load the model, and wait until both are ready."""
-        from agentgym.engines.vllm.engine import VllmEngine
+        from agentgym.plugins.vllm.engine import VllmEngine
 
         self.check(config)
         _memory(config, fetch=True)
@@ -140,6 +142,22 @@ def suits(config: TrainingConfig) -> bool:
         return False
 
 
+def named(config: TrainingConfig) -> str:
+    """Return the engine's name for ``engine = "auto"``, without a look at the GPU."""
+    return "vllm" if VllmSettings.of(config).settings else "local"
+
+
+def elsewhere(config: TrainingConfig) -> str:
+    """Return the value of ``engine`` for a run on another machine.
+
+    ``auto`` stays ``auto`` if vLLM suits the model: whether vLLM or the local engine is
+    used then depends on the other machine's GPU.
+    """
+    if VllmSettings.of(config).settings:
+        return "vllm"
+    return AUTO_ENGINE if suits(config) else "local"
+
+
 def chosen(config: TrainingConfig) -> tuple[str, str]:
     """Choose the engine for ``engine = "auto"``, and return its name and a note.
 
@@ -148,7 +166,7 @@ def chosen(config: TrainingConfig) -> tuple[str, str]:
     machine's GPU. Otherwise it is ``local``. The note, for the run's plan, says why
     vLLM is not used; often empty.
     """
-    if config.vllm:
+    if VllmSettings.of(config).settings:
         return "vllm", ""
     if config.gpu == "none" or not (settings.visible_gpus() and suits(config)):
         return "local", ""
@@ -194,7 +212,7 @@ def _place(config: TrainingConfig) -> str:
             f"gpu = {config.gpu!r}, and the vLLM in {ENVIRONMENT.folder} is built for "
             f"CPUs: set --gpu none, or make the one for GPUs. {ENVIRONMENT.advice}"
         )
-    wanted, found = config.gpus_per_node, settings.visible_gpus()
+    wanted, found = GpuSettings.of(config).per_node, settings.visible_gpus()
     if not found:
         raise GPUNotAvailableError(
             "engine = 'vllm', and this machine has no NVIDIA GPU that it may use "
@@ -203,7 +221,7 @@ def _place(config: TrainingConfig) -> str:
         )
     if len(found) < wanted:
         raise GPUNotAvailableError(
-            f"gpus_per_node = {wanted}, and this machine has {len(found)} NVIDIA GPUs "
+            f"gpus.per_node = {wanted}, and this machine has {len(found)} NVIDIA GPUs "
             "that it may use (/dev/nvidia*, CUDA_VISIBLE_DEVICES). Lower it."
         )
     if wanted == 1:

@@ -27,7 +27,7 @@ def known_flags() -> dict[str, str]:
     ``flag`` (true or false), a list of choices separated by ``|``, or an empty string
     if any value is accepted.
     """
-    file = resources.files("agentgym.engines.vllm").joinpath("keys.txt")
+    file = resources.files("agentgym.plugins.vllm").joinpath("keys.txt")
     lines = file.read_text(encoding="utf-8").splitlines()
     pairs = (line.partition(" ") for line in lines)
     return {name: kind for name, _, kind in pairs}

@@ -17,17 +17,17 @@ import pytest
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
-from agentgym.engines.vllm import server
-from agentgym.engines.vllm.engine import VllmEngine, VllmPolicy
 from agentgym.errors import CheckpointError, EngineError
+from agentgym.plugins.vllm import server
+from agentgym.plugins.vllm.engine import VllmEngine, VllmPolicy
 from agentgym.train.batch import merged
-from tests.engines.vllm.conftest import (
+from tests.plugins.vllm.conftest import (
     CPU_VERSION,
     Played,
     config,
     make_environment,
 )
-from tests.engines.vllm.test_log import AFTERWARDS, MEMORY
+from tests.plugins.vllm.test_log import AFTERWARDS, MEMORY
 from tests.processes import processes_of
 
 type Engines = Callable[..., VllmEngine]
@@ -206,7 +206,7 @@ def test_nothing_is_left_of_a_server_whose_guard_was_killed(
 
 @pytest.mark.slow
 def test_two_gpus_are_not_used_by_turns(played: Played, engines: Engines) -> None:
-    engine = engines(gpus_per_node=2)
+    engine = engines(**{"gpus.per_node": 2})
     with engine.sampling():
         assert ask(engine.policy).response_ids
     engine.update(TrainingBatch())

@@ -31,10 +31,10 @@ from agentgym.engines.environments import installed_version
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.settings import base_source
-from agentgym.engines.vllm.engine import VllmPolicy
-from agentgym.engines.vllm.environment import require_command
-from agentgym.engines.vllm.server import VllmServer
-from agentgym.engines.vllm.settings import BASE, command_line
+from agentgym.plugins.vllm.engine import VllmPolicy
+from agentgym.plugins.vllm.environment import require_command
+from agentgym.plugins.vllm.server import VllmServer
+from agentgym.plugins.vllm.settings import BASE, command_line
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks, tools_of
 from agentgym.serving.server import AgentServer
@@ -44,8 +44,8 @@ from agentgym.train.trained_agent import TrainedAgent
 from tests.cli.conftest import Command, agentgym
 from tests.core.formats.test_detect import CALLS, HEAD, TAIL
 from tests.engines.local.test_grammar import FORM, LOOK, ROUTE, asked, call_of
-from tests.engines.vllm.conftest import ROOT, config, make_environment
-from tests.engines.vllm.test_engine import ask
+from tests.plugins.vllm.conftest import ROOT, config, make_environment
+from tests.plugins.vllm.test_engine import ask
 from tests.real_models import VLLM_FOLDER, VLLM_ON_CPU
 
 __all__ = ["agentgym"]

@@ -11,10 +11,11 @@ from typing import Any
 
 from agentgym.core.config import Precision, TrainingConfig
 from agentgym.engines.settings import base_source, context_length
-from agentgym.engines.vllm.environment import is_for_cpu
-from agentgym.engines.vllm.flags import known_flags, value_problem
 from agentgym.errors import ConfigError, UnsupportedError, UsageError
 from agentgym.models.folder import DEFAULT_RANK, LORA_RANKS, held_rank, model_source
+from agentgym.plugins.vllm.environment import is_for_cpu
+from agentgym.plugins.vllm.flags import known_flags, value_problem
+from agentgym.plugins.vllm.group import GpuSettings, VllmSettings
 
 BASE = "agentgym"
 """Name under which vLLM serves the model without an adapter."""
@@ -25,11 +26,11 @@ _CPU_CACHE, _CPU_CACHE_GB = "VLLM_CPU_KVCACHE_SPACE", "1"
 GB."""
 _DEVICES = Path("/dev")
 _OURS = {
-    "gpu_memory_utilization": "memory_share",
+    "gpu_memory_utilization": "gpus.memory_share",
     "max_lora_rank": "lora_rank",
     "model": "model",
     "seed": "seed",
-    "tensor_parallel_size": "tensor_parallel",
+    "tensor_parallel_size": "gpus.tensor_parallel",
 }
 """Flags for which AgentGym has its own setting, which other engines read too."""
 _FIXED = frozenset(
@@ -85,12 +86,13 @@ def learner_precision(config: TrainingConfig) -> Precision:
 
 def shares_gpu(config: TrainingConfig) -> bool:
     """Return whether vLLM and the learner take turns on one GPU."""
-    return config.gpus_per_node == 1 and not on_cpu(config)
+    return GpuSettings.of(config).per_node == 1 and not on_cpu(config)
 
 
 def memory_share(config: TrainingConfig) -> float:
     """Return the share of a GPU's memory, 0..1, that vLLM takes while it is awake."""
-    return config.memory_share or (_SHARED if shares_gpu(config) else _ALONE)
+    usual = _SHARED if shares_gpu(config) else _ALONE
+    return GpuSettings.of(config).memory_share or usual
 
 
 def trained_rank(config: TrainingConfig) -> int:
@@ -101,7 +103,8 @@ def trained_rank(config: TrainingConfig) -> int:
 
 def vllm_settings(config: TrainingConfig) -> dict[str, Any]:
     """Return vLLM's flags and their values; names are written with underscores."""
-    given = {key.replace("-", "_"): value for key, value in config.vllm.items()}
+    flags = VllmSettings.of(config).settings
+    given = {key.replace("-", "_"): value for key, value in flags.items()}
     _check_given(given)
     rank = trained_rank(config)
     _check_rank(config, rank)
@@ -130,7 +133,7 @@ def _gpu_settings(config: TrainingConfig) -> dict[str, Any]:
     return {
         "dtype": "bfloat16",
         "gpu_memory_utilization": memory_share(config),
-        "tensor_parallel_size": config.tensor_parallel,
+        "tensor_parallel_size": GpuSettings.of(config).tensor_parallel,
         "enable_sleep_mode": shares_gpu(config) or None,
     }
 
@@ -140,7 +143,9 @@ def _cpu_settings(config: TrainingConfig) -> dict[str, Any]:
 
     Chunked prefill is disabled: with it, a request with a seed makes vLLM's worker end.
     """
-    length = config.vllm.get("max_model_len") or context_length(config)
+    length = VllmSettings.of(config).settings.get("max_model_len") or context_length(
+        config
+    )
     return {
         "dtype": "bfloat16" if learner_precision(config) == "bf16" else "float32",
         "enforce_eager": True,
@@ -181,7 +186,9 @@ def variables(config: TrainingConfig) -> dict[str, str]:
         values["CUDA_VISIBLE_DEVICES"] = ""
         values[_CPU_CACHE] = os.environ.get(_CPU_CACHE, _CPU_CACHE_GB)
     elif not shares_gpu(config):
-        gpus = visible_gpus()[1 : config.gpus_per_node]  # the first is the learner's
+        gpus = visible_gpus()[
+            1 : GpuSettings.of(config).per_node
+        ]  # the first is the learner's
         values["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     return values
 
@@ -195,7 +202,7 @@ def own_environment(given: Mapping[str, str]) -> dict[str, str]:
 def shown(config: TrainingConfig, program: str) -> str:
     """Return the command that starts vLLM as text for a shell."""
     prefix = [f"{name}={value}" for name, value in variables(config).items()]
-    port = config.vllm.get("port", "PORT")
+    port = VllmSettings.of(config).settings.get("port", "PORT")
     words = iter(command_line(config, program, port))
     lines = [" ".join([*prefix, *(shlex.quote(next(words)) for _ in range(3))])]
     for word in words:
@@ -262,25 +269,26 @@ def _check_rank(config: TrainingConfig, rank: int) -> None:
 
 
 def _check_gpus(config: TrainingConfig) -> None:
+    gpus = GpuSettings.of(config)
     if on_cpu(config):
-        for name in ("gpus_per_node", "tensor_parallel"):
-            if (value := getattr(config, name)) != 1:
+        for name in ("per_node", "tensor_parallel"):
+            if (value := getattr(gpus, name)) != 1:
                 raise UnsupportedError(
-                    f"{name} = {value} with gpu = 'none': vLLM computes on the CPU "
-                    f"then. Leave {name} out, or leave --gpu out."
+                    f"gpus.{name} = {value} with gpu = 'none': vLLM computes on the "
+                    f"CPU then. Leave gpus.{name} out, or leave --gpu out."
                 )
-        if config.memory_share is not None:
+        if gpus.memory_share is not None:
             raise UnsupportedError(
-                f"memory_share = {config.memory_share} with gpu = 'none': that is a "
+                f"gpus.memory_share = {gpus.memory_share} with gpu = 'none': that is a "
                 f"GPU's. Set {_CPU_CACHE} in the environment, in GB."
             )
         return
-    alone = config.gpus_per_node - 1
-    if config.tensor_parallel != max(1, alone):
+    alone = gpus.per_node - 1
+    if gpus.tensor_parallel != max(1, alone):
         raise UnsupportedError(
-            f"tensor_parallel = {config.tensor_parallel} with gpus_per_node = "
-            f"{config.gpus_per_node} and engine = 'vllm': one GPU learns, or learns "
-            f"and answers; the others answer together. Set tensor_parallel to "
+            f"gpus.tensor_parallel = {gpus.tensor_parallel} with gpus.per_node = "
+            f"{gpus.per_node} and engine = 'vllm': one GPU learns, or learns and "
+            "answers; the others answer together. Set gpus.tensor_parallel to "
             f"{max(1, alone)}."
         )
 

@@ -1,0 +1,46 @@
+"""VerlSettings: the group of settings ``verl``, which ``lightning`` reads, too."""
+
+from typing import Any, ClassVar
+
+from agentgym.core.settings import Group, setting
+
+
+class VerlSettings(Group):
+    """The settings of the engine ``verl``. ``lightning`` reads some of them.
+
+    ``verl: {"trainer.device": cpu}`` is short for
+    ``verl: {settings: {"trainer.device": cpu}}``.
+    """
+
+    name: ClassVar = "verl"
+    further: ClassVar = "settings"
+    # Memory and servers. Other settings of verl would change the training.
+    may_change: ClassVar = (
+        "actor_rollout_ref.rollout.",
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu",
+        "ray_kwargs.",
+    )
+
+    nodes: int = setting(
+        1,
+        "`verl`: number of machines; more than one needs a Ray cluster (RAY_ADDRESS).",
+        ge=1,
+        le=1000,
+    )
+    offload: bool = setting(
+        False,
+        "`verl` and `lightning`: move weights and optimizer to CPU memory while they "
+        "are not used.",
+        may_change=True,
+    )
+    server: str | None = setting(
+        None,
+        "`verl`: host:port of a running server `agentgym.plugins.verl.server`, whose "
+        "key is in AGENTGYM_ENGINE_KEY. None starts a server on this machine.",
+    )
+    settings: dict[str, Any] = setting(
+        {},
+        "`verl` and `lightning`: further settings of verl, as in "
+        "verl.actor_rollout_ref.rollout.max_num_seqs=128.",
+        may_change=True,
+    )
