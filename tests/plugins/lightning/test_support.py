@@ -67,7 +67,7 @@ def test_other_releases_are_refused(
 def test_fewer_gpus_than_asked_for_are_refused(made: Make) -> None:
     made()
     said = refused(**{"gpus.per_node": 512}, group_size=512)
-    assert "gpus_per_node = 512, and this machine has" in said
+    assert "gpus.per_node = 512, and this machine has" in said
 
 
 def test_a_machine_whose_gpus_ray_is_told_of_is_accepted(made: Make) -> None:
