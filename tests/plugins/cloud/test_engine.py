@@ -11,9 +11,9 @@ import pytest
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
-from tests.plugins.vllm.conftest import make_environment
 from tests.plugins.cloud.home import TRAIN, ended, require_whole, start
 from tests.plugins.cloud.sshd import Machine
+from tests.plugins.vllm.conftest import make_environment
 from tests.real_models import SMOLLM2, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

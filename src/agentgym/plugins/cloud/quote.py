@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Self
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.engines.memory import MemoryEstimate, shape_of, told_use
 from agentgym.engines.registry import remote_engine
-from agentgym.plugins.vllm.turns import ASLEEP_BYTES, SERVER_BYTES
 from agentgym.errors import ComputeError, ModelError, NoCapacityError, UsageError
 from agentgym.evaluate.numbers import duration
 from agentgym.models.folder import (
@@ -26,8 +25,9 @@ from agentgym.models.folder import (
     new_rank,
     read_json,
 )
-from agentgym.plugins.cloud.group import RentSettings
 from agentgym.plugins.cloud.base import Offer, in_cents
+from agentgym.plugins.cloud.group import RentSettings
+from agentgym.plugins.vllm.turns import ASLEEP_BYTES, SERVER_BYTES
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_count
 

@@ -20,13 +20,13 @@ from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.settings import PREFIX
 from agentgym.engines.memory import shape_of
 from agentgym.engines.resuming import may_change
-from agentgym.plugins.vllm.environment import ENVIRONMENT
 from agentgym.errors import AgentGymError, ComputeError, Interrupted, UsageError
 from agentgym.evaluate.events import Message
 from agentgym.plugins.cloud.progress_lines import ProgressWriter
 from agentgym.plugins.cloud.providers.local import LocalMachine
 from agentgym.plugins.cloud.quote import fits, needs_of
 from agentgym.plugins.cloud.run_server import write_json
+from agentgym.plugins.vllm.environment import ENVIRONMENT
 from agentgym.security.redaction import redacted, redacted_output
 from agentgym.train.trainer import Trainer
 

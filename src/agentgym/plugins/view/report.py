@@ -6,8 +6,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agentgym.core.config import TrainingConfig
 from agentgym.core.files import write_atomically
-from agentgym.core.nested.keys import flattened
 from agentgym.errors import AgentGymError
 from agentgym.evaluate.call_classes import ConfusionMatrix
 from agentgym.evaluate.compare import Change, family_changes, holm, paired
@@ -171,7 +171,7 @@ def render_report(
         "## Settings\n",
         table(
             ["setting", "value"],
-            [(k, f"`{v}`") for k, v in flattened(config).items()],
+            [(k, f"`{v}`") for k, v in TrainingConfig.flat(config).items()],
             left=2,
         ),
     ]
