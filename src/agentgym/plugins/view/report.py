@@ -297,26 +297,33 @@ def _cell(text: str) -> str:
     return short.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
-class Line(NamedTuple):
-    """A line in a chart: its name, and a value per step (None: no value)."""
-
-    name: str
-    values: Sequence[float | None]
-
-
 def line_chart(
-    title: str, steps: Sequence[int], lines: Sequence[Line], *, is_share: bool
+    title: str, rows: Sequence[Mapping[str, Any]], names: Sequence[str], is_share: bool
 ) -> str:
     """Draw a chart of values by training step; a point is the mean of up to ten steps.
 
-    With ``is_share`` the axis is 0 to 100 %. Returns a ``figure`` element in HTML;
-    empty if no line has a value.
+    ``rows`` have ``step`` and the values by name. With ``is_share`` the axis is 0 to
+    100 %. Returns a ``figure`` element in HTML; empty if there are no values.
     """
-    smooth = [Line(line.name, _smooth(line.values)) for line in lines]
-    known = [v for line in smooth for v in line.values if v is not None]
-    if not known:
+    steps = [int(row["step"]) for row in rows]
+    lines = {
+        name.replace("_", " ").replace("pass 1", "success"): _smooth(
+            [row.get(name) for row in rows]
+        )
+        for name in names
+    }
+    known = {
+        name: [value for value in values if value is not None]
+        for name, values in lines.items()
+    }
+    every = [value for values in known.values() for value in values]
+    if not every:
         return ""
-    low, high = (0.0, 1.0) if is_share else _range(min(known), max(known))
+    low, high = 0.0, 1.0
+    if not is_share:
+        low, high = min(every), max(every)
+        margin = 0.08 * (high - low) or abs(high) * 0.1 or 1.0
+        low, high = low - margin, high + margin
     first, last = steps[0], max(steps[-1], steps[0] + 1)
 
     def x(step: float) -> float:
@@ -330,19 +337,29 @@ def line_chart(
     parts = []
     for place in range(5):
         value = low + place * (high - low) / 4
-        text = f"{100 * value:.0f} %" if is_share else _number(value)
-        parts.append(_rule(y(value), text))
+        text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        text = f"{100 * value:.0f} %" if is_share else text
+        parts.append(_rule(_LEFT, _WIDTH - _RIGHT, y(value), y(value)))
+        parts.append(_text(_LEFT - 6, y(value) + 4, text, "end"))
     for step in {first, (first + steps[-1]) // 2, steps[-1]}:
         parts.append(_text(x(step), _HEIGHT - 8, str(step), "middle"))
-    for number, line in enumerate(smooth):
-        points = [
+    keys = []
+    for number, (name, values) in enumerate(lines.items()):
+        colour = f"c{number % _COLOURS}"
+        points = " ".join(
             f"{x(step):.1f},{y(value):.1f}"
-            for step, value in zip(steps, line.values, strict=True)
+            for step, value in zip(steps, values, strict=True)
             if value is not None
-        ]
-        shape = f'<polyline class="line c{number % _COLOURS}"'
-        parts.append(f'{shape} points="{" ".join(points)}"/>')
-    return _figure(title, parts, _HEIGHT, _described(title, smooth), _legend(smooth))
+        )
+        parts.append(f'<polyline class="line {colour}" points="{points}"/>')
+        key = f'<i class="{colour}"></i>{escape(name)}'
+        keys.append(f'<span class="key">{key}</span>')
+    said = ", ".join(
+        f"{name} from {values[0]:.3g} to {values[-1]:.3g}"
+        for name, values in known.items()
+        if values
+    )
+    return _figure(title, parts, _HEIGHT, f"{title}: {said}", " ".join(keys))
 
 
 def family_chart(title: str, families: Sequence[tuple[str, Estimate, Estimate]]) -> str:
@@ -356,24 +373,19 @@ def family_chart(title: str, families: Sequence[tuple[str, Estimate, Estimate]])
 
     parts = []
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        end = height - _BOTTOM
-        parts.append(
-            f'<line class="grid" x1="{x(share):.1f}" x2="{x(share):.1f}" y1="{_TOP}"'
-            f' y2="{end}"/>'
-        )
+        parts.append(_rule(x(share), x(share), _TOP, height - _BOTTOM))
         parts.append(_text(x(share), height - 8, f"{100 * share:.0f} %", "middle"))
     for row, (name, before, after) in enumerate(families):
         middle = _TOP + _ROW * (row + 0.5)
-        is_worse = after.value < before.value
         parts.append(_text(_NAMES - 8, middle + 4, name[:28], "end"))
-        for found, kind, shift in ((before, "before", -3), (after, "after", 3)):
-            kind += " worse" if is_worse and kind == "after" else ""
-            at, y = x(found.value), middle + shift
-            parts.append(
-                f'<line class="span {kind}" x1="{x(found.low):.1f}"'
-                f' x2="{x(found.high):.1f}" y1="{y}" y2="{y}"/>'
-                f'<circle class="{kind}" cx="{at:.1f}" cy="{y}" r="4"/>'
-            )
+        kind = "after worse" if after.value < before.value else "after"
+        for found, style, y in (
+            (before, "before", middle - 3),
+            (after, kind, middle + 3),
+        ):
+            parts.append(_rule(x(found.low), x(found.high), y, y, f"span {style}"))
+            at = f'cx="{x(found.value):.1f}" cy="{y}" r="4"'
+            parts.append(f'<circle class="{style}" {at}/>')
     said = "; ".join(
         f"{name}: {100 * before.value:.0f} % before, {100 * after.value:.0f} % after"
         for name, before, after in families
@@ -392,40 +404,14 @@ def _smooth(values: Sequence[float | None]) -> list[float | None]:
     return found
 
 
-def _range(low: float, high: float) -> tuple[float, float]:
-    margin = 0.08 * (high - low) or abs(high) * 0.1 or 1.0
-    return low - margin, high + margin
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _rule(y: float, text: str) -> str:
-    line = f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}"'
-    return f'{line} y1="{y:.1f}" y2="{y:.1f}"/>' + _text(_LEFT - 6, y + 4, text, "end")
+def _rule(x1: float, x2: float, y1: float, y2: float, kind: str = "grid") -> str:
+    ends = f'x1="{x1:.1f}" x2="{x2:.1f}" y1="{y1:.1f}" y2="{y2:.1f}"'
+    return f'<line class="{kind}" {ends}/>'
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:
     where = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
     return f"<text {where}>{escape(text)}</text>"
-
-
-def _described(title: str, lines: Sequence[Line]) -> str:
-    ends = []
-    for line in lines:
-        known = [value for value in line.values if value is not None]
-        if known:
-            ends.append(f"{line.name} from {known[0]:.3g} to {known[-1]:.3g}")
-    return f"{title}: {', '.join(ends)}"
-
-
-def _legend(lines: Sequence[Line]) -> str:
-    return " ".join(
-        f'<span class="key"><i class="c{number % _COLOURS}"></i>'
-        f"{escape(line.name)}</span>"
-        for number, line in enumerate(lines)
-    )
 
 
 def _figure(
@@ -443,23 +429,20 @@ def run_pictures(
     result: TrainingResult | None, steps: Sequence[Mapping[str, Any]]
 ) -> list[str]:
     """Return the charts of a run as HTML: curves, and success by family of tasks."""
-    numbers = [int(step["step"]) for step in steps]
-    pictures = [
-        line_chart(title, numbers, _lines(steps, names), is_share=is_share)
-        for title, names, is_share in _CHARTS
-        if steps
+    measured = [
+        {"step": step["step"]}
+        | {name: step["validation"][name]["value"] for name in _VALIDATED}
+        for step in steps
+        if step.get("validation")
     ]
-    measured = [step for step in steps if step.get("validation")]
-    if measured:
-        lines = [
-            Line(
-                name.replace("_", " ").replace("pass 1", "success"),
-                [step["validation"][name]["value"] for step in measured],
-            )
-            for name in _VALIDATED
-        ]
-        places = [int(step["step"]) for step in measured]
-        pictures.append(line_chart("Validation tasks", places, lines, is_share=True))
+    pictures = [
+        line_chart(title, rows, names, is_share)
+        for title, names, is_share, rows in (
+            *((*chart, steps) for chart in _CHARTS),
+            ("Validation tasks", _VALIDATED, True, measured),
+        )
+        if rows
+    ]
     if result is not None:
         title = "Success by family of tasks, with 95 % intervals"
         pictures.append(family_chart(title, families(result.baseline, result.metrics)))
@@ -471,10 +454,3 @@ def families(before: Metrics, after: Metrics) -> list[tuple[str, Estimate, Estim
     old, new = before.family_success(), after.family_success()
     both = [(name, old[name], new[name]) for name in new if name in old]
     return sorted(both, key=lambda row: (row[2].value - row[1].value, row[0]))
-
-
-def _lines(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Line]:
-    return [
-        Line(name.replace("_", " "), [step.get(name) for step in steps])
-        for name in names
-    ]
