@@ -205,8 +205,7 @@ def test_a_machine_that_cannot_be_ended_while_it_boots_is_ended_after_that(
     """Its boot takes longer than an end is waited for."""
     provider, told, clock = LambdaCloud(), list[str](), Clock()
     chosen = [each for each in provider.offers() if each.is_available][:1]
-    for module in ("lease", "ending"):
-        monkeypatch.setattr(f"agentgym.plugins.cloud.{module}.time", clock)
+    monkeypatch.setattr("agentgym.plugins.cloud.lease.time", clock)
     lambda_cloud.is_locked_while_booting, lambda_cloud.boot_looks = True, 20
     waits = client.Waits(look_s=50.0, looks=2, up_s=100.0, end_s=300.0, boot_s=1800.0)
     with pytest.raises(ComputeError, match="not started after"):

@@ -279,14 +279,15 @@ class Lease:
         asked several times, since it may report the new state late, and a stopped
         machine counts as taken away. A provider that does not answer says nothing.
         """
+        if not self.record.is_spot:
+            return
         for look in range(self.waits.looks if is_lost else 1):
-            if not self.record.is_spot:
-                return
             time.sleep(self.waits.look_s if look else 0.0)
+            state = MachineState.RUNNING
             with suppress(ComputeError):
                 state = self.provider.describe(self.record.machine).state
-                if state is MachineState.GONE or (is_lost and state in AWAY):
-                    raise MachineTakenError(f"{self.record.name} was taken away.")
+            if state is MachineState.GONE or (is_lost and state in AWAY):
+                raise MachineTakenError(f"{self.record.name} was taken away.")
 
     def __enter__(self) -> Self:
         self._signals.install()
