@@ -9,7 +9,6 @@ from agentgym import Reward, Split, Task
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Trajectory
 from agentgym.evaluate.baselines import Call, play
-from agentgym.evaluate.check import check_scenario
 from agentgym.scenarios.registry import get_scenario
 from tests.some import some
 
@@ -39,12 +38,6 @@ def needed(task: Task) -> list[Call]:
 
 def run(task: Task, calls: list[Call]) -> tuple[Trajectory, Reward]:
     return asyncio.run(play(SCENARIO, task, calls))
-
-
-@pytest.mark.slow
-def test_passes_every_tripwire() -> None:
-    findings = check_scenario(PACK, tasks=4 * FAMILIES)
-    assert [(f.name, f.why) for f in findings if f.status != "pass"] == []
 
 
 @pytest.mark.slow

@@ -49,8 +49,3 @@ async def test_rules_can_be_left_out(sandbox: Sandbox) -> None:
             assert tools[-1] == "edit_file"
         kept.add(played.reward.success)
     assert kept == {True, False}
-
-
-async def test_the_same_task_gives_the_same_demonstration(sandbox: Sandbox) -> None:
-    [task] = CodingScenario().tasks(Split.TEST, 3, 1)
-    assert await demonstrate(task, sandbox) == await demonstrate(task, sandbox)

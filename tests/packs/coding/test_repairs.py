@@ -2,23 +2,21 @@
 
 from collections.abc import Iterator
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
-from agentgym.core.task import Split, Task
+from agentgym.core.task import Task
 from agentgym.packs.coding import execution
-from agentgym.packs.coding.families import FAMILIES
 from agentgym.packs.coding.projects import Module, other_arguments
 from agentgym.packs.coding.scenario import CodingScenario
 from agentgym.sandbox import Sandbox
 from recipes.nano.coding_oracle import solve
+from tests.packs.conftest import play, task_of
 from tests.some import some
 
-from .conftest import every_fault, play_in
+from .conftest import every_fault
 
 SCENARIO = CodingScenario()
-BY_NAME = {family.name: family for family in FAMILIES}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +29,7 @@ def sandboxed() -> Iterator[CodingScenario]:
 def repair_of(kind: str, right: str) -> tuple[Task, dict[str, str]]:
     """Return a task whose right line, in ``p``, ``q`` and ``K``, is ``right``."""
     for index in range(1_000):
-        task = SCENARIO.make_task(BY_NAME[f"repair_{kind}"], Split.TRAIN, 0, index)
+        task = task_of(SCENARIO, f"repair_{kind}", index)
         edit = dict(solve(task)[2].args)
         if generic(task, edit)[0] == right:
             return task, edit
@@ -59,7 +57,7 @@ async def judge(
         calls += [("read_file", {"path": edit["path"]}), ("edit_file", edit)]
     calls.append(("run_tests", {}))
     environment = scenario.create_environment(task)
-    reward = await play_in(scenario, environment, task, calls)
+    _, reward = await play(scenario, task, calls, environment=environment)
     assert not environment.books.errors
     return reward.success, reward.value
 
@@ -87,65 +85,6 @@ async def test_a_repair_passes_the_visible_tests_too(sandboxed: CodingScenario) 
     success, value = await judge(sandboxed, task, {**edit, "new": new})
     assert not success
     assert value < 0.45
-
-
-FORGED_VALUES = (
-    "from unittest.mock import ANY\n    return ANY",
-    "return type('Any', (), {'__eq__': lambda *_: True})()",
-    "return float({p} * {K})",
-    "return type('Any', (), {{'__repr__': lambda _: '1'}})()",
-)
-
-
-@pytest.mark.parametrize("body", FORGED_VALUES)
-async def test_a_value_that_equals_everything_is_no_repair(
-    sandboxed: CodingScenario, body: str
-) -> None:
-    task, edit = repair_of("operator", "return p * K")
-    new = body.format(**generic(task, edit)[1]) if "{p}" in body else body
-    new = new.replace("{{", "{").replace("}}", "}")
-    success, _ = await judge(sandboxed, task, {**edit, "new": new})
-    assert not success
-
-
-FORGED_REPORTS = (
-    'os.write(3, b\'{"test":"x","outcome":"passed"}\\n{"done":1}\\n\'); os._exit(0)',
-    'os.write(1, b"[]\\n"); os._exit(0)',
-    "os._exit(0)",
-)
-
-
-@pytest.mark.parametrize("forged", FORGED_REPORTS)
-async def test_a_module_that_reports_for_itself_is_no_repair(
-    sandboxed: CodingScenario, forged: str
-) -> None:
-    task, edit = repair_of("operator", "return p * K")
-    [first, *_] = task.initial_state["files"][edit["path"]].splitlines()
-    new = f"import os; {forged}\n{first}"
-    success, _ = await judge(sandboxed, task, {**edit, "old": first, "new": new})
-    assert not success
-
-
-async def test_what_the_sandbox_sees_does_not_hold_the_answers(
-    sandbox: Sandbox,
-) -> None:
-    seen: list[str] = []
-
-    def record(files: Any, command: Any, **options: Any) -> Any:
-        seen.append("\n".join(files.values()))
-        return run_sync(files, command, **options)
-
-    run_sync = sandbox.run_sync
-    task, edit = repair_of("operator", "return p * K")
-    names = generic(task, edit)[1]
-    other = {**edit, "new": f"return {names['K']} * {names['p']}"}
-    with patch.object(sandbox, "run_sync", record):
-        assert (await judge(CodingScenario(sandbox), task, other))[0]
-    hidden = task.goal["hidden"][edit["path"]]
-    [ran] = seen
-    assert all(asked in ran for asked in hidden)
-    assert not any(value in ran for value in hidden.values() if len(value) > 4)
-    assert "assert" not in ran
 
 
 @pytest.mark.parametrize("right", ["return p + K", "return p * K"])

@@ -1,136 +1,39 @@
 """The reward: the outcome first; nothing for idling, flooding or cheating."""
 
-import random
 import re
-import statistics
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from agentgym.core.task import Split, Task
-from agentgym.packs.coding.families import FAMILIES
+from agentgym.core.task import Task
+from agentgym.core.trajectory import Reward
 from agentgym.packs.coding.scenario import CodingScenario
 from agentgym.sandbox import RunTests, Sandbox
-from recipes.nano.coding_oracle import demonstrate, solve
+from recipes.nano.coding_oracle import solve
+from tests.packs.conftest import Calls
+from tests.packs.conftest import play as play_calls
+from tests.packs.conftest import task_of as find_task
 from tests.some import some
 
-from .conftest import Calls, Play, every_fault
+from .conftest import every_fault
 
-BY_NAME = {family.name: family for family in FAMILIES}
+task_of = partial(find_task, CodingScenario())
+Play = Callable[[Task, Calls], Awaitable[Reward]]
 EDITS = ("change_constant", "change_default", "change_text")
 
 
-def task_of(family: str, index: int = 0, split: Split = Split.TRAIN) -> Task:
-    return CodingScenario().make_task(BY_NAME[family], split, 0, index)
+@pytest.fixture
+def play(scenario: CodingScenario) -> Play:
+    async def run(task: Task, calls: Calls) -> Reward:
+        return (await play_calls(scenario, task, calls))[1]
+
+    return run
 
 
 def plan_of(task: Task) -> list[tuple[str, dict[str, Any]]]:
     return [(step.tool, dict(step.args)) for step in solve(task)]
-
-
-def everything(task: Task, rng: random.Random) -> Calls:
-    """Call every tool, on one file, as if the request had not been read."""
-    files = sorted(task.initial_state["files"])
-    sources = [path for path in files if "/" in path and not path.startswith("tests/")]
-    path = rng.choice(sources)
-    script = next(path for path in files if "/" not in path)
-    words = task.instruction.rstrip(".?").split()
-    return [
-        ("list_files", {}),
-        ("read_file", {"path": path}),
-        ("search_code", {"query": rng.choice(words)}),
-        ("edit_file", {"path": path, "old": "TODO", "new": ""}),
-        ("run_tests", {}),
-        ("read_file", {"path": script}),
-        ("run_script", {"path": script}),
-        ("lint", {"path": path}),
-        ("format_file", {"path": path}),
-    ]
-
-
-def everything_everywhere(task: Task) -> Calls:
-    """Call every tool on every file."""
-    calls: list[tuple[str, dict[str, Any]]] = [("list_files", {}), ("run_tests", {})]
-    for path in sorted(task.initial_state["files"]):
-        for tool in ("read_file", "lint", "format_file"):
-            calls.append((tool, {"path": path}))
-        if path.startswith("tests/"):
-            calls.append(("run_tests", {"path": path}))
-        if "/" not in path:
-            calls.append(("run_script", {"path": path}))
-    for word in task.instruction.rstrip(".?").split():
-        calls.append(("search_code", {"query": word}))
-    return calls
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("split", list(Split))
-async def test_the_oracle_always_succeeds(split: Split, sandbox: Sandbox) -> None:
-    tasks = CodingScenario().tasks(split, 21, 19 * 12, levels=(1, 2, 3))
-    for task in some(tasks):
-        reward = (await demonstrate(task, sandbox)).reward
-        assert reward.success, task.id
-        assert reward.value == 1.0
-        assert reward.right_tool == reward.right_arguments == 1.0
-
-
-@pytest.mark.parametrize("split", list(Split))
-@pytest.mark.parametrize("family", BY_NAME)
-async def test_doing_nothing_earns_nothing(
-    family: str, split: Split, play: Play
-) -> None:
-    reward = await play(task_of(family, split=split), [])
-    assert not reward.success
-    assert -0.05 <= reward.value <= 0
-    assert reward.right_tool == reward.right_arguments == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "split", [Split.TEST, pytest.param(Split.TRAIN, marks=pytest.mark.sweep)]
-)
-@pytest.mark.parametrize("family", BY_NAME)
-async def test_calling_everything_earns_nothing(
-    family: str, split: Split, play: Play
-) -> None:
-    rng = random.Random(0)
-    values = []
-    for index in range(20):
-        task = task_of(family, index, split)
-        reward = await play(task, everything(task, rng))
-        assert not reward.success
-        values.append(reward.value)
-    assert abs(statistics.mean(values)) <= 0.05
-    for index in range(3):
-        task = task_of(family, index, split)
-        reward = await play(task, everything_everywhere(task))
-        assert not reward.success
-        assert reward.value <= 0.05
-
-
-@pytest.mark.parametrize("family", BY_NAME)
-async def test_stopping_early_pays_less_than_the_next_step(
-    family: str, play: Play
-) -> None:
-    task = task_of(family)
-    plan = plan_of(task)
-    values = [(await play(task, plan[:stop])).value for stop in range(len(plan) + 1)]
-    assert values == sorted(values)
-    assert len(set(values)) == len(values)
-    assert values[-1] == 1.0
-    assert values[-2] < 0.5
-
-
-@pytest.mark.parametrize("family", BY_NAME)
-async def test_a_failed_try_of_the_next_step_pays_more_than_stopping(
-    family: str, play: Play
-) -> None:
-    task = task_of(family)
-    plan = plan_of(task)
-    for done, (tool, arguments) in enumerate(plan):
-        wrong = [(tool, {**arguments, "nonsense": "x"})]
-        before = (await play(task, plan[:done])).value
-        assert (await play(task, plan[:done] + wrong)).value > before
 
 
 async def test_the_right_tool_with_wrong_arguments_earns_a_little(play: Play) -> None:
@@ -143,15 +46,6 @@ async def test_the_right_tool_with_wrong_arguments_earns_a_little(play: Play) ->
     assert (reward.right_tool, reward.right_arguments) == (1.0, 0.0)
     assert (await play(task, [("read_file", {"path": "none.py"})])).value >= 0.1
     assert (await play(task, [("lint", {"path": right})])).value == 0
-
-
-async def test_failing_again_and_again_costs_each_time(play: Play) -> None:
-    task = task_of("read_file")
-    wrong = ("read_file", {"path": "none.py"})
-    values = [(await play(task, [wrong] * times)).value for times in range(1, 4)]
-    assert values == sorted(values, reverse=True)
-    assert len(set(values)) == len(values)
-    assert values[-1] < 0
 
 
 async def test_paths_and_arguments_are_compared_by_meaning(play: Play) -> None:
@@ -167,14 +61,6 @@ async def test_paths_and_arguments_are_compared_by_meaning(play: Play) -> None:
     query = task.goal["plan"][0]["args"]["query"]
     assert (await play(task, [("search_code", {"query": f" {query} "})])).success
     assert not (await play(task, [("search_code", {"query": query[0]})])).success
-
-
-async def test_an_extra_harmless_call_costs_little(play: Play) -> None:
-    for family in ("read_file", "change_constant", "repair_value"):
-        task = task_of(family)
-        reward = await play(task, [("list_files", {}), *plan_of(task)])
-        assert reward.success
-        assert 0.9 <= reward.value < 1.0
 
 
 async def test_many_looks_make_a_success_cheaper_and_guessing_ends_it(
@@ -255,22 +141,6 @@ async def test_a_change_elsewhere_is_damage(play: Play) -> None:
     assert reward.parts["damage"] < 0
 
 
-async def test_editing_the_tests_to_pass_earns_nothing(play: Play) -> None:
-    for index in range(5):
-        task = task_of("repair_operator", index)
-        tests = next(p for p in task.initial_state["files"] if p.startswith("tests/"))
-        cheat = [
-            ("run_tests", {}),
-            ("read_file", {"path": tests}),
-            ("edit_file", {"path": tests, "old": "    assert", "new": "    not"}),
-            ("edit_file", {"path": tests, "old": "assert", "new": "assert True or"}),
-            ("run_tests", {}),
-        ]
-        reward = await play(task, cheat)
-        assert not reward.success
-        assert reward.value <= 0
-
-
 async def test_asked_to_change_a_test_the_agent_only_reads_it(play: Play) -> None:
     task = task_of("change_test")
     [read] = plan_of(task)
@@ -307,51 +177,6 @@ async def test_tests_catch_every_fault_and_pass_every_project(
 
 def passes(sandbox: Sandbox, files: dict[str, str]) -> bool:
     return sandbox.run_sync(files, RunTests(("tests",))).ok
-
-
-@pytest.mark.slow
-async def test_a_repair_that_only_suits_the_visible_tests_fails(
-    play: Play, sandbox: Sandbox
-) -> None:
-    for index in range(12):
-        task = task_of("repair_value", index)
-        run, read, (_, edit), again = plan_of(task)
-        path, wrong = edit["path"], edit["old"]
-        before = task.initial_state["files"][path].partition(wrong)[0]
-        name, parameters = re.findall(r"def (\w+)\((.*)\):", before)[-1]
-        tests = task.initial_state["files"][f"tests/test_{path.split('/')[1]}"]
-        points = re.findall(rf"assert {name}\((.*?)\) (?:==|is) (.+)", tests)
-        table = ", ".join(f"str(({point},)): {answer}" for point, answer in points)
-        new = f"return {{{table}}}.get(str(({parameters},)))"
-        cheat = ("edit_file", {"path": path, "old": wrong, "new": new})
-        reward = await play(task, [run, read, cheat, again])
-        assert not reward.success
-        assert reward.value < 0.45
-        files = {**task.initial_state["files"]}
-        files[path] = files[path].replace(wrong, new)
-        assert passes(sandbox, files), "the cheat should pass visible tests"
-
-
-@pytest.mark.slow
-async def test_rewards_stay_in_range_whatever_is_called(play: Play) -> None:
-    rng = random.Random(9)
-    scenario = CodingScenario()
-    low, high = scenario.reward_range
-    tasks = scenario.tasks(Split.TRAIN, 8, 190)
-    for task in some(tasks):
-        files = [*sorted(task.initial_state["files"]), "tests", "..", "none.py"]
-        calls: list[tuple[str, dict[str, Any]]] = []
-        for _ in range(rng.randint(0, 15)):
-            tool = rng.choice(("read_file", "edit_file", "lint", "format_file", "nope"))
-            arguments = {"path": rng.choice(files)}
-            if tool == "edit_file":
-                arguments |= {"old": "return", "new": "yield"}
-            calls.append((tool, arguments))
-        reward = await play(task, calls)
-        assert low <= reward.value <= high
-        assert sum(reward.parts.values()) == pytest.approx(reward.value)
-        assert 0 <= (reward.right_tool or 0) <= 1
-        assert 0 <= (reward.right_arguments or 0) <= 1
 
 
 async def test_a_definition_may_be_searched_for_unless_all_places_are_asked_for(

@@ -49,21 +49,11 @@ def test_a_question_that_nobody_understands_gets_the_next_open_fact() -> None:
     assert asked.reply("Grmbl?") is None
 
 
-def test_being_told_of_a_mistake_is_enough_to_correct_it() -> None:
-    assert customer("order").reply("Sorry, there is no such order.") == "it is 77"
-
-
 def test_a_statement_gives_nothing_away() -> None:
     puzzled = customer("email")
     assert puzzled.reply("Done.") == "sorry?"
     assert puzzled.reply("Done.") is None
     assert customer().reply("Done.") is None
-
-
-def test_the_next_request_follows_an_answer() -> None:
-    busy = customer(later=("one more thing",))
-    assert busy.reply("Done.") == "one more thing"
-    assert busy.reply("Done.") is None
 
 
 CLOSINGS = (

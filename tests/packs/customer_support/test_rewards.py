@@ -1,25 +1,26 @@
 """The reward: the outcome first; nothing for idling, flooding or guessing."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from agentgym.core.task import Split, Task
-from agentgym.packs.customer_support.families import FAMILIES
+from agentgym.core.task import Task
+from agentgym.core.trajectory import Reward
 from agentgym.packs.customer_support.scenario import (
     CustomerSupportScenario,
 )
-from recipes.nano.customer_support_oracle import demonstrate, solve
-from tests.some import some
+from recipes.nano.customer_support_oracle import solve
+from tests.packs.conftest import Calls
+from tests.packs.conftest import play as play_calls
+from tests.packs.conftest import task_of as find_task
 
-from .conftest import Calls, Play
-
-BY_NAME = {family.name: family for family in FAMILIES}
-REFUSED = ("address_too_late", "second_refund", "wrong_postcode")
+SCENARIO = CustomerSupportScenario()
+task_of = partial(find_task, SCENARIO)
 
 
-def task_of(family: str, index: int = 0, split: Split = Split.TRAIN) -> Task:
-    return CustomerSupportScenario().make_task(BY_NAME[family], split, 0, index)
+async def play(task: Task, calls: Calls) -> Reward:
+    return (await play_calls(SCENARIO, task, calls))[1]
 
 
 def plan_of(task: Task) -> list[tuple[str, dict[str, Any]]]:
@@ -27,89 +28,9 @@ def plan_of(task: Task) -> list[tuple[str, dict[str, Any]]]:
     return [(s.tool, {**s.args, **extra.get(s.tool, {})}) for s in solve(task)]
 
 
-def everything(task: Task) -> Calls:
-    """Call every tool on the first order, as if the request had not been read."""
-    [customer, _, email, postcode] = task.initial_state["customers"][0]
-    [number, *_] = task.initial_state["orders"][0]
-    [_, item, _] = task.initial_state["items"][0]
-    return [
-        ("get_customer", {"email": email}),
-        ("verify_identity", {"customer_id": customer, "postcode": postcode}),
-        ("list_orders", {"customer_id": customer}),
-        ("get_order", {"order_id": number}),
-        ("track_shipment", {"order_id": number}),
-        ("check_stock", {"product": item}),
-        ("cancel_order", {"order_id": number}),
-        ("return_item", {"order_id": number, "item": item}),
-        ("refund_order", {"order_id": number, "amount": 1.0}),
-        ("update_address", {"order_id": number, "street": "A 1", "city": "B"}),
-        (
-            "create_ticket",
-            {"customer_id": customer, "subject": "x", "priority": "low"},
-        ),
-        ("escalate", {"reason": "x"}),
-    ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("split", list(Split))
-async def test_the_oracle_always_succeeds(split: Split) -> None:
-    tasks = CustomerSupportScenario().tasks(
-        split, 21, len(FAMILIES) * 12, levels=(1, 2, 3)
-    )
-    for task in some(tasks):
-        reward = (await demonstrate(task)).reward
-        assert reward.success, task.id
-        assert reward.value == 1.0
-        assert reward.right_tool == reward.right_arguments == 1.0
-
-
-@pytest.mark.parametrize("family", BY_NAME)
-async def test_doing_nothing_earns_nothing(family: str, play: Play) -> None:
-    reward = await play(task_of(family), [])
-    assert not reward.success
-    assert -0.05 <= reward.value <= 0
-
-
-@pytest.mark.parametrize("family", BY_NAME)
-async def test_calling_everything_earns_nothing(family: str, play: Play) -> None:
-    for index in range(5):
-        task = task_of(family, index)
-        reward = await play(task, everything(task))
-        assert not reward.success
-        assert reward.value <= 0.05
-        melted = reward.parts["progress"] + reward.parts["errors"]
-        assert abs(melted) <= 0.05  # what is left to pay is for broken rules
-        assert reward.value >= -0.4
-
-
-@pytest.mark.parametrize("family", BY_NAME)
-async def test_stopping_early_pays_less_than_the_next_step(
-    family: str, play: Play
-) -> None:
-    task = task_of(family)
-    plan = plan_of(task)
-    values = [(await play(task, plan[:stop])).value for stop in range(len(plan) + 1)]
-    assert values == sorted(set(values))
-    assert values[-1] == 1.0
-    assert values[-2] < 0.5
-
-
-@pytest.mark.parametrize("family", BY_NAME)
-async def test_a_failed_try_of_the_next_step_pays_more_than_stopping(
-    family: str, play: Play
-) -> None:
-    task = task_of(family)
-    plan = plan_of(task)
-    for done, (tool, arguments) in enumerate(plan):
-        wrong = [(tool, {**arguments, "nonsense": "x"})]
-        before = (await play(task, plan[:done])).value
-        assert (await play(task, plan[:done] + wrong)).value > before
-
-
-@pytest.mark.parametrize("family", BY_NAME)
+@pytest.mark.parametrize("family", ["cancel", "check_stock", "refund"])
 async def test_failed_and_repeated_calls_cost_and_leave_success_its_share(
-    family: str, play: Play
+    family: str,
 ) -> None:
     task = task_of(family, 1)
     plan = plan_of(task)
@@ -130,20 +51,6 @@ async def test_failed_and_repeated_calls_cost_and_leave_success_its_share(
         assert again.value < (await play(task, [plan[0]])).value
 
 
-@pytest.mark.parametrize("family", REFUSED)
-async def test_a_refusal_without_the_look_up_is_no_success(
-    family: str, play: Play
-) -> None:
-    reward = await play(task_of(family), [("check_stock", {"product": "x"})])
-    assert not reward.success
-
-
-async def test_an_escalation_without_the_look_up_is_no_success(play: Play) -> None:
-    for family in ("late_refund", "large_refund"):
-        reward = await play(task_of(family), [("escalate", {"reason": "x"})])
-        assert not reward.success
-
-
 @pytest.mark.parametrize(
     ("family", "without"),
     [
@@ -155,7 +62,7 @@ async def test_an_escalation_without_the_look_up_is_no_success(play: Play) -> No
     ],
 )
 async def test_a_step_that_a_rule_asks_for_cannot_be_left_out(
-    family: str, without: str, play: Play
+    family: str, without: str
 ) -> None:
     task = task_of(family)
     plan = plan_of(task)
@@ -167,7 +74,7 @@ async def test_a_step_that_a_rule_asks_for_cannot_be_left_out(
     assert not (await play(task, [*left, *plan])).success
 
 
-async def test_rows_may_come_in_any_order_and_case(play: Play) -> None:
+async def test_rows_may_come_in_any_order_and_case() -> None:
     task = task_of("complaint")
     plan = plan_of(task)
     name, arguments = plan[-1]
@@ -177,7 +84,7 @@ async def test_rows_may_come_in_any_order_and_case(play: Play) -> None:
     assert not (await play(task, [*plan[:-1], (name, wrong)])).success
 
 
-async def test_what_nobody_asked_for_is_damage(play: Play) -> None:
+async def test_what_nobody_asked_for_is_damage() -> None:
     task = task_of("cancel")
     reward = await play(task, [*plan_of(task), ("escalate", {"reason": "x"})])
     assert not reward.success
@@ -197,7 +104,7 @@ def listed_of(task: Task) -> list[tuple[str, dict[str, Any]]]:
 @pytest.mark.parametrize(
     "family", ["address_too_late", "second_refund", "late_refund", "large_refund"]
 )
-async def test_an_order_may_be_looked_up_in_the_list(family: str, play: Play) -> None:
+async def test_an_order_may_be_looked_up_in_the_list(family: str) -> None:
     task = task_of(family)
     rest = [call for call in plan_of(task) if call[0] != "get_order"]
     reward = await play(task, [*listed_of(task), *rest])
@@ -206,28 +113,12 @@ async def test_an_order_may_be_looked_up_in_the_list(family: str, play: Play) ->
     assert not (await play(task, [*listed_of(task)[:2], *rest])).success
 
 
-async def test_a_list_counts_as_the_look_up_on_the_way(play: Play) -> None:
+async def test_many_looks_make_a_success_cheaper_and_guessing_ends_it() -> None:
     task = task_of("cancel")
-    listed = listed_of(task)
-    before = await play(task, listed[:2])
-    reward = await play(task, listed)
-    assert (before.right_arguments, reward.right_arguments) == (0.5, 0.75)
-    assert reward.right_tool == 0.75
-    assert reward.value > before.value
-    # Looking twice is no progress.
-    twice = await play(task, [*listed, plan_of(task)[2]])
-    assert twice.right_arguments == 0.75
-    assert twice.value <= reward.value
-
-
-async def test_many_looks_make_a_success_cheaper_and_guessing_ends_it(
-    play: Play,
-) -> None:
-    task = task_of("cancel")
-    stock = ("check_stock", {"product": task.initial_state["items"][0][1]})
+    look = ("track_shipment", {"order_id": task.initial_state["orders"][0][0]})
     *before, last = plan_of(task)
-    few = await play(task, [*before, *[stock] * 6, last])
-    more = await play(task, [*before, *[stock] * 9, last])
+    few = await play(task, [*before, *[look] * 6, last])
+    more = await play(task, [*before, *[look] * 9, last])
     assert (few.success, more.success) == (True, True)
     assert 0.5 <= more.value < few.value < 0.9
 
@@ -237,7 +128,7 @@ async def test_many_looks_make_a_success_cheaper_and_guessing_ends_it(
     assert not guessed.success
 
 
-async def test_items_may_come_back_one_by_one(play: Play) -> None:
+async def test_items_may_come_back_one_by_one() -> None:
     tasks = (task_of("cancel_too_late", index) for index in range(50))
     task = next(t for t in tasks if t.goal["state"]["returns"][0][2] == 2)
     *plan, (tool, arguments) = plan_of(task)

@@ -1,11 +1,12 @@
 """Score an episode of the team, by its calls or by the code that it wrote."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.packs.coding.execution import AnySandbox, repaired
+from agentgym.packs.kit.rewards import grade, in_order, not_made
 from agentgym.plugins.team.coding_team.environment import TeamEnvironment
 from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.plan_reward import (
@@ -14,8 +15,6 @@ from agentgym.scenarios.plan_reward import (
     PROGRESS,
     Attempts,
     melted,
-    success_parts,
-    tools_called,
 )
 from agentgym.scenarios.rewards.parts import is_test_file
 
@@ -53,28 +52,28 @@ def score_routing(
     """
     plan = needed(task)
     attempts = Attempts.of(environment.books, trajectory)
-    made = _progress(plan, attempts.done)
-    over = max(0, len(attempts.tools) - len(plan) - SPARE_CALLS)
-    is_clean = not attempts.violations and not environment.fallbacks and not over
-    tool, arguments = _shares(plan, attempts)
-    if made == len(plan) and is_clean:
-        parts = success_parts(attempts, len(plan), ERROR, SPARE_CALLS)
-        return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
-    if not attempts.tools:
-        return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)
-    share = PROGRESS / len(plan)
-    next_tool = 0.0
+    made = in_order(plan, attempts.done, _matches)
+    over = len(attempts.tools) - made - SPARE_CALLS
+    is_clean = not attempts.violations and not environment.fallbacks
+    credit = float(made)
     if made < len(plan) and plan[made].tool in attempts.failed:
-        next_tool = NEXT_TOOL
+        credit += NEXT_TOOL
     parts = {
-        "progress": share
-        * (made + next_tool)
-        * melted(len(attempts.tools) - made - SPARE_CALLS),
+        "progress": PROGRESS / len(plan) * credit * melted(over),
         "errors": ERROR * min(len(attempts.failed), _MOST_COUNTED),
         "rules": VIOLATION * min(attempts.violations, _MOST_COUNTED),
         "fallbacks": FALLBACK * min(len(environment.fallbacks), _MOST_COUNTED),
     }
-    return Reward(max(-1.0, sum(parts.values())), False, parts, tool, arguments)
+    right = len(plan) - len(not_made(plan, attempts.done, _matches))
+    return grade(
+        attempts,
+        [need.tool for need in plan],
+        parts,
+        success=made == len(plan) and is_clean and over <= 0,
+        arguments=right / len(plan),
+        error=ERROR,
+        spare=SPARE_CALLS,
+    )
 
 
 def score_outcome(
@@ -112,27 +111,5 @@ def is_right(task: Task, files: Mapping[str, str], sandbox: AnySandbox) -> bool:
     return all(path in code for path in hidden) and repaired(sandbox, code, hidden)
 
 
-def _progress(plan: Sequence[NeededCall], done: Sequence[ReceivedCall]) -> int:
-    """Return how many calls of the shortest solution were made, in order."""
-    made = 0
-    for call in done:
-        if made < len(plan) and _matches(plan[made], call):
-            made += 1
-    return made
-
-
 def _matches(need: NeededCall, call: ReceivedCall) -> bool:
     return need.tool == call.tool and call.args in (need.arguments, *need.others)
-
-
-def _shares(plan: Sequence[NeededCall], attempts: Attempts) -> tuple[float, float]:
-    """Return two shares from 0 to 1: of needed calls by tool only, of calls made."""
-    tools = tools_called((need.tool for need in plan), attempts.tools)
-    left = list(attempts.done)
-    right = 0
-    for need in plan:
-        found = next((call for call in left if _matches(need, call)), None)
-        if found is not None:
-            left.remove(found)
-            right += 1
-    return tools / len(plan), right / len(plan)
