@@ -55,3 +55,10 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     script = "import agentgym, sys; print({'pydantic', 'torch'} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True)
     assert ended.stdout == b"set()\n", ended.stderr
+
+
+def test_showing_a_run_loads_no_model_library() -> None:
+    heavy = "{'transformers', 'torch', 'aiohttp'}"
+    script = f"import agentgym.ui.cards, sys; print({heavy} & set(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True)
+    assert ended.stdout == b"set()\n", ended.stderr

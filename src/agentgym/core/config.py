@@ -113,7 +113,9 @@ class TrainingConfig(Settings):
     description begins with their names.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True
+    )
 
     scenario: str = setting(
         "coding",

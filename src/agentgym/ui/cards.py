@@ -11,19 +11,18 @@ from agentgym.core.components import tokens_name
 from agentgym.core.json_schema import properties
 from agentgym.core.task import Split
 from agentgym.evaluate.numbers import duration, number, percent, plural
-from agentgym.rollout.inspection import AgentReport, RoleFound
-from agentgym.rollout.summary import DropKind, Summary
-from agentgym.scenarios.base import Scenario
-from agentgym.scenarios.task_lists import tools_of
-from agentgym.train.result import TrainingResult
-from agentgym.train.run_folder import RunFolder
-from agentgym.train.trained_agent import TrainedAgent
 from agentgym.ui.layout import grid, headed, indent
 from agentgym.ui.tables import comparison_view, result_view
 from agentgym.ui.words import trained_words
 
 if TYPE_CHECKING:
     from agentgym.evaluate.check import Finding
+    from agentgym.rollout.inspection import AgentReport, RoleFound
+    from agentgym.rollout.summary import DropKind, Summary
+    from agentgym.scenarios.base import Scenario
+    from agentgym.train.result import TrainingResult
+    from agentgym.train.run_folder import RunFolder
+    from agentgym.train.trained_agent import TrainedAgent
 
 _EXAMPLES = 5
 _PROMPT = 200
@@ -45,8 +44,10 @@ STYLES = {
 }
 
 
-def scenario_view(scenario: Scenario) -> RenderableType:
+def scenario_view(scenario: "Scenario") -> RenderableType:
     """Return a view of a scenario: goals, system prompt, tools and example tasks."""
+    from agentgym.scenarios.task_lists import tools_of
+
     goal = scenario.success_criteria().items()
     trained = tokens_name(scenario.define_trainable_components())
     facts = grid(
@@ -78,7 +79,7 @@ def scenario_view(scenario: Scenario) -> RenderableType:
 
 
 def run_view(
-    run: RunFolder, status: str, result: TrainingResult | None, machine: str = ""
+    run: "RunFolder", status: str, result: "TrainingResult | None", machine: str = ""
 ) -> RenderableType:
     """Return a view of a run: settings, newest step, validations and result."""
     config, steps = run.config(), run.metrics()
@@ -130,7 +131,7 @@ def _history(steps: list[dict[str, Any]]) -> RenderableType:
     return indent(table)
 
 
-def agent_view(agent: TrainedAgent) -> RenderableType:
+def agent_view(agent: "TrainedAgent") -> RenderableType:
     """Return a view of a trained agent: its origin, its tools and its metrics."""
     spec, made = agent.spec, agent.provenance
     tools = ", ".join(tool["function"]["name"] for tool in spec.tools)
@@ -160,7 +161,7 @@ def _below(view: RenderableType) -> Padding:
     return Padding(view, (0, 0, 1, 2))
 
 
-def summary_view(summary: Summary) -> RenderableType:
+def summary_view(summary: "Summary") -> RenderableType:
     """Return a view of many rollouts: outcomes with reasons, calls, tokens and time."""
     title = Text.assemble(
         (f"{plural(summary.rollouts, 'rollout')}: ", "bold"),
@@ -187,7 +188,7 @@ def summary_view(summary: Summary) -> RenderableType:
     return Group(title, indent(facts), *map(_drop_view, summary.drops))
 
 
-def _drop_view(drop: DropKind) -> RenderableType:
+def _drop_view(drop: "DropKind") -> RenderableType:
     """Return a view of the rollouts that were dropped for the same kind of reason."""
     named = zip(drop.rollouts, drop.tasks, strict=True)
     which = ", ".join(f"{rollout} ({task})" for rollout, task in named)
@@ -214,7 +215,7 @@ def continuity_view(losses: Mapping[str, Sequence[str]]) -> RenderableType:
     return Text("\n".join([title, *shown]), "yellow")
 
 
-def _tokens(summary: Summary) -> str:
+def _tokens(summary: "Summary") -> str:
     if summary.steps == summary.uncounted_calls:
         return "not counted by the model"
     text = f"{summary.prompt_tokens:,} in prompts, {summary.response_tokens:,} sampled"
@@ -223,7 +224,7 @@ def _tokens(summary: Summary) -> str:
     return text
 
 
-def inspection_view(report: AgentReport) -> RenderableType:
+def inspection_view(report: "AgentReport") -> RenderableType:
     """Return a view of an agent's definition, and of whether it can be trained."""
     head = Text.assemble(
         (report.agent, "bold"), f"  {report.kind} ({report.framework})"
@@ -249,7 +250,7 @@ def inspection_view(report: AgentReport) -> RenderableType:
     return Group(*parts)
 
 
-def _role_view(role: RoleFound) -> RenderableType:
+def _role_view(role: "RoleFound") -> RenderableType:
     table = grid(("role", Text(role.name, "bold")))
     if role.model:
         table.add_row("its model", role.model)
@@ -283,7 +284,7 @@ def _kind(schema: dict[str, Any]) -> str:
     return types if isinstance(types, str) else " | ".join(types)
 
 
-def _inspected(report: AgentReport) -> RenderableType:
+def _inspected(report: "AgentReport") -> RenderableType:
     if report.problems:
         return Group(*(Text(problem, "bold red") for problem in report.problems))
     calls = "once" if report.model_calls == 1 else f"{report.model_calls} times"
