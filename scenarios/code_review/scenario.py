@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
 
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, Trajectory
@@ -201,14 +200,12 @@ class CodeReviewScenario(ProjectScenario):
         MissingExtraError: The extra ``code-quality`` is not installed.
     """
 
-    name: ClassVar[str] = "code_review"
-    description: ClassVar[str] = "Review small Python packages and report defects."
-    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = (
-        "intermediate"
-    )
-    estimated_time: ClassVar[str] = "10 to 20 minutes on 2 cores"
-    max_turns: ClassVar[int] = 9
-    extras: ClassVar[tuple[str, ...]] = (EXTRA,)
+    name = "code_review"
+    description = "Review small Python packages and report defects."
+    difficulty = "intermediate"
+    estimated_time = "10 to 20 minutes on 2 cores"
+    max_turns = 9
+    extras = (EXTRA,)
     prompt = SYSTEM_PROMPT
     environment = ReviewEnvironment
     families = FAMILIES

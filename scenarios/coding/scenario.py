@@ -1,7 +1,5 @@
 """CodingScenario: tasks to read, edit, test and repair small Python projects."""
 
-from typing import ClassVar, Literal
-
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.scenarios.base import Environment, own_environment
@@ -25,13 +23,11 @@ SYSTEM_PROMPT = f"{ROLE} {RULES}"
 class CodingScenario(ProjectScenario):
     """Tasks to find, read, edit, test and repair code in generated Python packages."""
 
-    name: ClassVar[str] = "coding"
-    description: ClassVar[str] = (
-        "Find, read, edit, test and repair code in a small Python package."
-    )
-    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = "beginner"
-    estimated_time: ClassVar[str] = "10 to 20 minutes on 2 cores"
-    max_turns: ClassVar[int] = 9
+    name = "coding"
+    description = "Find, read, edit, test and repair code in a small Python package."
+    difficulty = "beginner"
+    estimated_time = "10 to 20 minutes on 2 cores"
+    max_turns = 9
     prompt = SYSTEM_PROMPT
     environment = CodingEnvironment
     families = FAMILIES

@@ -24,7 +24,9 @@ CREATE TABLE tickets (
 CREATE TABLE escalations (reason TEXT, id INTEGER PRIMARY KEY);
 """
 
-_FILLED = ("customers", "products", "orders", "items", "shipments")
+_FILLED = ("customers", "products", "orders", "items", "shipments", "returns")
+_NUMBERED = ("refunds", "tickets", "escalations")
+"""Tables whose last column is an id that SQLite gives."""
 
 _CHANGING = {
     "orders": "id, customer_id, status, street, city",
@@ -37,10 +39,10 @@ _CHANGING = {
 
 
 def open_database(state: State) -> Database:
-    """Return a new database with the rows of a task's initial state."""
-    refunds = [[*row, None] for row in state["refunds"]]  # SQLite makes the ids.
-    tables = {table: state[table] for table in _FILLED}
-    return Database(_SCHEMA, {**tables, "refunds": refunds})
+    """Return a new database with the given rows, by table."""
+    tables = {table: state.get(table, ()) for table in _FILLED}
+    numbered = {t: [[*row, None] for row in state.get(t, ())] for t in _NUMBERED}
+    return Database(_SCHEMA, {**tables, **numbered})
 
 
 def snapshot(database: Database) -> dict[str, list[Row]]:
@@ -56,18 +58,11 @@ def snapshot(database: Database) -> dict[str, list[Row]]:
 
 def expected(state: State) -> dict[str, list[Row]]:
     """Return the :func:`snapshot` that a database with these rows would give."""
-    with_all = {**{table: [] for table in _CHANGING}, **state}
-    rows = {
-        "orders": [[o[0], o[1], o[2], o[5], o[6]] for o in with_all["orders"]],
-        "refunds": [[order, round(amount, 2)] for order, amount in with_all["refunds"]],
-        "escalations": [[1] for _ in with_all["escalations"]],
-        "returns": list(with_all["returns"]),
-        "tickets": list(with_all["tickets"]),
-    }
-    return {
-        table: sorted([_plain(value) for value in row] for row in found)
-        for table, found in rows.items()
-    }
+    database = open_database(state)
+    try:
+        return snapshot(database)
+    finally:
+        database.close()
 
 
 def _plain(value: object) -> object:

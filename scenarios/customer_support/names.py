@@ -35,16 +35,8 @@ class SupportNames:
 
     def words(self) -> frozenset[str]:
         """Return the words of all lists, except ``subjects`` and ``numbers``."""
-        return frozenset(
-            (
-                *self.first,
-                *self.last,
-                *self.domains,
-                *self.products,
-                *self.cities,
-                *self.streets,
-            )
-        )
+        people = (*self.first, *self.last, *self.domains)
+        return frozenset((*people, *self.products, *self.cities, *self.streets))
 
     def number(self, rng: Random) -> str:
         """Return a random order number in one of this split's formats."""

@@ -1,7 +1,6 @@
 """CustomerSupportScenario: tasks for an agent at a shop's help desk, with rules."""
 
 from random import Random
-from typing import ClassVar, Literal
 
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
@@ -31,15 +30,11 @@ SYSTEM_PROMPT = f"{ROLE} {RULES}"
 class CustomerSupportScenario(GeneratedScenario[SupportNames]):
     """Tasks to help a shop's customers with orders, refunds and complaints."""
 
-    name: ClassVar[str] = "customer_support"
-    description: ClassVar[str] = (
-        "Help a shop's customers with orders, refunds and complaints."
-    )
-    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = (
-        "intermediate"
-    )
-    estimated_time: ClassVar[str] = "about 25 minutes on 2 cores"
-    max_turns: ClassVar[int] = 12
+    name = "customer_support"
+    description = "Help a shop's customers with orders, refunds and complaints."
+    difficulty = "intermediate"
+    estimated_time = "about 25 minutes on 2 cores"
+    max_turns = 12
 
     prompt = SYSTEM_PROMPT
     environment = SupportEnvironment

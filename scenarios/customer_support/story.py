@@ -47,15 +47,8 @@ class Order:
 
     def row(self) -> list[Any]:
         """Return the order as a row of the table ``orders``."""
-        return [
-            self.number,
-            self.owner,
-            self.status,
-            self.total,
-            self.days,
-            self.street,
-            self.city,
-        ]
+        known = [self.number, self.owner, self.status, self.total, self.days]
+        return [*known, self.street, self.city]
 
 
 class Story:

@@ -12,19 +12,12 @@ from .desk import REFUND_HOURS
 
 Plan = list[tuple[str, dict[str, Any]]]
 
-LEVELS = {
-    "search": 1,
-    "read": 1,
-    "hold": 1,
-    "bags": 1,
-    "passport": 1,
-    "book": 1,
-    "book_cheapest": 2,
-    "cancel": 2,
-    "change": 2,
-    "change_cheapest": 3,
-    "rebook": 3,
+_BY_LEVEL = {
+    1: ("search", "read", "hold", "bags", "passport", "book"),
+    2: ("book_cheapest", "cancel", "change"),
+    3: ("change_cheapest", "rebook"),
 }
+LEVELS = {name: level for level, names in _BY_LEVEL.items() for name in names}
 
 
 class Words(NamedTuple):
@@ -84,16 +77,6 @@ class _Scene:
             len({f[0] for f in self.flights}) == len({f[4] for f in self.flights}) == 6
         )
 
-    @property
-    def papers(self) -> dict[str, str]:
-        """The passport, if the flight needs one."""
-        return {"passport": self.passport} if self.abroad else {}
-
-    @property
-    def refund(self) -> bool:
-        """Whether the rules still allow one."""
-        return self.hours <= REFUND_HOURS
-
     def cheapest(self, day: str) -> str:
         """Return the code of the cheapest flight of a day."""
         code: str = min((f for f in self.flights if f[3] == day), key=lambda f: f[4])[0]
@@ -101,17 +84,8 @@ class _Scene:
 
     def state(self) -> dict[str, Any]:
         """Return the initial state of the desk."""
-        booked = [
-            self.booking,
-            self.flights[0][0],
-            self.passenger,
-            self.fare,
-            0,
-            self.held_passport,
-            "booked",
-            self.hours,
-            0,
-        ]
+        booked = [self.booking, self.flights[0][0], self.passenger, self.fare, 0]
+        booked += [self.held_passport, "booked", self.hours, 0]
         return {
             "flights": sorted(self.flights),
             "bookings": [booked],
@@ -129,22 +103,15 @@ def draft(rng: Random, split: Split, family: str) -> Draft:
         scene.fare = "flex"
     if family == "passport":
         scene.held_passport = ""
-    later = scene.days[1]
     flight = rng.choice(scene.flights[1:])[0]
     count = rng.randint(1, 2)
-    slots = {
-        "origin": scene.origin,
-        "destination": scene.destination,
-        "day": later,
-        "flight": flight,
-        "booking": scene.booking,
-        "passenger": scene.passenger,
-        "fare": scene.fare,
-        "count": count,
-        "passport": scene.passport,
-        "papers": f", passport {scene.passport}" if scene.abroad else "",
-    }
-    instruction = rng.choice(PHRASES[family][split]).format(**slots)
+    instruction = rng.choice(PHRASES[family][split]).format(
+        **vars(scene),
+        day=scene.days[1],
+        flight=flight,
+        count=count,
+        papers=f", passport {scene.passport}" if scene.abroad else "",
+    )
     plan = [list(call) for call in _plan(scene, family, flight, count)]
     return Draft(instruction, scene.state(), {"plan": plan})
 
@@ -155,8 +122,10 @@ def _plan(scene: _Scene, family: str, flight: str, count: int) -> Plan:
     best = {"flight": scene.cheapest(later)}
     search = ("search_flights", route)
     read = ("read_booking", booking)
-    cancel = ("cancel_booking", {**booking, "refund": scene.refund})
-    person = {"passenger": scene.passenger, "fare": scene.fare, **scene.papers}
+    cancel = ("cancel_booking", {**booking, "refund": scene.hours <= REFUND_HOURS})
+    person = {"passenger": scene.passenger, "fare": scene.fare}
+    if scene.abroad:
+        person["passport"] = scene.passport
     change = ("change_flight", {**booking, "flight": flight})
     plans: dict[str, Plan] = {
         "search": [search],

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from random import Random
-from typing import ClassVar, Literal
 
 from agentgym import Environment, Reward, Scenario, Split, Task, Trajectory
 from agentgym.core.needs import NeededCall
@@ -20,14 +19,12 @@ _SPARE_CALLS = {1: 1, 2: 2, 3: 3}
 class FlightBookingScenario(Scenario):
     """A booking desk on SQLite; the reward reads the database."""
 
-    name: ClassVar[str] = "flight_booking"
-    description: ClassVar[str] = "Search, book, change and cancel flights by the rules."
-    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = (
-        "intermediate"
-    )
-    estimated_time: ClassVar[str] = "about 10 minutes on 2 cores, with a warm start"
-    max_turns: ClassVar[int] = 9
-    splits: ClassVar[tuple[Split, ...]] = tuple(Split)
+    name = "flight_booking"
+    description = "Search, book, change and cancel flights by the rules."
+    difficulty = "intermediate"
+    estimated_time = "about 10 minutes on 2 cores, with a warm start"
+    max_turns = 9
+    splits = tuple(Split)
 
     def system_prompt(self) -> str:
         """Return the role and the fare rules."""

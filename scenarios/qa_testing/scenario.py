@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from random import Random
-from typing import ClassVar, Literal
 
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Reward, Trajectory
@@ -232,13 +231,11 @@ SYSTEM_PROMPT = (
 class QaTestingScenario(ProjectScenario):
     """Tasks to write tests for functions of generated Python packages."""
 
-    name: ClassVar[str] = "qa_testing"
-    description: ClassVar[str] = "Write tests that kill mutants of Python code."
-    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = (
-        "intermediate"
-    )
-    estimated_time: ClassVar[str] = "10 to 20 minutes on 2 cores"
-    max_turns: ClassVar[int] = 12
+    name = "qa_testing"
+    description = "Write tests that kill mutants of Python code."
+    difficulty = "intermediate"
+    estimated_time = "10 to 20 minutes on 2 cores"
+    max_turns = 12
     prompt = SYSTEM_PROMPT
     environment = TestingEnvironment
     families = FAMILIES
