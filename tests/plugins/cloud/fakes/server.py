@@ -38,10 +38,9 @@ class Fake(ABC):
         asked: All requests, in order.
         busy: So many next requests are refused with 429.
         broken: So many next requests are answered by a proxy's page.
-        retry_after: What a 429 asks for, in seconds.
         odd: Status and body with which what makes a machine answers in the place of
             its own; the machine is made.
-        ssh: The port at which all its machines say ``banner``, and nothing else.
+        ssh: The port of its machines' SSH servers.
     """
 
     key = "planted-key-4f9d2c"
@@ -54,13 +53,11 @@ class Fake(ABC):
         self.asked: list[Request] = []
         self.busy = self.broken = 0
         self.odd: tuple[int, str] | None = None
-        self.retry_after = "0"
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._runner: web.AppRunner | None = None
         self.url = ""
-        self.ssh = 0
-        self.banner = b"SSH-2.0-fake\r\n"
+        self.ssh = 2222
 
     @abstractmethod
     def routes(self) -> list[web.RouteDef]:
@@ -103,15 +100,6 @@ class Fake(ABC):
         assert isinstance(server, asyncio.Server)
         port = server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}{self.prefix}"
-        greeter = await asyncio.start_server(self._greet, "127.0.0.1", 0)
-        self.ssh = greeter.sockets[0].getsockname()[1]
-
-    async def _greet(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        writer.write(self.banner)
-        await writer.drain()
-        writer.close()
 
     @property
     def _guard(self) -> Any:
@@ -131,7 +119,7 @@ class Fake(ABC):
             if self.busy > 0:
                 self.busy -= 1
                 answer = self.limited()
-                answer.headers["Retry-After"] = self.retry_after
+                answer.headers["Retry-After"] = "0"
                 return answer
             if headers.get("Authorization") != f"Bearer {self.key}":
                 return self.unauthorized()

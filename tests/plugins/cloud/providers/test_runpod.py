@@ -8,6 +8,7 @@ import pytest
 from agentgym.errors import (
     ComputeError,
     ComputeRefusedError,
+    NoCapacityError,
     UnreachableError,
 )
 from agentgym.plugins.cloud.base import Address, Machine, MachineState, Offer
@@ -142,3 +143,16 @@ def test_an_id_cannot_lead_elsewhere(runpod: FakeRunPod) -> None:
     machine = Machine("runpod", "../catalog/gpus", NAME, MachineState.RUNNING)
     with pytest.raises(ComputeError, match="not the id"):
         RunPod().terminate(machine)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [("may_create", "RUNPOD_API_KEY.*may not create pods"), ("no_money", "billing")],
+)
+def test_a_refused_launch_says_how_to_help(
+    runpod: FakeRunPod, fault: str, words: str
+) -> None:
+    setattr(runpod, fault, fault == "no_money")
+    with pytest.raises(ComputeError, match=words) as caught:
+        RunPod().launch(offer(), NAME, KEY)
+    assert not isinstance(caught.value, NoCapacityError)
