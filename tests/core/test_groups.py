@@ -123,6 +123,8 @@ def test_a_variable_sets_what_nothing_else_sets(
     ("values", "message"),
     [
         ({"judge": {"wieght": 1}}, "'judge.wieght', did you mean 'judge.weight'"),
+        ({"judge_weight": 1}, "'judge_weight', did you mean 'judge.weight'"),
+        ({"max_cost": 1}, "did you mean 'judge.max_cost' or 'rent.max_cost'"),
         ({"agent": {"refrence": "a:b"}}, "did you mean 'agent.reference'"),
         ({"judge.weight": -1}, "judge.weight = -1: Input should be greater than 0"),
         ({"rent.max_cost": float("nan")}, "rent.max_cost = nan"),

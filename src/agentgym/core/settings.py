@@ -342,10 +342,14 @@ def explain_invalid(error: ValidationError, known: list[str]) -> str:
 def _unknown(key: str, settings: list[str]) -> str:
     """Return a message that ``key`` is unknown, with the nearest of ``settings``."""
     if not key.upper().startswith(PREFIX):
+        word = key.replace(".", "_")
+        same = [n for n in settings if n.replace(".", "_") == word]
+        same = same or [n for n in settings if n.partition(".")[2] == key]
         alike = [name for name in settings if ("." in name) == ("." in key)]
-        settings = alike or settings
-        close = get_close_matches(key, settings, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known: {settings}"
+        settings = same or alike or settings
+        close = same or get_close_matches(key, settings, n=1)
+        meant = " or ".join(map(repr, same or close))
+        hint = f"did you mean {meant}?" if meant else f"known: {settings}"
         return f"unknown setting {key!r}, {hint}"
     variables = [variable_of(name) for name in (*settings, *OTHER_VARIABLES)]
     close = get_close_matches(key.upper(), variables, n=1, cutoff=0.8)
