@@ -57,8 +57,9 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert ended.stdout == b"set()\n", ended.stderr
 
 
-def test_showing_a_run_loads_no_model_library() -> None:
-    heavy = "{'transformers', 'torch', 'aiohttp'}"
-    script = f"import agentgym.ui.cards, sys; print({heavy} & set(sys.modules))"
+def test_a_plan_or_a_result_loads_no_model_library() -> None:
+    heavy = "{'transformers', 'torch'}"
+    names = "agentgym.ui.cards, agentgym.train.plan, sys"
+    script = f"import {names}; print({heavy} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True)
     assert ended.stdout == b"set()\n", ended.stderr

@@ -5,9 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from agentgym.core.components import REASONING
 from agentgym.core.formats.base import Reading
@@ -15,6 +13,9 @@ from agentgym.core.formats.detect import PREFIX, Message
 from agentgym.core.tools import parse_arguments
 from agentgym.errors import EngineError
 from agentgym.models.chat_template import ChatTemplate
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 def common_prefix(first: Sequence[object], second: Sequence[object]) -> int:
@@ -94,7 +95,7 @@ class Renderer:
 
     def __init__(
         self,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: "PreTrainedTokenizerBase",
         template: ChatTemplate,
         stop_texts: Sequence[str] = (),
     ) -> None:
