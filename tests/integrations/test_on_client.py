@@ -144,7 +144,7 @@ def test_a_live_tool_runs_in_its_place_with_its_context(
     tmp_path: Path, framework: str, agent: str, context: str | None
 ) -> None:
     greeting = Reply(calls=[("greet", {"word": "Hi"})])
-    given = {"context": at(framework, context)} if context else {}
+    given = {"agent.context": at(framework, context)} if context else {}
     found = run(
         tmp_path,
         framework,
@@ -171,7 +171,9 @@ def test_a_live_tool_runs_in_its_place_with_its_context(
 def test_inputs_are_its_first_message(
     tmp_path: Path, framework: str, agent: str
 ) -> None:
-    found = run(tmp_path, framework, agent, OK, inputs=at(framework, "first"))
+    found = run(
+        tmp_path, framework, agent, OK, **{"agent.inputs": at(framework, "first")}
+    )
     message = found.model_calls[0].messages[-1]
     assert message["content"] == f"Please: {requests(1)[0].task.id}"
 
@@ -181,7 +183,9 @@ def test_inputs_are_its_first_message(
 def test_inputs_of_another_kind_drop_the_episode(
     tmp_path: Path, framework: str
 ) -> None:
-    lost = run(tmp_path, framework, "clerk", OK, inputs=at(framework, "wrongly"))
+    lost = run(
+        tmp_path, framework, "clerk", OK, **{"agent.inputs": at(framework, "wrongly")}
+    )
     assert lost.status is RolloutStatus.DROPPED
     assert "gave a int" in str(lost.reason)
 
@@ -220,7 +224,7 @@ def test_what_cannot_be_trained_is_refused(
     settings: dict[str, Any] = {}
     if agent == "clerk":
         is_plain = framework == "agent_framework"
-        context = {"context": at(framework, "first")}
-        settings = context if is_plain else {"configurable": {"a": 1}}
+        context = {"agent.context": at(framework, "first")}
+        settings = context if is_plain else {"agent.configurable": {"a": 1}}
     with pytest.raises(RolloutError, match=wording):
         run(tmp_path, framework, agent, **settings)

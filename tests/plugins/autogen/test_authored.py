@@ -172,12 +172,14 @@ def test_calls_that_are_no_object_are_malformed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_inputs_are_what_it_is_told_first(tmp_path: Path) -> None:
     told = f"{AUTHORED}:told"
-    [found] = run_all(tmp_path, "clerk", list_then_answer, inputs=told)
+    [found] = run_all(tmp_path, "clerk", list_then_answer, **{"agent.inputs": told})
     [request] = requests(1)
     message = found.model_calls[0].messages[-1]
     assert message["content"] == f"Please: {request.task.id}"
     wrong = f"{AUTHORED}:told_wrongly"
-    [lost] = run_all(tmp_path / "w", "clerk", list_then_answer, inputs=wrong)
+    [lost] = run_all(
+        tmp_path / "w", "clerk", list_then_answer, **{"agent.inputs": wrong}
+    )
     assert lost.status is RolloutStatus.DROPPED
     assert "gave a int" in str(lost.reason)
 
