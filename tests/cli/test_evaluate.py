@@ -57,6 +57,7 @@ def test_options_become_settings(agentgym: Command, fake: type[FakeTrainer]) -> 
         "split": "validation",
         "tasks": 8,
         "samples": None,
+        "cache_requests": None,
         "prices": Prices(prompt=2, response=8),
         "task": "t-1",
         "baselines": False,
@@ -269,13 +270,13 @@ def test_a_temperature_or_a_file_of_answers_that_cannot_be_meant_is_refused(
     assert fake.calls == []
 
 
-def test_a_file_of_answers_is_a_setting(
+def test_a_file_of_answers_is_for_the_evaluation(
     agentgym: Command, fake: type[FakeTrainer]
 ) -> None:
     words = "--model http://a/v1,http://b/v1#m --temperature 0 --cache-requests kept"
     assert agentgym("eval", "coding", *words.split()).code == 0
-    [(config, _)] = fake.calls
-    assert (config.eval_temperature, config.cache_requests) == (0.0, Path("kept"))
+    [(config, given)] = fake.calls
+    assert (config.eval_temperature, given["cache_requests"]) == (0.0, Path("kept"))
 
 
 def test_a_saved_evaluation_of_tasks_that_changed_is_not_compared(

@@ -78,12 +78,13 @@ def measured(server: StubServer, answers: Path, **settings: Any) -> Evaluation:
             "model": f"{server.endpoint}#model-x",
             "test_tasks": TASKS,
             "eval_samples": 2,
-            "cache_requests": answers,
             "eval_temperature": 0.0,
             **settings,
         }
     )
-    return evaluate(config, Split.TEST, events.silent, subject="x", baselines=False)
+    given: dict[str, Any] = {"subject": "x", "baselines": False}
+    given["cache_requests"] = answers
+    return evaluate(config, Split.TEST, events.silent, **given)
 
 
 @pytest.mark.slow
@@ -109,7 +110,7 @@ def test_an_evaluation_again_asks_the_server_nothing(tmp_path: Path) -> None:
     ("settings", "told"),
     [
         ({"eval_temperature": 0.5}, "eval_temperature is 0.5. Give --temperature 0"),
-        ({"model": "nano"}, "is for evaluations of a model that servers answer for"),
+        ({"model": "nano"}, "is for a model that servers answer for"),
     ],
 )
 def test_a_cache_that_cannot_be_meant_is_refused(

@@ -76,7 +76,7 @@ def test_every_setting_that_can_name_something_is_classified() -> None:
     """A new setting of text is either refused in ``.env`` or listed here."""
     harmless = {
         *("framework", "model", "engine", "tool_format", "train_roles", "name"),
-        *("cache_requests", "output", "task_choice", "algorithm", "precision"),
+        *("output", "task_choice", "algorithm", "precision"),
         *("tracker", "thinking", "train_tokens", "constrain", "goal"),
         "chat_template_kwargs",
         *("api_key", "engine_key", "gateway_key", "secrets"),

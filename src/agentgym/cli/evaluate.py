@@ -9,6 +9,7 @@ from agentgym.cli.options import (
     AllowTool,
     AsJson,
     Assigned,
+    CacheRequests,
     Categories,
     CheckCommand,
     CheckFunction,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 @takes(
     *("framework", "agent.context", "agent.inputs", "agent.on_interrupt"),
     *("agent.configurable", "gpu", "seed", "concurrency", "eval_temperature"),
-    *("cache_requests", "unsafe_local_exec", "judge.model", "judge.rubric"),
+    *("unsafe_local_exec", "judge.model", "judge.rubric"),
     *("judge.price_in", "judge.price_out", "judge.max_cost"),
     flags={"eval_temperature": "--temperature"},
 )
@@ -79,6 +80,7 @@ def evaluate(
     count: int | None = option("How many tasks.", metavar="N", min=1),
     task: str | None = option("Only the task with this id."),
     samples: int | None = option("Attempts per task, the k of pass^k."),
+    cache_requests: CacheRequests = None,
     price_in: float | None = option("$ per million prompt tokens.", min=0.0),
     price_out: float | None = option("$ per million sampled tokens.", min=0.0),
     baselines: bool = option(
@@ -140,8 +142,7 @@ def evaluate(
     if compare is not None and (trained, model, save, task) != (None,) * 4:
         raise UsageError("--compare names both sides; leave out the other options.")
     prices = token_prices("price", price_in, price_out)
-    cache = given.get("cache_requests")
-    for path in filter(None, (save, markdown, html, cache and Path(cache))):
+    for path in filter(None, (save, markdown, html, cache_requests)):
         require_place(path)
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
@@ -162,7 +163,7 @@ def evaluate(
     use_tool_options(command, chosen)
     settings = TrainingConfig.create(**chosen)
     asked: dict[str, Any] = {"split": split or "test", "prices": prices}
-    asked |= {"tasks": count, "samples": samples}
+    asked |= {"tasks": count, "samples": samples, "cache_requests": cache_requests}
     console = progress_console(as_json)
     with TerminalProgress(console) as progress:
         if compare is None:

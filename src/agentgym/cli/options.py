@@ -75,6 +75,10 @@ AsJson = Annotated[bool, opt("Print JSON on stdout.", "--json", panel=OUTPUT)]
 Runs = Annotated[Path, opt("Folder of runs.", "--output")]
 Host = Annotated[str, opt("Address to listen on; another than 127.0.0.1 needs a key.")]
 Port = Annotated[int, opt("Port to listen on; 0 takes a free one.")]
+CacheRequests = Annotated[
+    Path | None,
+    opt("File of a server's answers, for the same requests at temperature 0."),
+]
 REFERENCE = "MODULE:NAME"
 
 

@@ -471,12 +471,6 @@ class TrainingConfig(Settings):
         ge=0,
         le=50,
     )
-    cache_requests: Path | None = setting(
-        None,
-        "A file of a server's answers, from which equal requests are answered. Only "
-        "for evaluations at `eval_temperature` 0, never in training.",
-        MEASURING,
-    )
     tracker: Literal["tensorboard", "wandb", "none"] = setting(
         "tensorboard", "Where metrics are logged.", RUN
     )

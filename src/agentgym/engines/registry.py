@@ -106,12 +106,6 @@ def _refuse_value_model(config: TrainingConfig) -> None:
 
 
 def _factory(config: TrainingConfig) -> EngineFactory:
-    if config.cache_requests is not None:
-        raise UnsupportedError(
-            f"cache_requests = {str(config.cache_requests)!r} is for evaluations of a "
-            "model that servers answer for, PROVIDER:MODEL or an address. A model "
-            "in training is sampled each time, and one in this process costs nothing."
-        )
     if is_remote(config.model):
         raise UnsupportedError(
             f"model = {config.model!r} answers behind a server: it can be measured, "

@@ -17,7 +17,7 @@ from agentgym.core.task import EVERY_SPLIT, Split, Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.lengths import paced
 from agentgym.engines.registry import create_engine, paced_settings
-from agentgym.errors import Interrupted, RolloutError, UsageError
+from agentgym.errors import Interrupted, RolloutError, UnsupportedError, UsageError
 from agentgym.evaluate import events
 from agentgym.evaluate.advice import cut_words, overflow_words
 from agentgym.evaluate.baselines import CallEverything, DoNothing, run_trivial
@@ -108,6 +108,7 @@ def evaluate(
     baselines: bool = True,
     task: str | None = None,
     keep: list[Trajectory] | None = None,
+    cache_requests: Path | None = None,
 ) -> Evaluation:
     """Measure the model ``config.model`` on tasks of a split.
 
@@ -117,7 +118,7 @@ def evaluate(
     this machine costs nothing, and the cost of a server's model is unknown.
     ``baselines``: whether to measure agents without a model too. ``task`` is the id of
     a single task; None takes ``config.test_tasks`` tasks. The attempts in full are
-    added to ``keep``.
+    added to ``keep``. ``cache_requests`` is a file that keeps a server's answers.
     """
     scenario, _ = check_rollouts(config)
     check_judge(config)
@@ -131,8 +132,15 @@ def evaluate(
         if is_remote(config.model):
             policy = endpoint = resolve_model(config.model)
             config = paced(config, in_flight=_PROVIDER_IN_FLIGHT)
-            if config.cache_requests is not None:
-                cache = stack.enter_context(_opened_cache(config, endpoint))
+            if cache_requests is not None:
+                opened = _opened_cache(cache_requests, config, endpoint)
+                cache = stack.enter_context(opened)
+        elif cache_requests is not None:
+            raise UnsupportedError(
+                f"cache_requests = {str(cache_requests)!r} is for a model that servers "
+                "answer for, PROVIDER:MODEL or an address. One in this process costs "
+                "nothing."
+            )
         else:
             endpoint, prices = None, prices or FREE
             config = paced_settings(config)
@@ -209,10 +217,9 @@ def evaluate(
 
 
 def _opened_cache(
-    config: TrainingConfig, endpoint: Endpoint
+    path: Path, config: TrainingConfig, endpoint: Endpoint
 ) -> AbstractContextManager[AnswerCache]:
     """Open the file ``cache_requests``, which keeps the server's answers."""
-    path = Path(config.cache_requests or "")
     if config.private:
         raise UsageError(
             f"cache_requests = {str(path)!r} keeps answers, and private = true keeps "

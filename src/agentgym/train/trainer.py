@@ -282,6 +282,7 @@ class Trainer:
         baselines: bool = True,
         task: str | None = None,
         keep: list[Trajectory] | None = None,
+        cache_requests: Path | None = None,
     ) -> Evaluation:
         """Measure an agent, or the untrained model, without training.
 
@@ -301,6 +302,8 @@ class Trainer:
                 comparison: one does nothing, one calls every tool.
             task: Id of a task, to measure only this task.
             keep: A list to which the attempts are added in full.
+            cache_requests: A file of a server's answers, from which equal requests are
+                answered, with ``eval_temperature`` 0.
 
         Raises:
             UsageError: A setting is unusable.
@@ -364,6 +367,7 @@ class Trainer:
             baselines=baselines,
             task=task,
             keep=keep,
+            cache_requests=cache_requests,
         )
 
     def deploy(

@@ -228,7 +228,10 @@ def test_workers_that_cannot_start_end_it(tmp_path: Path) -> None:
         (["no_such", "--model-name", "m"], "No scenario is named 'no_such'"),
         (["coding", "--model-name", "m", "--framework", "x"], "'x'"),
         (["coding", "--model-name", "m", "--timeout", "-1"], "rollout_timeout_s"),
-        (["--model-name", "m", "--config", "c.yaml"], "cache_requests = 'answers'"),
+        (
+            ["--model-name", "m", "--config", "c.yaml"],
+            "unknown setting 'cache_requests'",
+        ),
         (["--model-name", "m", "--data", "/dev/null"], "/dev/null cannot be a folder"),
         (["--model-name", "m", "--store", "/"], "/ is a folder: name a file in it"),
         (["--model-name", ""], "Give --model-name"),

@@ -9,6 +9,7 @@ import typer
 from agentgym.cli.options import (
     AllowTool,
     AsJson,
+    CacheRequests,
     CheckCommand,
     Command,
     ToolsFrom,
@@ -64,9 +65,7 @@ def rollout(
     max_steps: int | None = option("Model calls of a rollout."),
     max_tokens_per_step: int | None = option("Tokens of one response.", "--max-tokens"),
     temperature: float | None = option("Sampling temperature."),
-    cache_requests: Path | None = option(
-        "File of a server's answers, for the same requests at temperature 0."
-    ),
+    cache_requests: CacheRequests = None,
     timeout_s: float | None = option(
         "Seconds after which a rollout is dropped; else 600.", "--timeout"
     ),
@@ -244,12 +243,16 @@ def _of_own_agent(
         concurrency=config.concurrency,
         eval_temperature=config.temperature,
         max_tokens=config.max_tokens_per_step,
-        cache_requests=config.cache_requests,
     )
     with TerminalProgress(progress_console(as_json)) as progress:
         made: list[Trajectory] = []
         Trainer(settings, progress=progress).evaluate(
-            agent=config.agent, samples=1, baselines=False, keep=made, **asked
+            agent=config.agent,
+            samples=1,
+            baselines=False,
+            keep=made,
+            cache_requests=config.cache_requests,
+            **asked,
         )
     if config.save is not None:
         with TrajectoryWriter(config.save) as writer:

@@ -111,11 +111,6 @@ def gateway(
         raise UsageError(f"grace = {grace:g}: give seconds from 0 to {_DAY_S:,}.")
     check_address(host, port, api_key, how=f"with --api-key or {_KEY}")
     chosen, count = _settings(command, given, scenario, config), 0
-    if chosen.cache_requests is not None:
-        raise UsageError(
-            f"cache_requests = {str(chosen.cache_requests)!r} is for `agentgym eval`: "
-            "training samples new answers each time. Leave it out."
-        )
     if scenario is not None:
         chosen = located(chosen)
         found, _ = check_rollouts(chosen)
