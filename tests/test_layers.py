@@ -42,7 +42,7 @@ LAYERS = (
 """From the top of the map to its bottom: folders and files of the package."""
 TABLE = "plugins/__init__.py"
 """What plug-ins register, in texts: the core reads it and imports none of them."""
-FACADES = ("rollout/__init__.py", "scenarios/__init__.py")
+FACADES = ("rollout/__init__.py",)
 """Packages with public names, which are imported at their first use."""
 MOST_LINES = 800
 BESIDE = {

@@ -55,10 +55,12 @@ def test_what_is_copied_is_there_and_not_ignored() -> None:
 
 def test_the_build_has_all_that_the_package_is_made_of() -> None:
     found = project()
-    [wheel] = found["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    targets = found["tool"]["hatch"]["build"]["targets"]
+    [wheel] = targets["wheel"]["packages"]
+    linked = targets["sdist"]["force-include"]
     about = found["project"]
     needed = [about["readme"], *about["license-files"], "pyproject.toml"]
-    assert {*needed, wheel.partition("/")[0]} == set(copied())
+    assert {*needed, *linked, wheel.partition("/")[0]} == set(copied())
 
 
 def test_extras_programs_and_python_are_the_packages() -> None:

@@ -1,4 +1,4 @@
-"""Scenarios to train on: the base class, the registry, and a folder per scenario.
+"""Scenarios to train on: the base class, the registry, and tasks files.
 
 ``Scenario`` and the other public names are imported at first use, so that importing
 this package is fast.
@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING
 from agentgym.lazy import lazily
 
 if TYPE_CHECKING:
-    from agentgym.packs.coding.scenario import CodingScenario as CodingScenario
-    from agentgym.packs.customer_support.scenario import (
-        CustomerSupportScenario as CustomerSupportScenario,
-    )
     from agentgym.scenarios.base import Environment as Environment
     from agentgym.scenarios.base import Scenario as Scenario
     from agentgym.scenarios.registry import BUILT_IN as BUILT_IN
