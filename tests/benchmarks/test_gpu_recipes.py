@@ -12,6 +12,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.engines.registry import chosen_engine, paced_settings
 from agentgym.models.nano import nano_path
 from agentgym.plugins.vllm import settings
+from agentgym.plugins.vllm.group import GpuSettings
 from tests.plugins.vllm.conftest import make_environment
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +71,7 @@ def test_a_run_chooses_what_the_table_says(
     found, expected = paced_settings(config), recipes.choose(size, card)
 
     assert config.engine == (expected.engine or "local")
-    assert (found.memory_share or 0.0) == expected.share
+    assert (GpuSettings.of(found).memory_share or 0.0) == expected.share
     assert found.episode_tokens == (expected.tokens or 8192)
     assert note.startswith("sampled in this process") == (not expected.share)
 

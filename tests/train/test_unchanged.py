@@ -375,9 +375,9 @@ def trained(agent: Any, framework: str) -> TrainingResult:
     more: dict[str, Any] = {"learning_rate": 5e-3, "tasks_per_step": 4}
     more |= {"warm_start": True, "warm_start_tasks": 8}
     if framework == "crewai":
-        more["inputs"] = "inputs:of_task"
+        more["agent.inputs"] = "inputs:of_task"
     if framework == "pydantic_ai":
-        more["context"] = "bank:bank_of"
+        more["agent.context"] = "bank:bank_of"
     tasks = folder_of(framework) / "tasks.jsonl"
     return Trainer().train(agent=agent, tasks=tasks, episodes=64, yes=True, **more)
 

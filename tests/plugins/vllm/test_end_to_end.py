@@ -116,7 +116,7 @@ def test_a_server_that_dies_ends_the_run_and_it_can_be_resumed(
     played.script(**{"die at": {"/v1/completions": asked // 2}})
     with pytest.raises(ProviderError, match=r"vLLM has ended.*out of memory") as died:
         Trainer(settings).train(resume=tmp_path / "run", episodes=24)
-    assert "Lower memory_share" in str(died.value)
+    assert "Lower gpus.memory_share" in str(died.value)
     assert str(tmp_path / "run" / "vllm.log") in str(died.value)
     assert processes_of(played.mark) == []
     played.script()

@@ -227,7 +227,7 @@ def test_two_gpus_are_not_used_by_turns(played: Played, engines: Engines) -> Non
         ),
         ({"sleeps on": True}, "does not wake up"),
         ({"die at": {"/wake_up": 1}}, "vLLM has ended"),
-        ({"die at": {"/v1/load_lora_adapter": 1}}, "Lower memory_share"),
+        ({"die at": {"/v1/load_lora_adapter": 1}}, "Lower gpus.memory_share"),
     ],
     ids=str,
 )
@@ -264,7 +264,7 @@ def test_the_error_that_ended_a_start_is_shown(played: Played, tmp_path: Path) -
     log = tmp_path / "coding-vllm.log"
     assert "vLLM ended while it started" in words
     assert f"Its log, {log}, says: ValueError: No available memory" in words
-    assert "Raise memory_share, or lower vllm.max_model_len." in words
+    assert "Raise gpus.memory_share, or lower vllm.max_model_len." in words
     assert "nanobind" not in words
     assert processes_of(played.mark) == []
 

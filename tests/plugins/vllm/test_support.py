@@ -53,7 +53,7 @@ def test_what_the_learner_takes_has_room_beside_vllm(
     beside = refused(**{"gpus.memory_share": 0.9})
     assert "memory_share = 0.9 leaves 0.39 of the GPU's 3.9 GiB free" in beside
     assert "keeps 0.76 GiB while vLLM answers" in beside
-    least = float(beside.partition("Set memory_share to ")[2].partition(" ")[0])
+    least = float(beside.partition("Set gpus.memory_share to ")[2].partition(" ")[0])
     assert check_engine(config.replaced(**{"gpus.memory_share": least})).memory == told
     alone = config.replaced(**{"gpus.per_node": 2, "gpus.memory_share": 0.9})
     assert check_engine(alone).memory == told

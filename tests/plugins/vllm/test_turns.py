@@ -14,6 +14,7 @@ from agentgym.engines.registry import check_engine, chosen_engine, paced_setting
 from agentgym.errors import NotEnoughMemoryError
 from agentgym.models.nano import nano_path
 from agentgym.plugins.vllm import settings
+from agentgym.plugins.vllm.group import GpuSettings
 from agentgym.train.plan import make_plan
 from tests.engines.test_memory import QWEN, SEVEN
 from tests.plugins.vllm.conftest import CPU_VERSION, make_environment
@@ -67,7 +68,7 @@ def test_vllm_is_taken_where_it_is_installed_and_fits(
     config, note = chosen_engine(TrainingConfig.create(model=half))
     assert (config.engine, note) == ("vllm", "")
     found = paced_settings(config)
-    assert (found.memory_share, found.max_episode_tokens) == (0.5, 8192)
+    assert (GpuSettings.of(found).memory_share, found.max_episode_tokens) == (0.5, 8192)
     assert check_engine(config).device == "one GPU, by turns with vLLM"
 
 
@@ -168,7 +169,7 @@ def test_a_share_that_leaves_vllm_no_room_is_refused(
         check_engine(config.replaced(**{"gpus.memory_share": 0.2}))
     told = str(caught.value)
     assert "memory_share = 0.2 gives vLLM 8.8 of the GPU's 44.0 GiB free" in told
-    least = float(told.partition("Set memory_share to ")[2].partition(" ")[0])
+    least = float(told.partition("Set gpus.memory_share to ")[2].partition(" ")[0])
     assert check_engine(config.replaced(**{"gpus.memory_share": least})).memory
 
 
