@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from agentgym import Trainer, TrainingConfig
-from agentgym.errors import NotFoundError, RolloutError, UsageError
+from agentgym.engines.registry import check_engine
+from agentgym.errors import (
+    NotFoundError,
+    RolloutError,
+    UnsupportedError,
+    UsageError,
+)
 from agentgym.train.result import TrainingResult
 
 ENTRY_POINTS = """
@@ -134,6 +140,13 @@ def test_a_broken_contract_says_which_method_and_what_it_must_do(
 ) -> None:
     with pytest.raises(UsageError, match=told):
         train(tmp_path, **settings)
+
+
+def test_a_broken_engine_of_another_package_stops_no_other_run() -> None:
+    local = TrainingConfig.create(engine="local")
+    assert check_engine(local).device
+    with pytest.raises(UnsupportedError, match="of --engine verl, and this run has"):
+        check_engine(local.replaced(**{"verl.nodes": 2}))
 
 
 @pytest.mark.slow

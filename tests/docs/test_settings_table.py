@@ -6,17 +6,13 @@
 from pathlib import Path
 from typing import Any
 
+from agentgym.cli.train import train
 from agentgym.core.config import TrainingConfig
 from agentgym.core.settings import about
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 BEGIN, END = "<!-- settings -->\n", "<!-- end of settings -->\n"
-OPTIONS = {
-    *("agent.reference", "framework", "agent.context", "agent.inputs"),
-    *("agent.on_interrupt", "agent.configurable", "agent.allow_host"),
-    *("model", "engine", "gpu", "time", "episodes", "goal", "warm_start", "seed"),
-    *("name", "output", "yes", "unsafe_local_exec"),
-}
+OPTIONS: tuple[str, ...] = vars(train)["takes"].names
 
 
 def option_of(name: str, field: Any) -> str:

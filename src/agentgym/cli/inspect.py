@@ -176,9 +176,8 @@ def tools_of(
     if source and (known := load_tools(source)):
         return known
     announce_trial(agent, as_json=False)
-    settings = {key: (given or {}).get(key) for key in _OF_AGENT} | {
-        "agent.reference": agent
-    }
+    settings = {key: (given or {}).get(key) for key in _OF_AGENT}
+    settings["agent.reference"] = agent
     report = _on_tasks(settings, None)
     if report.problems:
         raise UnsupportedError(" ".join(report.problems))

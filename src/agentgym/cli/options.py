@@ -215,6 +215,13 @@ def named_agent(
     return ProgramCommand.parse(command).located().reference
 
 
+def use_agent(given: dict[str, Any], command: str | None = None) -> str | None:
+    """Put the agent of ``--agent`` or ``--command`` into the settings; return it."""
+    agent = named_agent(given.pop("agent.reference", None), command)
+    given |= {} if agent is None else {"agent.reference": agent}
+    return agent
+
+
 Assigned = Annotated[
     list[str] | None,
     opt(

@@ -69,10 +69,8 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
         kept = {
             name: value
             for name, value in given.items()
-            if value is not None and value is not False and value != []
+            if value is not options[name].default.default and value != []
         }
-        if (spot := given.get("rent.spot")) is False:
-            kept["rent.spot"] = spot  # --no-spot
         return command(**values, **{_GIVEN: kept})
 
     every = [*options.values(), *own]

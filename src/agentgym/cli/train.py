@@ -18,10 +18,10 @@ from agentgym.cli.options import (
     ToolAnswers,
     ToolsFrom,
     flag,
-    named_agent,
     option,
     takes,
     tasks_or_scenario,
+    use_agent,
     use_tool_options,
     with_assigned,
     with_data,
@@ -100,8 +100,7 @@ def train(
     words = list(words or ())
     if scenario is not None and _is_setting(scenario):
         words, scenario = [scenario, *words], None
-    agent = named_agent(given.pop("agent.reference", None), program)
-    given |= {} if agent is None else {"agent.reference": agent}
+    agent = use_agent(given, program)
     given = with_assigned(given, [*words, *(assigned or ())])
     named = "scenario" in given or variable_of("scenario") in os.environ
     named = named or scenario is not None

@@ -151,6 +151,7 @@ class TrainingConfig(Settings):
         "`local`: with `train_roles`, a LoRA adapter for each of these roles. The "
         "others use the untrained model.",
         AGENT,
+        some_engines=True,
     )
     model: str = setting(
         "nano",
@@ -328,6 +329,7 @@ class TrainingConfig(Settings):
         "0 does not compute it.",
         LEARNING,
         ge=0,
+        some_engines=True,
     )
     ratio_limit: float | None = setting(
         2.0,
@@ -336,6 +338,7 @@ class TrainingConfig(Settings):
         "number or below its inverse. None skips no sequence.",
         LEARNING,
         gt=1,
+        some_engines=True,
     )
     lora_rank: int | None = setting(
         None,
@@ -351,6 +354,7 @@ class TrainingConfig(Settings):
         "frozen. auto takes bfloat16 if the GPU supports it (with local also if the "
         "CPU does), else float32. Trained weights are always float32.",
         LEARNING,
+        some_engines=True,
     )
     gradient_checkpointing: bool | None = setting(
         None,
@@ -358,6 +362,7 @@ class TrainingConfig(Settings):
         "None does this only if memory is short.",
         LEARNING,
         may_change=True,
+        some_engines=True,
     )
     max_episode_tokens: int | None = setting(
         None,
@@ -571,6 +576,8 @@ def with_groups(kind: type[TrainingConfig]) -> type[TrainingConfig]:
 
 
 if not TYPE_CHECKING:
+    # At run time the class has the groups, too, e.g. ``judge``. Type checkers do not
+    # see them: read a group with ``JudgeSettings.of(config)``.
     TrainingConfig = with_groups(TrainingConfig)
 
 

@@ -51,6 +51,7 @@ def setting(
     option: str = "",
     metavar: str | None = None,
     may_change: bool = False,
+    some_engines: bool = False,
     **limits: Any,
 ) -> Any:
     """Declare a field of a :class:`Settings` or a :class:`Group`.
@@ -62,10 +63,11 @@ def setting(
         option: The option's name, if it is not ``--`` and the setting's own name.
         metavar: The placeholder for the option's value.
         may_change: Whether the setting may change when a run is resumed.
+        some_engines: Whether only engines that name it in ``supports`` read it.
         **limits: pydantic's, such as ``ge=1``.
     """
     noted: dict[str, Any] = {"panel": panel, "option": option, "metavar": metavar}
-    noted["may_change"] = may_change
+    noted |= {"may_change": may_change, "some_engines": some_engines}
     return Field(default, description=text, json_schema_extra=noted, **limits)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.registry import Registry
+from agentgym.core.settings import about
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.lengths import paced
 from agentgym.errors import ModelError, UnsupportedError
@@ -82,12 +83,13 @@ def create_engine(config: TrainingConfig) -> Engine:
 
 def _refuse_others(config: TrainingConfig, supported: Collection[str]) -> None:
     """Raise UnsupportedError for a setting that only other engines support."""
-    values, fields = config.flat(config.model_dump()), config.fields()
-    of_engines = {name: ENGINES.get(name).supports or () for name in ENGINES}
-    for name in sorted(set().union(*of_engines.values())):
-        value, default = values[name], fields[name].get_default()
-        if name not in supported and value != default:
-            engines = [each for each in of_engines if name in of_engines[each]]
+    values = config.flat(config.model_dump())
+    for name, field in config.fields().items():
+        if not about(field, "some_engines") or name in supported:
+            continue
+        if (value := values[name]) != field.get_default():
+            built_in = ENGINES.built_in  # a broken one of another package stays away
+            engines = [e for e in built_in if name in (ENGINES.get(e).supports or ())]
             raise UnsupportedError(
                 f"{name} = {value!r} is a setting of --engine {' or '.join(engines)}, "
                 f"and this run has --engine {config.engine}. Leave it out, or choose "

@@ -267,7 +267,7 @@ class Channel:
         A machine that does not answer any more ends ssh, by ``ServerAliveInterval``.
         """
         if self._process is None:
-            raise UnreachableError(f"There is no connection to {self.shell.address}.")
+            raise UnreachableError(f"{self.shell.address} is not connected.")
         there, back = self._process.stdin, self._process.stdout
         assert there is not None
         assert back is not None

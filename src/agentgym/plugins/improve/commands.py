@@ -14,12 +14,12 @@ from agentgym.cli.options import (
     ToolAnswers,
     ToolsFrom,
     flag,
-    named_agent,
     opt,
     option,
     takes,
     tasks_or_scenario,
     token_prices,
+    use_agent,
     with_assigned,
     with_tools,
 )
@@ -124,8 +124,7 @@ def improve(
         bigger=bigger or BIGGER,
         yes=yes,
     )
-    if (agent := named_agent(given.get("agent.reference"), None)) is not None:
-        given["agent.reference"] = agent
+    use_agent(given)
     chosen = with_assigned(given, assigned)
     chosen |= {} if model is None else {"model": model}
     source = tasks_or_scenario(scenario, tasks)

@@ -15,10 +15,10 @@ from agentgym.cli.options import (
     Port,
     ToolAnswers,
     ToolsFrom,
-    named_agent,
     opt,
     option,
     takes,
+    use_agent,
     use_tool_options,
 )
 from agentgym.cli.output import failures_shown, progress_console
@@ -198,8 +198,7 @@ def _settings(
     from agentgym.core.config import TrainingConfig
     from agentgym.engines.lengths import paced_for_servers
 
-    agent = named_agent(given.get("agent.reference"), command.params.get("program"))
-    given |= {} if agent is None else {"agent.reference": agent}
+    use_agent(given, command.params.get("program"))
     given |= {} if scenario is None else {"scenario": scenario}
     use_tool_options(command, given)
     if config is not None:

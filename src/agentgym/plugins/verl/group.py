@@ -26,21 +26,25 @@ class VerlSettings(Group):
         "`verl`: number of machines; more than one needs a Ray cluster (RAY_ADDRESS).",
         ge=1,
         le=1000,
+        some_engines=True,
     )
     offload: bool = setting(
         False,
         "`verl` and `lightning`: move weights and optimizer to CPU memory while they "
         "are not used.",
         may_change=True,
+        some_engines=True,
     )
     server: str | None = setting(
         None,
         "`verl`: host:port of a running server `agentgym.plugins.verl.server`, whose "
         "key is in AGENTGYM_ENGINE_KEY. None starts a server on this machine.",
+        some_engines=True,
     )
     settings: dict[str, Any] = setting(
         {},
         "`verl` and `lightning`: further settings of verl, as in "
         "verl.actor_rollout_ref.rollout.max_num_seqs=128.",
         may_change=True,
+        some_engines=True,
     )

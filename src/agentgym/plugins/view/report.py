@@ -300,10 +300,10 @@ def _cell(text: str) -> str:
 def line_chart(
     title: str, rows: Sequence[Mapping[str, Any]], names: Sequence[str], is_share: bool
 ) -> str:
-    """Draw a chart of values by training step; a point is the mean of up to ten steps.
+    """Return a chart of values by training step as HTML; empty without values.
 
-    ``rows`` have ``step`` and the values by name. With ``is_share`` the axis is 0 to
-    100 %. Returns a ``figure`` element in HTML; empty if there are no values.
+    A point is the mean of up to ten steps. ``rows`` have ``step`` and the values by
+    name. If ``is_share`` is true, the axis goes from 0 to 100 %.
     """
     steps = [int(row["step"]) for row in rows]
     lines = {

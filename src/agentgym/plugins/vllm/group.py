@@ -22,9 +22,14 @@ class GpuSettings(Group):
         metavar="N",
         ge=1,
         le=1000,
+        some_engines=True,
     )
     tensor_parallel: int = setting(
-        1, "GPUs that share one copy of the sampling model.", ge=1, le=1000
+        1,
+        "GPUs that share one copy of the sampling model.",
+        ge=1,
+        le=1000,
+        some_engines=True,
     )
     memory_share: float | None = setting(
         None,
@@ -34,6 +39,7 @@ class GpuSettings(Group):
         may_change=True,
         gt=0,
         lt=1,
+        some_engines=True,
     )
 
 
@@ -47,4 +53,5 @@ class VllmSettings(Group):
         {},
         "Further flags of `vllm serve`, as in vllm.max_num_seqs=64.",
         may_change=True,
+        some_engines=True,
     )
