@@ -316,7 +316,8 @@ class TrainingConfig(Settings):
     learning_rate: float | None = setting(
         None,
         "AdamW's peak learning rate; it falls linearly to a tenth at the end of the "
-        "budget. None means the model's default.",
+        "budget. None means the model's default; with models that are not small it "
+        "then does not fall, but follows the KL divergence of the updates.",
         LEARNING,
         gt=0,
     )

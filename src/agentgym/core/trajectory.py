@@ -51,6 +51,9 @@ AGENT_CRASHED = "agent crashed"
 NO_REASON = Reason(kind="no reason given")
 OWN = "(a tool of the agent's own)"
 """The result of a call that neither the episode nor the agent's own code recorded."""
+PLANNED = -1
+"""The ``model_version`` of an answer that is a call of the task's solution: the policy
+did not sample it."""
 MOST_REWARD = 1e9
 """Largest absolute reward, since advantages compute squares of rewards."""
 
@@ -123,7 +126,8 @@ class ModelCall(_Record):
             token ids is not trained on.
         response_ids: Exact token ids that the policy sampled, the end token included.
         logprobs: Natural log-probability of each token of ``response_ids`` at sampling.
-        model_version: Number of updates of the policy's weights before it answered.
+        model_version: Number of updates of the policy's weights before it answered;
+            ``PLANNED`` (-1) for a call of the task's solution.
         prompt_tokens: The server's count of prompt tokens, for servers that return no
             token ids; None if unknown.
         rewards: Rewards of this call alone, by name, from :func:`agentgym.reward`.
@@ -173,6 +177,11 @@ class ModelCall(_Record):
                     "content, messages or tool_calls."
                 )
             return super().__getattr__(name)
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether this is a call of the task's solution, which nothing sampled."""
+        return self.model_version == PLANNED
 
     @property
     def token_counts(self) -> tuple[int, int] | None:

@@ -55,6 +55,11 @@ MOST_GAP = 0.1
 """Largest accepted mean difference, in nats, between a token's log-probability at a
 server and at the learner. bfloat16 causes a few hundredths. Servers with other weights
 or another temperature cause much more."""
+TARGET_KL = 0.01
+"""KL divergence of an update, in nats, for models that are not small and have no
+``learning_rate``. A rate that suits one such model moves another too far, or hardly."""
+_KL_MARGIN = 1.5
+_SCALES = 0.1, 4.0  # least and most factor of the usual rate
 _WARMUP_STEPS = 3
 _LEAST_RATE = 0.1
 
@@ -493,6 +498,21 @@ def scheduled_rate(peak: float, step: int, spent: float) -> float:
     """
     left = 1.0 - spent
     return peak * min(1.0, (step + 1) / _WARMUP_STEPS, max(_LEAST_RATE, left))
+
+
+def sized_by_kl(scale: float, kl: float) -> float:
+    """Return the factor of the next update's rate, from the last update's KL.
+
+    The KL divergence of an update is kept near ``TARGET_KL`` as PPO keeps it with its
+    adaptive penalty (arXiv:1707.06347, section 4): far below, the factor grows by half;
+    far above, it is halved.
+    """
+    if kl > _KL_MARGIN * TARGET_KL:
+        scale /= 2
+    elif 0 < kl < TARGET_KL / _KL_MARGIN:
+        scale *= 1.5
+    least, most = _SCALES
+    return min(most, max(least, scale))
 
 
 def check_gap(gap: float, servers: str) -> None:

@@ -29,6 +29,7 @@ from agentgym.engines.base import (
     UpdateMetrics,
     check_gap,
     scheduled_rate,
+    sized_by_kl,
     usual_rates,
 )
 from agentgym.engines.checkpoint import (
@@ -79,6 +80,8 @@ class Learner:
         self.is_warmed = config.warm_start
         is_small = loaded.model.num_parameters() < SMALL_PARAMETERS
         self._kind = {"has_adapter": loaded.adapter is not None, "is_small": is_small}
+        self._is_sized_by_kl = not is_small and config.learning_rate is None
+        self._scale = 1.0  # of the rate, if it follows the updates' KL divergence
         self._parameters = [p for _, p in loaded.trained_parameters()]
         self._optimizer = torch.optim.AdamW(
             self._parameters,
@@ -103,6 +106,12 @@ class Learner:
     def _peak_rate(self) -> float:
         usual, _ = usual_rates(**self._kind, is_warmed=self.is_warmed)
         return self._config.learning_rate or usual
+
+    def _rate(self, spent: float) -> float:
+        """Return the learning rate of the next update."""
+        if self._is_sized_by_kl:
+            return self._scale * scheduled_rate(self._peak_rate, self.step, spent=0.0)
+        return scheduled_rate(self._peak_rate, self.step, spent)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
         """Do one on-policy update.
@@ -140,18 +149,21 @@ class Learner:
             refused = FAR_OFF
         elif total and torch.isfinite(norm):
             for group in self._optimizer.param_groups:
-                group["lr"] = scheduled_rate(self._peak_rate, self.step, batch.spent)
+                group["lr"] = self._rate(batch.spent)
             self._optimizer.step()
             moved = self._loss.moved(forests[0])
         elif total:
             refused = NOT_FINITE
+        kl = fmean(chain(*moved.values())) if moved else 0.0
+        if self._is_sized_by_kl:
+            self._scale = sized_by_kl(self._scale, kl)
         return UpdateMetrics(
             step=self.step + 1,
             loss=sums.loss / max(1, total),
             grad_norm=float(norm),
             entropy=sums.entropy / max(1, total),
             clip_fraction=sums.clipped / max(1, total),
-            kl=fmean(chain(*moved.values())) if moved else 0.0,
+            kl=kl,
             logprob_gap=gap,
             reference_kl=sums.away / max(1, total)
             if self._config.kl_coefficient
@@ -186,11 +198,12 @@ class Learner:
             name: write_tensors(folder / name, tensors)
             for name, tensors in ((_WEIGHTS, weights), (_OPTIMIZER, state))
         }
-        write_manifest(folder, self.step, self._identity(), crc32=checksums)
+        more = {"crc32": checksums, "rate_scale": self._scale}
+        write_manifest(folder, self.step, self._identity(), **more)
 
     def load(self, folder: Path) -> None:
         """Load a checkpoint; if a part of it cannot be read, change nothing."""
-        manifest = read_manifest(folder, "crc32")
+        manifest = read_manifest(folder, "crc32", "rate_scale")
         check_model(folder, manifest, self._identity())
         weights = read_tensors(folder / _WEIGHTS, manifest["crc32"])
         state = read_tensors(folder / _OPTIMIZER, manifest["crc32"])
@@ -204,6 +217,7 @@ class Learner:
                 self._optimizer.state.pop(parameter, None)
         torch.set_rng_state(state["rng"])
         self.step = int(manifest["step"])
+        self._scale = float(manifest["rate_scale"])
 
     def _identity(self) -> dict[str, Any]:
         """Return properties of the model; a checkpoint to load must have the same."""

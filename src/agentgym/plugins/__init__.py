@@ -88,6 +88,7 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "gpus": f"{_HERE}.vllm.group:GpuSettings",
             "vllm": f"{_HERE}.vllm.group:VllmSettings",
             "verl": f"{_HERE}.verl.group:VerlSettings",
+            "rollouts": f"{_HERE}.calls.group:RolloutSettings",
         },
         # Which engine `--engine auto` is.
         "agentgym.auto_engine": {
@@ -124,6 +125,11 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "open": f"{_HERE}.judge.settings:open_judge",
             "plan_words": f"{_HERE}.judge.settings:plan_words",
             "judging_words": f"{_HERE}.judge.settings:judging_words",
+        },
+        # What a training rollout is.
+        "agentgym.sampling": {
+            "open": f"{_HERE}.calls.call_rollouts:open_sampling",
+            "samples_calls": f"{_HERE}.calls.call_rollouts:samples_calls",
         },
         "agentgym.languages": {
             "javascript": f"{_HERE}.languages.javascript:JavaScript",

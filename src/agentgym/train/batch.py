@@ -13,6 +13,7 @@ from agentgym.core.ledger import (
     NO_COMPARISON,
     NO_VARIANCE,
     NOT_REPLAYED,
+    OF_SOLUTION,
     ROLE_NOT_TRAINED,
     TOO_LONG,
     TRAINED,
@@ -268,6 +269,8 @@ class BatchBuilder:
         trained: list[tuple[ModelCall, Places, float]] = []
         entries: list[Bucket] = []
         for call, advantage in zip(rollout.model_calls, earned, strict=True):
+            if call.is_planned:
+                advantage = Bucket("masked", OF_SOLUTION)
             if isinstance(advantage, Bucket):
                 entries.append(advantage)
                 continue

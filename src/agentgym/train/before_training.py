@@ -41,6 +41,7 @@ def warm_start(run: RunContext, evaluator: Evaluator, clock: RunClock) -> None:
             run.progress,
             run.check_interrupt,
             clock.warm_start_spent(),
+            None if run.sampling.is_whole else run.sampling.score,
         )
         clock.report_time_left(training.size)
         state.warm_start = training.run()

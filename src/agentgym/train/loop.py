@@ -129,7 +129,10 @@ class TrainingLoop:
                 update = engine.update(credited.batch)
                 self._account(credited, update)
                 run.append_credit(credit_lines(credited, verdicts, update))
-                new = [g for g in groups if tasks.is_new(g)]
+                # results of whole episodes alone say how good the policy is
+                is_whole = run.sampling.is_whole
+                new = [g for g in groups if is_whole and tasks.is_new(g)]
+                run.sampling.learned(credited.rollouts)
                 self._record_signals(step - 1, new, credited)
                 report = self._report(credited, update, begun, sampled)
                 measured = self._validate(report, tasks)  # may set state.end
@@ -196,8 +199,10 @@ class TrainingLoop:
         run, size = self._run, self._run.config.group_size
         requests = RolloutRequest.of_groups(tasks, size, step, first)
         run.progress(events.PhaseStarted("rollouts", len(requests)))
+        run.sampling.begin(requests)
         with run.engine.sampling():
             found = run.session.run(requests, self._clock.rollout_ended)
+        found = run.sampling.credited(found)
         if not first and all(t.status is RolloutStatus.DROPPED for t in found):
             raise TrainingFailedError(
                 f"Every rollout of step {step} was dropped: {found[0].reason}. "

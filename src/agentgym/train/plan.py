@@ -32,6 +32,7 @@ from agentgym.security.redaction import Redactor
 from agentgym.train.batch import trained_components
 from agentgym.train.export import Identity
 from agentgym.train.places import expected_time
+from agentgym.train.sampling import samples_calls
 from agentgym.train.time_limit import require_time
 from agentgym.train.tracking import require_tracker
 from agentgym.train.warm_start.plans import check_calls_known
@@ -103,6 +104,7 @@ def make_plan(config: TrainingConfig) -> events.Plan:
             f"{config.group_size}; raise --episodes or lower group_size."
         )
     check_judge(config)
+    samples_calls(config, scenario)
     if not is_judged(config) and not scenario.has_check:
         raise UsageError(
             f"{scenario.name} has no check of its attempts (has_check is False), so "

@@ -21,6 +21,7 @@ from agentgym.security.audit import AuditLog, audited
 from agentgym.train.interrupts import InterruptFlag
 from agentgym.train.resource_use import Began, ResourceUse
 from agentgym.train.run_folder import RunFolder, RunState, metrics_line
+from agentgym.train.sampling import Sampling, open_sampling
 
 
 class RunContext:
@@ -30,11 +31,13 @@ class RunContext:
         config: The settings. Those that a time limit allows to be smaller are replaced
             during the run.
         engine: Samples and learns; exists within :meth:`engine_started`, as ``use``.
-        session: Runs rollouts; exists within :meth:`workers_started`.
+        session: Runs rollouts; exists within :meth:`workers_started`, as ``sampling``:
+            what a training rollout is.
     """
 
     engine: Engine
     session: RolloutSession
+    sampling: Sampling
     use: ResourceUse
 
     def __init__(
@@ -84,9 +87,10 @@ class RunContext:
     @contextmanager
     def workers_started(self) -> Iterator[None]:
         """Start store, gateway and workers for the block."""
+        self.sampling = open_sampling(self)
         session = RolloutSession(
             self.config,
-            self.engine.policy,
+            self.sampling.policy,
             self.folder.path,
             self.plan.workers,
             resumed_step=-1 if self._resumed is None else self._resumed,

@@ -72,6 +72,7 @@ class RunState(BaseModel, extra="forbid"):
         best_validation: The validation whose weights were best so far.
         stopping: All measurements so far, to decide when the run should end.
         end: Why the run should end before its budget does; None while it goes on.
+        whole_episodes: Whether rollouts became whole episodes, after single calls.
         forgetting: The untrained model's answers to everyday questions, and the newest
             distance from that model; None before the questions were asked.
     """
@@ -95,6 +96,7 @@ class RunState(BaseModel, extra="forbid"):
     watch: Watch = Field(default_factory=Watch)
     ledger: Ledger = Field(default_factory=Ledger)
     forgetting: Forgetting | None = None
+    whole_episodes: bool = False
 
     @property
     def start(self) -> Metrics:

@@ -7,11 +7,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from tempfile import TemporaryDirectory
 
 from agentgym.core.components import TOOL, Component
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import Policy
+from agentgym.core.task import Task
 from agentgym.core.trajectory import NO_REASON, ModelCall, Trajectory
 from agentgym.engines.base import Engine, Imitation, TrainingBatch
 from agentgym.errors import ScenarioError, TrainingFailedError
@@ -53,11 +55,15 @@ _ENOUGH = 80
 _LOOKS = 10
 _FALL = 0.995
 """A held-out loss counts as lower if it is below this factor times the lowest."""
+_UPDATES_PER_SCORE = 2
+"""Number of updates between two scores of sampled answers, each of which takes about as
+long as an update."""
 _PATIENCE = 2
 _WARMUP_UPDATES = 10
 _LAST_UPDATES = 20  # over which the loss is reported
 _MOST_REASONS = 3
 _MOST_TRIALS = 16
+_PLAN = "plan-{:05d}"  # a plan's rollout id
 
 
 def most_tasks(config: TrainingConfig) -> int:
@@ -73,6 +79,8 @@ class FineTuning:
     A plan is a training task with the calls that it needs. The seed determines the
     result. ``check`` is called often; it may raise to stop the warm start. ``spent``
     returns the used share of the warm start's time; at 1, the warm start ends.
+    ``score`` samples answers on the way of some tasks, and returns their credits; None
+    where rollouts are whole episodes.
 
     Raises:
         ScenarioError: The scenario lists no needed calls.
@@ -84,6 +92,7 @@ class FineTuning:
     progress: events.Observer
     check: Callable[[], None]
     spent: Callable[[], float] = lambda: 0.0
+    score: Callable[[Sequence[Task], str], Sequence[float]] | None = None
 
     def __post_init__(self) -> None:
         self._held_out_loss: float | None = None
@@ -136,7 +145,7 @@ class FineTuning:
 
     def _play(self, imitation: Imitation) -> list[Trajectory]:
         """Run the agent on the plans' tasks, with a :class:`PlanPolicy` as model."""
-        named = {f"plan-{n:05d}": planned for n, planned in enumerate(self._planned)}
+        named = {_PLAN.format(n): planned for n, planned in enumerate(self._planned)}
         requests = [
             RolloutRequest(name, task, train=True, group=name, step=0)
             for name, (task, _) in named.items()
@@ -212,16 +221,19 @@ class FineTuning:
     ) -> Iterator[float]:
         """Fine-tune on the ``solved`` rollouts; yield the loss of each update.
 
-        The learning rate rises, then falls to zero. Training ends early if the loss of
-        the ``held_out`` rollouts stops falling, or the time is over.
+        The learning rate rises, then falls to zero. Training ends early if answers that
+        are sampled on the way of the ``held_out`` rollouts stop getting better, or,
+        where they are not sampled, if the loss of these stops falling, or the time is
+        over. The loss still falls long after the answers are as good as they get.
         """
         size = TASKS_PER_UPDATE
         passes = self._passes(len(solved))
         total = passes * math.ceil(len(solved) / size)
         self.progress(events.PhaseStarted("imitation", passes * len(solved)))
-        apart = self._examples(held_out)
-        best, spent, every = math.inf, 0, max(1, total // _LOOKS)
-        done = 0
+        best, spent, done = math.inf, 0, 0
+        every, patience = max(1, total // _LOOKS), _PATIENCE
+        if self.score is not None:
+            every, patience = _UPDATES_PER_SCORE, 1
         for number in range(passes):
             order = Random(f"{self.config.seed}/{number}").sample(solved, len(solved))
             for start in range(0, len(order), size):
@@ -235,16 +247,25 @@ class FineTuning:
                 for _ in some:
                     self.progress(events.RolloutDone())
                 self.check()
-                if done % every or not apart.sequences:
+                if done % every or not held_out:
                     continue
-                loss = imitation.measure(apart)
-                if not math.isfinite(loss):  # the engine does not measure it
+                fault = self._fault(imitation, held_out, done)
+                if not math.isfinite(fault):  # the engine does not measure it
                     continue
-                self._held_out_loss = loss
-                spent = 0 if loss < _FALL * best else spent + 1
-                best = min(best, loss)
-                if spent == _PATIENCE:
+                spent = 0 if fault < _FALL * best else spent + 1
+                best = min(best, fault)
+                if spent == patience:
                     return
+
+    def _fault(
+        self, imitation: Imitation, held_out: Sequence[Trajectory], updates: int
+    ) -> float:
+        """Return how wrong the policy is on held-out plans: answers, or the loss."""
+        if self.score is not None:
+            tasks = [self._planned[_number(made)][0] for made in held_out]
+            return 1.0 - fmean(self.score(tasks, f"kept-{updates:03d}"))
+        self._held_out_loss = imitation.measure(self._examples(held_out))
+        return self._held_out_loss
 
     def _examples(self, rollouts: Sequence[Trajectory]) -> TrainingBatch:
         """Convert rollouts to a batch that trains the tokens of :meth:`_imitated`."""
@@ -289,3 +310,8 @@ class FineTuning:
         updates = math.ceil(count / TASKS_PER_UPDATE)
         least = math.ceil(LEAST_UPDATES / updates)
         return max(least, min(MOST_PASSES, self._most // count))
+
+
+def _number(made: Trajectory) -> int:
+    """Return the index of a rollout's plan."""
+    return int(made.rollout_id.rpartition("-")[2])

@@ -283,7 +283,7 @@ class PlanPolicy(Policy):
         done.before = None
         if request.wants_call and done.last and _is_open(done.last, request):
             return self.imitation.write(request, "", [done.last])  # asked once more
-        task, plan = self.plans.get(rollout, (None, ()))
+        task, plan = self.planned(rollout, attempt)
         tool = self._next_tool(done, plan)
         offered = {each["function"]["name"] for each in request.tools}
         if tool in offered and task is not None and task.one_answer:
@@ -307,6 +307,12 @@ class PlanPolicy(Policy):
         text = "" if task is None else task.instruction
         given = self.routes.arguments(request, move_on, text)
         return self._call(request, done, move_on.tool, given)
+
+    def planned(
+        self, rollout: str, attempt: str
+    ) -> tuple[Task | None, Sequence[NeededCall]]:
+        """Return an attempt's task and needed calls; None without a plan."""
+        return self.plans.get(rollout, (None, ()))
 
     async def _end(self, request: ChatRequest) -> ChatResult:
         """Answer in the form that is asked for, with made-up values; else with text.
@@ -356,7 +362,7 @@ class PlanPolicy(Policy):
     ) -> ChatResult:
         """Answer with all calls of a plan, for a task that ends with one answer."""
         calls = [
-            _requested(number, need.tool, dict(need.arguments))
+            requested(number, need.tool, dict(need.arguments))
             for number, need in enumerate(plan)
         ]
         done.made = len(plan)
@@ -365,11 +371,12 @@ class PlanPolicy(Policy):
     def _call(
         self, request: ChatRequest, done: _Progress, tool: str, given: dict[str, Any]
     ) -> ChatResult:
-        done.last = _requested(done.made + done.moves, tool, given)
+        done.last = requested(done.made + done.moves, tool, given)
         return self.imitation.write(request, "", [done.last])
 
 
-def _requested(number: int, tool: str, given: dict[str, Any]) -> RequestedCall:
+def requested(number: int, tool: str, given: dict[str, Any]) -> RequestedCall:
+    """Return a tool call as a model would have asked for it."""
     arguments = json.dumps(given, ensure_ascii=False)
     return RequestedCall(id=f"call_{number:05d}", name=tool, arguments=arguments)
 

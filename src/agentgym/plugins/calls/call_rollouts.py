@@ -1,0 +1,330 @@
+"""Sample single calls at places along tasks' solutions, and reward them at once.
+
+Most calls of a long episode cannot be compared: attempts part at the first difference.
+Attempts at one call start from the same place, so that they can (PivotRL,
+arXiv:2603.21383). The user's agent runs as in a whole episode, and its tools answer:
+only who answers the agent differs from call to call.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from random import Random
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.needs import NeededCall
+from agentgym.core.policy import ChatRequest, ChatResult, Policy
+from agentgym.core.task import Task
+from agentgym.core.tools import parse_arguments, same_arguments
+from agentgym.core.trajectory import (
+    GOAL_NOT_REACHED,
+    PLANNED,
+    Reason,
+    RequestedCall,
+    RolloutStatus,
+    Trajectory,
+)
+from agentgym.engines.base import Imitation
+from agentgym.engines.registry import engine_name, imitates
+from agentgym.errors import EngineError, UsageError
+from agentgym.evaluate import events
+from agentgym.evaluate.numbers import percent
+from agentgym.evaluate.ranker import is_judged
+from agentgym.models.folder import is_small
+from agentgym.plugins.calls.credit import RIGHT, Specs, answer_credit, sampled_step
+from agentgym.plugins.calls.group import RolloutSettings
+from agentgym.rollout.runner import RolloutRequest
+from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.task_lists import needs_of
+from agentgym.train.run_context import RunContext
+from agentgym.train.sampling import Sampling
+from agentgym.train.warm_start.plans import (
+    PlanPolicy,
+    calls_known,
+    requested,
+)
+
+ENOUGH_RIGHT = 0.9
+"""Share of right answers in a step after which rollouts are whole episodes again."""
+_SAME_PLACE = 8
+"""Number of steps for which a task that comes back leads to the same place."""
+_WORDS_TOKENS = 8
+"""Most tokens of an answer in words: its first one decides against a call."""
+_LONGER = 2, 16
+"""An answer ends at this multiple of the right one's tokens, plus this number."""
+UNREACHED = Reason(
+    kind="place not reached", detail="the agent did not ask for the call there"
+)
+
+
+class Place(NamedTuple):
+    """A place on the way of a task's solution: after its first ``at`` calls."""
+
+    task: Task
+    plan: Sequence[NeededCall]
+    at: int
+
+    @property
+    def due(self) -> Sequence[NeededCall]:
+        """The needed calls that are left."""
+        return self.plan[self.at :]
+
+
+@dataclass(eq=False, kw_only=True)
+class CallPolicy(PlanPolicy):
+    """Plays each rollout's solution up to its place, and there asks the policy once.
+
+    After that answer it plays what is left of the solution, if the answer made a part
+    of it, and else ends. Rollouts without a place are the policy's own.
+
+    Attributes:
+        trained: The policy under training.
+        places: The places, by rollout id.
+    """
+
+    plans: Mapping[str, tuple[Task, Sequence[NeededCall]]] = field(init=False)
+    trained: Policy
+    places: Mapping[str, Place] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.lead({})
+
+    def lead(self, places: Mapping[str, Place]) -> None:
+        """Forget earlier rollouts; lead those of ``places`` to their places."""
+        super().__post_init__()
+        self.places = places
+        self.plans = {name: (place.task, place.plan) for name, place in places.items()}
+        self._left: dict[str, Sequence[NeededCall]] = {}
+
+    @property
+    def model_name(self) -> str:
+        """The model name of the policy under training."""
+        return self.trained.model_name
+
+    @property
+    def failure(self) -> str:  # type: ignore[override]
+        """Why the policy cannot answer any more; empty while it can."""
+        return self.trained.failure
+
+    @property
+    def gives_forms(self) -> bool:  # type: ignore[override]
+        """Whether answers in a JSON schema are requested as a tool call."""
+        return self.trained.gives_forms
+
+    def room(self, request: ChatRequest) -> tuple[int, int]:
+        """Return a prompt's number of tokens, and the number left in the context."""
+        return self.trained.room(request)
+
+    async def release(self) -> None:
+        """Close the connections that the policy opened in the current event loop."""
+        await self.trained.release()
+
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
+        """Yield parts of an answer while it is sampled, then the result."""
+        if request.session.partition("/")[0] in self.places:
+            yield await self.chat(request)
+            return
+        async for part in self.trained.stream(request):
+            yield part
+
+    async def chat(self, request: ChatRequest) -> ChatResult:
+        """Answer with the solution's next call, or at the rollout's place sample."""
+        rollout, attempt, *_ = request.session.split("/")
+        place = self.places.get(rollout)
+        if place is None:
+            return await self.trained.chat(request)
+        key = f"{rollout}/{attempt}"
+        made = self._progress[key].made
+        if key not in self._left and made == place.at and _is_due(place, request):
+            limit = min(request.max_tokens, self._longest(request, place))
+            result = await self.trained.chat(replace(request, max_tokens=limit))
+            rest = _left(place, result.tool_calls)
+            self._left[key] = [*place.plan[: place.at], *rest]
+            return result
+        result = await super().chat(request)
+        return replace(result, model_version=PLANNED)
+
+    def planned(
+        self, rollout: str, attempt: str
+    ) -> tuple[Task | None, Sequence[NeededCall]]:
+        """Return a rollout's task, and the calls that it still makes or has made."""
+        task, plan = super().planned(rollout, attempt)
+        return task, self._left.get(f"{rollout}/{attempt}", plan)
+
+    def _longest(self, request: ChatRequest, place: Place) -> int:
+        """Return after how many tokens an answer is cut: it is wrong by then."""
+        if not place.due:
+            return _WORDS_TOKENS
+        due = place.due if place.task.one_answer else place.due[:1]
+        calls = [requested(at, c.tool, dict(c.arguments)) for at, c in enumerate(due)]
+        factor, more = _LONGER
+        with suppress(EngineError):  # it does not fit
+            right = self.imitation.write(replace(request, session=""), "", calls)
+            return factor * len(right.response_ids) + more
+        return request.max_tokens
+
+
+def _is_due(place: Place, request: ChatRequest) -> bool:
+    """Return whether a request asks for what is due at a place."""
+    if not place.due:
+        return bool(request.tools) and not (request.wants_call or request.form)
+    return place.due[0].tool in {each["function"]["name"] for each in request.tools}
+
+
+def _left(place: Place, calls: Sequence[RequestedCall]) -> list[NeededCall]:
+    """Return what is left of a solution after an answer; [] if it made no part of it.
+
+    Tools compare arguments leniently. Here equal ones are enough, since a call that is
+    played once more hardly ever changes whether the goal is reached.
+    """
+    left = list(place.due)
+    for call in calls:
+        given = parse_arguments(call.arguments) or {}
+        for need in left:
+            if call.name == need.tool and same_arguments(
+                None, given, need.arguments, without=need.by_outcome
+            ):
+                left.remove(need)
+                break
+    return [] if len(left) == len(place.due) else left
+
+
+class CallRollouts(Sampling):
+    """Training rollouts of one sampled call each, while too few calls are right."""
+
+    def __init__(self, run: RunContext, trained: Policy, imitation: Imitation) -> None:
+        super().__init__(trained)
+        self._run = run
+        self.policy = self._policy = CallPolicy(imitation=imitation, trained=trained)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether rollouts are whole episodes by now."""
+        return self._run.state.whole_episodes
+
+    def begin(self, requests: Sequence[RolloutRequest]) -> None:
+        """Choose the place of each rollout; all attempts at a task get the same."""
+        known = {}
+        for request in requests if not self.is_whole else ():
+            plan = self._run.scenario.needed_calls(request.task)
+            if plan is not None:
+                known[request.rollout_id] = self._place(request, plan)
+        self._policy.lead(known)
+
+    def _place(self, request: RolloutRequest, plan: Sequence[NeededCall]) -> Place:
+        task = request.task
+        seed = f"{self._run.config.seed}/{task.id}/{request.step // _SAME_PLACE}"
+        at = 0 if task.one_answer else Random(seed).randrange(len(plan) + 1)
+        return Place(task, plan, at)
+
+    def credited(self, rollouts: Sequence[Trajectory]) -> list[Trajectory]:
+        """Return the rollouts with the credit of their sampled answer as reward."""
+        places = self._policy.places
+        tasks = {place.task.id: place.task for place in places.values()}
+        needs = needs_of(self._run.scenario, tasks.values())
+        found = []
+        for rollout in rollouts:
+            place = places.get(rollout.rollout_id)
+            if place is not None and rollout.status is not RolloutStatus.DROPPED:
+                rollout = _credited(rollout, place, needs.specs_of(rollout.task_id))
+            found.append(rollout)
+        return found
+
+    def learned(self, rollouts: Sequence[Trajectory]) -> None:
+        """Go over to whole episodes if calls are right, or cannot be sampled."""
+        places = self._policy.places
+        led = [each for each in rollouts if each.rollout_id in places]
+        reached = [each for each in led if each.reward is not None]
+        if not led:
+            return
+        right = fmean(bool(each.success) for each in reached) if reached else 0.0
+        text = ""
+        if right >= ENOUGH_RIGHT:
+            text = f"{percent(right)} of the sampled calls are right"
+        elif 2 * len(reached) < len(led):
+            text = "The agent does not ask for most of the calls that its tasks need"
+        if text:
+            self._run.state.whole_episodes = True
+            text += ": from now on rollouts are whole episodes."
+            self._run.progress(events.Message(text))
+
+    def score(self, tasks: Sequence[Task], look: str) -> list[float]:
+        """Sample two answers on the way of each task; return their credits."""
+        run = self._run
+        requests = [
+            RolloutRequest(f"{look}-{at:03d}-{n}", task, True, f"{look}-{at:03d}", 0)
+            for at, task in enumerate(tasks)
+            for n in range(2)
+        ]
+        self.begin(requests)
+        try:
+            with run.engine.sampling():
+                made = run.session.run(requests, lambda _: run.check_interrupt())
+            return [each.reward or 0.0 for each in self.credited(made)]
+        finally:
+            run.session.delete([each.rollout_id for each in requests])
+
+
+def _credited(rollout: Trajectory, place: Place, specs: Specs) -> Trajectory:
+    """Return a rollout whose score is that of its sampled answer."""
+    found = sampled_step(rollout)
+    if found is None:
+        lost = {"reward": None, "status": RolloutStatus.DROPPED, "reason": UNREACHED}
+        return rollout.model_copy(update=lost)
+    answer, made = found
+    credit = answer_credit(
+        answer,
+        made,
+        place.due,
+        specs,
+        at_once=place.task.one_answer,
+        succeeded=bool(rollout.success),
+    )
+    is_right = credit == RIGHT
+    status = RolloutStatus.SUCCEEDED if is_right else RolloutStatus.FAILED
+    score = {"reward": credit, "reward_parts": {"call": credit}, "success": is_right}
+    reason = None if is_right else rollout.reason or GOAL_NOT_REACHED
+    return rollout.model_copy(update=score | {"status": status, "reason": reason})
+
+
+def open_sampling(run: RunContext, trained: Any) -> CallRollouts | None:
+    """Return a run's sampling of calls; None if its rollouts are whole episodes."""
+    if not samples_calls(run.config, run.scenario):
+        return None
+    if not isinstance(trained, Policy):  # behind servers
+        if RolloutSettings.of(run.config).kind == "calls":
+            raise UsageError(
+                "rollouts = calls: the model answers in this process, which it does "
+                "with --engine local. Leave it out, and rollouts are episodes."
+            )
+        return None
+    return CallRollouts(run, trained, run.engine.imitation())
+
+
+def samples_calls(config: TrainingConfig, scenario: Scenario) -> bool:
+    """Return whether a run begins with single calls as rollouts.
+
+    Raises:
+        UsageError: The settings ask for calls, and these cannot be sampled.
+    """
+    kind = RolloutSettings.of(config).kind
+    if kind == "episodes" or (kind == "auto" and is_small(config.model)):
+        return False
+    faults = {
+        "train_roles trains a part of a team": bool(config.train_roles),
+        "a judge ranks whole episodes": is_judged(config),
+        f"engine {engine_name(config)} cannot write given answers": (
+            not imitates(config)
+        ),
+        f"{scenario.name} does not list the calls that its tasks need": (
+            not calls_known(scenario, config.seed)
+        ),
+    }
+    fault = next((text for text, holds in faults.items() if holds), None)
+    if fault and kind == "calls":
+        raise UsageError(
+            f"rollouts = calls: {fault}. Leave it out, and rollouts are episodes."
+        )
+    return fault is None

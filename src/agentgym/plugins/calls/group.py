@@ -1,0 +1,22 @@
+"""RolloutSettings: the group of settings ``rollouts``."""
+
+from typing import ClassVar, Literal
+
+from agentgym.core.panels import LEARNING
+from agentgym.core.settings import Group, setting
+
+
+class RolloutSettings(Group):
+    """What a training rollout is: a whole episode, or one call on the way."""
+
+    name: ClassVar = "rollouts"
+    main: ClassVar = "kind"
+
+    kind: Literal["auto", "calls", "episodes"] = setting(
+        "auto",
+        "What a training rollout is. calls: the task's known calls lead to a place on "
+        "the way, the policy answers once there, and the answer is judged at once. "
+        "episodes: the policy makes every call. auto is calls for a model that is not "
+        "small and tasks whose calls are known, until nine in ten answers are right.",
+        LEARNING,
+    )

@@ -1,0 +1,55 @@
+"""Sampling: what a training rollout is, a whole episode or less of one."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.trajectory import Trajectory
+from agentgym.plugins import registered
+from agentgym.rollout.runner import RolloutRequest
+from agentgym.scenarios.base import Scenario
+
+if TYPE_CHECKING:
+    from agentgym.train.run_context import RunContext
+
+_SAMPLING = "agentgym.sampling"
+
+
+class Sampling:
+    """Base class of what training rollouts are. It samples whole episodes.
+
+    Attributes:
+        policy: The policy that answers the agents' requests.
+        is_whole: Whether rollouts are whole episodes.
+    """
+
+    is_whole = True
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+
+    def begin(self, requests: Sequence[RolloutRequest]) -> None:
+        """Prepare the rollouts that are requested next."""
+
+    def credited(self, rollouts: Sequence[Trajectory]) -> list[Trajectory]:
+        """Return the rollouts with the rewards to train on."""
+        return list(rollouts)
+
+    def learned(self, rollouts: Sequence[Trajectory]) -> None:
+        """Look at a step's rollouts, to choose what the next ones are."""
+
+    def score(self, tasks: Sequence[Any], look: str) -> list[float]:
+        """Return the credits of sampled answers on the way of each task; [] if none."""
+        return []
+
+
+def open_sampling(run: "RunContext") -> Sampling:
+    """Return what a run's training rollouts are."""
+    trained = run.engine.policy
+    made: Sampling | None = registered(_SAMPLING, "open")(run, trained)
+    return made or Sampling(trained)
+
+
+def samples_calls(config: TrainingConfig, scenario: Scenario) -> bool:
+    """Return whether a run's rollouts begin as single calls; check its settings."""
+    return bool(registered(_SAMPLING, "samples_calls")(config, scenario))
