@@ -105,7 +105,7 @@ def _result(output: Path, arm: str, seed: int) -> TrainingResult:
 def _run(options: argparse.Namespace, arm: str, seed: int) -> None:
     """Train one arm in this process."""
     given: dict[str, Any] = {"forgetting_questions": 0, "test_tasks": options.tasks}
-    given |= read_assignments(options.rest, TrainingConfig.model_fields)
+    given |= read_assignments(options.rest, TrainingConfig)
     config = TrainingConfig.create(
         model=options.model,
         seed=seed,

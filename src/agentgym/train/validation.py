@@ -9,7 +9,6 @@ from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.evaluate import events
 from agentgym.evaluate.advice import cut_words
-from agentgym.evaluate.compare import solves_more
 from agentgym.evaluate.criteria import goal_of
 from agentgym.evaluate.evaluation import attempt
 from agentgym.evaluate.metrics import Metrics
@@ -205,8 +204,9 @@ class Evaluator:
         Otherwise those of the best validation are chosen.
 
         After a warm start, the best of many validations may be best by chance. So the
-        chosen weights must solve significantly more unused tasks than the warm start's
-        weights; otherwise the warm start's weights are loaded. If the best validation
+        chosen weights must solve more unused tasks than the warm start's weights;
+        otherwise the warm start's weights are loaded. No significance is asked for:
+        this chooses between two candidates, and claims nothing. If the best validation
         is that of the warm start, the newest weights take this test, unless they were
         validated before.
         """
@@ -222,7 +222,7 @@ class Evaluator:
             found = self._fresh("best")
             engine.load_checkpoint(first)
             before = self._fresh("first")
-            if not solves_more(before, found):
+            if found.pass_1.value <= before.pass_1.value:
                 return 0
         if step != state.step or first is not None:
             engine.load_checkpoint(best)

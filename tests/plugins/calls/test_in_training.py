@@ -20,6 +20,7 @@ from tests.observers import Seen
 from tests.train.test_warm_start import lamps
 
 Answer = Callable[[ChatRequest], Reply]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)

@@ -91,7 +91,7 @@ class VllmServer:
         self._ask("POST", "/reset_prefix_cache", {})
 
     def _start(self) -> None:
-        from agentgym.engines import supervise
+        from agentgym.plugins.vllm import supervise
 
         own = {"PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"}
         kept = {name: value for name, value in os.environ.items() if name not in own}

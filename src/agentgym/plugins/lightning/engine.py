@@ -18,7 +18,6 @@ from agentgym.core.files import BEAT_S, Beat, no_beat, write_json
 from agentgym.core.ledger import NO_VARIANCE, TRAINED, Bucket
 from agentgym.core.policy import RegisteredPolicy
 from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
-from agentgym.engines import supervise
 from agentgym.engines.base import (
     Engine,
     OwnCredit,
@@ -43,6 +42,7 @@ from agentgym.plugins.lightning.settings import (
     started_at,
 )
 from agentgym.plugins.verl.launch import RayProcess
+from agentgym.plugins.vllm import supervise
 from agentgym.plugins.vllm.group import GpuSettings
 from agentgym.security.log_file import LogFile
 

@@ -18,8 +18,8 @@ from agentgym.errors import ProgramError
 from agentgym.integrations.episode import Episode, EpisodeCut
 from agentgym.models.dialects import DIALECTS
 from agentgym.models.dialects.base import Dialect
+from agentgym.plugins.programs.pool import SAID_ERROR, ProgramPool
 from agentgym.plugins.programs.session import Ask, ProgramSession
-from agentgym.programs.pool import SAID_ERROR, ProgramPool
 from agentgym.programs.process import (
     MEMORY_MB,
     TOO_MUCH_OUTPUT,

@@ -26,8 +26,8 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from agentgym.engines.supervise import adopt_orphans, end_descendants
 from agentgym.plugins.verl.protocol import KEY_VARIABLE, PROTOCOL, row_problem
+from agentgym.plugins.vllm.supervise import adopt_orphans, end_descendants
 from agentgym.security.log_file import LogFile
 
 BEAT_S = 2.0

@@ -13,7 +13,6 @@ import yaml
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
-from agentgym.engines.engine_trial import with_trial
 from agentgym.engines.environments import Checked, EngineEnvironment
 from agentgym.engines.settings import log_file
 from agentgym.errors import (
@@ -34,6 +33,7 @@ from agentgym.plugins.verl.settings import (
     value_model_words,
     verl_settings,
 )
+from agentgym.plugins.vllm.engine_trial import with_trial
 from agentgym.plugins.vllm.group import GpuSettings
 
 _COMPOSE_S = 120

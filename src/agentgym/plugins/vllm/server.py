@@ -14,9 +14,9 @@ from typing import Any, Self
 import httpx
 
 from agentgym.core.config import TrainingConfig
-from agentgym.engines import supervise
 from agentgym.engines.settings import log_file
 from agentgym.errors import EngineError
+from agentgym.plugins.vllm import supervise
 from agentgym.plugins.vllm.environment import require_command
 from agentgym.plugins.vllm.group import VllmSettings
 from agentgym.plugins.vllm.settings import (

@@ -6,7 +6,6 @@ from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.machines import elsewhere_hint
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.device import describe_device, free_gpu
-from agentgym.engines.engine_trial import with_trial
 from agentgym.engines.environments import Checked
 from agentgym.engines.lengths import CPU_IN_FLIGHT, paced
 from agentgym.engines.local.support import path_of, require_libraries
@@ -21,6 +20,7 @@ from agentgym.errors import (
 from agentgym.models.chat_template import form_of
 from agentgym.models.folder import describe_model, is_small
 from agentgym.plugins.vllm import settings
+from agentgym.plugins.vllm.engine_trial import with_trial
 from agentgym.plugins.vllm.environment import (
     ENVIRONMENT,
     check,
