@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from dataclasses import replace
 from functools import partial
 from operator import mul
 from pathlib import Path
@@ -108,6 +109,14 @@ def test_slower_rollouts_get_smaller_steps_and_validations() -> None:
     assert again.has_room(state, None, measured=6.0)
     same = again.fit_rest(1800, 0.1)
     assert {name: (first | rest)[name] for name in same} == same, "no size grows"
+
+
+def test_rollouts_of_one_call_leave_room_for_larger_steps() -> None:
+    whole = budget(time="30m")
+    calls = replace(whole, share=lambda: 0.2)
+    few, more = (each.fit(1800, 4.0) for each in (whole, calls))
+    assert more["tasks_per_step"] > few["tasks_per_step"]
+    assert more["test_tasks"] == few["test_tasks"]
 
 
 def test_a_warm_start_imitates_what_fits() -> None:

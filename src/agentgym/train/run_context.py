@@ -31,13 +31,12 @@ class RunContext:
         config: The settings. Those that a time limit allows to be smaller are replaced
             during the run.
         engine: Samples and learns; exists within :meth:`engine_started`, as ``use``.
-        session: Runs rollouts; exists within :meth:`workers_started`, as ``sampling``:
-            what a training rollout is.
+        session: Runs rollouts; exists within :meth:`workers_started`.
+        sampling: What a training rollout is.
     """
 
     engine: Engine
     session: RolloutSession
-    sampling: Sampling
     use: ResourceUse
 
     def __init__(
@@ -49,6 +48,7 @@ class RunContext:
         self.config = plan.config
         self.scenario = get_scenario(plan.config.scenario)
         self.state = RunState()
+        self.sampling = Sampling(None)  # until there are workers
         self.interrupt = InterruptFlag()
         self._began = began
         self._resumed: int | None = None

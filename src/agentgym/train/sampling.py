@@ -28,6 +28,11 @@ class Sampling:
     def __init__(self, policy: Any) -> None:
         self.policy = policy
 
+    @property
+    def share(self) -> float:
+        """A rollout's time, relative to that of a whole episode."""
+        return 1.0
+
     def begin(self, requests: Sequence[RolloutRequest]) -> None:
         """Prepare the rollouts that are requested next."""
 

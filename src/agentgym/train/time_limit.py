@@ -92,11 +92,13 @@ class TimeBudget:
         held_out: Returns the number of tasks in all held-out sets for a value of the
             setting ``test_tasks``. A larger value never gives fewer tasks.
         workers: Number of worker processes; each runs ``concurrency`` episodes at once.
+        share: Returns a training rollout's time, relative to that of a whole episode.
     """
 
     config: TrainingConfig
     held_out: Callable[[int], int]
     workers: int
+    share: Callable[[], float] = lambda: 1.0
 
     @property
     def timed(self) -> int:
@@ -118,7 +120,7 @@ class TimeBudget:
         """
         config = self.config
         batch = self._batch(left, per_rollout)
-        step = math.prod(batch.values()) * per_rollout * _STEP_PER_ROLLOUT
+        step = self._step_s(batch, per_rollout)
         # A warm start alone is a result, so steps may be left out.
         steps = 0 if config.warm_start else _LEAST_STEPS
         times = 3 if config.warm_start else 2
@@ -176,7 +178,7 @@ class TimeBudget:
     ) -> dict[str, int]:
         """Return the settings ``batch``, plus ``eval_tasks`` and ``eval_every``."""
         config = self.config
-        step = math.prod(batch.values()) * per_rollout * _STEP_PER_ROLLOUT
+        step = self._step_s(batch, per_rollout)
         tasks = max(_LEAST_VALIDATION, int(_VALIDATION_SHARE * left / per_rollout / 4))
         tasks = min(config.eval_tasks, tasks)
         every = tasks * per_rollout / (_VALIDATION_SHARE * step)
@@ -185,12 +187,18 @@ class TimeBudget:
             "eval_every": max(config.eval_every, math.ceil(every)),
         }
 
+    def _step_s(self, batch: dict[str, int], per_rollout: float) -> float:
+        """Return the estimated seconds of a step of ``batch``, with its update."""
+        each = self.share() * per_rollout
+        return math.prod(batch.values()) * each * _STEP_PER_ROLLOUT
+
     def _batch(self, left: float, per_rollout: float) -> dict[str, int]:
         """Return ``tasks_per_step`` and ``group_size`` that leave time for 8 steps."""
         config = self.config
         share = 1 - _HELD_OUT_SHARE - _VALIDATION_SHARE
         share -= _WARM_START_SHARE * config.warm_start
-        rollouts = share * left / (_WISHED_STEPS * _STEP_PER_ROLLOUT * per_rollout)
+        each = self._step_s({}, per_rollout)
+        rollouts = share * left / (_WISHED_STEPS * each)
         group = config.group_size
         few = min(_LEAST_TASKS_PER_STEP, config.tasks_per_step)
         while group // 2 >= _LEAST_GROUP and rollouts < few * group:
@@ -265,7 +273,8 @@ class TimeBudget:
 
     def _step(self, measured: float) -> float:
         """Return the estimated seconds of a step's rollouts, without the update."""
-        return self.config.group_size * self.config.tasks_per_step * measured
+        size = self.config.group_size * self.config.tasks_per_step
+        return size * self.share() * measured
 
     def spent(self, state: RunState, measured: float) -> float:
         """Return the used share of the run's budget, 0..1.
@@ -428,7 +437,9 @@ class RunClock:
         run = self._run
         held_out = cache(partial(held_out_count, run.scenario, config.seed))
         rollouts = config.eval_samples * held_out(config.test_tasks)
-        self._budget = TimeBudget(config, held_out, run.plan.workers)
+        self._budget = TimeBudget(
+            config, held_out, run.plan.workers, lambda: run.sampling.share
+        )
         self._forecast = Forecast(config, rollouts, each)
 
     def fit(self, time_rollouts: Callable[[int, float], float]) -> None:

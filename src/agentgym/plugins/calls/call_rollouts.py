@@ -9,6 +9,7 @@ only who answers the agent differs from call to call.
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 from agentgym.core.config import TrainingConfig
 from agentgym.core.needs import NeededCall
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
-from agentgym.core.task import Task
+from agentgym.core.task import Split, Task
 from agentgym.core.tools import parse_arguments, same_arguments
 from agentgym.core.trajectory import (
     GOAL_NOT_REACHED,
@@ -37,7 +38,7 @@ from agentgym.plugins.calls.credit import RIGHT, Specs, answer_credit, sampled_s
 from agentgym.plugins.calls.group import RolloutSettings
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.base import Scenario
-from agentgym.scenarios.task_lists import needs_of
+from agentgym.scenarios.task_lists import make_tasks, needs_of
 from agentgym.train.run_context import RunContext
 from agentgym.train.sampling import Sampling
 from agentgym.train.warm_start.plans import (
@@ -54,6 +55,8 @@ _WORDS_TOKENS = 8
 """Most tokens of an answer in words: its first one decides against a call."""
 _LONGER = 2, 16
 """An answer ends at this multiple of the right one's tokens, plus this number."""
+_LOOKED_AT = 64
+"""Number of training tasks from which a rollout's share of an episode is estimated."""
 UNREACHED = Reason(
     kind="place not reached", detail="the agent did not ask for the call there"
 )
@@ -203,6 +206,24 @@ class CallRollouts(Sampling):
     def is_whole(self) -> bool:
         """Whether rollouts are whole episodes by now."""
         return self._run.state.whole_episodes
+
+    @property
+    def share(self) -> float:
+        """A rollout's time, relative to that of a whole episode."""
+        return 1.0 if self.is_whole else self._share
+
+    @cached_property
+    def _share(self) -> float:
+        """One answer of as many as the known calls and the last words are."""
+        tasks = make_tasks(
+            self._run.scenario, Split.TRAIN, self._run.config.seed, _LOOKED_AT
+        )
+        plans = [self._run.scenario.needed_calls(task) or () for task in tasks]
+        answers = [
+            1 if task.one_answer else len(plan) + 1
+            for task, plan in zip(tasks, plans, strict=True)
+        ]
+        return 1 / fmean(answers)
 
     def begin(self, requests: Sequence[RolloutRequest]) -> None:
         """Choose the place of each rollout; all attempts at a task get the same."""
