@@ -145,7 +145,8 @@ def run(job: tuple[str, int]) -> tuple[str, int, float, float, bool]:
             known[family] += 0.4 * (np.mean(solved) - known[family])
             results.append(task(f"t{step}-{number}", family, solved))
         mixed = sum(0 < result.successes < GROUP for result in results)
-        stopping.add_step(step - 1, results, goal, (mixed, TASKS))
+        solved = sum(result.successes == GROUP for result in results)
+        stopping.add_step(step - 1, results, goal, (mixed, solved, TASKS))
         if step % EVERY == 0:
             found = metrics_of(random, curves[step], VALIDATION)
             stopping.add_validation(step, found, goal)

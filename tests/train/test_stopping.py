@@ -47,7 +47,7 @@ def ended(
     seed: int = 0,
     goal: Mapping[MetricName, float] = GOAL,
     must_reach: bool = False,
-    trains: Callable[[int], tuple[int, int]] = lambda step: (4, 8),
+    trains: Callable[[int], tuple[int, int, int]] = lambda step: (4, 2, 8),
     reliable: Callable[[int], float] = lambda step: 1.0,
 ) -> tuple[End | None, int]:
     """Simulate a run of 120 steps with a validation every five; return its end."""
@@ -141,10 +141,19 @@ def test_a_goal_out_of_reach_ends_only_runs_that_must_reach_it() -> None:
 
 
 def test_nothing_is_left_to_learn_when_attempts_end_alike() -> None:
-    end, step = ended(risen, trains=lambda step: (4, 8) if step < 10 else (0, 8))
+    end, step = ended(risen, trains=lambda step: (4, 4, 8) if step < 10 else (0, 8, 8))
 
     assert end == "no_signal"
     assert step <= 30
+
+
+def test_attempts_that_all_fail_are_given_longer_for_a_first_success() -> None:
+    def late(step: int) -> tuple[int, int, int]:
+        return (0, 0, 8) if step < 25 else (4, 0, 8)
+
+    end, step = ended(lambda step: 0.02 + 0.01 * max(0, step - 25), trains=late)
+    assert end != "no_signal"
+    assert ended(lambda step: 0.0, trains=lambda step: (0, 0, 8)) == ("no_signal", 30)
 
 
 def test_reliability_that_still_rises_keeps_a_run_going() -> None:
@@ -169,7 +178,7 @@ def test_new_training_tasks_show_a_rise_that_few_validation_tasks_do_not() -> No
                 result(f"{step}-{n}", n, solved=(n * 37 + step * 11) % 100 < 100 * rate)
                 for n in range(8)
             ]
-            stopping.add_step(step - 1, tasks if trained else [], GOAL, (4, 8))
+            stopping.add_step(step - 1, tasks if trained else [], GOAL, (4, 2, 8))
             if step % 10 == 0:
                 stopping.add_validation(step, measured(0.6, random), GOAL)
         ends.append(stopping.most_gain("pass_1", 40, 20))

@@ -55,12 +55,14 @@ class Credited:
         ledger: By rollout id, how each model call was used (e.g. trained).
         skipped_groups: Number of groups without a training signal, e.g. because all
             their rewards are equal.
+        solved_groups: Number of these in which every attempt succeeded.
     """
 
     groups: Sequence[Sequence[Trajectory]]
     batch: TrainingBatch = field(default_factory=TrainingBatch)
     ledger: dict[str, list[Bucket]] = field(default_factory=dict)
     skipped_groups: int = 0
+    solved_groups: int = 0
 
     @property
     def rollouts(self) -> list[Trajectory]:
@@ -182,7 +184,9 @@ class BatchBuilder:
         rollouts: list[list[TrainingSequence]] = []
         for number, group in enumerate(attempts):
             credit = {role: found[number] for role, found in credited.items()}
-            made.skipped_groups += all(found is None for found in credit.values())
+            if all(found is None for found in credit.values()):
+                made.skipped_groups += 1
+                made.solved_groups += all(rollout.success for rollout in groups[number])
             for index, attempt in enumerate(group):
                 earned: list[float | Bucket] = list(attempt.left_out)
                 for role, places in attempt.places.items() if attempt.rewards else ():

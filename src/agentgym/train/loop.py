@@ -228,7 +228,7 @@ class TrainingLoop:
         """Record new tasks' results after ``updates``, to decide when the run ends."""
         results = [TaskResult.of(group, None) for group in new]
         groups = len(credited.groups)
-        signals = groups - credited.skipped_groups, groups
+        signals = groups - credited.skipped_groups, credited.solved_groups, groups
         self._run.state.stopping.add_step(
             updates, results, self._evaluator.goal, signals
         )

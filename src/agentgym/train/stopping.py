@@ -42,8 +42,9 @@ _ERRORS = 1.0
 """Number of standard errors that are added to the newest gain."""
 _LIKELY, _BEYOND_CHANCE = 1.0, 2.0
 """Numbers of standard errors from which on a gain is likely real, or beyond chance."""
-_IDLE_SHARE, _IDLE_STEPS = 0.05, 10
-"""A run ends if at most this share of the groups of so many steps had a signal."""
+_IDLE_SHARE, _IDLE_STEPS, _HOPELESS_STEPS = 0.05, 10, 30
+"""A run ends if at most this share of the groups of so many steps had a signal, and the
+others solved their tasks; more steps if all failed, since the first success may come."""
 _STAKES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
 """Shares of the capital that are lost with a failure; the capital is split evenly."""
 
@@ -126,16 +127,21 @@ class Stopping(BaseModel, extra="forbid"):
             training rollouts of tasks that were new to the run.
         bets: The test of each metric of the goal.
         in_sight: Whether the newest validation reached the goal.
-        signals: For each step, the number of groups with a training signal, and of all.
+        signals: For each step, the number of groups with a training signal, of those
+            that had none since they solved their tasks, and of all.
     """
 
     samples: list[Sample] = Field(default_factory=list)
     bets: dict[MetricName, Bets] = Field(default_factory=dict)
     in_sight: bool = False
-    signals: list[tuple[int, int]] = Field(default_factory=list)
+    signals: list[tuple[int, int, int]] = Field(default_factory=list)
 
     def add_step(
-        self, step: int, new: Sequence[TaskResult], goal: Goal, signals: tuple[int, int]
+        self,
+        step: int,
+        new: Sequence[TaskResult],
+        goal: Goal,
+        signals: tuple[int, int, int],
     ) -> None:
         """Record a step's rollouts of tasks that the run had not trained on before.
 
@@ -253,11 +259,15 @@ class Stopping(BaseModel, extra="forbid"):
 
     def _is_idle(self, step: int) -> bool:
         """Return whether the newest quarter of the steps had no training signal."""
-        newest = self.signals[-max(_IDLE_STEPS, step // 4) :]
-        if len(newest) < _IDLE_STEPS:
-            return False
-        useful = sum(signals for signals, _ in newest)
-        return useful <= _IDLE_SHARE * sum(groups for _, groups in newest)
+        for least, counts_failed in ((_IDLE_STEPS, False), (_HOPELESS_STEPS, True)):
+            newest = self.signals[-max(least, step // 4) :]
+            if len(newest) < least:
+                return False
+            useful, solved, groups = map(sum, zip(*newest, strict=True))
+            left = useful if counts_failed else groups - solved
+            if left <= _IDLE_SHARE * groups:
+                return True
+        return False
 
 
 def _metrics(goal: Goal) -> list[MetricName]:

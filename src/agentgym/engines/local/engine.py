@@ -1,5 +1,6 @@
 """LocalEngine: policy and learner share one model in this process."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -77,8 +78,11 @@ class LocalEngine(LearnerEngine):
 
     def imitation(self) -> LocalImitation:
         """Return the warm start's trainer; later updates use a lower learning rate."""
-        self._learner.is_warmed = True
-        alone = self._policy.decoder.between_responses
+
+        def alone(work: Callable[[], float]) -> float:
+            self._learner.is_warmed = True
+            return self._policy.decoder.between_responses(work)
+
         return LocalImitation(self._loaded, self._tokens, alone)
 
     def load_checkpoint(self, folder: Path) -> None:

@@ -57,6 +57,7 @@ _LONGER = 2, 16
 """An answer ends at this multiple of the right one's tokens, plus this number."""
 _LOOKED_AT = 64
 """Number of training tasks from which a rollout's share of an episode is estimated."""
+_PART = "call"  # the name of the credit in a reward's parts
 UNREACHED = Reason(
     kind="place not reached", detail="the agent did not ask for the call there"
 )
@@ -255,9 +256,8 @@ class CallRollouts(Sampling):
 
     def learned(self, rollouts: Sequence[Trajectory]) -> None:
         """Go over to whole episodes if calls are right, or cannot be sampled."""
-        places = self._policy.places
-        led = [each for each in rollouts if each.rollout_id in places]
-        reached = [each for each in led if each.reward is not None]
+        reached = [each for each in rollouts if _PART in each.reward_parts]
+        led = [*reached, *(each for each in rollouts if each.reason == UNREACHED)]
         if not led:
             return
         right = fmean(bool(each.success) for each in reached) if reached else 0.0
@@ -305,7 +305,7 @@ def _credited(rollout: Trajectory, place: Place, specs: Specs) -> Trajectory:
     )
     is_right = credit == RIGHT
     status = RolloutStatus.SUCCEEDED if is_right else RolloutStatus.FAILED
-    score = {"reward": credit, "reward_parts": {"call": credit}, "success": is_right}
+    score = {"reward": credit, "reward_parts": {_PART: credit}, "success": is_right}
     reason = None if is_right else rollout.reason or GOAL_NOT_REACHED
     return rollout.model_copy(update=score | {"status": status, "reason": reason})
 
