@@ -264,8 +264,10 @@ class FineTuning:
         if self.score is not None:
             tasks = [self._planned[_number(made)][0] for made in held_out]
             return 1.0 - fmean(self.score(tasks, f"kept-{updates:03d}"))
-        self._held_out_loss = imitation.measure(self._examples(held_out))
-        return self._held_out_loss
+        loss = imitation.measure(self._examples(held_out))
+        if math.isfinite(loss):
+            self._held_out_loss = loss
+        return loss
 
     def _examples(self, rollouts: Sequence[Trajectory]) -> TrainingBatch:
         """Convert rollouts to a batch that trains the tokens of :meth:`_imitated`."""
