@@ -151,7 +151,7 @@ def test_attempts_that_all_fail_are_given_longer_for_a_first_success() -> None:
     def late(step: int) -> tuple[int, int, int]:
         return (0, 0, 8) if step < 25 else (4, 0, 8)
 
-    end, step = ended(lambda step: 0.02 + 0.01 * max(0, step - 25), trains=late)
+    end, _ = ended(lambda step: 0.02 + 0.01 * max(0, step - 25), trains=late)
     assert end != "no_signal"
     assert ended(lambda step: 0.0, trains=lambda step: (0, 0, 8)) == ("no_signal", 30)
 

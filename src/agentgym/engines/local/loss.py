@@ -176,8 +176,6 @@ class PolicyLoss:
         tree_nodes: Most nodes of a prefix tree. In larger trees, more sequences share a
             prefix, but larger trees take more memory.
         predicted_floats: Most logits in memory at once.
-        prefix_gradient: Whether the gradient also goes through the keys and values of
-            a group's common prefix, which takes three times as long as computing them.
     """
 
     def __init__(
@@ -197,7 +195,6 @@ class PolicyLoss:
         self._limit = limit
         self._ratios = Ratios()
         self.predicted_floats = PREDICTED_FLOATS
-        self.prefix_gradient = True
         self.chunk_tokens, self.tree_nodes = micro_batch(loaded.vocabulary)
         if loaded.tree_nodes is not None:
             self.chunk_tokens = self.tree_nodes = loaded.tree_nodes
@@ -211,8 +208,7 @@ class PolicyLoss:
 
     def plant(self, sequences: Sequence[TrainingSequence]) -> list[Forest]:
         """Arrange sequences in prefix trees, which store each shared prefix once."""
-        by_group = not self.prefix_gradient
-        return plant(sequences, self.tree_nodes, by_group=by_group)
+        return plant(sequences, self.tree_nodes)
 
     def backward(self, forest: Forest, total: int) -> LossSums:
         """Add the gradients of a forest's loss, divided by ``total``.
@@ -230,8 +226,7 @@ class PolicyLoss:
 
     def _backward(self, forest: Forest, total: int) -> LossSums:
         parts = list(self._parts(forest))
-        with torch.set_grad_enabled(self.prefix_gradient):
-            computed = self._head(self._loaded, forest.head)
+        computed = self._head(self._loaded, forest.head)
         leaves = [tensor.detach().requires_grad_() for tensor in computed]
         trained = (p for _, p in self._loaded.trained_parameters() if p.requires_grad)
         wanted = [*trained, *leaves]

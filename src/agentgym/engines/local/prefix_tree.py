@@ -199,21 +199,17 @@ class Forest:
             yield chunk
 
 
-def plant(
-    sequences: Sequence[TrainingSequence], most_nodes: int, *, by_group: bool = False
-) -> list[Forest]:
+def plant(sequences: Sequence[TrainingSequence], most_nodes: int) -> list[Forest]:
     """Return for each agent of a team a forest with one prefix tree per group.
 
     A group (the attempts at one task) gets several trees if one tree would have more
     than ``most_nodes`` nodes. With 0, each sequence gets its own tree, and the forest
-    has no head: the model cannot compute several sequences in one row. ``by_group``
-    gives each group a forest of its own, with all of its common prefix as the head.
+    has no head: the model cannot compute several sequences in one row.
     """
-    made: dict[tuple[str, int], list[TrainingSequence]] = {}
+    agents: dict[str, list[TrainingSequence]] = {}
     for sequence in sequences:
-        key = (sequence.agent, sequence.group if by_group else 0)
-        made.setdefault(key, []).append(sequence)
-    return [_forest(found, most_nodes) for found in made.values()]
+        agents.setdefault(sequence.agent, []).append(sequence)
+    return [_forest(found, most_nodes) for found in agents.values()]
 
 
 def _forest(sequences: Sequence[TrainingSequence], most_nodes: int) -> Forest:
