@@ -44,7 +44,8 @@ _LIKELY, _BEYOND_CHANCE = 1.0, 2.0
 """Numbers of standard errors from which on a gain is likely real, or beyond chance."""
 _IDLE_SHARE, _IDLE_STEPS, _HOPELESS_STEPS = 0.05, 10, 30
 """A run ends if at most this share of the groups of so many steps had a signal, and the
-others solved their tasks; more steps if all failed, since the first success may come."""
+others solved their tasks; after more steps if they failed, since a first success may
+come."""
 _STAKES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
 """Shares of the capital that are lost with a failure; the capital is split evenly."""
 
