@@ -20,13 +20,15 @@ class Sampling:
 
     Attributes:
         policy: The policy that answers the agents' requests.
-        is_whole: Whether rollouts are whole episodes.
     """
-
-    is_whole = True
 
     def __init__(self, policy: Any) -> None:
         self.policy = policy
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether rollouts are whole episodes."""
+        return True
 
     @property
     def share(self) -> float:
