@@ -33,7 +33,7 @@ TOO_LONG = "beyond max_episode_tokens"
 NOT_FINITE = "the update was not finite and was refused"
 FAR_OFF = "its probability is far from that of sampling"
 ROLE_NOT_TRAINED = "role not trained"
-OF_SOLUTION = "a call of the task's solution, which leads to the sampled one"
+OF_SOLUTION = "a call of the task's solution, which comes before the sampled one"
 NO_COMPARISON = "its role spoke in no other attempt at its task"
 
 

@@ -126,7 +126,7 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "plan_words": f"{_HERE}.judge.settings:plan_words",
             "judging_words": f"{_HERE}.judge.settings:judging_words",
         },
-        # What a training rollout is.
+        # The kind of training rollouts: episodes or single calls.
         "agentgym.sampling": {
             "open": f"{_HERE}.calls.call_rollouts:open_sampling",
             "samples_calls": f"{_HERE}.calls.call_rollouts:samples_calls",

@@ -32,7 +32,7 @@ class RunContext:
             during the run.
         engine: Samples and learns; exists within :meth:`engine_started`, as ``use``.
         session: Runs rollouts; exists within :meth:`workers_started`.
-        sampling: What a training rollout is.
+        sampling: The kind of training rollouts, e.g. whole episodes.
     """
 
     engine: Engine

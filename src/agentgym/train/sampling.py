@@ -1,7 +1,7 @@
-"""Sampling: what a training rollout is, a whole episode or less of one."""
+"""Sampling: the kind of a run's training rollouts, whole episodes or less."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import Trajectory
@@ -9,14 +9,11 @@ from agentgym.plugins import registered
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.base import Scenario
 
-if TYPE_CHECKING:
-    from agentgym.train.run_context import RunContext
-
 _SAMPLING = "agentgym.sampling"
 
 
 class Sampling:
-    """Base class of what training rollouts are. It samples whole episodes.
+    """Base class of the kinds of training rollouts. It samples whole episodes.
 
     Attributes:
         policy: The policy that answers the agents' requests.
@@ -43,15 +40,15 @@ class Sampling:
         return list(rollouts)
 
     def learned(self, rollouts: Sequence[Trajectory]) -> None:
-        """Look at a step's rollouts, to choose what the next ones are."""
+        """Look at a step's rollouts, to choose the kind of the next ones."""
 
     def score(self, tasks: Sequence[Any], look: str) -> list[float]:
         """Return the credits of sampled answers on the way of each task; [] if none."""
         return []
 
 
-def open_sampling(run: "RunContext") -> Sampling:
-    """Return what a run's training rollouts are."""
+def open_sampling(run: Any) -> Sampling:
+    """Return the kind of a run's training rollouts; ``run`` is a ``RunContext``."""
     trained = run.engine.policy
     made: Sampling | None = registered(_SAMPLING, "open")(run, trained)
     return made or Sampling(trained)

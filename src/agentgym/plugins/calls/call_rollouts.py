@@ -50,7 +50,7 @@ from agentgym.train.warm_start.plans import (
 ENOUGH_RIGHT = 0.9
 """Share of right answers in a step after which rollouts are whole episodes again."""
 _SAME_PLACE = 8
-"""Number of steps for which a task that comes back leads to the same place."""
+"""Number of steps for which a task that comes back has the same place."""
 _WORDS_TOKENS = 8
 """Most tokens of an answer in words: its first one decides against a call."""
 _LONGER = 2, 16
@@ -80,8 +80,8 @@ class Place(NamedTuple):
 class CallPolicy(PlanPolicy):
     """Plays each rollout's solution up to its place, and there asks the policy once.
 
-    After that answer it plays what is left of the solution, if the answer made a part
-    of it, and else ends. Rollouts without a place are the policy's own.
+    After that answer it plays the rest of the solution, if the answer made a part of
+    it, and else ends. Rollouts without a place are the policy's own.
 
     Attributes:
         trained: The policy under training.
@@ -93,10 +93,10 @@ class CallPolicy(PlanPolicy):
     places: Mapping[str, Place] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self.lead({})
+        self.begin({})
 
-    def lead(self, places: Mapping[str, Place]) -> None:
-        """Forget earlier rollouts; lead those of ``places`` to their places."""
+    def begin(self, places: Mapping[str, Place]) -> None:
+        """Forget earlier rollouts; play those of ``places`` up to their places."""
         super().__post_init__()
         self.places = places
         self.plans = {name: (place.task, place.plan) for name, place in places.items()}
@@ -171,14 +171,14 @@ class CallPolicy(PlanPolicy):
 
 
 def _is_due(place: Place, request: ChatRequest) -> bool:
-    """Return whether a request asks for what is due at a place."""
+    """Return whether a request asks for the answer that is due at a place."""
     if not place.due:
         return bool(request.tools) and not (request.wants_call or request.form)
     return place.due[0].tool in {each["function"]["name"] for each in request.tools}
 
 
 def _left(place: Place, calls: Sequence[RequestedCall]) -> list[NeededCall]:
-    """Return what is left of a solution after an answer; [] if it made no part of it.
+    """Return the rest of a solution after an answer; [] if it made no part of it.
 
     Tools compare arguments leniently. Here equal ones are enough, since a call that is
     played once more hardly ever changes whether the goal is reached.
@@ -233,7 +233,7 @@ class CallRollouts(Sampling):
             plan = self._run.scenario.needed_calls(request.task)
             if plan is not None:
                 known[request.rollout_id] = self._place(request, plan)
-        self._policy.lead(known)
+        self._policy.begin(known)
 
     def _place(self, request: RolloutRequest, plan: Sequence[NeededCall]) -> Place:
         task = request.task

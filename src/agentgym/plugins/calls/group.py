@@ -7,16 +7,17 @@ from agentgym.core.settings import Group, setting
 
 
 class RolloutSettings(Group):
-    """What a training rollout is: a whole episode, or one call on the way."""
+    """Settings of training rollouts: whole episodes, or single calls on the way."""
 
     name: ClassVar = "rollouts"
     main: ClassVar = "kind"
 
     kind: Literal["auto", "calls", "episodes"] = setting(
         "auto",
-        "What a training rollout is. calls: the task's known calls lead to a place on "
-        "the way, the policy answers once there, and the answer is judged at once. "
-        "episodes: the policy makes every call. auto is calls for a model that is not "
-        "small and tasks whose calls are known, until nine in ten answers are right.",
+        "The kind of training rollouts. calls: the task's known calls are played up to "
+        "a place on the way, the policy answers once there, and the answer is judged "
+        "at once. episodes: the policy makes every call. auto is calls for a model "
+        "that is not small and tasks with known calls, until nine in ten answers are "
+        "right.",
         LEARNING,
     )
