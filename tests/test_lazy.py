@@ -1,5 +1,6 @@
 """Public names: imported from where they are defined, when they are first used."""
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -9,6 +10,7 @@ from pkgutil import iter_modules
 import pytest
 
 import agentgym
+from tests.plugins.view.made_run import make_run
 
 PACKAGES = [
     "agentgym",
@@ -63,3 +65,20 @@ def test_a_plan_or_a_result_loads_no_model_library() -> None:
     script = f"import {names}; print({heavy} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True)
     assert ended.stdout == b"set()\n", ended.stderr
+
+
+@pytest.mark.parametrize("words", ["--help", "runs show made", "doctor"])
+def test_commands_that_compute_nothing_load_no_settings(
+    words: str, tmp_path: Path
+) -> None:
+    make_run(tmp_path / "runs" / "made", result=True)
+    heavy = {"pydantic", "numpy"} | ({"typer"} if words == "--help" else set())
+    script = (
+        "import sys\nfrom agentgym.cli.main import main\n"
+        f"code = main({words.split()!r})\n"
+        f"print(code, {heavy!r} & set(sys.modules), file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", script]
+    home = {**os.environ, "AGENTGYM_HOME": str(tmp_path / "home")}
+    ended = subprocess.run(command, cwd=tmp_path, env=home, capture_output=True)
+    assert ended.stderr.endswith(b"0 set()\n"), ended.stderr

@@ -6,8 +6,8 @@ from typing import Literal
 
 from agentgym.errors import ToolError
 from agentgym.packs.coding.base import ReadableProject, ReadingBooks
+from agentgym.packs.kit.code_rewards import CodeFinding, find_problems
 from agentgym.packs.kit.environment import recorded
-from agentgym.scenarios.rewards import CodeFinding, find_problems
 
 _MOST_FINDINGS = 6
 _LONGEST_MESSAGE = 48

@@ -15,12 +15,12 @@ from agentgym.packs.coding.families import (
 )
 from agentgym.packs.coding.projects import Module, Project
 from agentgym.packs.coding.references import refer_to_module
+from agentgym.packs.kit.code_rewards.static_checks import EXTRA, require_checks
 from agentgym.packs.kit.phrases import read_phrases
 from agentgym.packs.kit.rewards import grade
 from agentgym.packs.kit.tasks import Draft
 from agentgym.scenarios.base import Environment, own_environment
 from agentgym.scenarios.plan_reward import PROGRESS, SPARE_CALLS, Attempts, melted
-from agentgym.scenarios.rewards.static_checks import EXTRA, require_checks
 
 from .environment import Reported, ReviewBooks, ReviewEnvironment
 from .plants import Planted, PlantKind, of_kind, plant_all

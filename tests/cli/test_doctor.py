@@ -14,7 +14,8 @@ from agentgym.install import install_command
 from agentgym.plugins.doctor import machine
 from agentgym.plugins.doctor.machine import Check
 from agentgym.sandbox.guest.settings import RUNGS
-from agentgym.train.run_folder import RunFolder, RunState
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.run_state import RunState
 from tests.cli.conftest import Command
 from tests.ui import made_up
 
@@ -46,11 +47,12 @@ def test_only_what_is_broken_fails(
     agentgym: Command, monkeypatch: pytest.MonkeyPatch, state: str, code: int
 ) -> None:
     advice = install_command("local")
-    found = [Check("extra local", state, advice)]  # type: ignore[arg-type]
+    said = "without torch"
+    found = [Check("extra local", state, said, advice)]  # type: ignore[arg-type]
     monkeypatch.setattr(machine, "check_machine", lambda: found)
     ended = agentgym("doctor")
     assert ended.code == code
-    assert advice in " ".join(ended.out.split())  # a long path breaks the line
+    assert f"\n  {advice}\n" in ended.out  # on a line of its own, to be copied
 
 
 def test_home_that_cannot_be_made_is_broken(

@@ -53,9 +53,15 @@ def test_help_begins_with_usual_options_and_ends_with_an_example(
         *("--warm-start", "--gpu", "--resume", "--dry-run"),
     ]
     top = agentgym("--help").out
-    assert "..." not in top.partition("Commands:")[2]
-    for line in top.partition("Commands:")[2].splitlines():
-        name = line[2:].partition(" ")[0]
+    assert agentgym("--debug", "--help").out == top
+    assert max(map(len, top.splitlines())) <= 80
+    listed = top.partition("Commands:\n")[2].partition("\n\n")[0]
+    assert {"train", "doctor", "gpu"} <= {
+        line.split()[0] for line in listed.splitlines()
+    }
+    for line in listed.splitlines():
+        name, said = line[2:].split(maxsplit=1)
+        assert said.endswith(".")
         if name and name not in ("scenarios", "tasks", "runs", "agents", *MORE):
             text = agentgym(name, "--help").out
             assert f"Example: agentgym {name} " in text
@@ -122,3 +128,17 @@ def test_without_a_gpu_the_providers_and_their_keys_are_named(
         assert f"--gpu {name}" in str(caught.value)
         assert key in str(caught.value)
         assert getattr(PROVIDERS.get(name), "key", "") == key
+
+
+def test_a_command_in_another_group_is_suggested(agentgym: Command) -> None:
+    for words in (["scenarios", "starter"], ["starter"]):
+        ended = agentgym(*words)
+        assert ended.code == 2
+        assert "Did you mean `agentgym tasks starter`?" in ended.err
+    assert "Did you mean 'train'?" in agentgym("trian").err
+
+
+def test_help_of_a_group_is_not_cut(agentgym: Command) -> None:
+    text = agentgym("tasks", "--help").out.partition("Commands:")[2]
+    assert "..." not in text
+    assert {"starter", "record", "from-logs", "from-reviews"} <= set(text.split())

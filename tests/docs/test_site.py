@@ -47,7 +47,7 @@ PUBLIC = [
     "agentgym.rollout",
     "agentgym.sandbox",
     "agentgym.scenarios",
-    "agentgym.scenarios.rewards",
+    "agentgym.packs.kit.code_rewards",
     "agentgym.plugins.trl",
 ]
 """Packages whose ``__all__`` is public."""

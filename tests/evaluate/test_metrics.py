@@ -16,7 +16,7 @@ from agentgym.evaluate.advice import cut_words
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.criteria import compare_goals
 from agentgym.evaluate.metrics import METRICS, Metrics, TaskResult
-from agentgym.ui.comparison import rows, values
+from agentgym.evaluate.rows import rows, values
 
 
 def attempt(

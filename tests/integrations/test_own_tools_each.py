@@ -21,11 +21,11 @@ from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.export import Identity
+from agentgym.train.result import use_of
 from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.warm_start import fine_tuning
 from agentgym.train.warm_start.fine_tuning import FineTuning
 from agentgym.ui.cards import agent_view, scenario_view
-from agentgym.ui.words import use_of
 from tests.integrations.calculator import said
 from tests.rollout.sessions import session
 from tests.train.agents import make_agent

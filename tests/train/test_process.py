@@ -7,7 +7,7 @@ import sys
 
 from agentgym.train.interrupts import InterruptFlag
 from agentgym.train.resource_use import Began, ResourceUse
-from agentgym.train.run_folder import RunState
+from agentgym.train.run_state import RunState
 
 BUSY = "import time\nwhile time.process_time() < 0.4: pass"
 

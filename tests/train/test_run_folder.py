@@ -17,7 +17,8 @@ from agentgym.rollout.store.store import Store
 from agentgym.security.audit import AuditLog
 from agentgym.security.log_file import LogFile
 from agentgym.train import run_folder
-from agentgym.train.run_folder import RunFolder, RunState, list_runs, metrics_line
+from agentgym.train.run_folder import RunFolder, list_runs, metrics_line
+from agentgym.train.run_state import RunState
 from tests.ui import made_up
 
 

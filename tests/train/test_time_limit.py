@@ -23,7 +23,8 @@ from agentgym.errors import (
 )
 from agentgym.evaluate import events
 from agentgym.train import loop
-from agentgym.train.run_folder import RunFolder, RunState
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.run_state import RunState
 from agentgym.train.time_limit import TimeBudget
 from tests.observers import Seen
 from tests.train.test_loop import scripted, trainer

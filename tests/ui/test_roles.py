@@ -14,9 +14,10 @@ from agentgym.plugins.view.report import render_report
 from agentgym.train.result import TrainingResult
 from agentgym.ui.evaluation import evaluation_view
 from agentgym.ui.reports import render_evaluation
-from agentgym.ui.tables import plan_view, result_view
+from agentgym.ui.run import result_view
+from agentgym.ui.tables import plan_view
 from tests.ui import made_up
-from tests.ui.test_tables import shown
+from tests.ui.test_tables import RUN, shown
 
 LONG = "Senior Vice President of Additions and Other Sums"
 
@@ -69,7 +70,7 @@ def result(*roles: str) -> TrainingResult:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_each_role_of_a_team_is_shown(width: int) -> None:
-    text = shown(result_view(result("planner", LONG)), width)
+    text = shown(result_view(result("planner", LONG).shown, RUN), width)
     assert max(map(len, text.splitlines())) <= width
     lines = {
         line.split()[0]: line.split() for line in text.splitlines() if line.split()
@@ -83,13 +84,13 @@ def test_each_role_of_a_team_is_shown(width: int) -> None:
 
 
 def test_many_roles_are_counted_and_not_all_shown() -> None:
-    text = shown(result_view(result(*(f"role{n}" for n in range(40)))), 80)
+    text = shown(result_view(result(*(f"role{n}" for n in range(40))).shown, RUN), 80)
     assert text.count("28 more") == 2
 
 
 def test_an_agent_alone_has_no_roles() -> None:
     for found in (result("agent"), result("planner")):
-        text = shown(result_view(found), 80)
+        text = shown(result_view(found.shown, RUN), 80)
         assert "each role" not in text
         assert "Each role" not in text
         assert "ach role" not in render_report(found)

@@ -9,8 +9,8 @@ from agentgym.core.notebook import Shown
 from agentgym.evaluate import events
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.plain_progress import LinesProgress
+from agentgym.evaluate.rows import rows
 from agentgym.plugins.collect.batch import RolloutBatch
-from agentgym.ui.comparison import rows
 from tests.ui import made_up
 
 BEFORE, AFTER = made_up.evaluation(0.2), made_up.evaluation(0.9)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from agentgym.core.config import TrainingConfig
 from agentgym.evaluate import numbers
@@ -13,22 +14,17 @@ from agentgym.evaluate.compare import measure_effect
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics, TaskResult
 from agentgym.evaluate.plain_progress import line_of
+from agentgym.evaluate.rows import ledger_spans, rows
 from agentgym.evaluate.words import verdict_words
 from agentgym.plugins.view.report import render_report
 from agentgym.train.run_folder import RunFolder, metrics_line
 from agentgym.ui import words
-from agentgym.ui.cards import run_view
-from agentgym.ui.comparison import rows
-from agentgym.ui.tables import (
-    ledger_view,
-    metrics_view,
-    plan_view,
-    result_view,
-    success_chart,
-    verdict_view,
-)
+from agentgym.ui.run import result_view, run_view, success_chart, verdict_view
+from agentgym.ui.tables import metrics_view, plan_view
 from tests.evaluate.test_compare import measured
 from tests.ui import made_up
+
+RUN = Path("runs/coding")
 
 
 def shown(view: RenderableType, width: int = 100) -> str:
@@ -40,7 +36,7 @@ def shown(view: RenderableType, width: int = 100) -> str:
 
 @pytest.mark.parametrize("width", [60, 72, 120])
 def test_result_fits_any_width(width: int) -> None:
-    text = shown(result_view(made_up.result()), width)
+    text = shown(result_view(made_up.result().shown, RUN), width)
     lines = text.splitlines()
     assert max(map(len, lines)) <= width
     assert "…" not in text
@@ -128,12 +124,12 @@ def test_dropped_rollouts_are_shown() -> None:
 
 
 def test_ledger_shows_reasons_and_whether_it_adds_up() -> None:
-    text = shown(ledger_view(made_up.ledger()))
+    text = shown(Text.assemble(*ledger_spans(made_up.ledger())))
     assert "10,000 model calls: 9,000 trained, 800 masked, 200 dropped" in text
     assert "masked, zero_variance: 800; dropped, timeout: 200" in text
     assert "add up" not in text
     gap = made_up.ledger(calls=11, trained=10)
-    assert "does not add up" in shown(ledger_view(gap))
+    assert "does not add up" in shown(Text.assemble(*ledger_spans(gap)))
 
 
 def test_plan_says_what_will_be_done() -> None:
@@ -166,7 +162,7 @@ def test_the_verdict_says_whether_training_helped_and_what_was_reached() -> None
     result = made_up.result().model_copy(
         update={"baseline": before, "metrics": after, "criteria": criteria}
     )
-    text = shown(result_view(result), 120)
+    text = shown(result_view(result.shown, RUN), 120)
     lines = text.splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("Training made"))
     told = lines[first:]
@@ -190,7 +186,10 @@ def test_what_was_reached_comes_before_what_was_missed() -> None:
     config = {**aims.config, "goal": criteria}
     own = aims.model_copy(update={"config": config})
 
-    said = [" ".join(shown(verdict_view(made), 200).split()) for made in (aims, own)]
+    said = [
+        " ".join(shown(verdict_view(made.shown, RUN), 200).split())
+        for made in (aims, own)
+    ]
 
     assert "reached: tool reliability 97 % (of 90 %); not yet: success rate" in said[0]
     assert "missed" not in said[0]
@@ -203,7 +202,7 @@ def test_an_agent_that_is_not_better_is_not_offered_for_use() -> None:
     steps = ["Write more tasks."]
     worse = {"metrics": same, "saved": kept, "next_steps": steps}
 
-    text = shown(verdict_view(made_up.result().model_copy(update=worse)))
+    text = shown(verdict_view(made_up.result().model_copy(update=worse).shown, RUN))
 
     assert "Use it" not in text
     assert "do not use it yet" in text
@@ -215,7 +214,7 @@ def test_the_verdict_fits_a_small_terminal(width: int) -> None:
     history = [(5 * n, min(0.97, 0.5 + n / 50)) for n in range(1, 32)]
     result = made_up.result().model_copy(update={"validations": history})
 
-    lines = shown(verdict_view(result), width).splitlines()
+    lines = shown(verdict_view(result.shown, RUN), width).splitlines()
 
     assert max(map(len, lines)) <= width
     assert width < 80 or len(lines) <= 24
@@ -310,7 +309,7 @@ def test_what_to_do_with_an_agent_depends_on_its_framework(
     result = made_up.result()
     result.config["framework"] = framework
     assert f'"coding@1").{method}' in render_report(result)
-    assert f'"coding@1").{method}' in shown(result_view(result))
+    assert f'"coding@1").{method}' in shown(result_view(result.shown, RUN))
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -319,7 +318,7 @@ def test_a_warm_start_has_a_column_of_its_own(width: int) -> None:
     between = {"warm_start": made_up.metrics(0.8)}
     result = plain.model_copy(update=between)
 
-    text = shown(result_view(result), width)
+    text = shown(result_view(result.shown, RUN), width)
 
     assert max(map(len, text.splitlines())) <= width
     assert "80 % [76, 84]" in " ".join(text.split()) or width < 80
@@ -328,7 +327,7 @@ def test_a_warm_start_has_a_column_of_its_own(width: int) -> None:
     )
     assert "warm" in head
     assert "| 52 % [48, 56] | 80 % [76, 84] | 97 % [94, 100] |" in render_report(result)
-    assert "warm start" not in shown(result_view(plain), width)
+    assert "warm start" not in shown(result_view(plain.shown, RUN), width)
 
 
 @pytest.mark.parametrize(
@@ -355,7 +354,7 @@ def test_the_verdict_says_first_what_training_added_to_a_warm_start(
     report = render_report(result)
     verdict = report.index(said)
     assert verdict < report.index("Warm start and training together")
-    assert said in " ".join(shown(result_view(result)).split())
+    assert said in " ".join(shown(result_view(result.shown, RUN)).split())
     gain = result.gains["warm start"].differences["pass_1"]
     assert (gain.value, gain.low > 0) == (pytest.approx(48 / 104), True)
     assert "paired over 26 tasks: warm start +46 points [" in report

@@ -8,13 +8,16 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from copy import copy
+from functools import partial
 from inspect import cleandoc
 from pkgutil import resolve_name
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+from typer.models import CommandInfo
 
+from agentgym.cli.commands import COMMANDS, GROUP, overview
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
 from agentgym.cli.options import EPILOG, flag, option
 from agentgym.cli.output import (
@@ -26,10 +29,13 @@ from agentgym.cli.output import (
 )
 from agentgym.core.panels import ORDER
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed, UsageError
-from agentgym.plugins import REGISTERED, points
+from agentgym.plugins import points
 from agentgym.security.audit import AuditLog, audited, default_log
 from agentgym.security.redaction import redacted, redacted_output
 from agentgym.version import __version__
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _OTHER = "Options"
 _USUAL = "Usual options"
@@ -41,23 +47,6 @@ _USUAL_NAMES = (
     *("dry_run", "compare", "fail_under", "save"),
 )
 """In the order in which help shows them."""
-_CORE = {
-    "train": "agentgym.cli.train:train",
-    "eval": "agentgym.cli.evaluate:evaluate",
-    "inspect": "agentgym.cli.inspect:inspect",
-    "serve": "agentgym.cli.saved:serve",
-    "export": "agentgym.cli.saved:export",
-    "scenarios": "agentgym.cli.scenarios:app",
-    "tasks": "agentgym.cli.tasks:app",
-    "runs": "agentgym.cli.saved:runs",
-    "agents": "agentgym.cli.saved:agents",
-    "engine": "agentgym.cli.engines:app",
-}
-_GROUP = "agentgym.commands"
-_COMMANDS = {**_CORE, **REGISTERED[_GROUP]}
-"""Functions, and typer applications for groups of commands, by the command's name.
-
-A function whose name has two words, ``tasks from-logs``, is added to that group."""
 _EXAMPLE = "Example: "
 _WIDEST = 120  # most columns of help texts
 _COMPLETION = "_AGENTGYM_COMPLETE"  # set by the shell, to complete a command line
@@ -110,17 +99,44 @@ def _usual_place(param: Any) -> int:
     return _USUAL_NAMES.index(param.name) if is_usual else len(_USUAL_NAMES)
 
 
+class Group(TyperGroup):
+    """Commands; a name that another group has is answered with that group."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the first of ``args`` names."""
+        if self.get_command(ctx, args[0]) is None:
+            whole: Any = typer.main.get_command(build())
+            found = [
+                f"`agentgym {name} {args[0]}`"
+                for name, group in whole.commands.items()
+                if isinstance(group, TyperGroup) and args[0] in group.commands
+            ]
+            if found:
+                raise UsageError(
+                    f"`{ctx.command_path}` has no command {args[0]!r}. Did you mean "
+                    f"{' or '.join(found)}?"
+                )
+        return super().resolve_command(ctx, args)
+
+
+class Overview(Group):
+    """All commands; their help is read from their source."""
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the text of ``agentgym --help``."""
+        return overview().rstrip()
+
+
 def build(words: Sequence[str] | None = None) -> typer.Typer:
     """Return the application with all commands.
 
     Typer prepares the options of all commands before it reads the command line. So with
-    the ``words`` of a command line, only the command that they begin with is added; if
-    they begin with none, all are, without options.
+    the ``words`` of a command line, only the command that they begin with is imported;
+    the others are names.
     """
     app = typer.Typer(
         name="agentgym",
-        help="Train existing agents, by reinforcement learning, to call their tools "
-        "reliably.",
+        cls=Overview,
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -132,51 +148,67 @@ def build(words: Sequence[str] | None = None) -> typer.Typer:
     app.callback()(_options)
     named = next((word for word in words or () if not word.startswith("-")), "")
     groups: dict[str, typer.Typer] = {}
-    for name, found in _commands(named):
+    for name, load in _commands(is_ours=named in COMMANDS):
         group, _, member = name.rpartition(" ")
+        if words is not None and named != (group or name):
+            if not group:
+                app.command(name)(_unused)
+            continue
+        found = load()
         if isinstance(found, typer.Typer):
             groups[name] = copy(found)  # to which commands are added
-            is_used = words is None or name == named
-            groups[name].registered_commands = found.registered_commands[:] * is_used
-            app.add_typer(groups[name], name=name)
+            groups[name].registered_commands = [
+                *map(_said_whole, found.registered_commands)
+            ]
+            app.add_typer(groups[name], name=name, cls=Group)
         elif group:
-            groups[group].command(member)(found)
+            groups[group].command(member, short_help=_summary(found))(found)
         else:
             text, _, example = cleandoc(found.__doc__ or "").partition(_EXAMPLE)
             epilog = f"{_EXAMPLE}{' '.join(example.split())}\n\n" if example else ""
-            app.command(
-                name,
-                cls=PanelCommand,
-                help=text,
-                epilog=epilog + EPILOG,
-                short_help=text.partition("\n")[0],
-            )(with_settings(found) if words is None or name == named else _unused)
+            options = {"help": text, "epilog": epilog + EPILOG}
+            app.command(name, cls=PanelCommand, **options)(with_settings(found))
     return app
 
 
-def _commands(named: str) -> Iterator[tuple[str, Any]]:
-    """Yield the command ``named``; all, with other packages', if it is not built in.
+def _said_whole(command: CommandInfo) -> CommandInfo:
+    """Return a command of a group whose line in the group's help is not cut."""
+    command = copy(command)
+    command.short_help = _summary(command.callback)
+    return command
 
-    A command of another package that cannot be loaded says so when it is called.
+
+def _summary(function: Any) -> str:
+    return cleandoc(function.__doc__ or "").partition("\n")[0]
+
+
+def _commands(*, is_ours: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield each command's name, and a function that imports it.
+
+    If the command line names one of ours (``is_ours``), those of other packages are
+    left out. One that cannot be loaded says so when it is called.
     """
-    for name, target in _COMMANDS.items():
-        if named not in _COMMANDS or name.partition(" ")[0] == named:
-            yield name, resolve_name(target)
-    if named in _COMMANDS:
-        return
-    for point in points(_GROUP):
-        if point.name not in _COMMANDS:
-            try:
-                yield point.name, point.load()
-            except Exception as error:  # noqa: BLE001 - another package's code
-                yield point.name, _broken(point.name, point.value, error)
+    for name, target in COMMANDS.items():
+        yield name, partial(resolve_name, target)
+    for point in () if is_ours else points(GROUP):
+        if point.name not in COMMANDS:
+            yield point.name, partial(_loaded, point)
+
+
+def _loaded(point: "EntryPoint") -> Any:
+    try:
+        return point.load()
+    except Exception as error:  # noqa: BLE001 - another package's code
+        return _broken(point.name, point.value, error)
 
 
 def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return a command with the options of its settings; see ``takes``."""
+    if not hasattr(command, "takes"):
+        return command
     from agentgym.cli.setting_options import with_options
 
-    return with_options(command) if hasattr(command, "takes") else command
+    return with_options(command)
 
 
 def _unused() -> None:

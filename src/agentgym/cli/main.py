@@ -1,4 +1,4 @@
-"""Entry point of ``agentgym``, which runs ``list`` and ``--version`` without typer.
+"""Entry point of ``agentgym``: ``list``, ``--version``, ``--help`` without typer.
 
 Importing typer and pydantic takes a quarter of a second. The most frequent commands
 skip this import: they directly call the functions that the typer commands call.
@@ -63,6 +63,10 @@ def _quick_answer(words: list[str]) -> str | None:
     """Return the output of a frequent command; None if typer must run the command."""
     if words == ["--version"]:
         return f"agentgym {__version__}\n"
+    if words in (["--help"], ["-h"]):
+        from agentgym.cli.commands import overview
+
+        return overview()
     if words[1:] in (["list"], ["list", "--json"]):
         from agentgym.cli.listing import LISTS
         from agentgym.cli.output import visible

@@ -101,8 +101,12 @@ def named_model(name: str) -> "TrainedAgent | str":
         NotFoundError: It is neither an agent nor a model.
     """
     from agentgym.models import hub
-    from agentgym.models.gguf.cache import SMOLLM2
-    from agentgym.models.reference import is_local, is_remote, require_provider
+    from agentgym.models.reference import (
+        SMOLLM2,
+        is_local,
+        is_remote,
+        require_provider,
+    )
     from agentgym.train.trained_agent import TrainedAgent
 
     if not os.path.exists(name) and "@" not in name:
@@ -267,8 +271,7 @@ def with_tools(
 ) -> str:
     """Add the values of options for a tasks file to the setting ``scenario``.
 
-    Another scenario is returned unchanged. Prints a warning with the names of tools
-    that will really run.
+    Another scenario is returned unchanged.
 
     Raises:
         UsageError: An option is given, but the scenario is not a tasks file.
@@ -301,18 +304,7 @@ def with_tools(
         check=check or source.check,
         check_command=check_command or source.check_command,
     )
-    if chosen.answers == "live":
-        _warn_of_calls(chosen.allow)
     return str(chosen)
-
-
-def _warn_of_calls(names: Sequence[str]) -> None:
-    if names:
-        typer.echo(
-            f"Warning: {', '.join(names)} will really be called, again and again, with "
-            "whatever arguments the model writes.",
-            err=True,
-        )
 
 
 def tasks_or_scenario(scenario: str | None, tasks: Path | None) -> str | None:
@@ -375,12 +367,14 @@ def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]
 
     Print a warning with the names of tools that will really be called.
     """
+    from agentgym.scenarios.tool_tasks.scenario import warn_of_calls
+
     if tools not in (None, "stub"):
         raise UsageError(
             f"--tools {tools} is for a tasks file. Next to a scenario's own tools an "
             "agent's can be answered with --tools stub, or run with --allow-tool NAME."
         )
-    _warn_of_calls(allow_tool or ())
+    warn_of_calls(allow_tool or ())
     given = {"agent.own_tools": tools, "agent.allow_tools": allow_tool}
     return {name: value for name, value in given.items() if value}
 

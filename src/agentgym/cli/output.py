@@ -21,7 +21,11 @@ _RESULTS: ContextVar[int] = ContextVar("agentgym_results", default=1)
 """File descriptor for results: 1, or a copy of it inside :func:`only_results`."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SERVERS = "agentgym.rollout.gateway"
-_REMARKS = ("agentgym.core.settings", "agentgym.integrations.agent_import")
+_REMARKS = (
+    "agentgym.core.settings",
+    "agentgym.integrations.agent_import",
+    "agentgym.scenarios.tool_tasks.scenario",
+)
 """Names of the loggers whose warnings are always shown."""
 _OPTION = "--log-level"
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -172,6 +176,20 @@ def split_log_level(words: list[str]) -> tuple[list[str], int | None]:
     return left, level
 
 
+class _Remarks(logging.Handler):
+    """Writes each remark once to standard error."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self._written: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text not in self._written:
+            self._written.add(text)
+            sys.stderr.write(f"{text}\n")
+
+
 def show_log(level: int | None) -> None:
     """Write log records of at least ``level`` to standard error.
 
@@ -180,9 +198,9 @@ def show_log(level: int | None) -> None:
     """
     if level is None:
         logging.basicConfig(handlers=[logging.NullHandler()])
-        if logging.lastResort is not None:
-            for name in _REMARKS:
-                logging.getLogger(name).addHandler(logging.lastResort)
+        remarks = _Remarks(logging.WARNING)
+        for name in _REMARKS:
+            logging.getLogger(name).handlers[:] = [remarks]
         warnings.simplefilter("ignore")
         return
     logging.basicConfig(level=level, format=_FORMAT)

@@ -32,8 +32,12 @@ if TYPE_CHECKING:
 
 _KEY = "AGENTGYM_API_KEY"
 
-agents = typer.Typer(name="agents", help="Trained agents.", no_args_is_help=True)
-runs = typer.Typer(name="runs", help="Runs on disk.", no_args_is_help=True)
+agents = typer.Typer(
+    name="agents", help="Trained agents: list, show, use.", no_args_is_help=True
+)
+runs = typer.Typer(
+    name="runs", help="Runs on disk: list, show, export, audit.", no_args_is_help=True
+)
 
 
 @agents.command("list")
@@ -105,7 +109,7 @@ def export(
         "hf: as it was trained; merged: adapters merged.", "--format", default="merged"
     ),
 ) -> None:
-    """Write an agent's weights as a folder for transformers, peft and vLLM.
+    """Write an agent's weights as a folder for transformers, peft, vLLM.
 
     An agent that was trained with LoRA is an adapter, which needs its base model.
     --format merged writes one model that contains both.
@@ -173,11 +177,11 @@ def show_run(
     as_json: AsJson = False,
 ) -> None:
     """Show a run: its settings, its steps, and its result once there is one."""
-    from agentgym.train.result import TrainingResult
-    from agentgym.train.run_folder import RunFolder
+    from agentgym.evaluate.shown import ShownResult
+    from agentgym.train.run_folder import RunFolder, read_result
 
     folder = RunFolder.open(run, output)
-    record, result = folder.record(), TrainingResult.load(folder.path)
+    record = folder.record()
     record["status"] = run_status(folder.path, record)
     if html is not None:
         from agentgym.evaluate.result import write_text
@@ -187,12 +191,13 @@ def show_run(
         write_text(html, page)
         progress_console(as_json).print(f"The report is {html}", soft_wrap=True)
     if as_json:
-        machine = machine_of(folder.path)
+        machine, result = machine_of(folder.path), read_result(folder.path, dict)
         more = {"steps": folder.metrics(), "machine": machine, "result": result}
         print_json({**record, **more})
     else:
-        from agentgym.ui.cards import run_view
+        from agentgym.ui.run import run_view
 
+        result = read_result(folder.path, lambda data: ShownResult.read(data["shown"]))
         cost = bill(folder.path)
         progress_console().print(run_view(folder, record["status"], result, cost))
 
@@ -252,7 +257,7 @@ def serve(
         "calls: restrict tool calls to the tools' schemas; auto: as in training."
     ),
 ) -> None:
-    """Answer OpenAI's chat completions with a trained agent, until Ctrl-C.
+    """Answer OpenAI's chat completions with a trained agent.
 
     Streaming and tool calls work as with OpenAI. After Ctrl-C, answers that have begun
     are finished; a second Ctrl-C cuts them off.

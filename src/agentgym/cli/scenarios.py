@@ -102,7 +102,7 @@ def check(
     if as_json:
         print_json({"scenario": name, "passed": not failed, "tripwires": findings})
     else:
-        from agentgym.ui.cards import tripwires_view
+        from agentgym.ui.checks import tripwires_view
 
         progress_console().print(tripwires_view(findings))
     if failed:

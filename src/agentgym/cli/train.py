@@ -226,13 +226,13 @@ def _train(
     command's start in ``time.monotonic()``.
     """
     from agentgym.train.trainer import Trainer
-    from agentgym.ui.tables import result_view
+    from agentgym.ui.run import result_view
     from agentgym.ui.terminal_progress import TerminalProgress
 
     console = progress_console(as_json)
     with TerminalProgress(console, is_verbose=verbose) as progress:
         trainer = Trainer(settings, progress=progress, began=began)
         result = trainer.train(resume=resume, **changes)
-    console.print(result_view(result))
+    console.print(result_view(result.shown, result.artifacts.run))
     if as_json:
         print_json(result)

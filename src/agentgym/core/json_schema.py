@@ -20,19 +20,19 @@ _SINGLE = (
 _OF_VALUES = ("type", "enum", "const", "$ref", "allOf", "anyOf", "oneOf")
 _BY_PATTERN = ("pattern", "patternProperties", "additionalProperties")
 _MOST_NESTED = 60
-_AT_FIRST_USE = ConfigDict(defer_build=True)
-_CONVERTED: Mapping[str, TypeAdapter[Any]] = {
-    "integer": TypeAdapter(int, config=_AT_FIRST_USE),
-    "number": TypeAdapter(float, config=_AT_FIRST_USE),
-    "boolean": TypeAdapter(bool, config=_AT_FIRST_USE),
+_CONVERTED: Mapping[str, type] = {"integer": int, "number": float, "boolean": bool}
+_FORMATS: Mapping[str, type] = {
+    "date": date,
+    "date-time": datetime,
+    "time": time,
+    "duration": timedelta,
+    "uuid": UUID,
 }
-_FORMATS: Mapping[str, TypeAdapter[Any]] = {
-    "date": TypeAdapter(date, config=_AT_FIRST_USE),
-    "date-time": TypeAdapter(datetime, config=_AT_FIRST_USE),
-    "time": TypeAdapter(time, config=_AT_FIRST_USE),
-    "duration": TypeAdapter(timedelta, config=_AT_FIRST_USE),
-    "uuid": TypeAdapter(UUID, config=_AT_FIRST_USE),
-}
+
+
+@cache
+def _reader(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def with_parts(schema: Any, change: Callable[[Any], Any]) -> Any:
@@ -179,8 +179,9 @@ class JsonSchema:
             return self._read_object(schema, value, fill, depth)
         if isinstance(value, list):
             return self._read_list(schema, value, fill, depth)
-        written = _FORMATS.get(schema.get("format", "")) if fill else None
-        if written is not None and isinstance(value, str):
+        kind = _FORMATS.get(schema.get("format", "")) if fill else None
+        if kind is not None and isinstance(value, str):
+            written = _reader(kind)
             try:
                 return written.dump_python(written.validate_python(value), mode="json")
             except ValidationError:
@@ -277,7 +278,7 @@ def _converted(schema: Mapping[str, Any], value: Any) -> Any:
     for name in names:
         if name in _CONVERTED and not isinstance(value, list | Mapping):
             try:
-                return _CONVERTED[name].validate_python(value)
+                return _reader(_CONVERTED[name]).validate_python(value)
             except ValidationError:
                 continue
     return value

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
@@ -35,7 +36,6 @@ from agentgym.evaluate.ranker import (
     open_judge,
 )
 from agentgym.evaluate.result import AttemptResult, Evaluation
-from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import (
     Endpoint,
     is_remote,
@@ -53,6 +53,9 @@ from agentgym.scenarios.task_lists import (
 )
 from agentgym.scenarios.tool_tasks.unseen import learn_from
 from agentgym.security.audit import default_log
+
+if TYPE_CHECKING:
+    from agentgym.models.answers import AnswerCache
 
 _PROVIDER_IN_FLIGHT = 8
 
@@ -218,8 +221,10 @@ def evaluate(
 
 def _opened_cache(
     path: Path, config: TrainingConfig, endpoint: Endpoint
-) -> AbstractContextManager[AnswerCache]:
+) -> "AbstractContextManager[AnswerCache]":
     """Open the file ``cache_requests``, which keeps the server's answers."""
+    from agentgym.models.answers import AnswerCache
+
     if config.private:
         raise UsageError(
             f"cache_requests = {str(path)!r} keeps answers, and private = true keeps "

@@ -9,8 +9,9 @@ from typing import Any
 
 from agentgym.core.files import is_below, parse_json, write_json
 from agentgym.errors import ModelError
-from agentgym.models.gguf.cache import converted_folder, is_converted, source_of
 from agentgym.models.nano import nano_path
+from agentgym.models.reference import is_converted
+from agentgym.plugins import registered
 
 NANO = "nano"
 ADAPTER_FILE = "adapter_config.json"
@@ -18,6 +19,8 @@ ROLES_FILE = "roles.json"
 """File that names the folder of each role's adapter, for a team of agents."""
 CONFIG_FILE = "config.json"
 _MARKS = (CONFIG_FILE, ADAPTER_FILE, ROLES_FILE)
+SOURCE_FILE, SOURCE = "agentgym_source.json", "model"
+"""The file in a converted folder, and its key, that name the GGUF file."""
 _BASE = "base_model_name_or_path"
 DEFAULT_RANK = 16
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -30,7 +33,7 @@ _TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json
 def model_source(model: str) -> str:
     """Return the folder of a model, converted from GGUF if needed, or its hub id."""
     if is_converted(model):
-        return str(converted_folder(model))
+        return str(registered("agentgym.models", "gguf")(model))
     path = nano_path() if model == NANO else Path(model).expanduser()
     if any((path / name).is_file() for name in _MARKS):
         return str(path.resolve())
@@ -111,9 +114,9 @@ def name_base(folder: Path) -> None:
     for held in adapter_folders(folder).values():
         path = held / ADAPTER_FILE
         settings = read_json(path)
-        named = source_of(Path(str(settings.get(_BASE))))
-        if named is not None:
-            write_json(path, {**settings, _BASE: named})
+        source = Path(str(settings.get(_BASE))) / SOURCE_FILE
+        if source.is_file():
+            write_json(path, {**settings, _BASE: read_json(source)[SOURCE]})
 
 
 def base_folder(source: str, *, fetch: bool = False) -> Path | None:

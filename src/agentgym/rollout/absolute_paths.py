@@ -10,7 +10,6 @@ from agentgym.plugins import registered
 from agentgym.rollout.prompt_overrides import wording_text
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import BUILT_IN, absolute_reference, agents_of
-from agentgym.scenarios.tool_tasks.scenario import with_own_tools
 
 
 def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig:
@@ -33,6 +32,8 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
         chosen = framework if "framework" in config.model_fields_set else None
         framework = resolve_framework(agent, chosen)
         if is_tasks_file(scenario):
+            from agentgym.scenarios.tool_tasks.scenario import with_own_tools
+
             scenario = with_own_tools(scenario, agent)
     config = registered("agentgym.judge", "located")(config)
     return config.replaced(

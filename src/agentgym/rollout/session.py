@@ -15,7 +15,6 @@ from agentgym.core.trajectory import Trajectory
 from agentgym.errors import ProviderError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.registry import FRAMEWORKS
-from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.prompt_overrides import Wording
 from agentgym.rollout.runner import RolloutRequest, Runner
@@ -28,6 +27,7 @@ from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.audit import AuditLog, log_or_none
 
 if TYPE_CHECKING:
+    from agentgym.models.answers import AnswerCache
     from agentgym.rollout.gateway.protocol import GatewaySettings
 
 DATABASE_FILE = "rollouts.db"
@@ -58,7 +58,7 @@ class RolloutSession:
     """
     hosts: Path | None = None
     """If set, workers cannot connect to other machines; refusals are in this file."""
-    cache: AnswerCache | None = None  # of answers from a provider's model
+    cache: "AnswerCache | None" = None  # of answers from a provider's model
     audit: Path | None = None
     """File of the audit log. By default, the log that is open in the caller's context
     is used, or a file in ``folder``.

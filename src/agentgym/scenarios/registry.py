@@ -177,9 +177,10 @@ def extras_of(reference: str) -> tuple[str, ...]:
     if name in BUILT_IN:
         return class_of(name).extras
     if is_tasks_file(reference):
-        from agentgym.scenarios.tool_tasks.code_rewards import extras_of_file
-
-        return extras_of_file(reference)
+        found: tuple[str, ...] = registered("agentgym.code_rewards", "extras")(
+            reference
+        )
+        return found
     return ()
 
 

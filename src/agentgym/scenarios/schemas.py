@@ -4,9 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from jsonschema.exceptions import SchemaError
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from referencing.exceptions import Unresolvable
 
 from agentgym.core.json_schema import JsonSchema, SchemaArguments, properties, resolved
 from agentgym.core.tools import Tool, ToolSpec, as_read, name_fault
@@ -18,6 +16,9 @@ _BESIDE = {"allOf", "anyOf", "oneOf", "if", "dependentSchemas", "unevaluatedProp
 
 def spec_of_openai(tool: Any) -> ToolSpec:
     """Convert a tool in OpenAI's JSON format, or its ``function``, to a `ToolSpec`."""
+    from jsonschema.exceptions import SchemaError
+    from referencing.exceptions import Unresolvable
+
     function = tool.get("function", tool) if isinstance(tool, Mapping) else None
     if not isinstance(function, Mapping):
         raise ValueError(

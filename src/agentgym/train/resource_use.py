@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from agentgym.train.run_folder import RunState
+from agentgym.train.run_state import RunState
 
 if TYPE_CHECKING:
     import psutil

@@ -1,16 +1,23 @@
 """TrainingResult: the metrics of a run, and its trained agent."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    Field,
+    ValidationError,
+    computed_field,
+    model_validator,
+)
 
-from agentgym.core.agent import is_command
+from agentgym.core.agent import COMMAND, is_command
 from agentgym.core.config import agent_reference
 from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
 from agentgym.core.notebook import Shown
-from agentgym.errors import RunFolderError, TrainingFailedError, first_problem
+from agentgym.errors import AgentGymError, TrainingFailedError, first_problem
 from agentgym.evaluate.compare import (
     ALPHA,
     Comparison,
@@ -22,14 +29,15 @@ from agentgym.evaluate.compare import (
 from agentgym.evaluate.criteria import Goal, compare_goals
 from agentgym.evaluate.intervals import points
 from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.numbers import percent, plural
-from agentgym.evaluate.words import changes_words, verdict_words
+from agentgym.evaluate.numbers import duration, percent, plural
+from agentgym.evaluate.shown import ShownResult, Span
+from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.export import Saved
 from agentgym.train.forgetting import Forgetting
+from agentgym.train.run_folder import RESULT_FILE, read_result
 from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.warm_start.record import WarmStart
 
-RESULT_FILE = "result.json"
 _STYLES = {"helped": "bold green", "hurt": "bold red", "made no difference": "bold"}
 
 
@@ -124,25 +132,26 @@ class TrainingResult(Shown, BaseModel, extra="forbid"):
         Raises:
             RunFolderError: ``result.json`` exists but cannot be read.
         """
-        path = run / RESULT_FILE
+        return read_result(run, cls._read)
+
+    @classmethod
+    def _read(cls, data: Any) -> Self:
         try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise RunFolderError(
-                f"{path} cannot be read: {error}. Make it readable, or move it away to "
-                "do without the result."
-            ) from None
-        except ValueError as error:
-            why = str(error)
-            if isinstance(error, ValidationError):
-                why = first_problem(error)
-            raise RunFolderError(
-                f"{path} cannot be read: {why}. Another version of agentgym may have "
-                "written it: install that one to see the result, or move the file away "
-                "to do without it."
-            ) from None
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise ValueError(first_problem(error)) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_shown(cls, data: Any) -> Any:
+        is_written = isinstance(data, dict) and "shown" in data
+        return {k: v for k, v in data.items() if k != "shown"} if is_written else data
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def shown(self) -> ShownResult:
+        """The words and tables of this result; result.json keeps them."""
+        return _shown(self)
 
     def write(self) -> None:
         """Write ``result.json`` into the run folder."""
@@ -180,33 +189,12 @@ class TrainingResult(Shown, BaseModel, extra="forbid"):
 
         The first says if training added nothing, or took something away.
         """
-        if len(parts := self.gains) < 2:
-            return []
-        training = parts["training"]
-        steps = plural(self.steps, "step")
-        if not self.steps:
-            said = "Training added nothing: no step came after the warm start."
-        elif not self.weights_step:
-            said = f"Training added nothing: its {steps} did not do better on "
-            said += "validation tasks, so the weights of the warm start were kept."
-        elif training.p_value >= ALPHA:
-            said = f"Training added nothing beyond chance in {steps}."
-        elif training.differences["pass_1"].value < 0:
-            said = f"Training took away some of the warm start's gain in {steps}; only "
-            said += "on validation tasks its weights were better."
-        else:
-            said = f"Training added to the warm start's gain in {steps}."
-        split = "; ".join(
-            f"{name} {points(part.differences['pass_1'])}"
-            for name, part in parts.items()
-        )
-        tasks = plural(training.tasks, "task")
-        return [said, f"pass^1 by part, paired over {tasks}: {split}."]
+        return _gain_words(self)
 
     @property
     def verdict(self) -> list[str]:
         """Sentences on whether training helped, and on better and worse results."""
-        return [words for words, _ in effect_lines(self)]
+        return [words for words, _ in self.shown.verdict]
 
     @property
     def is_better(self) -> bool:
@@ -279,19 +267,49 @@ def effect_lines(result: TrainingResult) -> list[tuple[str, str]]:
     They name the metrics that got significantly better or worse, and the goals that
     were reached.
     """
+    from agentgym.evaluate.words import changes_words, verdict_words
+
     lines = [(_goal_words(result), "")]
     if (effect := result.effect) is not None:
         better, worse = changes_words(effect)
         has_warm_start = result.warm_start is not None
         verdict = verdict_words(effect, has_warm_start=has_warm_start)
         lines = [
-            *((words, "bold") for words in result.gain_words),
+            *((words, "bold") for words in _gain_words(result)),
             (verdict, _STYLES[effect.verdict]),
             (better, "green"),
             (worse, "red" if effect.worse else "dim"),
             *lines,
         ]
     return [(words, style) for words, style in lines if words]
+
+
+def _gain_words(result: TrainingResult) -> list[str]:
+    """Sentences on the gain by warm start and by training; [] if unknown.
+
+    The first says if training added nothing, or took something away.
+    """
+    if len(parts := result.gains) < 2:
+        return []
+    training = parts["training"]
+    steps = plural(result.steps, "step")
+    if not result.steps:
+        said = "Training added nothing: no step came after the warm start."
+    elif not result.weights_step:
+        said = f"Training added nothing: its {steps} did not do better on "
+        said += "validation tasks, so the weights of the warm start were kept."
+    elif training.p_value >= ALPHA:
+        said = f"Training added nothing beyond chance in {steps}."
+    elif training.differences["pass_1"].value < 0:
+        said = f"Training took away some of the warm start's gain in {steps}; only "
+        said += "on validation tasks its weights were better."
+    else:
+        said = f"Training added to the warm start's gain in {steps}."
+    split = "; ".join(
+        f"{name} {points(part.differences['pass_1'])}" for name, part in parts.items()
+    )
+    tasks = plural(training.tasks, "task")
+    return [said, f"pass^1 by part, paired over {tasks}: {split}."]
 
 
 def _goal_words(result: TrainingResult) -> str:
@@ -320,3 +338,112 @@ def _goal(goal: Goal) -> str:
     if not goal.holds and share == percent(goal.least):
         share = f"{100 * goal.reached:.1f} %"  # 29.6 % is not 30 %
     return f"{name} {share} (of {percent(goal.least)})"
+
+
+def _shown(result: TrainingResult) -> ShownResult:
+    """Return the words and tables of a result."""
+    from agentgym.evaluate.rows import (
+        BRIEF,
+        compared,
+        family_rows,
+        ledger_lines,
+        ledger_spans,
+        metrics_lines,
+    )
+
+    before, after, warm = result.baseline, result.metrics, result.warm_start
+    imitated, moved = result.imitated, result.forgetting
+    further = {
+        name: compared(*sides, BRIEF, result.warm_breakdown.get(name))
+        for name, sides in result.breakdown.items()
+    }
+    forgetting: list[Span] = []
+    if moved is not None and moved.kl is not None:
+        style = "yellow" if moved.is_large else "dim"
+        forgetting = [(f"On everyday questions: {moved.words()}.", style)]
+    return ShownResult(
+        main=compared(before, after, warm=warm),
+        warm_start="" if imitated is None else f"Warm start: {imitated.words()}.",
+        families=family_rows(before, after, warm),
+        further=further,
+        ledger=ledger_spans(result.ledger),
+        forgetting=forgetting,
+        role_calls=ledger_lines(result.ledger),
+        role_metrics=metrics_lines(before, after),
+        before=before.pass_1.value,
+        validations=result.validations,
+        after=after.pass_1.value,
+        verdict=effect_lines(result),
+        spent=(
+            f"{plural(result.steps, 'step')}, {plural(result.episodes, 'rollout')}, "
+            f"{duration(result.wall_seconds)} ({duration(result.cpu_seconds)} of CPU "
+            f"time, {result.peak_memory_mb / 1024:.1f} GB). Ended: "
+            f"{result.stopped}. {weights_words(result)}"
+        ),
+        saved=saved_as(result.saved),
+        next_steps=instead(result),
+        use=use_of(result)[1],
+    )
+
+
+def weights_words(result: TrainingResult) -> str:
+    """Return a sentence on the training step from which the saved weights come."""
+    if not result.steps:
+        return "The weights are those of the warm start: no step came after it."
+    if result.weights_step == 0:
+        return (
+            "The weights are those of the warm start: no later ones did better on "
+            "validation tasks beyond chance."
+        )
+    if result.weights_step == result.steps:
+        return f"The weights are those of the last step, {result.steps}."
+    return (
+        f"The weights are those of step {result.weights_step}, which did best on "
+        "validation tasks."
+    )
+
+
+def use_of(result: TrainingResult) -> tuple[str, str]:
+    """Return example code that uses the trained agent: language, then text."""
+    reference = agent_reference(result.config)
+    if reference is not None and is_command(reference):
+        return "sh", (
+            f"agentgym serve {result.saved.name} --port 8000\n"
+            "OPENAI_BASE_URL=http://127.0.0.1:8000/v1 OPENAI_API_KEY=none "
+            f"{reference.removeprefix(COMMAND)}\n"
+        )
+    return "python", (
+        "from agentgym import TrainedAgent\n"
+        f'agent = TrainedAgent.load("{result.saved.name}").{_exported(result)}\n'
+    )
+
+
+def _exported(result: TrainingResult) -> str:
+    """Return the method call that exports a trained agent, as in ``to_langchain()``.
+
+    The call has the argument ``tools=[...]`` if the user must pass the functions to
+    run, because the tools came from a tasks file or each task had its own tools.
+    """
+    source = str(result.config.get("scenario", ""))
+    has_none = is_tasks_file(source) and "tools=%40" not in source
+    with suppress(AgentGymError):  # it was removed since
+        spec = result.trained.spec
+        has_none = has_none or (spec.agent is None and not spec.tools)
+    return f"{result.export}({'tools=[...]' if has_none else ''})"
+
+
+def instead(result: TrainingResult) -> list[str]:
+    """Return the next steps for an agent that is not better; [] if it is better."""
+    if result.is_better or result.saved.is_default:
+        return []
+    return result.next_steps or [f"See `agentgym doctor {result.artifacts.run}`."]
+
+
+def saved_as(saved: Saved) -> str:
+    """Describe a saved version of an agent, and whether it is the default."""
+    if saved.is_default:
+        return f"Saved as {saved.name}, now the default: {saved.reason}."
+    return (
+        f"Saved as {saved.name}, not as the default: {saved.reason}. Make it the "
+        f"default with: agentgym agents use {saved.name}"
+    )

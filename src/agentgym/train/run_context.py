@@ -20,7 +20,8 @@ from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.audit import AuditLog, audited
 from agentgym.train.interrupts import InterruptFlag
 from agentgym.train.resource_use import Began, ResourceUse
-from agentgym.train.run_folder import RunFolder, RunState, metrics_line
+from agentgym.train.run_folder import RunFolder, metrics_line
+from agentgym.train.run_state import RunState
 from agentgym.train.sampling import Sampling, open_sampling
 
 

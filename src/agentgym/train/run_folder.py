@@ -4,16 +4,13 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel, Field
-
-from agentgym.core.config import TrainingConfig
 from agentgym.core.files import (
     disk_trouble,
     folder_problem,
@@ -23,7 +20,6 @@ from agentgym.core.files import (
     write_atomically,
     write_json,
 )
-from agentgym.core.ledger import Ledger
 from agentgym.errors import (
     CheckpointError,
     ConfigError,
@@ -36,72 +32,22 @@ from agentgym.errors import (
     TrainingInterrupted,
     UnreachableError,
 )
-from agentgym.evaluate.events import StepReport
-from agentgym.evaluate.metrics import Metrics
 from agentgym.security.private import make_private_folder, private
 from agentgym.security.redaction import Redactor
-from agentgym.train.diagnostics import Watch
-from agentgym.train.forgetting import Forgetting
-from agentgym.train.stopping import End, Stopping
-from agentgym.train.tasks import StreamState
-from agentgym.train.warm_start.record import WarmStart
+
+if TYPE_CHECKING:
+    from agentgym.core.config import TrainingConfig
+    from agentgym.evaluate.events import StepReport
+    from agentgym.evaluate.metrics import Metrics
+    from agentgym.train.forgetting import Forgetting
+    from agentgym.train.run_state import RunState
 
 _MINIMUM_FREE_BYTES = 200 * 2**20
 _KEPT = 2  # number of checkpoints
 _PAUSES = (LimitReached, MachineTakenError, StoreError, UnreachableError, OSError)
 """Errors after which a run counts as interrupted: it can be resumed."""
 CREDIT_FILE = "credit.jsonl"
-
-
-class RunState(BaseModel, extra="forbid"):
-    """Everything that a checkpoint keeps besides the weights.
-
-    Attributes:
-        step: Number of updates done.
-        episodes: Number of training rollouts done.
-        wall_seconds: Wall seconds of the run so far, over all resumes.
-        cpu_seconds: CPU seconds of the run's processes, over all resumes.
-        rollout_seconds: Wall seconds per rollout, used to fit the run to its time
-            limit; None without a limit.
-        training_began: ``wall_seconds`` when the first step began; None before.
-        baseline: Metrics of the untrained policy, by held-out set.
-        warmed: Metrics after the warm start, by held-out set; empty before.
-        first_validation: Validation of the warm start's weights; None without one.
-        validation: The newest validation; None while a new one is due.
-        validated: Number of validation rollouts of the whole run.
-        best_validation: The validation whose weights were best so far.
-        stopping: All measurements so far, to decide when the run should end.
-        end: Why the run should end before its budget does; None while it goes on.
-        whole_episodes: Whether rollouts became whole episodes, after single calls.
-        forgetting: The untrained model's answers to everyday questions, and the newest
-            distance from that model; None before the questions were asked.
-    """
-
-    step: int = 0
-    episodes: int = 0
-    wall_seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    stream: StreamState = Field(default_factory=StreamState)
-    rollout_seconds: float | None = None
-    training_began: float | None = None
-    baseline: dict[str, Metrics] = Field(default_factory=dict)
-    warm_start: WarmStart | None = None
-    warmed: dict[str, Metrics] = Field(default_factory=dict)
-    first_validation: Metrics | None = None
-    validation: Metrics | None = None
-    validated: int = 0
-    best_validation: Metrics | None = None
-    stopping: Stopping = Field(default_factory=Stopping)
-    end: End | None = None
-    watch: Watch = Field(default_factory=Watch)
-    ledger: Ledger = Field(default_factory=Ledger)
-    forgetting: Forgetting | None = None
-    whole_episodes: bool = False
-
-    @property
-    def start(self) -> Metrics:
-        """Metrics of the main held-out set before the first training step."""
-        return next(iter((self.warmed or self.baseline).values()))
+RESULT_FILE = "result.json"
 
 
 @dataclass(frozen=True)
@@ -123,7 +69,7 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def check_new(cls, config: TrainingConfig) -> Self:
+    def check_new(cls, config: "TrainingConfig") -> Self:
         """Check that a new run's folder can be created; return the folder."""
         _refuse_secrets(config)
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -159,7 +105,7 @@ class RunFolder:
         return cls(path)
 
     @classmethod
-    def create(cls, config: TrainingConfig) -> Self:
+    def create(cls, config: "TrainingConfig") -> Self:
         """Create the folder of a new run; raise the errors of :meth:`check_new`."""
         from agentgym.train.input_digests import input_digests  # it reads tasks files
 
@@ -253,7 +199,7 @@ class RunFolder:
         write_json(path, {**old, **changes, "updated": _now()})
 
     @contextmanager
-    def recorded(self, config: TrainingConfig, form: str = "") -> Iterator[None]:
+    def recorded(self, config: "TrainingConfig", form: str = "") -> Iterator[None]:
         """Record settings and status in run.json: ``running`` within the block."""
         settings = config.model_dump(mode="json")
         self.write_record(status="running", config=settings, form=form)
@@ -271,12 +217,14 @@ class RunFolder:
             raise
         self.write_record(status="done")
 
-    def config(self) -> TrainingConfig:
+    def config(self) -> "TrainingConfig":
         """Return the run's settings from run.json."""
+        from agentgym.core.config import TrainingConfig
+
         return TrainingConfig.restore(self.record()["config"])
 
     @contextmanager
-    def new_checkpoint(self, state: RunState) -> Iterator[Path]:
+    def new_checkpoint(self, state: "RunState") -> Iterator[Path]:
         """Yield a temporary folder, which becomes a checkpoint when the block ends.
 
         Then old checkpoints are removed. The two newest, that of the best validation
@@ -292,19 +240,19 @@ class RunFolder:
             raise
         self._keep_checkpoints(_KEPT, state)
 
-    def _keep_checkpoints(self, newest: int, state: RunState) -> None:
+    def _keep_checkpoints(self, newest: int, state: "RunState") -> None:
         """Remove old checkpoints."""
         kept = [self.best_checkpoint(state), self.first_checkpoint(state)]
         for old in self.checkpoints()[:-newest]:
             if old not in kept:
                 remove_folder(old)
 
-    def best_checkpoint(self, state: RunState) -> Path | None:
+    def best_checkpoint(self, state: "RunState") -> Path | None:
         """Return the checkpoint of the best validation; None if it does not exist."""
         path = self._checkpoint(state.watch.best_step)
         return path if path.exists() and state.watch.best is not None else None
 
-    def first_checkpoint(self, state: RunState) -> Path | None:
+    def first_checkpoint(self, state: "RunState") -> Path | None:
         """Return the checkpoint of the warm start; None without a warm start."""
         return self._checkpoint(0) if state.warmed else None
 
@@ -315,8 +263,10 @@ class RunFolder:
         """Return the complete checkpoints, oldest first."""
         return sorted((self.path / "checkpoints").glob("step-*"))
 
-    def load_state(self) -> tuple[RunState, Path] | None:
+    def load_state(self) -> "tuple[RunState, Path] | None":
         """Return state and folder of the newest checkpoint; None if there is none."""
+        from agentgym.train.run_state import RunState
+
         found = self.checkpoints()
         if not found:
             return None
@@ -379,9 +329,9 @@ class RunFolder:
 
 
 def metrics_line(
-    report: StepReport,
-    validation: Metrics | None,
-    forgetting: Forgetting | None = None,
+    report: "StepReport",
+    validation: "Metrics | None",
+    forgetting: "Forgetting | None" = None,
 ) -> dict[str, Any]:
     """Return a step's line of metrics.jsonl."""
     line = asdict(report)
@@ -404,7 +354,7 @@ def _read_line(where: str, line: bytes) -> dict[str, Any]:
         ) from None
 
 
-def _refuse_secrets(config: TrainingConfig) -> None:
+def _refuse_secrets(config: "TrainingConfig") -> None:
     """Raise ConfigError if a setting contains a secret."""
     redactor = Redactor.of_environment()
     for name, value in config.flat(config.model_dump(mode="json")).items():
@@ -420,6 +370,31 @@ def _unwritable(path: Path, why: str) -> RunFolderError:
     return RunFolderError(
         f"Cannot write the run folder {path}: {why}. Choose another with --output."
     )
+
+
+def read_result[Read](run: Path, read: Callable[[Any], Read]) -> Read | None:
+    """Convert a run's result.json with ``read``; None before the run's end.
+
+    Raises:
+        RunFolderError: ``result.json`` exists but cannot be read.
+    """
+    path = run / RESULT_FILE
+    try:
+        return read(parse_json(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunFolderError(
+            f"{path} cannot be read: {error}. Make it readable, or move it away to do "
+            "without the result."
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        missing = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise RunFolderError(
+            f"{path} cannot be read: {missing}. Another version of agentgym "
+            "may have written it: install that one to see the result, or move the file "
+            "away to do without it."
+        ) from None
 
 
 def list_runs(output: Path) -> list[RunFolder]:

@@ -18,7 +18,7 @@ from agentgym.evaluate import events
 from agentgym.evaluate.numbers import duration, plural
 from agentgym.scenarios.task_lists import held_out_count
 from agentgym.train.run_context import RunContext
-from agentgym.train.run_folder import RunState
+from agentgym.train.run_state import RunState
 from agentgym.train.warm_start.fine_tuning import most_tasks
 
 TIMED_ROLLOUTS = 16

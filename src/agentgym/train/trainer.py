@@ -28,7 +28,6 @@ from agentgym.integrations.agent_import import is_reference, reference_of
 from agentgym.plugins import registered
 from agentgym.programs.program import ProgramCommand
 from agentgym.rollout.absolute_paths import located
-from agentgym.scenarios.tool_tasks.scenario import ToolScenario, tasks_reference
 from agentgym.security.redaction import get_logger
 from agentgym.train.places import Elsewhere, choose_machine, place_of
 from agentgym.train.resource_use import Began
@@ -37,6 +36,7 @@ from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
 
 if TYPE_CHECKING:
+    from agentgym.scenarios.tool_tasks.scenario import ToolScenario
     from agentgym.serving.server import AgentServer
 
 logger = get_logger(__name__)
@@ -106,7 +106,7 @@ class Trainer:
 
     def train(
         self,
-        scenario: str | ToolScenario | None = None,
+        scenario: "str | ToolScenario | None" = None,
         framework: str | None = None,
         *,
         agent: Any = None,
@@ -271,7 +271,7 @@ class Trainer:
 
     def evaluate(
         self,
-        scenario: str | ToolScenario | None = None,
+        scenario: "str | ToolScenario | None" = None,
         *,
         agent: Any = None,
         command: str | None = None,
@@ -325,7 +325,7 @@ class Trainer:
             trained = TrainedAgent.load(agent)
         elif agent is not None:
             own = reference_of(agent)
-        if isinstance(scenario, ToolScenario):
+        if scenario is not None and not isinstance(scenario, str):
             scenario = scenario.reference
         elif trained is not None:
             named = scenario or self.config.scenario
@@ -414,7 +414,7 @@ class Trainer:
 
 
 def named_subject(
-    scenario: str | ToolScenario | None,
+    scenario: "str | ToolScenario | None",
     agent: Any,
     command: str | None,
     tasks: str | Path | None,
@@ -425,9 +425,11 @@ def named_subject(
 
     The arguments are those of :meth:`Trainer.train`.
     """
-    if isinstance(scenario, ToolScenario):
+    if scenario is not None and not isinstance(scenario, str):
         scenario = scenario.reference
     if tasks is not None:
+        from agentgym.scenarios.tool_tasks.scenario import tasks_reference
+
         scenario = tasks_reference(tasks, check, check_command)
     if command is not None:
         agent = ProgramCommand.parse(command)

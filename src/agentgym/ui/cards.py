@@ -1,6 +1,6 @@
-"""Show the details of a scenario, a run, an agent, rollouts, or checks."""
+"""Show the details of a scenario, a run, an agent, or rollouts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -10,38 +10,20 @@ from rich.text import Text
 from agentgym.core.components import tokens_name
 from agentgym.core.json_schema import properties
 from agentgym.core.task import Split
-from agentgym.evaluate.numbers import duration, number, percent, plural
-from agentgym.ui.layout import grid, headed, indent
-from agentgym.ui.tables import comparison_view, result_view
+from agentgym.evaluate.numbers import duration, number, plural
+from agentgym.ui.layout import grid, indent
+from agentgym.ui.tables import comparison_view
 from agentgym.ui.words import trained_words
 
 if TYPE_CHECKING:
-    from agentgym.evaluate.check import Finding
     from agentgym.rollout.inspection import AgentReport, RoleFound
     from agentgym.rollout.summary import DropKind, Summary
     from agentgym.scenarios.base import Scenario
-    from agentgym.train.result import TrainingResult
-    from agentgym.train.run_folder import RunFolder
     from agentgym.train.trained_agent import TrainedAgent
 
 _EXAMPLES = 5
 _PROMPT = 200
 _LOSSES = 20
-_SHARES = {
-    "right tool": "right_tool",
-    "right arguments": "right_arguments",
-    "pass^1": "pass_1",
-    "tool reliability": "tool_reliability",
-}
-
-
-STYLES = {
-    **dict.fromkeys(("ok", "pass"), "green"),
-    **dict.fromkeys(("missing", "warning", "warn"), "yellow"),
-    **dict.fromkeys(("broken", "critical", "fail"), "bold red"),
-    "info": "cyan",
-    "skip": "dim",
-}
 
 
 def scenario_view(scenario: "Scenario") -> RenderableType:
@@ -76,59 +58,6 @@ def scenario_view(scenario: "Scenario") -> RenderableType:
         Text("Some training tasks" if split is Split.TRAIN else "Some tasks", "bold"),
         indent(grid(*((f"level {task.level}", task.instruction) for task in tasks))),
     )
-
-
-def run_view(
-    run: "RunFolder", status: str, result: "TrainingResult | None", machine: str = ""
-) -> RenderableType:
-    """Return a view of a run: settings, newest step, validations and result."""
-    config, steps = run.config(), run.metrics()
-    facts = grid(
-        ("status", status),
-        ("scenario", f"{config.scenario_name}, through {config.framework}"),
-        ("model", config.model),
-    )
-    if form := run.record().get("form"):
-        facts.add_row("tool calls", f"{form} form")
-    if config.train_tokens is not None:
-        facts.add_row("learns from", trained_words(config.train_tokens))
-    if steps:
-        last = steps[-1]
-        facts.add_row(
-            "newest step",
-            f"{last['step']}: {last['episodes']:,} of "
-            f"{plural(last['budget'], 'rollout')}, reward {number(last['reward'])}, "
-            f"success {percent(last['success_rate'])}, "
-            f"tool reliability {percent(last['tool_reliability'])}",
-        )
-    if counted := [step for step in steps if step.get("sequences")]:
-        mean = sum(step["sequences"] for step in counted) / len(counted)
-        breaks = sum(step["breaks"] for step in counted)
-        message = f"{mean:.2f} a rollout, {plural(breaks, 'prefix break')}"
-        facts.add_row("sequences", message)
-    if machine:
-        facts.add_row("machine", machine)
-    parts: list[RenderableType] = [Text(str(run.path), "bold cyan"), indent(facts)]
-    measured = [line for line in steps if "validation" in line]
-    if measured:
-        parts += [Text(""), Text("On validation tasks", "bold"), _history(measured)]
-    if result is not None:
-        parts.append(result_view(result))
-    elif status != "running":
-        resume = f"agentgym train --resume {run.path}"
-        parts += [Text(""), Text.assemble("Continue it with: ", (resume, "green"))]
-    return Group(*parts)
-
-
-def _history(steps: list[dict[str, Any]]) -> RenderableType:
-    """Return a table of validation metrics, with one row per training step."""
-    table = headed(3)
-    for label in ("step", *_SHARES):
-        table.add_column(label, justify="right")
-    for step in steps:
-        shares = (step["validation"][name]["value"] for name in _SHARES.values())
-        table.add_row(str(step["step"]), *map(percent, shares))
-    return indent(table)
 
 
 def agent_view(agent: "TrainedAgent") -> RenderableType:
@@ -297,23 +226,3 @@ def _inspected(report: "AgentReport") -> RenderableType:
         f"and {reached}.",
         "yellow" if report.missing else "green",
     )
-
-
-def checks_view(checks: Iterable[tuple[str, str, str]]) -> RenderableType:
-    """Return a view of checks of a machine, each with its name, state and detail."""
-    table = grid()
-    table.add_column(style="dim", overflow="fold")
-    for name, state, detail in checks:
-        table.add_row(name, _styled(state), detail)
-    return table
-
-
-def tripwires_view(findings: "Sequence[Finding]") -> RenderableType:
-    """Return a view of the checks that a scenario must pass before training."""
-    return grid(
-        *((_styled(f.status), Text(f.name, "bold"), Text(f.why)) for f in findings)
-    )
-
-
-def _styled(word: str) -> Text:
-    return Text(word, STYLES[word])

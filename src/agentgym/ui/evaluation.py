@@ -18,10 +18,11 @@ from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.metrics import METRICS, Metrics
 from agentgym.evaluate.numbers import plural
 from agentgym.evaluate.result import Evaluation
+from agentgym.evaluate.rows import metrics_lines, over, rows, values
+from agentgym.evaluate.shown import METRICS_NOTE
 from agentgym.evaluate.words import p_words, share_span
-from agentgym.ui.comparison import rows, values
 from agentgym.ui.layout import ByWidth, grid, headed, indent
-from agentgym.ui.tables import comparison_table, measured_roles_view, over
+from agentgym.ui.run import comparison_table, roles_view
 
 _MOST_ROWS = 24
 """Maximum number of rows in a table of task families (kinds of tasks) or of tools."""
@@ -35,7 +36,7 @@ def evaluation_view(found: Evaluation) -> RenderableType:
         Text(over(found.metrics), "dim"),
         *_notes(found),
         indent(_metrics_table(found)),
-        *measured_roles_view(found.metrics),
+        *roles_view((), metrics_lines(None, found.metrics), METRICS_NOTE),
     ]
     if families := family_lines(found.metrics):
         parts += [Text(""), Text("Successes by kind of task (pass^1)", "bold")]

@@ -10,17 +10,10 @@ from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.metrics import METRICS
 from agentgym.evaluate.numbers import plural
 from agentgym.evaluate.result import Evaluation
+from agentgym.evaluate.rows import metrics_lines, rows, values
+from agentgym.evaluate.shown import METRICS_HEAD, METRICS_NOTE, WARM, MetricRow
 from agentgym.train.result import TrainingResult, effect_lines
-from agentgym.ui.comparison import (
-    METRICS_HEAD,
-    METRICS_NOTE,
-    MetricRow,
-    metrics_lines,
-    rows,
-    values,
-)
 from agentgym.ui.evaluation import confusion_cells, family_lines, verdict
-from agentgym.ui.tables import WARM
 
 _SECTION = "\n## "
 _STYLE = """

@@ -9,11 +9,11 @@ from agentgym.core.notebook import Shown
 from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.result import Evaluation
+from agentgym.evaluate.rows import BRIEF, difference_rows, over, rows, values
 from agentgym.rollout.summary import Summary
-from agentgym.train.result import TrainingResult
+from agentgym.train.result import TrainingResult, saved_as
 from agentgym.train.trained_agent import TrainedAgent
 from agentgym.ui.cards import summary_view
-from agentgym.ui.comparison import BRIEF, difference_rows, rows, values
 from agentgym.ui.evaluation import verdict
 from agentgym.ui.layout import grid, indent
 from agentgym.ui.reports import (
@@ -23,7 +23,7 @@ from agentgym.ui.reports import (
     rendered,
     table,
 )
-from agentgym.ui.tables import comparison_view, metrics_view, over, saved_as
+from agentgym.ui.tables import comparison_view, metrics_view
 
 _WIDTH = 88
 

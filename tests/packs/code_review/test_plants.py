@@ -7,7 +7,7 @@ import pytest
 from agentgym.core.task import Split
 from agentgym.packs.code_review.environment import is_worth_a_line
 from agentgym.packs.code_review.plants import PLANTS, Plant, of_kind, plant_all
-from agentgym.scenarios.rewards import find_problems
+from agentgym.packs.kit.code_rewards import find_problems
 
 MODULE = 'LIMIT = 5\n\n\ndef area_lamp(width, height):\n    """Return it."""\n'
 MODULE += "    return width * height\n"

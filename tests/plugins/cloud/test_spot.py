@@ -20,7 +20,8 @@ from agentgym.plugins.cloud import rented
 from agentgym.plugins.cloud.providers.skypilot import SkyPilot
 from agentgym.plugins.cloud.record import MachineRecord, bill
 from agentgym.train.result import TrainingResult
-from agentgym.train.run_folder import RunFolder, RunState
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.run_state import RunState
 from agentgym.train.trainer import Trainer
 from tests.observers import Seen
 from tests.plugins.cloud.fakes.runpod import FakeRunPod

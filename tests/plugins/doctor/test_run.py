@@ -17,7 +17,8 @@ from agentgym.plugins.doctor.evidence import Evidence, read_evidence
 from agentgym.plugins.doctor.run import Obstacle, diagnose
 from agentgym.rollout.store.rollout import NewRollout, RolloutState, StatusChange
 from agentgym.rollout.store.store import Store
-from agentgym.train.run_folder import RunFolder, RunState
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.run_state import RunState
 from tests.ui import made_up
 
 

@@ -480,3 +480,72 @@ def test_a_part_that_is_not_known_is_named(log: Path) -> None:
         read(log, asked_and(odd))
     found = read(log, asked_and(odd, *old_call("{}", "none")))
     assert found.calls == {"a part that is not known: invocation": 1}
+
+
+def gemini(n: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a second request of `generateContent`, and the answer to it."""
+
+    def call(name: str) -> dict[str, Any]:
+        return {"functionCall": {"name": name, "args": {"order": n}}}
+
+    shown = {"name": "show_order", "response": {"result": "two chairs"}}
+    contents = [
+        {"role": "user", "parts": [{"text": f"Show and drop order {n}."}]},
+        {
+            "role": "model",
+            "parts": [{"text": "hm", "thought": True}, call("show_order")],
+        },
+        {"role": "user", "parts": [{"functionResponse": shown}]},
+    ]
+    schema = {"type": "OBJECT", "properties": {"order": {"type": "INTEGER"}}}
+    tools = [
+        {"name": name, "description": "It does.", "parameters": schema}
+        for name in ("show_order", "drop_order")
+    ]
+    asked = {"contents": contents, "tools": [{"functionDeclarations": tools}]}
+    said = {"role": "model", "parts": [call("drop_order")]}
+    return asked, {"candidates": [{"content": said, "finishReason": "STOP"}]}
+
+
+@pytest.mark.parametrize("is_snake_case", [False, True])
+def test_requests_and_answers_of_google_are_read(
+    log: Path, is_snake_case: bool
+) -> None:
+    pairs = [gemini(n) for n in (1, 2, 3)]
+    wrapped = {"request": pairs[0][0], "response": pairs[0][1]}
+    merged = {**pairs[1][0], **pairs[1][1]}
+    streamed = {"full_request": json.dumps(pairs[2][0]), "full_response": [pairs[2][1]]}
+    values = [json.dumps(each) for each in (wrapped, merged, streamed)]
+    if is_snake_case:
+        for name in ("functionCall", "functionResponse", "functionDeclarations"):
+            snake = name.replace("C", "_c").replace("R", "_r").replace("D", "_d")
+            values = [each.replace(name, snake) for each in values]
+    found = lines_of(read(log, *values))
+    assert [line["instruction"] for line in found] == [
+        f"Show and drop order {n}." for n in (1, 2, 3)
+    ]
+    for n, line in enumerate(found, 1):
+        args = {"order": n}
+        assert line["expect"] == [
+            {"tool": "show_order", "args": args, "answer": "two chairs"},
+            {"tool": "drop_order", "args": args},
+        ]
+        names = [tool["function"]["name"] for tool in line["tools"]]
+        assert names == ["show_order", "drop_order"]
+
+
+def test_the_answer_of_a_logged_request_counts(log: Path) -> None:
+    function = {"name": "show_order", "arguments": '{"order": 7}'}
+    call = {"id": "a", "type": "function", "function": function}
+    said = {"role": "assistant", "content": None, "tool_calls": [call]}
+    asked = {"messages": [{"role": "user", "content": "Show order 7."}]}
+    answered = {"choices": [{"index": 0, "message": said}]}
+    [line] = lines_of(read(log, {"request": asked, "response": answered}))
+    assert line["expect"] == [{"tool": "show_order", "args": {"order": 7}}]
+
+
+def test_an_error_of_google_is_a_failed_call(log: Path) -> None:
+    asked, answer = gemini(1)
+    asked["contents"][2]["parts"][0]["functionResponse"]["response"] = {"error": "no"}
+    found = read(log, {**asked, **answer})
+    assert found.calls == {"show_order: it failed": 1}

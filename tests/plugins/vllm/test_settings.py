@@ -136,6 +136,11 @@ def test_a_flag_that_cannot_be_meant_is_refused(vllm: dict[str, Any], why: str) 
     assert why in refused(vllm=vllm)
 
 
+def test_a_private_run_logs_no_requests() -> None:
+    said = refused(private=True, vllm={"enable_log_requests": True})
+    assert "private = true keeps texts out of files" in said
+
+
 def test_only_adapters_are_trained() -> None:
     assert "choose --engine local or verl" in refused(lora_rank=0)
     assert "rank 512 at most" in refused(lora_rank=600)

@@ -20,8 +20,7 @@ from agentgym.engines.registry import engine_name, remote_engine
 from agentgym.errors import UsageError
 from agentgym.evaluate.ranker import check_judge
 from agentgym.models.folder import model_source
-from agentgym.models.gguf.cache import is_converted
-from agentgym.models.reference import is_on_loopback, key_variable
+from agentgym.models.reference import is_converted, is_on_loopback, key_variable
 from agentgym.plugins.judge.group import JudgeSettings
 from agentgym.scenarios.options import has_options, with_options
 from agentgym.scenarios.packs import is_path, is_tasks_file

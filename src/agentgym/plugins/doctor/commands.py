@@ -24,13 +24,15 @@ def doctor(
     Example: agentgym doctor runs/coding
     """
     body: Any
+    missing: list[str] = []
     if run is None:
         from agentgym.plugins.doctor.machine import check_machine
-        from agentgym.ui.cards import checks_view
+        from agentgym.ui.checks import checks_view
 
         body = checks = list(check_machine())
         view = checks_view((c.name, c.state, c.detail) for c in checks)
         broken = any(check.state == "broken" for check in checks)
+        missing = [f"\n{c.name}:\n  {c.install}" for c in checks if c.install]
     else:
         from agentgym.plugins.doctor.evidence import read_evidence
         from agentgym.plugins.doctor.run import diagnose
@@ -47,6 +49,9 @@ def doctor(
     if as_json:
         print_json(body)
     else:
-        progress_console().print(view)
+        console = progress_console()
+        console.print(view)
+        for text in missing:
+            console.print(text, soft_wrap=True)  # a command can be copied as one line
     if broken:
         raise typer.Exit(1)

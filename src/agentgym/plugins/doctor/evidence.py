@@ -13,7 +13,8 @@ from agentgym.evaluate.metrics import Metrics
 from agentgym.rollout.store.reader import StoreReader
 from agentgym.train.diagnostics import Remark
 from agentgym.train.result import TrainingResult
-from agentgym.train.run_folder import RunFolder, RunState
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.run_state import RunState
 
 _RECENT = 10  # number of steps that count as recent
 _FAILURES = """

@@ -36,11 +36,12 @@ _CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 @dataclass(frozen=True)
 class Check:
-    """The result of a check; if there is a problem, ``detail`` says how to fix it."""
+    """The result of a check; ``install`` is the command that adds a missing part."""
 
     name: str
     state: State
     detail: str
+    install: str = ""
 
 
 def check_machine() -> Iterator[Check]:
@@ -80,9 +81,9 @@ def check_machine() -> Iterator[Check]:
 def _extra(name: str, modules: tuple[str, ...]) -> Check:
     absent = [module for module in modules if find_spec(module) is None]
     if absent:
-        advice = f"without {', '.join(absent)}; {install_command(name)}"
         state: State = "broken" if name == "local" else "missing"
-        return Check(f"extra {name}", state, advice)
+        detail = f"without {', '.join(absent)}; the command below installs it"
+        return Check(f"extra {name}", state, detail, install_command(name))
     distribution = modules[0].replace("_", "-")
     with suppress(PackageNotFoundError):
         distribution += f" {version(distribution)}"

@@ -7,10 +7,11 @@ from rich.padding import Padding
 from rich.text import Text
 
 from agentgym.evaluate.numbers import plural
+from agentgym.evaluate.rows import ledger_lines, ledger_spans, metrics_lines
 from agentgym.plugins.doctor.evidence import Evidence
 from agentgym.plugins.doctor.run import Obstacle
-from agentgym.ui.cards import STYLES
-from agentgym.ui.tables import ledger_view, roles_view
+from agentgym.ui.checks import STYLES
+from agentgym.ui.run import roles_view
 
 
 def findings_view(
@@ -19,8 +20,10 @@ def findings_view(
     """Return a view of the ledger and of the reasons why a run does not learn."""
     head = f"{status}, {plural(len(run.steps), 'step')}, "
     head += plural(run.episodes, "rollout")
-    parts: list[RenderableType] = [Text(head, "dim"), ledger_view(run.ledger)]
-    parts += [*roles_view(run.ledger, run.baseline, run.validation), Text("")]
+    parts: list[RenderableType] = [Text(head, "dim")]
+    parts.append(Text.assemble(*ledger_spans(run.ledger)))
+    measured = metrics_lines(run.baseline, run.validation)
+    parts += [*roles_view(ledger_lines(run.ledger), measured), Text("")]
     if not findings:
         parts.append(Text("Nothing stands in the way of learning.", "green"))
     for number, finding in enumerate(findings):

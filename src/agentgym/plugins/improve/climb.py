@@ -55,6 +55,12 @@ def improve(
             "Whose agent? Name it with --agent module:name, or use `agentgym train` "
             "for a scenario's own."
         )
+    if config.private:
+        raise UsageError(
+            "private = true keeps texts out of files, and `improve` writes the prompts "
+            "that it tries and the rollouts that it learns from into its folder. Use "
+            "`agentgym train` or `agentgym eval`, which keep none."
+        )
     check_terms(terms, config, scenario)
     report = probed(config)
     if own and (model := own_model(report)) is not None:

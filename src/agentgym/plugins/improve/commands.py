@@ -97,7 +97,7 @@ def improve(
     yes: bool = flag("Spend up to --max-cost without a question.", "--yes", panel=GOAL),
     as_json: AsJson = False,
 ) -> None:
-    """Improve an agent until it meets a goal: better prompts, then training.
+    """Improve an agent until it meets a goal: prompts, then training.
 
     Measures the unchanged agent first. Stops after the first step (rung) that meets the
     goal on held-out tasks, and shows the result and cost of each step. Ctrl-C keeps the

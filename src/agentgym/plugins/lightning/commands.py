@@ -81,7 +81,7 @@ def gateway(
     ),
     config: Config = None,
 ) -> None:
-    """Serve rollouts to another trainer, such as Agent Lightning, until Ctrl-C.
+    """Serve rollouts to another trainer, such as Agent Lightning.
 
     With a scenario, worker processes of this command run the agents. Without one,
     Agent Lightning's controller starts `agentgym job` for each rollout.

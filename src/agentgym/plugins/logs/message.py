@@ -1,4 +1,4 @@
-"""Parse messages of OpenAI, LangChain, Anthropic, Bedrock, Vercel and OpenTelemetry.
+"""Parse messages of OpenAI, LangChain, Anthropic, Google, Vercel and OpenTelemetry.
 
 LangChain has three formats: ``{"lc": 1, "id": […, "AIMessage"], "kwargs": {…}}`` from
 ``dumpd``, the older ``{"type": "ai", "data": {…}}``, and an object with ``type`` and
@@ -6,7 +6,8 @@ the message's fields. OpenTelemetry has ``{"role": …, "parts": […]}``
 (``gen-ai-input-messages.json`` of its semantic conventions). OpenInference wraps each
 object of OpenAI's format, as in ``{"message": {…}}`` (``spec/tool_calling``). Vercel's
 AI SDK has parts ``tool-call`` and ``tool-result``; in messages of its user interface,
-one part ``tool-NAME`` is a call with its result.
+one part ``tool-NAME`` is a call with its result. Google's ``generateContent`` has parts
+``functionCall`` and ``functionResponse``, which its Python SDK writes with underscores.
 """
 
 import json
@@ -40,6 +41,10 @@ UNREADABLE = (
 _WRAPPED = ("message", "message_content", "tool_call")
 _TEXTS = ("text", "input_text", "output_text")
 _CALLS = ("tool_use", "tool_call", "tool-call")
+_INSIDE_CALLS = ("toolUse", "functionCall", "function_call")
+_INSIDE_RESULTS = ("toolResult", "functionResponse", "function_response")
+"""Keys of Bedrock's and Google's parts."""
+_WRAPPED_RESULTS = ("result", "output", "error")
 _IDS = ("id", "toolUseId", "toolCallId")
 _SILENT = (
     "step-start",
@@ -215,7 +220,7 @@ def _parts(fields: dict[str, Any]) -> Iterator[Any]:
 def _text(part: Any) -> str | None:
     if isinstance(part, str):
         return part
-    if _is_text(part):
+    if _is_text(part) and part.get("thought") is not True:
         text = part["text"] if "text" in part else part.get("content")
         return text if isinstance(text, str) else None
     return None
@@ -231,8 +236,12 @@ def _is_known(part: Any) -> bool:
     if _is_text(part) or not isinstance(part, dict):
         return True
     named = {*_CALLS, "tool_result", "tool-result", "tool_call_response", *_SILENT}
-    inner = "toolUse" in part or "toolResult" in part
+    inner = _inside(part, (*_INSIDE_CALLS, *_INSIDE_RESULTS)) is not None
     return part.get("type") in named or inner or _is_shown_call(part)
+
+
+def _inside(part: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any] | None:
+    return next((part[key] for key in keys if isinstance(part.get(key), dict)), None)
 
 
 def _type(part: dict[str, Any]) -> str:
@@ -262,8 +271,8 @@ def _calls(parts: list[Any]) -> Iterator[LoggedCall]:
             continue
         if part.get("type") in _CALLS or _is_shown_call(part):
             yield _call(part)
-        elif isinstance(part.get("toolUse"), dict):
-            yield _call(part["toolUse"])
+        elif (inner := _inside(part, _INSIDE_CALLS)) is not None:
+            yield _call(inner)
 
 
 def _call(value: dict[str, Any]) -> LoggedCall:
@@ -293,13 +302,16 @@ def _results(parts: list[Any]) -> Iterator[Result]:
             yield Result(identity, read_result(part.get("content")), failed)
         elif "toolCallId" in part and part.keys() & {"output", "result", "errorText"}:
             yield _shown_result(part)
-        elif isinstance(part.get("toolResult"), dict):
-            inner = part["toolResult"]
-            said = inner.get("content")
+        elif (inner := _inside(part, _INSIDE_RESULTS)) is not None:
+            said = inner.get("content", inner.get("response"))
             if isinstance(said, list) and len(said) == 1 and isinstance(said[0], dict):
                 said = said[0].get("json", said)
             failed = inner.get("status") == "error"
-            yield Result(str(inner.get("toolUseId") or ""), read_result(said), failed)
+            if isinstance(said, dict) and len(said) == 1:  # as Google's SDKs wrap it
+                failed = failed or "error" in said
+                said = next((said[k] for k in _WRAPPED_RESULTS if k in said), said)
+            identity = next((inner[k] for k in _IDS if inner.get(k)), "")
+            yield Result(str(identity), read_result(said), failed)
 
 
 def _shown_result(part: dict[str, Any]) -> Result:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentgym.core.json_schema import with_parts
 from agentgym.core.tools import Tool
 from agentgym.errors import UsageError
 from agentgym.plugins.logs.langsmith import Runs, is_run, trace_of
@@ -190,7 +191,8 @@ _HEAD = """\
 # What an agent did is not what it should have done: read every line, and correct it.
 """
 _KNOWN = (
-    'Known are JSON Lines of {"messages": […]}, OpenAI-shaped or LangChain\'s; runs of '
+    'Known are JSON Lines of {"messages": […]}, OpenAI-shaped or LangChain\'s, and of '
+    '{"contents": […]}, Google\'s, also with a "request" around; runs of '
     "LangSmith, which have a run_type; observations of Langfuse, which have a traceId "
     "and a type; OTLP JSON of OpenTelemetry, which has resourceSpans; ATIF, which has "
     "a schema_version; and reviews, which have action_requests and decisions."
@@ -198,6 +200,10 @@ _KNOWN = (
 _MESSAGES, _RUNS, _SPANS = "messages", "LangSmith", "OpenTelemetry"
 _OBSERVATIONS, _REVIEWS, _ATIF = "Langfuse", "reviews", "ATIF"
 _CONTAINERS = ("runs", "data", "spans", "traces", "examples", "items")
+_EXCHANGES = (("request", "response"), ("full_request", "full_response"))
+_DECLARED = ("functionDeclarations", "function_declarations")
+_SCHEMAS = ("parameters", "parametersJsonSchema", "parameters_json_schema")
+"""Keys of Google's ``generateContent``."""
 _MOST_NESTED = 4
 _MOST_KEYS = 6
 
@@ -295,8 +301,7 @@ class _Log:
                 kind = _kind(entry)
                 try:
                     if kind == _MESSAGES:
-                        messages = entry["messages"] if _is_object(entry) else entry
-                        tools = _offered(entry) if _is_object(entry) else ()
+                        messages, tools = _exchanged(entry)
                         read = [read_messages(messages)]
                         conversations.append(Trace(read, tools=tools))
                     elif kind == _RUNS:
@@ -324,14 +329,73 @@ class _Log:
         return found
 
 
+def _exchanged(entry: Any) -> tuple[Any, Sequence[Any]]:
+    """Return the messages of a log entry, the answer's last, and the offered tools."""
+    if not _is_object(entry):
+        return entry, ()
+    request, answers = _sides(entry)
+    messages = _messages(request)
+    if not isinstance(messages, list):
+        return messages, _offered(request)
+    if not messages or (_is_object(messages[-1]) and _is_asking(messages[-1])):
+        choices = [_chosen(answer) for answer in answers]
+        messages = [*messages, *(each for each in choices if each)]
+    return messages, _offered(request)
+
+
+def _sides(entry: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    """Return a request to a model and its answers, also if both are in one object."""
+    for request, response in _EXCHANGES:
+        if _is_object(asked := from_json(entry.get(request))):
+            said = from_json(entry.get(response))
+            return asked, said if isinstance(said, list) else [said]
+    return entry, [entry]
+
+
+def _messages(request: Mapping[str, Any]) -> Any:
+    """Return the messages of a request; Google's are its ``contents``."""
+    found = request.get("messages")
+    return request.get("contents") if found is None else found
+
+
+def _is_asking(message: Mapping[str, Any]) -> bool:
+    return message.get("role") not in ("assistant", "model")
+
+
+def _chosen(answer: Any) -> Any:
+    """Return the first message of a model's answer; None if there is none."""
+    if not _is_object(answer):
+        return None
+    choices = answer.get("choices") or answer.get("candidates")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return (first.get("message") or first.get("content")) if _is_object(first) else None
+
+
 def _offered(entry: Mapping[str, Any]) -> Sequence[Any]:
     """Return the tools in a log entry, a list or its JSON text; () without any."""
-    tools = entry.get("tools") or ()
-    try:
-        found = json.loads(tools) if isinstance(tools, str) else tools
-    except ValueError:
+    found = from_json(entry.get("tools") or ())
+    if not isinstance(found, list):
         return ()
-    return found if isinstance(found, list) else ()
+    tools: list[Any] = []
+    for tool in found:
+        declared = [tool.get(k) for k in _DECLARED] if _is_object(tool) else []
+        lists = [each for each in declared if isinstance(each, list)]
+        tools += map(_of_google, lists[0]) if lists else [tool]
+    return tools
+
+
+def _of_google(tool: Any) -> Any:
+    """Return a function that Google's request declares as one of OpenAI's."""
+    schema = next((tool[k] for k in _SCHEMAS if _is_object(tool.get(k))), {})
+    return {**tool, "parameters": _lowered(schema)}
+
+
+def _lowered(schema: Any) -> Any:
+    """Return a schema whose types are written in small letters."""
+    made = with_parts(schema, _lowered)
+    if _is_object(made) and isinstance(made.get("type"), str):
+        made["type"] = made["type"].lower()
+    return made
 
 
 def _values(path: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
@@ -387,7 +451,8 @@ def _kind(value: Any) -> str:
         return _REVIEWS
     if is_atif(value):
         return _ATIF
-    return _MESSAGES if _has(value, "messages") else ""
+    said = _messages(_sides(value)[0])
+    return _MESSAGES if isinstance(said, list) else ""
 
 
 def _is_object(value: Any) -> bool:

@@ -84,7 +84,7 @@ def solve(
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Let a team of models solve a programming problem; nothing is trained.
+    """Let a team of models solve a programming problem, without training.
 
     A supervisor routes between a generator, a reviewer and an executor until the tests
     pass. All code runs in the sandbox. Exit code 1: the tests do not pass.

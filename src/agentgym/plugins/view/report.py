@@ -15,22 +15,19 @@ from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import duration, percent, plural
 from agentgym.evaluate.ranker import judging_words
-from agentgym.evaluate.words import p_words
-from agentgym.plugins.view.opened_run import OpenedRun
-from agentgym.rollout.store.reader import StoreReader
-from agentgym.train.result import TrainingResult
-from agentgym.train.run_folder import RunFolder
-from agentgym.train.status import bill
-from agentgym.ui.comparison import (
-    BRIEF,
+from agentgym.evaluate.shown import (
     CHANGES_NOTE,
     LEDGER_HEAD,
     METRICS_HEAD,
-    family_rows,
-    ledger_lines,
-    metrics_lines,
-    rows,
+    NOT_BETTER,
+    ShownResult,
 )
+from agentgym.evaluate.words import p_words
+from agentgym.plugins.view.opened_run import OpenedRun
+from agentgym.rollout.store.reader import StoreReader
+from agentgym.train.result import TrainingResult, use_of, weights_words
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.status import bill
 from agentgym.ui.reports import (
     confusion_parts,
     effect_parts,
@@ -38,8 +35,7 @@ from agentgym.ui.reports import (
     html_page,
     table,
 )
-from agentgym.ui.tables import NOT_BETTER, instead, saved_as
-from agentgym.ui.words import trained_words, use_of, weights_words
+from agentgym.ui.words import trained_words
 
 UNUSUAL = "out-of-vocabulary"
 """Name of the held-out set of tasks whose wording does not occur in training."""
@@ -125,7 +121,7 @@ def render_report(
 ) -> str:
     """Return the Markdown report of a run."""
     config, metrics, ledger = result.config, result.metrics, result.ledger
-    moved = result.forgetting
+    moved, shown = result.forgetting, result.shown
     place = f" on {result.device}" if result.device else ""
     spent = (
         f"{plural(result.steps, 'step')} and {plural(result.episodes, 'rollout')}; "
@@ -143,17 +139,17 @@ def render_report(
         *worse_parts(result, instructions),
         "## Before and after, on held-out tasks\n",
         f"{size} after training; 95 % intervals over tasks in brackets.\n",
-        gains_table(rows(result.baseline, metrics, warm=result.warm_start)),
+        gains_table(shown.main.rows),
     ]
-    if result.imitated is not None:
-        parts += [f"Warm start: {result.imitated.words()}.\n"]
-    if families := family_rows(result.baseline, metrics, result.warm_start):
+    if shown.warm_start:
+        parts += [f"{shown.warm_start}\n"]
+    if shown.families:
         heading = "### Success by family of tasks, worst first\n"
-        parts += [heading, gains_table(families)]
-    for name, (before, after) in result.breakdown.items():
-        heading = f"### {name[:1].upper()}{name[1:]}: {plural(after.tasks, 'task')}\n"
-        warm = result.warm_breakdown.get(name)
-        parts += [heading, gains_table(rows(before, after, BRIEF, warm))]
+        parts += [heading, gains_table(shown.families)]
+    for name, found in shown.further.items():
+        tasks = plural(result.breakdown[name][1].tasks, "task")
+        heading = f"### {name[:1].upper()}{name[1:]}: {tasks}\n"
+        parts += [heading, gains_table(found.rows)]
     if confusion is not None:
         heading = "## Tool needed (rows), tool called (columns), after training\n"
         parts += confusion_parts(confusion, heading)
@@ -166,8 +162,8 @@ def render_report(
         *([f"Learned from: {trained_words(ledger.tokens)}.\n"] * bool(ledger.tokens)),
         *([f"{judging_words(ledger.judging)}\n"] if ledger.judging else []),
         *([f"On everyday questions: {moved.words()}.\n"] if moved is not None else []),
-        *_roles(result),
-        *_use(result),
+        *_roles(shown),
+        *_use(result, shown),
         "## Settings\n",
         table(
             ["setting", "value"],
@@ -178,23 +174,23 @@ def render_report(
     return "\n".join(parts)
 
 
-def _use(result: TrainingResult) -> Iterator[str]:
+def _use(result: TrainingResult, shown: ShownResult) -> Iterator[str]:
     """Yield how to use the agent; if it is not better, what to do instead."""
-    if steps := instead(result):
+    if shown.next_steps:
         yield f"## Next\n\n{NOT_BETTER}\n"
-        yield "".join(f"- {step}\n" for step in steps)
-        yield f"{saved_as(result.saved)}\n"
+        yield "".join(f"- {step}\n" for step in shown.next_steps)
+        yield f"{shown.saved}\n"
     else:
-        yield f"## Use it\n\n{saved_as(result.saved)}\n"
+        yield f"## Use it\n\n{shown.saved}\n"
         yield "```{}\n{}```\n".format(*use_of(result))
 
 
-def _roles(result: TrainingResult) -> list[str]:
+def _roles(shown: ShownResult) -> list[str]:
     """Return the tables of a team's roles; [] for a single agent."""
     parts = []
-    if lines := ledger_lines(result.ledger):
+    if lines := shown.role_calls:
         parts += ["## Where the calls of each role went\n", table(LEDGER_HEAD, lines)]
-    if lines := metrics_lines(result.baseline, result.metrics):
+    if lines := shown.role_metrics:
         parts += ["## Each role\n", f"{CHANGES_NOTE}\n", table(METRICS_HEAD, lines)]
     return parts
 

@@ -60,6 +60,7 @@ _FIXED = frozenset(
     }
 )
 """Flags that users may not set: another value would break serving or training."""
+_LOGS_TEXTS = "enable_log_requests", "enable_log_outputs"
 
 
 def on_cpu(config: TrainingConfig) -> bool:
@@ -106,6 +107,12 @@ def vllm_settings(config: TrainingConfig) -> dict[str, Any]:
     flags = VllmSettings.of(config).settings
     given = {key.replace("-", "_"): value for key, value in flags.items()}
     _check_given(given)
+    for name in _LOGS_TEXTS if config.private else ():
+        if given.get(name):
+            raise ConfigError(
+                f"vllm.{name} = True writes requests into vllm.log, and private = true "
+                "keeps texts out of files: leave out one."
+            )
     rank = trained_rank(config)
     _check_rank(config, rank)
     _check_gpus(config)

@@ -1,9 +1,9 @@
-"""Score an episode by its tool calls, by written code or by a user's function."""
+"""Score an episode by its tool calls or by a user's function."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentgym.core.task import Task
 from agentgym.core.tools import ToolOutcome, ToolSpec
@@ -16,11 +16,7 @@ from agentgym.scenarios.plan_reward import (
     melted,
     tools_called,
 )
-from agentgym.scenarios.tool_tasks.code_rewards import CodeRewards
 from agentgym.scenarios.tool_tasks.task_file import TaskLine
-
-if TYPE_CHECKING:
-    from agentgym.sandbox import LazySandbox, Sandbox
 
 LOWEST = -1.0
 _FAILED_CALL = -0.02
@@ -77,22 +73,6 @@ def score_calls(
         credit = 0.0
     credit *= melted(needless - spare - missing)
     return Reward(credit, False, {"progress": credit}, right_tool, right)
-
-
-def score_code(
-    line: TaskLine,
-    code: CodeRewards,
-    calls: Sequence[ToolCall],
-    sandbox: "Sandbox | LazySandbox",
-) -> Reward:
-    """Score the code that an episode's calls wrote."""
-    if any(call.name in line.forbid for call in calls):
-        return Reward(LOWEST, False, {"forbidden": LOWEST})
-    if not calls:
-        return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)
-    right_tool = float(any(call.name == code.tool for call in calls))
-    reward = code.score(code.files_after(calls), sandbox)
-    return replace(reward, right_tool=right_tool, right_arguments=float(reward.success))
 
 
 def without_done(

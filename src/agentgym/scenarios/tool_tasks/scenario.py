@@ -22,7 +22,6 @@ from agentgym.scenarios.tool_tasks.reward import (
     Check,
     score_calls,
     score_checked,
-    score_code,
     without_done,
 )
 from agentgym.scenarios.tool_tasks.splitting import (
@@ -53,6 +52,9 @@ from agentgym.scenarios.tool_tasks.user_code import (
     unseen_tool,
     usable_check,
 )
+from agentgym.security.redaction import get_logger
+
+logger = get_logger(__name__)
 
 _PROMPT = (
     "You help users by calling tools. Call those that the request needs, with the "
@@ -236,7 +238,7 @@ class ToolScenario(Scenario):
             return self._judge.score(task, environment, trajectory)
         if line.code is not None and self._check is None:
             calls = [call for call in made if not is_own(call, specs)]
-            return score_code(line, line.code, calls, self.sandbox)
+            return line.code.score_calls(calls, line.forbid, self.sandbox)
         if self._check is None:
             line = without_done(line, by_code, specs)
             calls = [call for call in made if not is_own(call, specs)]
@@ -256,7 +258,7 @@ class ToolScenario(Scenario):
         code = self._line(task).code
         if code is None or (self._check, self._judge) != (None, None):
             return None
-        return code.score({**code.start, **changes}, self.sandbox)
+        return code.score_changes(changes, self.sandbox)
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
         """Return the expected calls of a task; None if it has no expected calls."""
@@ -396,6 +398,17 @@ def _check_allowed(
         raise UsageError(
             "Live tools really run, with whatever arguments an untrained model writes. "
             f"Allow those for which that does no harm: --allow-tool NAME, of {names}."
+        )
+    warn_of_calls(allow)
+
+
+def warn_of_calls(names: Sequence[str]) -> None:
+    """Log a warning with the names of tools that will really be called."""
+    if names:
+        logger.warning(
+            "Warning: %s will really be called, again and again, with whatever "
+            "arguments the model writes.",
+            ", ".join(names),
         )
 
 

@@ -4,18 +4,19 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentgym.core.made_up import NoValueError
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split
 from agentgym.core.tools import ToolSpec, result_text
+from agentgym.core.trajectory import Reward, ToolCall
 from agentgym.errors import UsageError
-from agentgym.scenarios.tool_tasks.code_rewards import CodeRewards, read_rewards
+from agentgym.plugins import registered
 from agentgym.scenarios.tool_tasks.datasets import as_task_line
 from agentgym.scenarios.tool_tasks.judging import check_files
 from agentgym.scenarios.tool_tasks.lines import (
@@ -29,6 +30,9 @@ from agentgym.scenarios.tool_tasks.lines import (
 )
 from agentgym.scenarios.tool_tasks.stubs import example
 from agentgym.scenarios.tool_tasks.unseen import AgentTools
+
+if TYPE_CHECKING:
+    from agentgym.sandbox import LazySandbox, Sandbox
 
 Specs = Mapping[str, ToolSpec]
 
@@ -61,6 +65,27 @@ class Answer:
     text: str
 
 
+class CodeReward(Protocol):
+    """The reward for the code that calls write: the key ``rewards`` of a line."""
+
+    @property
+    def plan(self) -> list[NeededCall]:
+        """The calls that write a right solution; other code may be right too."""
+
+    def score_calls(
+        self,
+        calls: Sequence[ToolCall],
+        forbidden: Collection[str],
+        sandbox: "Sandbox | LazySandbox",
+    ) -> Reward:
+        """Return the reward of the code that calls wrote."""
+
+    def score_changes(
+        self, changes: Mapping[str, str], sandbox: "Sandbox | LazySandbox"
+    ) -> Reward:
+        """Return the reward of changed files, each with its text by path."""
+
+
 @dataclass(frozen=True)
 class TaskLine:
     """One task: a valid line of a tasks file.
@@ -89,7 +114,7 @@ class TaskLine:
     answers: tuple[Answer, ...]
     configurable: dict[str, Any]
     tools: Mapping[str, ToolSpec]
-    code: CodeRewards | None
+    code: CodeReward | None
     files: dict[str, str] | str | None
     source: dict[str, Any] = field(repr=False)
 
@@ -199,7 +224,9 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
             "it has no `tools`, and none are named for the whole file (--tools-from)"
         )
     answers: list[Answer] = []
-    code = read_rewards(line, specs) if "rewards" in line else None
+    code: CodeReward | None = None
+    if "rewards" in line:
+        code = registered("agentgym.code_rewards", "read")(line, specs)
     expect = (
         tuple(code.plan)
         if code

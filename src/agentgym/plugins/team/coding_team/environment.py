@@ -9,6 +9,7 @@ from typing import Any, Literal
 from agentgym.core.tools import Tool, bound_tools, tool
 from agentgym.errors import MissingExtraError, RuleViolation, SandboxError, ToolError
 from agentgym.packs.coding.execution import AnySandbox
+from agentgym.packs.kit.code_rewards.static_checks import Kind, find_problems
 from agentgym.plugins.team.coding_team.languages import (
     TESTS,
     TeamLanguage,
@@ -25,7 +26,6 @@ from agentgym.plugins.team.coding_team.team.routing import (
 from agentgym.sandbox import PythonScript, RunTests, SandboxResult, Workspace
 from agentgym.scenarios.base import Environment
 from agentgym.scenarios.books import Books, ReceivedCall
-from agentgym.scenarios.rewards.static_checks import Kind, find_problems
 
 SCRIPT = "measure_call.py"
 """Path of the measuring script among the project's files."""

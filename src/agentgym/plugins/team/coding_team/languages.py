@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agentgym.errors import SandboxError
+from agentgym.packs.kit.code_rewards.parts import is_test_file
 from agentgym.sandbox import Argv, SandboxResult
 from agentgym.sandbox.languages import PYTHON, language_of
-from agentgym.scenarios.rewards.parts import is_test_file
 
 
 @dataclass(frozen=True, kw_only=True)

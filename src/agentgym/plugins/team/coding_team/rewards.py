@@ -6,6 +6,7 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.packs.coding.execution import AnySandbox, repaired
+from agentgym.packs.kit.code_rewards.parts import is_test_file
 from agentgym.packs.kit.rewards import grade, in_order, not_made
 from agentgym.plugins.team.coding_team.environment import TeamEnvironment
 from agentgym.scenarios.books import ReceivedCall
@@ -16,7 +17,6 @@ from agentgym.scenarios.plan_reward import (
     Attempts,
     melted,
 )
-from agentgym.scenarios.rewards.parts import is_test_file
 
 ERROR = -0.04
 VIOLATION = -0.1

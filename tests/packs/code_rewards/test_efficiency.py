@@ -3,9 +3,9 @@
 import pytest
 
 from agentgym.errors import ScenarioError
+from agentgym.packs.kit.code_rewards import Efficiency, SubmittedCode
+from agentgym.packs.kit.code_rewards.efficiency import share_of_ratio
 from agentgym.sandbox import LazySandbox
-from agentgym.scenarios.rewards import Efficiency, SubmittedCode
-from agentgym.scenarios.rewards.efficiency import share_of_ratio
 
 FAST = """\
 def pairs(xs, wanted):

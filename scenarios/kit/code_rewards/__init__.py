@@ -7,15 +7,15 @@
   for style, security and complexity.
 """
 
-from agentgym.scenarios.rewards.efficiency import Efficiency
-from agentgym.scenarios.rewards.parts import (
+from agentgym.packs.kit.code_rewards.efficiency import Efficiency
+from agentgym.packs.kit.code_rewards.parts import (
     ComposedReward,
     Correctness,
     RewardPart,
     SubmittedCode,
     is_test_file,
 )
-from agentgym.scenarios.rewards.static_checks import (
+from agentgym.packs.kit.code_rewards.static_checks import (
     KINDS,
     CodeFinding,
     Complexity,

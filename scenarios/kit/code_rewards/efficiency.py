@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from agentgym.errors import SandboxError, ScenarioError
+from agentgym.packs.kit.code_rewards.parts import RewardPart, SubmittedCode
 from agentgym.sandbox import LazySandbox, PythonScript, Sandbox
 from agentgym.sandbox.guest import plain
-from agentgym.scenarios.rewards.parts import RewardPart, SubmittedCode
 
 STEPS = (1.5, 3.0, 6.0, 12.0)
 """Multiples of the reference solution's cost. From each multiple on, the code earns a
