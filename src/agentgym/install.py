@@ -17,10 +17,14 @@ def install_command(*extras: str) -> str:
     names this source. It does not name the package alone, because other projects on
     PyPI have similar names.
     """
-    installer = "pip install"
+    return f"{installer()} {_requirement(','.join(extras))}"
+
+
+def installer() -> str:
+    """Return the command that installs packages into this environment."""
     if find_spec("pip") is None:  # uv makes environments without pip
-        installer = f"uv pip install --python {shlex.quote(sys.prefix)}"
-    return f"{installer} {_requirement(','.join(extras))}"
+        return f"uv pip install --python {shlex.quote(sys.prefix)}"
+    return "pip install"
 
 
 def _requirement(extras: str) -> str:

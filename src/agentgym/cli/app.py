@@ -67,7 +67,13 @@ class PanelCommand(TyperCommand):
             if unknown and any(param.name == "assigned" for param in self.params):
                 from agentgym.cli.setting_options import setting_named
 
-                if name := setting_named(unknown):
+                name = setting_named(unknown)
+                dashed = f"--{(name or '').replace('.', '-').replace('_', '-')}"
+                if any(dashed in param.opts for param in self.params):
+                    raise UsageError(
+                        f"No such option: {unknown}. Did you mean {dashed}?"
+                    ) from None
+                if name:
                     raise UsageError(
                         f"{unknown} is a setting without an option: --set {name}=VALUE."
                     ) from None
@@ -165,9 +171,10 @@ def build(words: Sequence[str] | None = None) -> typer.Typer:
             groups[group].command(member, short_help=_summary(found))(found)
         else:
             text, _, example = cleandoc(found.__doc__ or "").partition(_EXAMPLE)
-            epilog = f"{_EXAMPLE}{' '.join(example.split())}\n\n" if example else ""
-            options = {"help": text, "epilog": epilog + EPILOG}
-            app.command(name, cls=PanelCommand, **options)(with_settings(found))
+            example = f"{_EXAMPLE}{' '.join(example.split())}\n\n" * bool(example)
+            app.command(name, cls=PanelCommand, help=text, epilog=example + EPILOG)(
+                with_settings(found)
+            )
     return app
 
 

@@ -117,7 +117,7 @@ def evaluate(
     from agentgym.core.config import TrainingConfig
     from agentgym.core.task import EVERY_SPLIT, Split
     from agentgym.evaluate.criteria import Gate
-    from agentgym.evaluate.result import write_text
+    from agentgym.evaluate.result import Evaluation, write_text
     from agentgym.integrations.agent_import import is_reference
     from agentgym.train.trainer import Trainer
     from agentgym.ui.reports import html_page
@@ -152,6 +152,10 @@ def evaluate(
         count, tasks = int(tasks), None
     source = tasks_or_scenario(scenario, None if tasks is None else Path(tasks))
     source = source or of_saved(trained)
+    if source is None and compare is not None:  # of the saved evaluations
+        named = map(_subject, compare)
+        saved = next((side for side in named if isinstance(side, Evaluation)), None)
+        source = None if saved is None else str(saved.settings["scenario"])
     if source is None:
         raise UsageError(
             "What to measure on? Name a scenario, as in `agentgym eval coding`, or "

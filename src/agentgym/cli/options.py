@@ -322,7 +322,9 @@ def tasks_or_scenario(scenario: str | None, tasks: Path | None) -> str | None:
     reference = str(tasks or scenario)
     path = Path(reference.partition("?")[0])
     if path.suffix != ".jsonl":
-        hint = f" Make one with: jq -c '.[]' {path}" * (path.suffix == ".json")
+        hint = ' One task is a line: {"instruction": "…", "expect": […]}.'
+        if path.suffix == ".json":
+            hint = f" Make one with: jq -c '.[]' {path}"
         raise UsageError(
             "--tasks takes a JSON Lines file, which ends in .jsonl, not "
             f"{str(path)!r}.{hint}"

@@ -191,8 +191,8 @@ def show_run(
         write_text(html, page)
         progress_console(as_json).print(f"The report is {html}", soft_wrap=True)
     if as_json:
-        machine, result = machine_of(folder.path), read_result(folder.path, dict)
-        more = {"steps": folder.metrics(), "machine": machine, "result": result}
+        machine, plain = machine_of(folder.path), read_result(folder.path, dict)
+        more = {"steps": folder.metrics(), "machine": machine, "result": plain}
         print_json({**record, **more})
     else:
         from agentgym.ui.run import run_view

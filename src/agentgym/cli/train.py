@@ -100,6 +100,11 @@ def train(
     words = list(words or ())
     if scenario is not None and _is_setting(scenario):
         words, scenario = [scenario, *words], None
+    if files := [word for word in words if word.endswith(".jsonl")]:
+        raise UsageError(
+            f"{files[0]} is a tasks file, and {scenario} is a scenario: write "
+            f"`agentgym train --tasks {files[0]}` or `agentgym train {scenario}`."
+        )
     agent = use_agent(given, program)
     given = with_assigned(given, [*words, *(assigned or ())])
     named = "scenario" in given or variable_of("scenario") in os.environ

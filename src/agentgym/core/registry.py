@@ -22,6 +22,7 @@ from agentgym.core.import_hints import (
     reference_hint,
 )
 from agentgym.errors import NotFoundError, UsageError
+from agentgym.install import installer
 from agentgym.plugins import REGISTERED, points
 
 
@@ -168,8 +169,8 @@ def _install_hint(missing: str) -> str:
         )
     package = missing.replace(".", "-")
     return (
-        " Install the package that has it in this environment, often by: pip install "
-        f"{package}"
+        " Install the package that has it in this environment, often by: "
+        f"{installer()} {package}"
     )
 
 

@@ -367,7 +367,7 @@ def _chosen(answer: Any) -> Any:
     if not _is_object(answer):
         return None
     choices = answer.get("choices") or answer.get("candidates")
-    first = choices[0] if isinstance(choices, list) and choices else None
+    first: Any = choices[0] if isinstance(choices, list) and choices else {}
     return (first.get("message") or first.get("content")) if _is_object(first) else None
 
 
@@ -386,7 +386,7 @@ def _offered(entry: Mapping[str, Any]) -> Sequence[Any]:
 
 def _of_google(tool: Any) -> Any:
     """Return a function that Google's request declares as one of OpenAI's."""
-    schema = next((tool[k] for k in _SCHEMAS if _is_object(tool.get(k))), {})
+    schema: Any = next((tool[k] for k in _SCHEMAS if _is_object(tool.get(k))), {})
     return {**tool, "parameters": _lowered(schema)}
 
 

@@ -146,10 +146,10 @@ def render_report(
     if shown.families:
         heading = "### Success by family of tasks, worst first\n"
         parts += [heading, gains_table(shown.families)]
-    for name, found in shown.further.items():
+    for name, further in shown.further.items():
         tasks = plural(result.breakdown[name][1].tasks, "task")
         heading = f"### {name[:1].upper()}{name[1:]}: {tasks}\n"
-        parts += [heading, gains_table(found.rows)]
+        parts += [heading, gains_table(further.rows)]
     if confusion is not None:
         heading = "## Tool needed (rows), tool called (columns), after training\n"
         parts += confusion_parts(confusion, heading)

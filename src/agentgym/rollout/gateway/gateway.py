@@ -15,6 +15,7 @@ from agentgym.core.policy import Policy, RegisteredPolicy, ServedPolicy
 from agentgym.errors import RolloutError
 from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint
+from agentgym.rollout.gateway.address import why_unusable
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.api import ApiHandlers
 from agentgym.rollout.gateway.http.keys import Keys, agent_key
@@ -247,9 +248,8 @@ class Gateway:
         try:
             self._listener.start()
         except OSError as error:
-            where = f"{self._settings.host}:{self._settings.port}"
-            message = f"The gateway cannot listen on {where}: {error}"
-            raise RolloutError(message) from error
+            where = self._settings.host, self._settings.port
+            raise RolloutError(why_unusable(*where, error)) from error
         return self
 
     def close(self) -> None:
