@@ -1,0 +1,1 @@
+"""What the scenarios that agentgym ships share."""
