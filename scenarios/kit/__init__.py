@@ -1,1 +1,1 @@
-"""What the scenarios that agentgym ships share."""
+"""The parts that the scenarios of agentgym share."""

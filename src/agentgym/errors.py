@@ -69,6 +69,10 @@ class UsageError(AgentGymError):
     exit_code = 2
 
 
+class NextCommand(UsageError):
+    """The caller has to choose first; the message ends with the command to run next."""
+
+
 class ConfigError(UsageError):
     """A training configuration that does not validate (unknown key, bad value)."""
 

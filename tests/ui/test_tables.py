@@ -370,10 +370,17 @@ def test_the_verdict_says_first_what_training_added_to_a_warm_start(
     ],
 )
 def test_few_held_out_tasks_are_said_to_show_little(tasks: int, told: str) -> None:
-    effect = measure_effect(measured(a=[0] * tasks), measured(a=[4] * tasks))
+    same = measured(a=[2] * tasks)
+    effect = measure_effect(same, same)
     assert effect is not None
     said = verdict_words(effect)
     assert (told in said) if told else said.endswith(f"paired over {tasks} tasks).")
+
+
+def test_a_clear_result_of_few_tasks_is_not_called_unclear() -> None:
+    effect = measure_effect(measured(a=[0] * 12), measured(a=[4] * 12))
+    assert effect is not None
+    assert verdict_words(effect).endswith("paired over 12 tasks).")
 
 
 def test_the_form_of_calls_and_dropped_reasoning_are_in_the_plan_and_the_run(

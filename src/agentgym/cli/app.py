@@ -28,7 +28,13 @@ from agentgym.cli.output import (
     visible,
 )
 from agentgym.core.panels import ORDER
-from agentgym.errors import AgentGymError, Interrupted, OutputClosed, UsageError
+from agentgym.errors import (
+    AgentGymError,
+    Interrupted,
+    NextCommand,
+    OutputClosed,
+    UsageError,
+)
 from agentgym.plugins import points
 from agentgym.security.audit import AuditLog, audited, default_log
 from agentgym.security.redaction import redacted, redacted_output
@@ -296,7 +302,7 @@ def explain(error: Exception) -> str:
 
 
 def _problem(error: Exception) -> str:
-    if isinstance(error, Interrupted):
+    if isinstance(error, Interrupted | NextCommand):
         return str(error)
     if isinstance(error, AgentGymError):
         return f"Error: {error}"

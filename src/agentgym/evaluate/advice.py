@@ -21,13 +21,15 @@ With five answers per rollout, one rollout in ten then has a cut answer.
 _TRY = "Try a stronger --model, easier tasks first, or a reward with partial credit."
 
 
-def doubts(baseline: Metrics, *, judged: bool = False) -> list[str]:
+def doubts(
+    baseline: Metrics, *, judged: bool = False, warmed: bool = False
+) -> list[str]:
     """Return reasons why training will probably fail; empty if it may work.
 
     Training reinforces attempts that got a higher reward than others at the same task.
     If all attempts get equal rewards, the policy cannot learn. If a judge ranks
     successful attempts (``judged``), their rewards differ. A ``baseline`` of few
-    attempts proves nothing, so it gives no reason.
+    attempts proves nothing, so it gives no reason. ``warmed``: a warm start came first.
     """
     tasks = [task for task in baseline.by_task if task.attempts]
     families = {task.family for task in tasks}
@@ -46,10 +48,13 @@ def doubts(baseline: Metrics, *, judged: bool = False) -> list[str]:
     if judged:
         return found
     if solved == attempts:
+        said = f"All {attempts:,} attempts at {len(tasks):,} held-out tasks succeeded"
         found.append(
-            f"All {attempts:,} attempts at {len(tasks):,} held-out tasks succeeded: "
-            "there is nothing to learn from them. Use the model as it is, or take "
-            "harder tasks."
+            f"{said} after the warm start. Training can add little to that; it ends "
+            "when nothing is left to learn."
+            if warmed
+            else f"{said}: there is nothing to learn from them. Use the model as it "
+            "is, or take harder tasks."
         )
     elif not useful and _never_differ(tasks):
         found.append(

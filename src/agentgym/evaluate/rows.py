@@ -7,7 +7,7 @@ from typing import Literal
 from agentgym.core.ledger import Ledger, RoleLedger
 from agentgym.evaluate.compare import Comparison, are_paired, compare
 from agentgym.evaluate.intervals import UNMEASURED, Estimate, points
-from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
+from agentgym.evaluate.metrics import METRICS, SHARES, MetricName, Metrics
 from agentgym.evaluate.numbers import number, percent, plural
 from agentgym.evaluate.ranker import judging_words
 from agentgym.evaluate.roles import RoleMetric, RoleMetrics, role_metrics
@@ -71,17 +71,20 @@ _OF_ROLES: tuple[tuple[RoleMetric, bool], ...] = (
 """Metrics of a role that are shown, and whether each is a share."""
 
 
-def values(metrics: Metrics, *others: Metrics) -> list[tuple[str, ...]]:
-    """Return a row per metric: its label, and its value in each measurement, as texts.
+def values(
+    metrics: Metrics, *others: Metrics, names: Collection[MetricName] = METRICS
+) -> list[tuple[str, ...]]:
+    """Return a row per metric in ``names``: its label, and each measurement's value.
 
-    Values have confidence intervals. Metrics without a value in any measurement are
-    left out.
+    Values are texts with confidence intervals. Metrics without a value in any
+    measurement are left out.
     """
     shown = (metrics, *others)
     return [
         (m.label.format(k=metrics.k), *(m.text(each) for each in shown))
         for m in _MEASURES
-        if any(each[m.name].n for each in shown) and _tells(m, metrics.k, *shown)
+        if m.name in names and any(each[m.name].n for each in shown)
+        if _tells(m, metrics.k, *shown)
     ]
 
 
@@ -179,8 +182,11 @@ def _tells(measure: _Measure, k: int, *shown: Metrics | None) -> bool:
     """Return whether a metric needs its own row: its value can differ from pass^1.
 
     ``pass_1_of_all`` can differ only if rollouts were dropped; ``pass_k`` and
-    ``pass_at_k`` only if there is more than one attempt per task (``k`` > 1).
+    ``pass_at_k`` only if there is more than one attempt per task (``k`` > 1). A price
+    of 0, of a model on this machine, needs none either.
     """
+    if measure.name in ("cost", "cost_per_success"):
+        return any(each is not None and each[measure.name].value for each in shown)
     if measure.name == "pass_1_of_all":
         return any(each is not None and each.dropped for each in shown)
     return measure.name not in ("pass_k", "pass_at_k") or k > 1

@@ -46,7 +46,8 @@ def verdict_words(effect: Effect, *, has_warm_start: bool = False) -> str:
         f"{percent(effect.after)} ({p_words(effect.p_value)}, paired over "
         f"{plural(effect.tasks, 'task')})."
     )
-    return f"{said} {few_words(effect.tasks)}".rstrip()
+    is_clear = effect.verdict != "made no difference"
+    return said if is_clear else f"{said} {few_words(effect.tasks)}".rstrip()
 
 
 def changes_words(effect: Effect) -> tuple[str, str]:

@@ -59,9 +59,10 @@ def ask_whether_to_train(run: RunContext, offer: str) -> None:
     ``offer`` is the unanswered text of :func:`offer_warm_start`, or empty.
     """
     state, config = run.state, run.config
-    found = doubts(state.start, judged=is_judged(config))
+    warmed = bool(state.warmed)
+    found = doubts(state.start, judged=is_judged(config), warmed=warmed)
     remarks = [*found, offer] if offer else found
-    has_result = bool(state.warmed) and state.start.pass_1.value > 0
+    has_result = warmed and state.start.pass_1.value > 0
     if remarks and (config.yes or has_result or not found):
         for remark in remarks:
             run.progress(events.Warned(remark))

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agentgym.evaluate.events import Plan
-from agentgym.evaluate.metrics import MetricName, Metrics
+from agentgym.evaluate.metrics import METRICS, MetricName, Metrics
 from agentgym.evaluate.numbers import duration, plural
 from agentgym.evaluate.ranker import plan_words
 from agentgym.evaluate.rows import USUAL, compared, over, values
@@ -133,9 +133,11 @@ def elsewhere_view(plan: Elsewhere) -> RenderableType:
     return Group(title, indent(facts))
 
 
-def metrics_view(title: str, metrics: Metrics) -> RenderableType:
+def metrics_view(
+    title: str, metrics: Metrics, names: Collection[MetricName] = METRICS
+) -> RenderableType:
     """Return a view of one measurement, with confidence intervals."""
-    table = indent(grid(*values(metrics)))
+    table = indent(grid(*values(metrics, names=names)))
     return Group(Text(title, "bold"), Text(over(metrics), "dim"), table)
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentgym.evaluate import events
+from agentgym.evaluate.metrics import METRICS, Metrics
 from agentgym.evaluate.numbers import duration, percent
 from agentgym.evaluate.plain_progress import (
     LinesProgress,
@@ -20,6 +21,7 @@ from agentgym.evaluate.plain_progress import (
     share_words,
     step_shares,
 )
+from agentgym.evaluate.rows import BRIEF
 from agentgym.train.interrupts import keyboard_interrupts
 from agentgym.ui.tables import metrics_view, plan_view
 from agentgym.ui.words import sparkline
@@ -82,9 +84,9 @@ class TerminalProgress(LinesProgress):
                 self._show(plan_view(event, is_full=self._is_verbose), Text(""))
             case events.BaselineMeasured(metrics):
                 title = "Baseline: the untrained policy on held-out tasks"
-                self._show(metrics_view(title, metrics), Text(""))
+                self._show_metrics(title, metrics)
             case events.WarmStartDone(words, metrics):
-                self._show(metrics_view(f"Warm start: {words}", metrics), Text(""))
+                self._show_metrics(f"Warm start: {words}", metrics)
             case events.Validated():
                 self._show_validation(event)
             case events.Stalled(reason):
@@ -135,6 +137,10 @@ class TerminalProgress(LinesProgress):
             return None
         finally:
             self.__enter__()
+
+    def _show_metrics(self, title: str, metrics: Metrics) -> None:
+        names = METRICS if self._is_verbose else BRIEF
+        self._show(metrics_view(title, metrics, names), Text(""))
 
     def _show(self, *parts: RenderableType, soft_wrap: bool = False) -> None:
         """Print above the live view, which is at the bottom of the terminal.

@@ -7,6 +7,7 @@ import typer
 
 from agentgym.cli.options import AgentTools, tools_reference
 from agentgym.cli.tasks import Output, Tools, refuse_existing, write_tasks
+from agentgym.evaluate.numbers import plural
 
 if TYPE_CHECKING:
     from agentgym.plugins.logs import FromLogs
@@ -79,7 +80,7 @@ def _from_logs(
     for why, count in found.skipped.items():
         typer.echo(f"Left out {count}: {why}.", err=True)
     for why, count in found.calls.items():
-        typer.echo(f"Left out {count} calls: {why}.", err=True)
+        typer.echo(f"Left out {plural(count, 'call')}: {why}.", err=True)
     if found.secrets:
         typer.echo(
             f"Replaced {found.secrets} keys or tokens, as SECRET-1; look for others.",

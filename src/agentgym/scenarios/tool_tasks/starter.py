@@ -10,7 +10,7 @@ from typing import Any
 from agentgym.core.agent import COMMAND, is_command, program_name
 from agentgym.core.made_up import NoValueError, made_up
 from agentgym.core.tools import Tool, ToolSpec, result_text
-from agentgym.errors import UsageError
+from agentgym.errors import NextCommand, UsageError
 from agentgym.install import quoted
 from agentgym.scenarios.tool_tasks.splitting import LEAST
 
@@ -108,7 +108,7 @@ def starter_of(
     if path.exists():
         same = path.read_bytes() == text.encode()
         still = ", still as it was made of the schemas" if same else ""
-        return UsageError(
+        return NextCommand(
             f"Which tasks? {path} is here{still}. To train on it:\n    {go_on}"
         )
     if not write:
@@ -122,13 +122,11 @@ def starter_of(
         return UsageError(f"Cannot write {path}: {error.strerror}.")
     names = ", ".join(tool.spec.name for tool in tools)
     count = sum(not line.startswith("#") for line in text.splitlines())
-    return UsageError(
-        f"{agent} has no tasks to be trained on, so nothing was trained. Wrote "
-        f"{path}: {count} requests, made of the schemas of {names}. They can check "
-        "that the tool a request names is called with the values it gives; not "
-        "whether that is what your users want. Replace them by what users "
-        "ask (`agentgym tasks from-logs` takes it from logs, and `agentgym "
-        "tasks starter --model-for-tasks` lets a model write them), or try it as "
-        "it is:\n"
-        f"    {go_on}"
+    return NextCommand(
+        f"{agent} needs tasks to be trained on. Wrote {path}: {count} requests, made "
+        f"of the schemas of {names}. They check that the tool that a request names is "
+        "called with its values, not that this is what your users want. Their own "
+        "requests are better: `agentgym tasks from-logs` takes them from logs, and "
+        "`agentgym tasks starter --model-for-tasks` lets a model write some. To try "
+        f"these as they are:\n    {go_on}"
     )
