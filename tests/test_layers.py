@@ -49,7 +49,10 @@ BESIDE = {
     "improve": {"cloud"},
     "cloud": {"judge", "vllm"},
     "collect": {"programs"},
+    "contract": {"faults"},
+    "formats": {"collect"},
     "lightning": {"verl", "vllm"},
+    "logs": {"formats"},
     "verl": {"vllm"},
     "view": {"doctor"},
 }

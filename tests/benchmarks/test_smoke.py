@@ -20,7 +20,9 @@ QUICK = {
 """Scripts that are run each time, with their options."""
 LONG = {
     "authored.py": "--rollouts 2 --rounds 1 --kinds langchain",
+    "contract_replay.py": "--tasks 12 --runs 1",
     "constrained.py": "--tasks 2 --samples 1 --scenarios coding",
+    "faults.py": "--episodes 64 --tasks 2 --samples 1",
     "first_table.py": "--episodes 8",
     "gateway_soak.py": "--minutes 1 --theirs 0 --clients 2",
     "gpu.py": "--gpu none --architectures tiny --episodes 4 --engines local",

@@ -64,7 +64,7 @@ def test_pip_has_the_packages_that_uv_installs_for_work_on_the_repository() -> N
 
 
 def test_the_example_gives_the_action_the_inputs_that_it_has() -> None:
-    path = ROOT / "examples" / "github_action" / "eval.yml"
+    path = ROOT / "examples" / "github_action" / "agent.yml"
     [job] = yaml.safe_load(path.read_text())["jobs"].values()
     [step] = [each for each in job["steps"] if "/agentgym@" in each.get("uses", "")]
     required = {name for name, of in ACTION["inputs"].items() if of.get("required")}
@@ -75,7 +75,7 @@ def measured(folder: Path, agentgym: str, **inputs: str) -> tuple[int, str, str]
     """Run the action's second step; return its code, its summary and its output."""
     given = {name: of.get("default", "") for name, of in ACTION["inputs"].items()}
     given |= {name.replace("_", "-"): value for name, value in inputs.items()}
-    [step] = [each for each in ACTION["runs"]["steps"] if each.get("id") == "eval"]
+    [step] = [each for each in ACTION["runs"]["steps"] if each.get("id") == "test"]
     variables: dict[str, Any] = {
         name: given[re.fullmatch(r"\$\{\{ inputs\.([\w-]+) \}\}", value)[1]]
         for name, value in step["env"].items()
@@ -101,27 +101,32 @@ def test_the_action_fails_as_the_command_does_and_shows_its_report(
     tmp_path: Path,
 ) -> None:
     fake = 'printf "%s\\n" "$@" > words; echo "# Report" > "$4"; exit 1'
-    code, summary, output = measured(
-        tmp_path,
-        fake,
-        tasks="my tasks.jsonl",
-        fail_under="pass_1=0.9 pass_k=0.8",
-        options="--agent app:graph --inputs 'a b'",
-    )
-    report = str(tmp_path / "agentgym-eval.md")
-    assert (tmp_path / "words").read_text().splitlines() == [
-        *("eval", "my tasks.jsonl", "--markdown", report),
-        *("--fail-under", "pass_1=0.9", "--fail-under", "pass_k=0.8"),
-        *("--agent", "app:graph", "--inputs", "a b"),
-    ]
-    assert (code, summary, output) == (1, "# Report\n", f"report={report}\n")
+    options = "--replay --json 'a b'"
+    contract = "my contract.yaml"
+    code, summary, output = measured(tmp_path, fake, contract=contract, options=options)
+    files = {
+        kind: str(tmp_path / f"agentgym-test.{end}")
+        for kind, end in (("markdown", "md"), ("html", "html"), ("junit", "xml"))
+    }
+    written = [word for kind, path in files.items() for word in (f"--{kind}", path)]
+    words = (tmp_path / "words").read_text().splitlines()
+    assert words == ["test", contract, *written, "--replay", "--json", "a b"]
+    assert (code, summary) == (1, "# Report\n")
+    assert output == "".join(f"{kind}={path}\n" for kind, path in files.items())
 
 
 @pytest.mark.slow
-def test_the_action_measures(tmp_path: Path) -> None:
+def test_the_action_tests_the_example(tmp_path: Path) -> None:
     real = 'exec python -m agentgym "$@"'
-    limits = {"tasks": "coding", "fail_under": "pass_1=0.01"}
-    options = "--model nano --framework native --tasks 8 --samples 1 --no-baselines"
-    code, summary, _ = measured(tmp_path, real, **limits, options=options)
-    assert code == 0
-    assert "pass^1" in summary
+    example = (ROOT / "examples" / "github_action" / "contract.yaml").read_text()
+    short = yaml.safe_load(example) | {"count": 8, "limits": {"pass_1": 0.01}}
+    (tmp_path / "contract.yaml").write_text(json.dumps(short))
+    code, summary, _ = measured(tmp_path, real, options="--record")
+    assert code == 0, summary
+    assert "pass_1 >= 0.01" in summary
+    (tmp_path / "again").mkdir()
+    for name in ("contract.yaml", "contract.recording.jsonl"):
+        (tmp_path / name).rename(tmp_path / "again" / name)
+    code, summary, _ = measured(tmp_path / "again", real, options="--replay")
+    assert code == 0, summary
+    assert "replayed, without a model" in summary

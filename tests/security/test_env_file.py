@@ -72,13 +72,16 @@ def test_a_file_of_others_runs_no_code_and_lifts_no_guard(
     assert "AGENTGYM_HOME" not in agentgym("runs", "list").err, "a shell's own wins"
 
 
+HARMLESS_GROUPS = ("rent", "gpus", "rollouts", "faults")
+
+
 def test_every_setting_that_can_name_something_is_classified() -> None:
     """A new setting of text is either refused in ``.env`` or listed here."""
     harmless = {
         *("framework", "model", "engine", "tool_format", "train_roles", "name"),
         *("output", "task_choice", "algorithm", "precision", "rollouts.kind"),
         *("tracker", "thinking", "train_tokens", "constrain", "goal"),
-        "chat_template_kwargs",
+        *("chat_template_kwargs", "faults.rates"),
         *("api_key", "engine_key", "gateway_key", "secrets"),
     }
     for name, field in TrainingConfig.fields().items():
@@ -87,9 +90,7 @@ def test_every_setting_that_can_name_something_is_classified() -> None:
         if name not in harmless and (is_text or "unsafe" in name):
             assert is_left_out(variable_of(name)), name
     for name in (*TrainingConfig.groups(), *(OTHER_VARIABLES - harmless)):
-        assert is_left_out(variable_of(name)) or name in ("rent", "gpus", "rollouts"), (
-            name
-        )
+        assert is_left_out(variable_of(name)) or name in HARMLESS_GROUPS, name
 
 
 def test_unreadable_env_file_is_one_paragraph(

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     *("framework", "agent.context", "agent.inputs", "agent.on_interrupt"),
     *("agent.configurable", "gpu", "seed", "concurrency", "eval_temperature"),
     *("unsafe_local_exec", "judge.model", "judge.rubric"),
-    *("judge.price_in", "judge.price_out", "judge.max_cost"),
+    *("judge.price_in", "judge.price_out", "judge.max_cost", "faults.rates"),
+    *("user.model",),
     flags={"eval_temperature": "--temperature"},
 )
 def evaluate(

@@ -133,25 +133,30 @@ def list_runs(output: Runs = Path("runs"), as_json: AsJson = False) -> None:
 def export_run(
     run: Annotated[str, typer.Argument(help="Its folder or its name.")],
     file: Annotated[Path, typer.Argument(help="File to write; it must not exist.")],
-    form: Literal["atif", "openai", "jsonl"] = option(
-        "atif: Agent Trajectory Interchange Format; openai: chat messages; jsonl: "
-        "for agentgym rollout --show.",
+    form: str = option(
+        "atif: Agent Trajectory Interchange Format; openai: chat messages; inspect: a "
+        "log of inspect_ai; jsonl: for agentgym rollout --show.",
         "--format",
         default="atif",
+        metavar="atif|openai|inspect|jsonl",
     ),
     only: str = option(
         "Rollouts whose id has this part: after, s00012, …", default="", metavar="TEXT"
     ),
     output: Runs = Path("runs"),
 ) -> None:
-    """Write a run's ended rollouts to a file for other tools, one rollout a line."""
+    """Write a run's ended rollouts to a file for other tools."""
+    from agentgym.core.registry import loaders
     from agentgym.rollout.record import stored_trajectories
     from agentgym.rollout.session import DATABASE_FILE
     from agentgym.rollout.store.reader import StoreReader
-    from agentgym.rollout.trajectory_file import TrajectoryWriter
+    from agentgym.rollout.trajectory_file import TrajectoryWriter, formats
     from agentgym.train.run_folder import RunFolder
 
     folder = RunFolder.open(run, output)
+    whole = loaders("agentgym.exports")
+    if form not in (known := [*formats(), *whole]):
+        raise NotFoundError("format", form, known)
     if file.exists():
         raise UsageError(f"{file} exists: give another file.")
     found = stored_trajectories(StoreReader(folder.path / DATABASE_FILE), only)
@@ -159,11 +164,14 @@ def export_run(
     if first is None:
         named = f" whose id has {only!r}" if only else ""
         raise UsageError(f"{folder.path} has no ended rollout{named}.")
-    count = 0
-    with TrajectoryWriter(file, form) as writer:
-        for trajectory in chain((first,), found):
-            writer.write(trajectory)
-            count += 1
+    every, count = chain((first,), found), 0
+    if form in whole:
+        count = whole[form]()(file, every)
+    else:
+        with TrajectoryWriter(file, form) as writer:
+            for trajectory in every:
+                writer.write(trajectory)
+                count += 1
     progress_console().print(f"{count:,} rollouts are in {file}", soft_wrap=True)
 
 

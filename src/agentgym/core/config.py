@@ -503,6 +503,12 @@ class TrainingConfig(Settings):
         return cls.nested({**cls.flat(cls.of_variables()), **cls.flat(values)})
 
     @property
+    def plugin_groups(self) -> dict[str, dict[str, Any]]:
+        """The groups of settings of plug-ins, as JSON values by name."""
+        names = self.groups().keys() - {"agent"}
+        return self.model_dump(mode="json", include=names)
+
+    @property
     def answer_tokens(self) -> int:
         """The setting ``max_tokens``; if it is None, the default for small models."""
         return self.max_tokens or SMALL_ANSWER

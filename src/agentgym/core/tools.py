@@ -68,6 +68,24 @@ class ToolOutcome(StrEnum):
     RULE_BROKEN = "rule_broken"
 
 
+class Injected(str):
+    """The text of an injected fault, which stands for a tool's result.
+
+    Attributes:
+        kind: The kind of fault, e.g. ``timeout``.
+        outcome: The outcome that is recorded.
+    """
+
+    kind: str
+    outcome: ToolOutcome
+
+    def __new__(cls, text: str, kind: str, outcome: ToolOutcome) -> "Injected":
+        """Return a text with the kind and the outcome of a fault."""
+        made = super().__new__(cls, text)
+        made.kind, made.outcome = kind, outcome
+        return made
+
+
 @dataclass(frozen=True)
 class ToolSpec:
     """A tool's name, schema and description, with validation of its arguments.
@@ -426,7 +444,8 @@ async def run_tool(
     except ValidationError as error:
         return ToolOutcome.INVALID_ARGUMENTS, f"Error: {first_problem(error)}"
     try:
-        return ToolOutcome.OK, await tools[name].run(arguments, validated)
+        text = await tools[name].run(arguments, validated)
+        return text.outcome if isinstance(text, Injected) else ToolOutcome.OK, text
     except RuleViolation as error:
         return ToolOutcome.RULE_BROKEN, f"Error: {error}"
     except ToolError as error:

@@ -200,6 +200,7 @@ class ToolCall(_Record):
     Attributes:
         id: Id of the :class:`RequestedCall`; None if the framework does not pass it.
         result: The text that the agent saw.
+        fault: The kind of fault that was injected into the call; see docs/faults.md.
     """
 
     type: Literal["tool_call"] = "tool_call"
@@ -209,6 +210,12 @@ class ToolCall(_Record):
     outcome: ToolOutcome = ToolOutcome.OK
     result: str = ""
     duration_ms: float = 0.0
+    fault: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the call failed, and not because of an injected fault."""
+        return self.outcome is not ToolOutcome.OK and not self.fault
 
     def repeats(self, other: "ToolCall") -> bool:
         """Return whether ``other`` has the same name, arguments, outcome and result."""
@@ -397,7 +404,7 @@ class Trajectory(_Record):
         return TrajectoryStats(
             steps=len(calls),
             tool_calls=len(tools),
-            tool_errors=sum(tool.outcome is not ToolOutcome.OK for tool in tools),
+            tool_errors=sum(tool.failed for tool in tools),
             prompt_tokens=sum(prompt for prompt, _ in counted),
             response_tokens=sum(response for _, response in counted),
             uncounted_calls=len(calls) - len(counted),

@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from agentgym.core.config import Algorithm, TrainingConfig
-from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 
 _CLIP = 0.2
@@ -274,7 +273,7 @@ def call_failures(trajectory: Trajectory) -> list[int]:
         if isinstance(step, ModelCall):
             failed = by_role[step.agent]
             counts.append(0)
-        elif step.outcome is ToolOutcome.OK:
+        elif not step.failed:
             failed.clear()
         else:
             if counts:

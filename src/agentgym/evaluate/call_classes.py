@@ -36,6 +36,7 @@ class CallClass(StrEnum):
     OWN = "own"  # ran, and is of the agent's own tools, e.g. a hand-off
     RIGHT = "right"  # ran, and is a needed call
     WRONG_VALUE = "wrong_value"  # has a value that is forbidden or not needed
+    FAULT = "fault"  # met an injected fault
     RAISED = "raised"  # the tool refused it, or the agent ended first
     REPEATED = "repeated"  # ran, and equals an earlier call with the same result
     WRONG_TOOL = "wrong_tool"  # ran instead of a needed call of another tool
@@ -108,6 +109,8 @@ def _class_of(
         return CallClass.MALFORMED
     if call.outcome is ToolOutcome.INVALID_ARGUMENTS:
         return _argument_fault(spec, call.arguments)
+    if call.fault and call.outcome is not ToolOutcome.OK:
+        return CallClass.FAULT
     if need is not None:
         if need.accepts(call, spec, succeeded):
             return CallClass.RIGHT

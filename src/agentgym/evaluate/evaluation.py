@@ -1,9 +1,8 @@
 """evaluate: measure a policy on tasks that it does not train on."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +17,10 @@ from agentgym.core.task import EVERY_SPLIT, Split, Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.lengths import paced
 from agentgym.engines.registry import create_engine, paced_settings
-from agentgym.errors import Interrupted, RolloutError, UnsupportedError, UsageError
+from agentgym.errors import UnsupportedError, UsageError
 from agentgym.evaluate import events
 from agentgym.evaluate.advice import cut_words, overflow_words
+from agentgym.evaluate.attempts import Rollouts, attempt
 from agentgym.evaluate.baselines import CallEverything, DoNothing, run_trivial
 from agentgym.evaluate.call_classes import (
     CallClass,
@@ -42,7 +42,6 @@ from agentgym.models.reference import (
     resolve_model,
     weights_of,
 )
-from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, check_rollouts, worker_count
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import (
@@ -60,46 +59,6 @@ if TYPE_CHECKING:
 _PROVIDER_IN_FLIGHT = 8
 
 
-def attempt(
-    session: RolloutSession,
-    sets: Mapping[str, Sequence[Task]],
-    samples: int,
-    on_rollout: Callable[[Trajectory], None],
-    *,
-    step: int = 0,
-) -> dict[str, list[Trajectory]]:
-    """Attempt several sets of tasks with the policy, without training on them.
-
-    All sets run together, so that a small set does not leave workers idle. ``step`` is
-    the number of policy updates so far.
-    """
-    asked = [
-        RolloutRequest(
-            f"{group}-{sample:02d}", task, train=False, group=group, step=step
-        )
-        for name, tasks in sets.items()
-        for index, task in enumerate(tasks)
-        for group in [f"{name.replace(' ', '_')}-t{index:04d}"]
-        for sample in range(samples)
-    ]
-    # A killed process may have left rollouts with these ids.
-    session.delete(request.rollout_id for request in asked)
-    try:
-        made = session.run(asked, on_rollout)
-    except Interrupted:  # a resumed run repeats them under the same ids
-        session.delete(request.rollout_id for request in asked)
-        raise
-    rest = iter(made)
-    by_set = {n: list(islice(rest, samples * len(sets[n]))) for n in sets}
-    for name, found in by_set.items():
-        if all(t.status is RolloutStatus.DROPPED for t in found):
-            raise RolloutError(
-                f"None of the {len(found)} rollouts of {name!r} could be scored: "
-                f"{str(found[0].reason).rstrip('.')}."
-            )
-    return by_set
-
-
 def evaluate(
     config: TrainingConfig,
     split: str,
@@ -112,6 +71,7 @@ def evaluate(
     task: str | None = None,
     keep: list[Trajectory] | None = None,
     cache_requests: Path | None = None,
+    session: Rollouts | None = None,
 ) -> Evaluation:
     """Measure the model ``config.model`` on tasks of a split.
 
@@ -122,6 +82,7 @@ def evaluate(
     ``baselines``: whether to measure agents without a model too. ``task`` is the id of
     a single task; None takes ``config.test_tasks`` tasks. The attempts in full are
     added to ``keep``. ``cache_requests`` is a file that keeps a server's answers.
+    ``session`` runs the rollouts instead of one with ``config.model``.
     """
     scenario, _ = check_rollouts(config)
     check_judge(config)
@@ -130,42 +91,18 @@ def evaluate(
     if task is not None:
         tasks = [with_id(tasks, task)]
     with ExitStack() as stack:
-        policy: Policy | ServedPolicy | RegisteredPolicy | Endpoint
-        cache = None
-        if is_remote(config.model):
-            policy = endpoint = resolve_model(config.model)
-            config = paced(config, in_flight=_PROVIDER_IN_FLIGHT)
-            if cache_requests is not None:
-                opened = _opened_cache(cache_requests, config, endpoint)
-                cache = stack.enter_context(opened)
-        elif cache_requests is not None:
-            raise UnsupportedError(
-                f"cache_requests = {str(cache_requests)!r} is for a model that servers "
-                "answer for, PROVIDER:MODEL or an address. One in this process costs "
-                "nothing."
-            )
-        else:
-            endpoint, prices = None, prices or FREE
-            config = paced_settings(config)
-            engine = create_engine(config)
-            stack.callback(engine.close)
-            stack.enter_context(engine.sampling())
-            policy = engine.policy
-        folder = stack.enter_context(scratch_folder("eval"))
-        session = stack.enter_context(
-            RolloutSession(
-                config,
-                policy,
-                folder,
-                worker_count(config),
-                cache=cache,
-                audit=default_log(),
-            )
-        )
-        progress(events.PhaseStarted("evaluation", len(tasks) * config.eval_samples))
+        endpoint = cache = None
+        if session is None:
+            opened = _opened_session(stack, config, cache_requests)
+            session, config, endpoint, cache = opened
+        if endpoint is None:
+            prices = prices or FREE
+        sets = {split: tasks, **scenario.variants(tasks)}
+        count = sum(map(len, sets.values())) * config.eval_samples
+        progress(events.PhaseStarted("evaluation", count))
         found = attempt(
             session,
-            {split: tasks},
+            sets,
             config.eval_samples,
             lambda _: progress(events.RolloutDone()),
         )
@@ -176,7 +113,7 @@ def evaluate(
             ranking.compare(by_task(found[split]))
     trajectories = found[split]
     if keep is not None:
-        keep += trajectories
+        keep += [made for attempts in found.values() for made in attempts]
     notes += [] if cache is None else [cache.summary]
     measured, problems = (
         measure_baselines(scenario, tasks, config) if baselines else ({}, [])
@@ -211,12 +148,47 @@ def evaluate(
             *([judging_words(ledger.judging)] if ledger.judging else []),
         ],
         metrics=metrics,
+        variants={
+            name: Metrics.of(found[name], k=config.eval_samples, prices=prices)
+            for name in sets
+            if name != split
+        },
         judging=ledger.judging,
         baselines=measured,
         calls={kind: calls[kind] for kind in CallClass if calls[kind]},
         confusion=confusion,
         attempts=attempts,
     )
+
+
+def _opened_session(
+    stack: ExitStack, config: TrainingConfig, cache_requests: Path | None
+) -> "tuple[RolloutSession, TrainingConfig, Endpoint | None, AnswerCache | None]":
+    """Open workers and the model; return them with the settings that fit the model."""
+    policy: Policy | ServedPolicy | RegisteredPolicy | Endpoint
+    endpoint = cache = None
+    if is_remote(config.model):
+        policy = endpoint = resolve_model(config.model)
+        config = paced(config, in_flight=_PROVIDER_IN_FLIGHT)
+        if cache_requests is not None:
+            opened = _opened_cache(cache_requests, config, endpoint)
+            cache = stack.enter_context(opened)
+    elif cache_requests is not None:
+        raise UnsupportedError(
+            f"cache_requests = {str(cache_requests)!r} is for a model that servers "
+            "answer for, PROVIDER:MODEL or an address. One in this process costs "
+            "nothing."
+        )
+    else:
+        config = paced_settings(config)
+        engine = create_engine(config)
+        stack.callback(engine.close)
+        stack.enter_context(engine.sampling())
+        policy = engine.policy
+    folder = stack.enter_context(scratch_folder("eval"))
+    workers, audit = worker_count(config), default_log()
+    session = RolloutSession(config, policy, folder, workers, cache=cache, audit=audit)
+    return stack.enter_context(session), config, endpoint, cache
 
 
 def _opened_cache(

@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field
 from agentgym.core.needs import Needs
 from agentgym.core.notebook import Shown
 from agentgym.core.prices import FREE, USUAL_PRICES, Prices
-from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
 from agentgym.evaluate.intervals import (
     UNMEASURED,
@@ -297,7 +296,7 @@ def _counts(
             means["token_cost"] = 1e6 * cost / replaced.prompt
         if prices is not None:
             means["cost"] = prices.cost(read, sampled, cached)
-    reliable = sum(call.outcome is ToolOutcome.OK for call in calls)
+    reliable = sum(not call.failed for call in calls)
     cut = sum(made.finish_reason == "length" for made in trajectory.model_calls)
     return {
         "tool_reliability": (reliable, len(calls)),

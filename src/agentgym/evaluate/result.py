@@ -51,6 +51,7 @@ class Evaluation(Shown, BaseModel, frozen=True, extra="forbid"):
             the same ids changed; empty in files of old versions.
         notes: Remarks on the limits of the figures, in sentences.
         metrics: The metrics, with the results of each task.
+        variants: The metrics of the same tasks under other conditions, by name.
         judging: How often judge and scenario agree, and the judge's cost; None without
             a judge.
         baselines: Metrics of agents without a model on the same tasks, by name.
@@ -78,6 +79,7 @@ class Evaluation(Shown, BaseModel, frozen=True, extra="forbid"):
     task_digest: str = ""
     notes: list[str] = Field(default_factory=list)
     metrics: Metrics
+    variants: dict[str, Metrics] = Field(default_factory=dict)
     judging: Judging | None = None
     baselines: dict[str, Metrics] = Field(default_factory=dict)
     calls: dict[CallClass, int] = Field(default_factory=dict)

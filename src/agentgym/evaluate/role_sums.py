@@ -7,7 +7,6 @@ from pydantic import BaseModel
 
 from agentgym.core.needs import Needs, align
 from agentgym.core.openai import DEFAULT_AGENT
-from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.integrations.offered import offered_functions
 from agentgym.scenarios.tool_tasks.unseen import learn_from
@@ -84,7 +83,7 @@ def _counts(trajectory: Trajectory, needs: Needs | None) -> dict[str, Counter[st
     answers = trajectory.form_answers()
     for made, by in asked:
         if by is not None and made.id not in answers:
-            ok = made.outcome is ToolOutcome.OK
+            ok = not made.failed
             found[by.agent].update(tool_calls=1, reliable=int(ok))
     if found and trajectory.reason is not None and trajectory.reason.kind == MAX_TURNS:
         longest = max(found, key=lambda role: found[role]["model_calls"])

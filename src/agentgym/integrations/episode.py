@@ -20,6 +20,7 @@ from agentgym.core.files import whole_text
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.task import Task
 from agentgym.core.tools import (
+    Injected,
     Tool,
     ToolOutcome,
     ToolSpec,
@@ -312,6 +313,7 @@ class Episode:
             arguments=_as_json(parsed),
             outcome=outcome,
             result=whole_text(result),
+            fault=result.kind if isinstance(result, Injected) else "",
             duration_ms=1000 * (time.perf_counter() - started),
         )
         _note_tool(name, call_id, arguments, outcome, made.duration_ms)
@@ -382,6 +384,11 @@ class Episode:
         """Whether the environment simulates a user."""
         silent = Environment.user_reply
         return getattr(type(self._environment), "user_reply", silent) is not silent
+
+    @property
+    def waits_for_user(self) -> bool:
+        """Whether the simulated user's reply takes long, e.g. asks a model."""
+        return self._environment is not None and self._environment.waits
 
     @property
     def folder(self) -> Path | None:
@@ -464,8 +471,11 @@ class Episode:
 
     def _is_stuck(self, last: ToolCall) -> bool:
         recent = self.tool_calls[-STUCK_AFTER:]
-        failed = last.outcome is not ToolOutcome.OK
-        return failed and len(recent) == STUCK_AFTER and all(map(last.repeats, recent))
+        return (
+            last.failed
+            and len(recent) == STUCK_AFTER
+            and all(map(last.repeats, recent))
+        )
 
 
 def current_episode() -> Episode:

@@ -192,7 +192,10 @@ async def talk(conversation: Conversation, episode: Episode) -> str:
         if episode.cut is not None:  # the framework then made up an answer
             break
         known = len(episode.task_tools)
-        message = episode.user_reply(answer)
+        if episode.waits_for_user:
+            message = await call_in_thread(episode.user_reply, answer)
+        else:
+            message = episode.user_reply(answer)
         if len(episode.task_tools) > known:
             conversation.add_tools()
     return answer

@@ -32,6 +32,8 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "gateway": f"{_HERE}.lightning.commands:gateway",
             "job": f"{_HERE}.lightning.commands:job",
             "doctor": f"{_HERE}.doctor.commands:doctor",
+            "test": f"{_HERE}.contract.commands:check",
+            "skill": f"{_HERE}.skill.commands:skill",
             "tasks from-logs": f"{_HERE}.logs.commands:from_logs",
             "tasks from-reviews": f"{_HERE}.logs.commands:from_reviews",
             "gpu": f"{_HERE}.cloud.commands:app",
@@ -81,14 +83,30 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "pydantic_ai.agent": f"{_HERE}.pydantic_ai.redirect:patch_agents",
             "pydantic_ai.tool_manager": f"{_HERE}.pydantic_ai.redirect:patch_tools",
         },
+        # Functions that return a trajectory as records, each a line of a file.
+        "agentgym.trajectory_formats": {
+            "atif": f"{_HERE}.formats.atif:atif_records",
+            "openai": f"{_HERE}.formats.chat:chat_records",
+        },
+        # Functions that write trajectories to a whole file.
+        "agentgym.exports": {
+            "inspect": f"{_HERE}.formats.inspect_log:write_log",
+        },
         # Groups of a run's settings.
         "agentgym.settings": {
             "judge": f"{_HERE}.judge.group:JudgeSettings",
+            "faults": f"{_HERE}.faults.group:FaultSettings",
+            "user": f"{_HERE}.bench.tau2.group:UserSettings",
             "rent": f"{_HERE}.cloud.group:RentSettings",
             "gpus": f"{_HERE}.vllm.group:GpuSettings",
             "vllm": f"{_HERE}.vllm.group:VllmSettings",
             "verl": f"{_HERE}.verl.group:VerlSettings",
             "rollouts": f"{_HERE}.calls.group:RolloutSettings",
+        },
+        # Changes of a run's scenario.
+        "agentgym.scenario_changes": {
+            "user": f"{_HERE}.bench.tau2.group:set_user_model",
+            "faults": f"{_HERE}.faults.inject:add_faults",
         },
         # Which engine `--engine auto` is.
         "agentgym.auto_engine": {
@@ -124,6 +142,7 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "packs": "agentgym.packs:CARDS",
             "bench": f"{_HERE}.bench:CARDS",
             "team": f"{_HERE}.team:CARDS",
+            "formats": f"{_HERE}.formats:CARDS",
         },
         "agentgym.judge": {
             "is_judged": f"{_HERE}.judge.settings:is_judged",

@@ -22,7 +22,7 @@ from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerPool
 from agentgym.rollout.workers.spec import WorkerSpec
 from agentgym.scenarios.base import Scenario
-from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.registry import scenario_of
 from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.audit import AuditLog, log_or_none
 
@@ -187,7 +187,7 @@ def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
     from agentgym.sandbox.ladder import described, tried
 
     require_writable_state()
-    scenario = get_scenario(config.scenario)
+    scenario = scenario_of(config.scenario, config.plugin_groups)
     adapter = FRAMEWORKS.get(config.framework)
     adapter.check()
     adapter.check_reference(config.agent.reference)

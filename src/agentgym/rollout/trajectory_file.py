@@ -2,19 +2,42 @@
 
 import json
 import mmap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 from pydantic import ValidationError
 
 from agentgym.core.files import parse_json
+from agentgym.core.registry import loaders
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import TrajectoryFileError, first_problem
-from agentgym.rollout.trajectory_formats import TrajectoryFormat, form_of, records
 from agentgym.security.redaction import Redactor, get_logger
 
 logger = get_logger(__name__)
+
+OWN_FORMAT = "jsonl"
+"""AgentGym's own format, which :func:`read_jsonl` reads; plug-ins register others."""
+_FORMATS = "agentgym.trajectory_formats"
+
+
+def formats() -> list[str]:
+    """Return the names of all formats with a record a line, AgentGym's own first."""
+    return [OWN_FORMAT, *loaders(_FORMATS)]
+
+
+def form_of(path: Path) -> str:
+    """Return the format that a file's name implies: ``atif`` for ``x.atif.json``."""
+    named = [suffix.lstrip(".") for suffix in path.suffixes[-2:-1]]
+    return next((name for name in named if name in formats()), OWN_FORMAT)
+
+
+def _records(form: str) -> Callable[[Trajectory], list[Any]]:
+    """Return the function that converts a trajectory to the records of a format."""
+    if form == OWN_FORMAT:
+        return lambda made: [made.to_dict()]
+    found: Callable[[Trajectory], list[Any]] = loaders(_FORMATS)[form]()
+    return found
 
 
 class TrajectoryWriter:
@@ -25,13 +48,12 @@ class TrajectoryWriter:
 
     Args:
         path: The file; it and its folder are created if missing.
-        form: The format. None derives the format from the file's name:
-            ``….atif.json`` (or ``….atif.jsonl``), ``….openai.jsonl``, otherwise
-            AgentGym's own.
+        form: The format. None derives the format from the file's name, as
+            :func:`form_of` does.
     """
 
-    def __init__(self, path: Path, form: TrajectoryFormat | None = None) -> None:
-        self._form = form or form_of(path)
+    def __init__(self, path: Path, form: str | None = None) -> None:
+        self._records = _records(form or form_of(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         self._redactor = Redactor.of_environment()
         self._file = path.open("a+b")
@@ -49,7 +71,7 @@ class TrajectoryWriter:
         Raises:
             OSError: The disk is full, or the file cannot be written.
         """
-        for record in records(trajectory, self._form):
+        for record in self._records(trajectory):
             line = self._redactor.record(json.dumps(record, ensure_ascii=False))
             self._file.write(line.encode("utf-8", "surrogatepass") + b"\n")
         self._file.flush()

@@ -41,6 +41,8 @@ class SandboxConfig:
         languages: Languages that executions may use in addition to Python:
             "javascript", "go", "rust". Their toolchains must be installed. ``limits``
             are raised to the minimum that these languages need.
+        links: Pairs of a name and a target: symbolic links in the root folder, which
+            only kinds of isolation with bubblewrap have.
         python_path: Folders of packages that executions can import, in addition to the
             standard library. Executions can read everything in these folders. They
             cannot import other installed packages.
@@ -60,6 +62,7 @@ class SandboxConfig:
     subprocesses: bool = False
     languages: tuple[str, ...] = ()
     python_path: tuple[Path, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.limits, Limits):

@@ -273,6 +273,8 @@ class GuestProcess:
             mounts, contents = home.mounts(folders, self._owned)
             for tree in trees:
                 mounts += launch.shown(tree, tree)
+            for name, target in config.links:
+                mounts += ["--symlink", target, name]
         elif scratch:
             home = PythonHome(python, scratch / "python", tuple(folders))
             home.write()

@@ -95,6 +95,8 @@ def _ran(program: str, rung: Rung, config: SandboxConfig) -> SandboxResult:
 
 def _unfit(rung: Rung, config: SandboxConfig) -> str:
     """Return why a kind of isolation cannot run the programs of ``config``, or ""."""
+    if config.links and not rung.bubblewrap:
+        return "it makes no links in the root folder, which needs bubblewrap"
     if rung.forks:
         return ""
     if config.subprocesses:

@@ -49,11 +49,14 @@ class Environment(ABC):
         needs_answer: Whether an episode fails if an agent that runs as a program
             (``--command``) prints no answer. Set it to False if the reward does not
             read the answer.
+        waits: Whether :meth:`user_reply` takes long, e.g. asks a model; it then runs in
+            a thread.
         posted: The reward that such a program posted to ``AGENTGYM_REWARD_URL``; None
             if it posted none.
     """
 
     needs_answer: bool = True
+    waits: bool = False
     posted: ReportedReward | None = None
 
     def folder(self) -> Path | None:
@@ -255,6 +258,10 @@ class Scenario(ABC):
             The sets of tasks by name, the main set first.
         """
         return {"held-out": self.tasks(Split.TEST, seed, count)}
+
+    def variants(self, tasks: list[Task]) -> dict[str, list[Task]]:
+        """Return held-out tasks once more under other conditions, by the set's name."""
+        return {}
 
     @abstractmethod
     def create_environment(self, task: Task) -> Environment:

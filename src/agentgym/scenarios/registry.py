@@ -4,10 +4,12 @@
 be shown without a slow import of the classes. A test compares both.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from agentgym.core.registry import loaders
 from agentgym.plugins import REGISTERED, points, registered
 from agentgym.scenarios.cards import ScenarioCard
 from agentgym.scenarios.options import (
@@ -155,6 +157,21 @@ def get_scenario(reference: str) -> "Scenario":
         raise ScenarioError(
             f"Scenario {found!r} is not a subclass of agentgym.Scenario."
         )
+    return scenario
+
+
+def scenario_of(
+    reference: str, groups: Mapping[str, Any], *, trains: bool = False
+) -> "Scenario":
+    """Return a scenario as plug-ins change it; ``groups`` are their settings by name.
+
+    A plug-in registers a function under ``agentgym.scenario_changes``. It gets the
+    scenario, its group of settings, and whether training takes tasks from it.
+    """
+    scenario = get_scenario(reference)
+    for name, change in loaders("agentgym.scenario_changes").items():
+        if given := groups.get(name):
+            change()(scenario, given, trains=trains)
     return scenario
 
 

@@ -78,10 +78,11 @@ def held_out_sets(scenario: Scenario, seed: int, count: int) -> dict[str, list[T
     sets = scenario.held_out(seed, count)
     if not sets:
         raise ScenarioError(f"held_out() of {scenario.name} gives no set of tasks.")
-    return {
+    found = {
         name: task_list(made, f"Held-out set {name!r} of {scenario.name}")
         for name, made in sets.items()
     }
+    return found | scenario.variants(next(iter(found.values())))
 
 
 def held_out_count(scenario: Scenario, seed: int, count: int) -> int:

@@ -13,7 +13,8 @@ NOT_FROM_FILE = frozenset(
     f"AGENTGYM_{name}"
     for name in (
         *("CHAT_TEMPLATE", "ELSEWHERE_PYTHON", "GPU", "HOME", "JUDGE", "JUDGE_MODEL"),
-        *("JUDGE_RUBRIC", "PROMPTS", "SCENARIO", "UNSAFE_LOCAL_EXEC"),
+        *("JUDGE_RUBRIC", "PROMPTS", "SCENARIO", "UNSAFE_LOCAL_EXEC", "USER"),
+        "USER_MODEL",
     )
 )
 """AgentGym's variables that ``.env`` may not set. They name code to run (a module, a

@@ -15,7 +15,7 @@ from agentgym.evaluate import events
 from agentgym.evaluate.events import Observer, Plan, StepReport
 from agentgym.evaluate.metrics import Metrics
 from agentgym.rollout.session import RolloutSession
-from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.registry import scenario_of
 from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.audit import AuditLog, audited
 from agentgym.train.interrupts import InterruptFlag
@@ -47,7 +47,9 @@ class RunContext:
         self.folder = folder
         self.progress = progress
         self.config = plan.config
-        self.scenario = get_scenario(plan.config.scenario)
+        self.scenario = scenario_of(
+            plan.config.scenario, plan.config.plugin_groups, trains=True
+        )
         self.state = RunState()
         self.sampling = Sampling(None)  # until there are workers
         self.interrupt = InterruptFlag()

@@ -9,8 +9,8 @@ from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.evaluate import events
 from agentgym.evaluate.advice import cut_words
+from agentgym.evaluate.attempts import attempt
 from agentgym.evaluate.criteria import goal_of
-from agentgym.evaluate.evaluation import attempt
 from agentgym.evaluate.metrics import Metrics
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks, needs_of
 from agentgym.train.forgetting import ask_questions, compare

@@ -91,7 +91,20 @@ def _metrics_table(found: Evaluation) -> Table:
         bare = (other.partition(" [")[0] for other in others)
         shown = ("-" if other == "not measured" else other for other in bare)
         table.add_row(label, Text(value, "bold"), *shown)
+    for row in variant_rows(found):
+        table.add_row(*row)
     return table
+
+
+def variant_rows(found: Evaluation) -> list[tuple[str, str]]:
+    """Return a row for the same tasks under each other condition: success, calls."""
+    return [
+        (
+            name,
+            f"{share_span(each.pass_1)}; {share_span(each.tool_reliability)} of calls",
+        )
+        for name, each in found.variants.items()
+    ]
 
 
 def _calls_table(found: Evaluation) -> Table:

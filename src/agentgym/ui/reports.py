@@ -13,7 +13,12 @@ from agentgym.evaluate.result import Evaluation
 from agentgym.evaluate.rows import metrics_lines, rows, values
 from agentgym.evaluate.shown import METRICS_HEAD, METRICS_NOTE, WARM, MetricRow
 from agentgym.train.result import TrainingResult, effect_lines
-from agentgym.ui.evaluation import confusion_cells, family_lines, verdict
+from agentgym.ui.evaluation import (
+    confusion_cells,
+    family_lines,
+    variant_rows,
+    verdict,
+)
 
 _SECTION = "\n## "
 _STYLE = """
@@ -90,7 +95,9 @@ def effect_parts(result: TrainingResult) -> list[str]:
 
 def render_evaluation(found: Evaluation) -> str:
     """Return the Markdown report of an evaluation."""
+    blank = [""] * len(found.baselines)
     shown = values(found.metrics, *found.baselines.values())
+    shown += [(*row, *blank) for row in variant_rows(found)]
     parts = [
         f"# {found.subject} on {found.scenario}\n",
         f"{_size(found)} 95 % intervals over tasks in brackets.\n",

@@ -52,4 +52,11 @@ CARDS = [
         "for real models; minutes to hours, by the model",
         "agentgym.plugins.bench.code.scenario:MultiPlEScenario",
     ),
+    ScenarioCard(
+        "tau2",
+        "Customer service with a simulated user: tau2-bench, --data CHECKOUT.",
+        "advanced",
+        "for real models; minutes to hours, by the models",
+        "agentgym.plugins.bench.tau2.scenario:Tau2Scenario",
+    ),
 ]

@@ -282,7 +282,7 @@ def _run(
 
 
 def _report(batch: "RolloutBatch", as_json: bool) -> None:
-    from agentgym.rollout.trajectory_formats import form_of
+    from agentgym.rollout.trajectory_file import OWN_FORMAT, form_of
     from agentgym.ui.cards import summary_view
 
     if as_json:
@@ -295,17 +295,16 @@ def _report(batch: "RolloutBatch", as_json: bool) -> None:
         console.print(batch.cached)
     if batch.saved is not None:
         shown = f"; agentgym rollout --show {batch.saved}"
-        is_own = form_of(batch.saved) == "jsonl"
+        is_own = form_of(batch.saved) == OWN_FORMAT
         console.print(f"Saved in {batch.saved}{shown * is_own}")
 
 
 def _show(path: Path, as_json: bool) -> None:
     from agentgym.plugins.collect.continuity import check_continuity
     from agentgym.rollout.summary import summarize
-    from agentgym.rollout.trajectory_file import scan_jsonl
-    from agentgym.rollout.trajectory_formats import form_of
+    from agentgym.rollout.trajectory_file import OWN_FORMAT, form_of, scan_jsonl
 
-    if (form := form_of(path)) != "jsonl":
+    if (form := form_of(path)) != OWN_FORMAT:
         raise UsageError(
             f"{path} is named as a file for other tools, in the format {form}. --show "
             "reads the files that --save writes to other names, as out.jsonl."

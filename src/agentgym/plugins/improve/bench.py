@@ -13,7 +13,7 @@ from agentgym.core.trajectory import Trajectory
 from agentgym.engines.lengths import paced
 from agentgym.engines.registry import create_engine, paced_settings
 from agentgym.evaluate import events
-from agentgym.evaluate.evaluation import attempt
+from agentgym.evaluate.attempts import attempt
 from agentgym.evaluate.metrics import Metrics
 from agentgym.models.reference import is_remote, resolve_model
 from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint

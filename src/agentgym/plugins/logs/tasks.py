@@ -10,6 +10,7 @@ from typing import Any
 from agentgym.core.json_schema import with_parts
 from agentgym.core.tools import Tool
 from agentgym.errors import UsageError
+from agentgym.plugins.formats.dataset import is_dataset, rows
 from agentgym.plugins.logs.langsmith import Runs, is_run, trace_of
 from agentgym.plugins.logs.message import (
     UNREADABLE,
@@ -400,6 +401,9 @@ def _lowered(schema: Any) -> Any:
 
 def _values(path: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
     """Yield position and value of each line; a JSON file has only one value."""
+    if is_dataset(path):
+        yield from ((f"record {n}", row) for n, row in enumerate(rows(path), 1))
+        return
     text = read_text(path)
     try:
         value = json.loads(text)

@@ -5,7 +5,6 @@ from typing import Any
 
 from agentgym.core.needs import Needs
 from agentgym.core.task import Task
-from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import message_of
 from agentgym.evaluate.call_classes import CallClass, JudgedCall, judge_calls
@@ -25,6 +24,7 @@ WORDS = {
     CallClass.OWN: "A tool of the agent's own.",
     CallClass.RIGHT: "Right.",
     CallClass.WRONG_VALUE: "The tool is right; an argument has the wrong value.",
+    CallClass.FAULT: "It met an injected fault.",
     CallClass.RAISED: "The tool refused it.",
     CallClass.REPEATED: "It repeats an earlier call.",
     CallClass.WRONG_TOOL: "Another tool was needed.",
@@ -32,7 +32,7 @@ WORDS = {
     CallClass.UNJUDGED: "The needed calls of this task are not known.",
 }
 """For each class of tool calls, the sentence that the page shows."""
-_HARMLESS = {CallClass.OWN, CallClass.RIGHT, CallClass.UNJUDGED}
+_HARMLESS = {CallClass.OWN, CallClass.RIGHT, CallClass.UNJUDGED, CallClass.FAULT}
 _NEEDLESS = {CallClass.REPEATED, CallClass.UNNEEDED}
 STOPPED = "The agent stopped before it made this call."
 
@@ -135,7 +135,7 @@ def _first_wrong(
 
 def _is_wrong(call: JudgedCall) -> bool:
     """Return whether a call failed or was wrong; repeated or unneeded is not wrong."""
-    if call.call.outcome is not ToolOutcome.OK:
+    if call.call.failed:
         return True
     return call.kind not in _HARMLESS | _NEEDLESS
 

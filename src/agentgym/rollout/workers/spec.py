@@ -1,7 +1,7 @@
 """WorkerSpec: the configuration of a worker process."""
 
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,6 +19,7 @@ class WorkerSpec(BaseModel):
     api_key: str  # of the gateway
     model: str  # name of the policy's model
     scenario: str
+    groups: dict[str, dict[str, Any]] = {}  # settings of plug-ins, by name
     framework: str
     agent: AgentSource = AgentSource()
     hosts: Path | None = None
@@ -48,6 +49,7 @@ class WorkerSpec(BaseModel):
             api_key=api_key,
             model=model,
             scenario=config.scenario,
+            groups=config.plugin_groups,
             framework=config.framework,
             agent=config.agent,
             hosts=hosts,

@@ -62,7 +62,7 @@ from agentgym.rollout.workers.loop_watch import LoopWatch
 from agentgym.rollout.workers.offline import keep_offline
 from agentgym.rollout.workers.spec import WorkerSpec
 from agentgym.scenarios.base import Scenario
-from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.registry import scenario_of
 from agentgym.scenarios.tool_tasks.stubs import returns, stub_answer
 from agentgym.scenarios.tool_tasks.unseen import UnseenSpec
 from agentgym.scenarios.tool_tasks.user_code import unseen_tool
@@ -395,7 +395,7 @@ def _no_exit(status: object = None) -> None:
 
 def make_worker(spec: WorkerSpec) -> Worker:
     """Build a worker with its scenario and agent; an event loop must be running."""
-    scenario = get_scenario(spec.scenario)
+    scenario = scenario_of(spec.scenario, spec.groups)
     scenario.unsafe_local_exec = spec.unsafe_local_exec
     blueprint = Blueprint(
         system_prompt=scenario.system_prompt(),

@@ -40,6 +40,7 @@ def score_calls(
     easily. Needless calls reduce this partial reward, down to 0. An episode without
     calls earns less than 0. A call of a forbidden tool earns -1, the lowest reward.
     """
+    calls = [c for c in calls if not c.fault or c.outcome is ToolOutcome.OK]
     made = matched(line, calls, specs)
     expect = line.expect
     needed = [need for need, hit in zip(expect, made, strict=True) if hit]

@@ -1,16 +1,11 @@
-"""Convert trajectories to the formats of other tools.
+"""ATIF: trajectories as steps of the system, the user and the agent.
 
-- ``atif``: the Agent Trajectory Interchange Format, version 1.7 (RFC 0001 of Harbor):
-  steps of the system, the user and the agent, with tool calls, their results, token
-  ids and log-probabilities.
-- ``openai``: chat messages for OpenAI's fine-tuning and most trainers. Each
-  conversation of a team becomes one record.
-- ``jsonl``: AgentGym's own record, which ``agentgym rollout --show`` reads.
+The Agent Trajectory Interchange Format is RFC 0001 of Harbor; this is version 1.7, with
+tool calls, their results, token ids and log-probabilities.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import parse_arguments
@@ -20,72 +15,18 @@ from agentgym.core.trajectory import (
     ToolCall,
     Trajectory,
 )
+from agentgym.plugins.formats.chat import about
 from agentgym.rollout.store.events import content_text
 from agentgym.version import __version__
 
-TrajectoryFormat = Literal["atif", "openai", "jsonl"]
 ATIF = "ATIF-v1.7"
 
 
-def records(made: Trajectory, form: TrajectoryFormat) -> list[dict[str, Any]]:
-    """Convert a trajectory to the JSON objects of a format.
-
-    The formats ``atif`` and ``jsonl`` give one object, and ``openai`` one per
-    conversation. A trajectory without a model call gives no object in ``atif`` and
-    ``openai``.
-    """
-    match form:
-        case "atif":
-            return list(_atif(made))
-        case "openai":
-            return list(_openai(made))
-        case "jsonl":
-            return [made.to_dict()]
-
-
-def form_of(path: Path) -> TrajectoryFormat:
-    """Return the format that a file's name implies, e.g.
-
-    ``atif`` for ``x.atif.json``.
-    """
-    match path.suffixes[-2:-1]:
-        case [".atif"]:
-            return "atif"
-        case [".openai"]:
-            return "openai"
-    return "jsonl"
-
-
-def _openai(made: Trajectory) -> Iterator[dict[str, Any]]:
-    by_agent: dict[str, list[ModelCall]] = {}
-    for call in made.model_calls:
-        by_agent.setdefault(call.agent, []).append(call)
-    for agent, calls in by_agent.items():
-        for call in _last_of_each(calls):
-            said: dict[str, Any] = {"role": "assistant", "content": call.content}
-            if call.tool_calls:
-                said["tool_calls"] = [each.to_openai() for each in call.tool_calls]
-            record: dict[str, Any] = {"messages": [*call.messages, said]}
-            if call.tools:
-                record["tools"] = call.tools
-            yield record | {"metadata": {"agent": agent, **_about(made)}}
-
-
-def _last_of_each(calls: list[ModelCall]) -> Iterator[ModelCall]:
-    """Yield the last model call of each conversation."""
-    for place, call in enumerate(calls):
-        before = len(call.messages)
-        if not any(
-            len(later.messages) > before and later.messages[:before] == call.messages
-            for later in calls[place + 1 :]
-        ):
-            yield call
-
-
-def _atif(made: Trajectory) -> Iterator[dict[str, Any]]:
+def atif_records(made: Trajectory) -> list[dict[str, Any]]:
+    """Return a trajectory as one ATIF object; none without a model call."""
     steps = list(_steps(made))
     if not steps:
-        return
+        return []
     first = made.model_calls[0]
     agent: dict[str, Any] = {"name": made.scenario or "agent", "version": __version__}
     if first.tools:
@@ -95,15 +36,16 @@ def _atif(made: Trajectory) -> Iterator[dict[str, Any]]:
     if not numbers.uncounted_calls:
         totals["total_prompt_tokens"] = numbers.prompt_tokens
         totals["total_completion_tokens"] = numbers.response_tokens
-    yield {
+    found = {
         "schema_version": ATIF,
         "session_id": made.rollout_id,
         "trajectory_id": f"{made.rollout_id}/{made.attempt}",
         "agent": agent,
         "steps": [{"step_id": n, **step} for n, step in enumerate(steps, 1)],
         "final_metrics": totals,
-        "extra": _about(made),
+        "extra": about(made),
     }
+    return [found]
 
 
 def _steps(made: Trajectory) -> Iterator[dict[str, Any]]:
@@ -171,15 +113,3 @@ def _result(ran: ToolCall, ids: set[str]) -> dict[str, Any]:
 
 def _of_team(call: ModelCall) -> dict[str, Any]:
     return {} if call.agent == DEFAULT_AGENT else {"extra": {"agent": call.agent}}
-
-
-def _about(made: Trajectory) -> dict[str, Any]:
-    kept = made.model_dump(
-        mode="json",
-        include={
-            *("rollout_id", "attempt", "scenario", "task_id", "family", "level"),
-            *("group", "reward", "reward_parts", "success", "right_tool"),
-            *("right_arguments", "status", "reason", "duration_s"),
-        },
-    )
-    return {key: value for key, value in kept.items() if value not in (None, "", {})}

@@ -1,6 +1,8 @@
 """Trajectories in formats of other tools hold what happened, by their rules."""
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,10 @@ from agentgym.core.trajectory import (
     Trajectory,
 )
 from agentgym.errors import UsageError
+from agentgym.plugins.formats.atif import atif_records
+from agentgym.plugins.formats.chat import chat_records
 from agentgym.plugins.logs import from_logs
 from agentgym.rollout import TrajectoryWriter, read_jsonl
-from agentgym.rollout.trajectory_formats import TrajectoryFormat, records
 
 SYSTEM: dict[str, Any] = {"role": "system", "content": "Be brief."}
 ASKED: dict[str, Any] = {"role": "user", "content": "Read a."}
@@ -60,7 +63,7 @@ def rollout() -> Trajectory:
 
 
 def test_atif_has_every_step_with_its_results() -> None:
-    (made,) = records(rollout(), "atif")
+    (made,) = atif_records(rollout())
     assert (made["schema_version"], made["session_id"]) == ("ATIF-v1.7", "r1")
     assert made["agent"]["tool_definitions"] == [TOOL]
     assert made["extra"]["reward"] == 0.5
@@ -86,16 +89,16 @@ def test_steps_of_a_team_name_their_agent() -> None:
         ModelCall(messages=[ASKED], content="Done.", agent="worker"),
     ]
     made = Trajectory(rollout_id="r", scenario="s", task_id="t", steps=[*steps])
-    (found,) = records(made, "atif")
+    (found,) = atif_records(made)
     names = [step["extra"]["agent"] for step in found["steps"]]
     assert names == ["lead", "lead", "worker", "worker"]
-    conversations = records(made, "openai")
+    conversations = chat_records(made)
     agents = [each["metadata"]["agent"] for each in conversations]
     assert agents == ["lead", "worker"]
 
 
 def test_chat_messages_are_those_of_the_longest_conversation() -> None:
-    (made,) = records(rollout(), "openai")
+    (made,) = chat_records(rollout())
     roles = [message["role"] for message in made["messages"]]
     assert roles == ["system", "user", "assistant", "tool", "assistant", "user",
                      "assistant"]  # fmt: skip
@@ -111,21 +114,24 @@ def test_chat_messages_are_those_of_the_longest_conversation() -> None:
         ("atif.jsonl", "jsonl"),
     ],
 )
-def test_a_files_name_says_its_format(
-    tmp_path: Path, name: str, form: TrajectoryFormat
-) -> None:
+def test_a_files_name_says_its_format(tmp_path: Path, name: str, form: str) -> None:
     with TrajectoryWriter(tmp_path / name) as writer:
         writer.write(rollout())
     lines = (tmp_path / name).read_text().splitlines()
-    assert [json.loads(line) for line in lines] == records(rollout(), form)
+    made = {
+        "atif": atif_records(rollout()),
+        "openai": chat_records(rollout()),
+        "jsonl": [rollout().to_dict()],
+    }
+    assert [json.loads(line) for line in lines] == made[form]
     if form == "jsonl":
         assert read_jsonl(tmp_path / name) == [rollout()]
 
 
 def test_a_rollout_that_never_asked_the_model_is_only_in_its_own_format() -> None:
     made = Trajectory(rollout_id="r", scenario="s", task_id="t")
-    counts = [len(records(made, form)) for form in ("atif", "openai", "jsonl")]
-    assert counts == [0, 0, 1]
+    assert not atif_records(made)
+    assert not chat_records(made)
 
 
 def test_tasks_are_made_of_atif(tmp_path: Path) -> None:
@@ -155,3 +161,39 @@ def test_atif_that_cannot_be_read_is_named(
     path.write_text(json.dumps({"schema_version": "ATIF-v1.7", "steps": steps}))
     with pytest.raises(UsageError, match=f"as the first is line 1: {why}"):
         from_logs(path)
+
+
+_VALIDATE = """
+import json, sys
+from harbor.models.trajectories import Trajectory
+found = [Trajectory.model_validate(json.loads(line)) for line in sys.stdin]
+print(len(found), len(found[0].steps))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    "FORMATS_ENVIRONMENT" not in os.environ,
+    reason="FORMATS_ENVIRONMENT, with inspect-ai and harbor, is not set",
+)
+def test_harbor_s_own_schema_accepts_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.atif.jsonl"
+    team = [
+        ModelCall(messages=[ASKED], content="Ask b.", agent="lead"),
+        ModelCall(messages=[ASKED], content="Done.", agent="worker"),
+    ]
+    with TrajectoryWriter(path) as writer:
+        writer.write(rollout())
+        writer.write(
+            Trajectory(rollout_id="r", scenario="s", task_id="t", steps=[*team])
+        )
+    python = Path(os.environ["FORMATS_ENVIRONMENT"], "bin", "python")
+    ended = subprocess.run(
+        [python, "-c", _VALIDATE],
+        input=path.read_text(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.split() == ["2", "6"]

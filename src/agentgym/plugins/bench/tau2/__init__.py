@@ -1,0 +1,1 @@
+"""τ²-bench (airline, retail, telecom), from the user's own checkout."""

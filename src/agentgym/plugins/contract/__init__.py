@@ -1,0 +1,1 @@
+"""Test an agent in CI: a contract with limits, recorded answers, reports."""

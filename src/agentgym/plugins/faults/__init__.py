@@ -1,0 +1,1 @@
+"""Inject faults into tool calls, in training, in evaluations and in contracts."""

@@ -1,0 +1,1 @@
+"""A skill for coding agents: the way from an app to a trained agent, as a folder."""
