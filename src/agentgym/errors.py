@@ -19,8 +19,9 @@ def _nearest(value: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     names = sorted(known, key=lambda name: (name.rstrip("0123456789"), len(name), name))
-    close = get_close_matches(value, names, n=1, cutoff=0.4)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    written = {name.lower(): name for name in names}
+    close = get_close_matches(value.lower(), written, n=1, cutoff=0.4)
+    hint = f" Did you mean {written[close[0]]!r}?" if close else ""
     return f"{hint} Available: {', '.join(names) or 'none'}."
 
 

@@ -138,6 +138,15 @@ def test_a_command_in_another_group_is_suggested(agentgym: Command) -> None:
     assert "Did you mean 'train'?" in agentgym("trian").err
 
 
+def test_an_option_of_another_spelling_is_suggested(agentgym: Command) -> None:
+    ended = agentgym("train", "coding", "--warm_start")
+    assert "Did you mean --warm-start?" in ended.err
+    assert "--set learning_rate=" in agentgym("train", "--learning-rate", "1").err
+    assert "Did you mean 'coding'?" in agentgym("train", "CODING").err
+    ended = agentgym("train", "coding", "tasks.jsonl")
+    assert "`agentgym train --tasks tasks.jsonl`" in ended.err
+
+
 def test_help_of_a_group_is_not_cut(agentgym: Command) -> None:
     text = agentgym("tasks", "--help").out.partition("Commands:")[2]
     assert "..." not in text

@@ -75,11 +75,12 @@ class PanelCommand(TyperCommand):
 
                 name = setting_named(unknown)
                 dashed = f"--{(name or '').replace('.', '-').replace('_', '-')}"
-                if any(dashed in param.opts for param in self.params):
+                known = [option for param in self.params for option in param.opts]
+                if dashed in known and unknown not in known:
                     raise UsageError(
                         f"No such option: {unknown}. Did you mean {dashed}?"
                     ) from None
-                if name:
+                if name and unknown not in known:
                     raise UsageError(
                         f"{unknown} is a setting without an option: --set {name}=VALUE."
                     ) from None

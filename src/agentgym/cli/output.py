@@ -24,6 +24,7 @@ _SERVERS = "agentgym.rollout.gateway"
 _REMARKS = (
     "agentgym.core.settings",
     "agentgym.integrations.agent_import",
+    "agentgym.rollout.absolute_paths",
     "agentgym.scenarios.tool_tasks.scenario",
 )
 """Names of the loggers whose warnings are always shown."""

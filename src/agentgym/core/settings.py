@@ -252,7 +252,8 @@ class Settings(BaseModel):
         try:
             data = read_yaml(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            reason = " ".join(str(error).split())
+            why = error.strerror if isinstance(error, OSError) else error
+            reason = " ".join(str(why).split())
             raise ConfigError(
                 f"Cannot read the configuration {path}: {reason}"
             ) from None

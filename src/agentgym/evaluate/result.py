@@ -4,14 +4,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from agentgym.core.files import write_atomically
 from agentgym.core.ledger import Judging
 from agentgym.core.notebook import Shown
 from agentgym.core.prices import Prices
 from agentgym.core.trajectory import Reason
-from agentgym.errors import UsageError
+from agentgym.errors import UsageError, first_line, first_problem
 from agentgym.evaluate.call_classes import CallClass, ConfusionMatrix
 from agentgym.evaluate.metrics import Metrics
 from agentgym.version import __version__
@@ -99,7 +99,8 @@ class Evaluation(Shown, BaseModel, frozen=True, extra="forbid"):
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
         except ValueError as error:
-            reason = str(error).splitlines()[0]
+            is_read = isinstance(error, ValidationError)
+            reason = first_problem(error) if is_read else first_line(error)
             raise UsageError(
                 f"{path} is not a saved evaluation ({reason}). `agentgym eval SCENARIO "
                 "--save FILE` writes one."

@@ -37,6 +37,11 @@ def model_source(model: str) -> str:
     path = nano_path() if model == NANO else Path(model).expanduser()
     if any((path / name).is_file() for name in _MARKS):
         return str(path.resolve())
+    if path.is_file():
+        raise ModelError(
+            f"{model} is a file, not a model: give a folder with config.json, a GGUF "
+            "file, which ends in .gguf, an id of Hugging Face, or nano."
+        )
     if model == NANO:
         raise ModelError(f"The policy 'nano' is missing from {path}; reinstall.")
     if path.is_dir():

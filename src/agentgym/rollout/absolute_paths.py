@@ -10,6 +10,9 @@ from agentgym.plugins import registered
 from agentgym.rollout.prompt_overrides import wording_text
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import BUILT_IN, absolute_reference, agents_of
+from agentgym.security.redaction import get_logger
+
+logger = get_logger(__name__)
 
 
 def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig:
@@ -31,6 +34,11 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
         config = config.replaced(agent=agent)
         chosen = framework if "framework" in config.model_fields_set else None
         framework = resolve_framework(agent, chosen)
+        if chosen not in (None, framework):
+            logger.warning(
+                "--framework %s is not used: %s is an agent of %s.",
+                *(chosen, config.agent.reference, framework),
+            )
         if is_tasks_file(scenario):
             from agentgym.scenarios.tool_tasks.scenario import with_own_tools
 

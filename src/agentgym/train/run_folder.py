@@ -31,6 +31,7 @@ from agentgym.errors import (
     StoreError,
     TrainingInterrupted,
     UnreachableError,
+    first_line,
 )
 from agentgym.security.private import make_private_folder, private
 from agentgym.security.redaction import Redactor
@@ -275,8 +276,8 @@ class RunFolder:
             return RunState.model_validate_json(text), found[-1]
         except (OSError, ValueError) as error:
             raise CheckpointError(
-                f"The checkpoint {found[-1]} is corrupt: {error}. Remove that folder "
-                "to continue from the one before it."
+                f"The checkpoint {found[-1]} is corrupt: {first_line(error)}. "
+                "Remove that folder to continue from the one before it."
             ) from None
 
     def append_metrics(self, line: dict[str, Any]) -> None:

@@ -127,6 +127,8 @@ def _broken(run: Evidence) -> Iterator[Obstacle]:
 def _lost(run: Evidence) -> Iterator[Obstacle]:
     """Find missing model calls, calls without a recorded outcome, dropped rollouts."""
     calls, counted, episodes = run.ledger.calls, run.ledger.counted, run.episodes
+    if run.checkpoint_error:  # which has the ledger
+        return
     if run.steps and not calls:
         yield _critical(
             "the agent never called the policy",

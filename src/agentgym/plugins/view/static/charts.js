@@ -8,6 +8,10 @@ const STEPS = [0, 1, 2, 3, 4, 5, 6].flatMap((power) => [1, 2, 5].map((each) => e
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name);
 
+/** Decimals with which an axis's values differ. */
+const decimals = ([first, second]) =>
+  Math.min(6, Math.max(0, Math.ceil(-Math.log10(second - first || 1))));
+
 /** Draw lines over steps: `x` numbers, `lines` with a name and values. */
 export function Chart({title, x, lines, share}) {
   const place = useRef(null);
@@ -27,7 +31,7 @@ export function Chart({title, x, lines, share}) {
       height: 200,
       scales: {x: {time: false}, y: share ? {range: [0, 1]} : {}},
       axes: [{...axis, label: 'step', labelSize: 18, incrs: STEPS}, {...axis, size: 56, label: unit, labelSize: 18, values: (_, found) => found.map(
-        (value) => (share ? percent(value) : number(value, 2)))}],
+        (value) => (share ? percent(value) : number(value, decimals(found))))}],
       series: [
         {label: 'step'},
         ...lines.map((line, index) => ({

@@ -208,12 +208,13 @@ function Team({run, turn}) {
     <${Graph} graph=${data} name="run" caption=${`Sums over ${plural(data.rollouts, 'scored rollout')}`} />`;
 }
 
-/** Held-out tasks before and after (at the step of the saved weights), and validation. */
+/** Held-out tasks before and after, and validation. After is at the step of the saved
+    weights; at the end if they are a warm start's, since 0 is before. */
 function Untrained({data}) {
   const {x, lines} = useMemo(() => {
     const {validations: found, before, after} = data;
     const held = data.sets[0]?.before ? [[0, before ?? data.sets[0].before],
-      ...(after && data.weights_step ? [[data.weights_step, after]] : [])] : [];
+      ...(after ? [[data.weights_step || found.at(-1)?.step || 1, after]] : [])] : [];
     const line = (name, points) => ({name, x: points.map(([step]) => step),
       values: points.map(([, one]) => one?.value ?? null)});
     const measured = (metric) => found.map((one) => [one.step, one[metric]]);
