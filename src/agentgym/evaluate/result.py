@@ -99,8 +99,9 @@ class Evaluation(Shown, BaseModel, frozen=True, extra="forbid"):
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
         except ValueError as error:
-            is_read = isinstance(error, ValidationError)
-            reason = first_problem(error) if is_read else first_line(error)
+            reason = first_line(error)
+            if isinstance(error, ValidationError):
+                reason = first_problem(error)
             raise UsageError(
                 f"{path} is not a saved evaluation ({reason}). `agentgym eval SCENARIO "
                 "--save FILE` writes one."
