@@ -11,6 +11,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +72,8 @@ the model's first answer with tool calls; the trajectory then does not count as 
 
 _MALFORMED = "Error: the arguments are not a JSON object."
 _MAX_REASON = 500
+_Left = tuple[dict[str, str | None], dict[str, Any]]
+"""Changed files and final state of an environment."""
 _CURRENT: ContextVar["Episode"] = ContextVar("agentgym_episode")
 
 
@@ -149,6 +152,7 @@ class Episode:
     _inner_sum: float = 0.0
     _turns_of: Counter[str] = field(default_factory=Counter)
     _environment: Environment | None = None
+    _left: _Left = ({}, {})
     _loop: asyncio.AbstractEventLoop | None = None
     _started: float = field(default_factory=time.perf_counter)
 
@@ -413,6 +417,7 @@ class Episode:
             detail = whole_text(reason.detail[:_MAX_REASON])
             reason = Reason(kind=reason.kind, detail=detail)
         where = self._environment
+        files, state = self._left if where is None else _left_by(where)
         return Trajectory(
             rollout_id=self.rollout_id,
             scenario=self.scenario,
@@ -424,9 +429,16 @@ class Episode:
             reason=reason,
             duration_s=time.perf_counter() - self._started,
             answer=answer or None,
-            changed_files={} if where is None else where.changed_files(),
-            end_state=self.end_state | ({} if where is None else where.end_state()),
+            changed_files=files,
+            end_state=self.end_state | state,
         )
+
+    def leave(self) -> None:
+        """Forget the environment, which is closed next, but not how it was left."""
+        environment, self._environment = self._environment, None
+        if environment is not None:
+            with suppress(Exception):  # the crash of an agent may have broken it
+                self._left = _left_by(environment)
 
     def enter(self, environment: Environment) -> None:
         """Take the environment's tools, and make this the current episode.
@@ -500,6 +512,10 @@ def _note_tool(
     if is_audited():
         what = {"tool": name, "call": call_id, "arguments": digest(arguments)}
         note("tool", **what, outcome=outcome, ms=round(ms, 1))
+
+
+def _left_by(environment: Environment) -> _Left:
+    return environment.changed_files(), environment.end_state()
 
 
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:

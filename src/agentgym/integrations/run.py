@@ -157,6 +157,7 @@ async def run_episode(
             episode.attach_inner_rewards()
             return ended.with_inner_rewards()
         finally:
+            episode.leave()
             environment.close()
 
     who = {"rollout": episode.rollout_id, "attempt": episode.attempt}
