@@ -500,16 +500,16 @@ def scheduled_rate(peak: float, step: int, spent: float) -> float:
     return peak * min(1.0, (step + 1) / _WARMUP_STEPS, max(_LEAST_RATE, left))
 
 
-def sized_by_kl(scale: float, kl: float) -> float:
+def sized_by_kl(scale: float, kl: float, step: int) -> float:
     """Return the factor of the next update's rate, from the last update's KL.
 
     The KL divergence of an update is kept near ``TARGET_KL`` as PPO keeps it with its
-    adaptive penalty (arXiv:1707.06347, section 4): far below, the factor grows by half;
-    far above, it is halved.
+    adaptive penalty (arXiv:1707.06347, section 4): far below, the factor grows by half,
+    but not while the rate still rises, in the first updates; far above, it is halved.
     """
     if kl > _KL_MARGIN * TARGET_KL:
         scale /= 2
-    elif 0 < kl < TARGET_KL / _KL_MARGIN:
+    elif step >= _WARMUP_STEPS - 1 and 0 < kl < TARGET_KL / _KL_MARGIN:
         scale *= 1.5
     least, most = _SCALES
     return min(most, max(least, scale))

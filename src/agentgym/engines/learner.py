@@ -156,7 +156,7 @@ class Learner:
             refused = NOT_FINITE
         kl = fmean(chain(*moved.values())) if moved else 0.0
         if self._is_sized_by_kl:
-            self._scale = sized_by_kl(self._scale, kl)
+            self._scale = sized_by_kl(self._scale, kl, self.step)
         return UpdateMetrics(
             step=self.step + 1,
             loss=sums.loss / max(1, total),
