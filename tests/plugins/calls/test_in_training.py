@@ -16,6 +16,7 @@ from agentgym.errors import UsageError
 from agentgym.evaluate import events
 from agentgym.train import loop
 from agentgym.train.result import TrainingResult
+from agentgym.train.warm_start import fine_tuning
 from tests.observers import Seen
 from tests.train.test_warm_start import lamps
 
@@ -136,6 +137,21 @@ def test_right_calls_lead_back_to_whole_episodes(
     masked = {c["reason"] for r in first for c in r["calls"]}
     assert OF_SOLUTION in masked
     assert not any(c["reason"] == OF_SOLUTION for r in later for c in r["calls"])
+
+
+def test_a_warm_start_ends_where_sampled_calls_get_no_better(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fine_tuning, "TASKS", 100)
+    monkeypatch.setattr(fine_tuning, "TASKS_PER_UPDATE", 4)
+    watching = Seen()
+
+    _, result = train(tmp_path, monkeypatch, half_right, watching, warm_start=True)
+
+    assert result.imitated is not None
+    assert result.imitated.updates == 4, "looked at after two updates, and two more"
+    rollouts = tmp_path / "runs" / "run" / "rollouts.db"
+    assert b"kept-002" not in rollouts.read_bytes(), "looks are no part of the record"
 
 
 def test_held_out_tasks_are_measured_by_whole_episodes(
