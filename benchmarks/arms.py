@@ -90,7 +90,7 @@ def main() -> None:
 
 def _result(output: Path, arm: str, seed: int) -> TrainingResult:
     """Run an arm in a process of its own, unless that was done; return its result."""
-    run = output / f"{arm}-{seed}"
+    run = output / f"{output.name}-{arm}-{seed}"
     if TrainingResult.load(run) is None:
         words = [sys.executable, *sys.argv, "--one", arm, "--seeds", str(seed)]
         with (output / f"{arm}-{seed}.log").open("w") as log:
@@ -122,7 +122,7 @@ def _run(options: argparse.Namespace, arm: str, seed: int) -> None:
             framework=options.framework,
             warm_start=arm in ("warm", "both"),
             yes=True,
-            name=f"{arm}-{seed}",
+            name=f"{options.output.name}-{arm}-{seed}",  # also that of its agent
         )
 
 
