@@ -32,6 +32,9 @@ class Sampling:
         """A rollout's time, relative to that of a whole episode."""
         return 1.0
 
+    def time(self, whole: float) -> None:
+        """Measure ``share``; a whole episode takes ``whole`` seconds."""
+
     def begin(self, requests: Sequence[RolloutRequest]) -> None:
         """Prepare the rollouts that are requested next."""
 

@@ -448,6 +448,7 @@ class RunClock:
         if limit is None or run.state.rollout_seconds is not None:
             return
         each = time_rollouts(self._budget.timed, self._budget.timing_s)
+        run.sampling.time(each)
         run.use.update()
         self._fit(self._budget.fit(limit - run.state.wall_seconds, each), each)
 

@@ -154,6 +154,19 @@ def test_a_warm_start_ends_where_sampled_calls_get_no_better(
     assert b"kept-002" not in rollouts.read_bytes(), "looks are no part of the record"
 
 
+def test_calls_are_timed_where_a_run_has_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watching = Seen()
+
+    _, result = train(tmp_path, monkeypatch, half_right, watching, time="1h")
+
+    sized = [m.text for m in watching.of(events.Message) if "A rollout takes" in m.text]
+    assert sized
+    assert result.steps
+    assert b"timing-calls" not in (tmp_path / "runs/run/rollouts.db").read_bytes()
+
+
 def test_held_out_tasks_are_measured_by_whole_episodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,10 +6,10 @@ arXiv:2603.21383). The user's agent runs as in a whole episode, and its tools an
 only who answers the agent differs from call to call.
 """
 
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -55,8 +55,11 @@ _WORDS_TOKENS = 8
 """Most tokens of an answer in words: its first one decides against a call."""
 _LONGER = 2, 16
 """An answer ends at this multiple of the right one's tokens, plus this number."""
-_LOOKED_AT = 64
-"""Number of training tasks from which a rollout's share of an episode is estimated."""
+_TIMED = 8
+"""Number of training tasks whose calls are timed."""
+_UPDATE = 1.5
+"""Time of a step of single calls, relative to the usual assumption that an update takes
+as long as its rollouts: an answer's prompt is as long as an episode's."""
 _PART = "call"  # the name of the credit in a reward's parts
 UNREACHED = Reason(
     kind="place not reached", detail="the agent did not ask for the call there"
@@ -202,6 +205,7 @@ class CallRollouts(Sampling):
         super().__init__(trained)
         self._run = run
         self.policy = self._policy = CallPolicy(imitation=imitation, trained=trained)
+        self._share = 1.0
 
     @property
     def is_whole(self) -> bool:
@@ -213,18 +217,18 @@ class CallRollouts(Sampling):
         """A rollout's time, relative to that of a whole episode."""
         return 1.0 if self.is_whole else self._share
 
-    @cached_property
-    def _share(self) -> float:
-        """One answer of as many as the known calls and the last words are."""
-        tasks = make_tasks(
-            self._run.scenario, Split.TRAIN, self._run.config.seed, _LOOKED_AT
-        )
-        plans = [self._run.scenario.needed_calls(task) or () for task in tasks]
-        answers = [
-            1 if task.one_answer else len(plan) + 1
-            for task, plan in zip(tasks, plans, strict=True)
-        ]
-        return 1 / fmean(answers)
+    def time(self, whole: float) -> None:
+        """Measure ``share`` by sampling some answers; episodes take ``whole`` s each.
+
+        Answers on the way are cut where they are wrong, those of an episode are not, so
+        that the number of answers alone says little.
+        """
+        run = self._run
+        tasks = make_tasks(run.scenario, Split.TRAIN, run.config.seed, _TIMED)
+        begun = time.monotonic()
+        answers = len(self.score(tasks, "timing-calls"))
+        each = (time.monotonic() - begun) / answers
+        self._share = min(1.0, _UPDATE * each / whole)
 
     def begin(self, requests: Sequence[RolloutRequest]) -> None:
         """Choose the place of each rollout; all attempts at a task get the same."""
