@@ -236,7 +236,7 @@ def test_ctrl_c_says_how_to_resume(agentgym: Command, fake: type[FakeTrainer]) -
         (["coding", "--output", 300 * "o"], 1, "File name too long"),
         (["--resume", 300 * "r"], 2, "No run is named 'rrr"),
         (["--config", "file"], 2, "The configuration file is empty"),
-        (["coding", "--model", "./file"], 2, "No model is at './file'"),
+        (["coding", "--model", "./file"], 2, "./file is a file, not a model"),
         (["coding", "--engine", "cloud"], 2, "No engine is named 'cloud'"),
         (["coding", "--engine", "verl"], 2, "agentgym engine install verl"),
         (["coding", "--engine", "lightning"], 2, "agentgym engine install lightning"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.errors import UsageError
+from agentgym.install import installer
 from agentgym.integrations.agent_import import is_reference, load_agent
 from agentgym.integrations.projects import named_in_project
 
@@ -66,7 +67,7 @@ def test_an_agent_may_be_named_by_its_file(desk: Path, text: str) -> None:
     [
         ("x = 1\nraise RuntimeError('no database')\n", "line 2: RuntimeError"),
         ("import supabase_xyz\n", "line 1: No module named 'supabase_xyz'"),
-        ("import supabase_xyz.a\n", "pip install supabase_xyz"),
+        ("import supabase_xyz.a\n", f"{installer()} supabase_xyz"),
     ],
 )
 def test_an_import_error_has_its_file_and_line(
@@ -82,8 +83,8 @@ def test_an_import_error_has_its_file_and_line(
 @pytest.mark.parametrize(
     ("module", "hint"),
     [
-        ("surely_absent", "often by: pip install surely_absent"),
-        ("hintspace.absent", "often by: pip install hintspace-absent"),
+        ("surely_absent", f"often by: {installer()} surely_absent"),
+        ("hintspace.absent", f"often by: {installer()} hintspace-absent"),
         ("hintdesk.absent", "The installed hintdesk is another version"),
     ],
 )

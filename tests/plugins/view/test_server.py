@@ -365,7 +365,7 @@ def test_a_run_with_settings_of_another_version_is_shown(
     [
         (lambda result: result | {"newer": 1}, "newer: Extra inputs"),
         (lambda result: result.pop("saved") and result, "saved: Field required"),
-        (lambda result: None, "it: Input should be an object"),
+        (lambda result: None, "it: Input should be a valid dictionary"),
     ],
     ids=["newer", "older", "not a result"],
 )

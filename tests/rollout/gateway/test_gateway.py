@@ -569,5 +569,5 @@ def test_closing_cuts_off_who_waits() -> None:
 def test_a_taken_port_is_an_error() -> None:
     with serving() as gateway, Store() as store:
         port = int(gateway.url.rsplit(":", 1)[1])
-        with pytest.raises(RolloutError, match=f"cannot listen on 127.0.0.1:{port}"):
+        with pytest.raises(RolloutError, match=f"Port {port} of 127.0.0.1 is taken"):
             Gateway(store, settings=GatewaySettings(port=port)).start()

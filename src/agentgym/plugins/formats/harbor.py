@@ -179,7 +179,7 @@ class HarborScenario(Scenario):
     """Tasks of Harbor in a folder, or a single task's folder."""
 
     name = "harbor"
-    description = "Harbor's task folders that need no image."
+    description = "Harbor's task folders that need no image: --data FOLDER."
     difficulty = "advanced"
     estimated_time = "for real models; minutes to hours, by the tasks"
     reward_range: ClassVar = (0.0, 1.0)
