@@ -7,11 +7,15 @@ from typing import Any
 
 from tests.integrations import test_on_client as on_client
 from tests.integrations.langchain import test_authored as langgraph
+from tests.plugins.adk import test_authored as adk
 from tests.plugins.agent_framework import test_authored as agent_framework
 from tests.plugins.autogen import test_authored as autogen
 from tests.plugins.crewai import test_authored as crewai
+from tests.plugins.llamaindex import test_authored as llamaindex
 from tests.plugins.openai_agents import test_authored as openai_agents
 from tests.plugins.pydantic_ai import test_authored as pydantic_ai
+from tests.plugins.smolagents import test_authored as smolagents
+from tests.plugins.strands import test_authored as strands
 
 PAGE = Path(__file__).parents[2] / "docs" / "your_agent.md"
 HEADS = {
@@ -21,6 +25,10 @@ HEADS = {
     "OpenAI Agents SDK": openai_agents,
     "pydantic-ai": pydantic_ai,
     "Agent Framework": agent_framework,
+    "LlamaIndex": llamaindex,
+    "Google ADK": adk,
+    "Strands": strands,
+    "smolagents": smolagents,
 }
 WORKS = {
     "AutoGen": {
@@ -85,6 +93,49 @@ WORKS = {
         "an asynchronous factory": "make_later",
         "a factory of a workflow": "make_workflow",
     },
+    "LlamaIndex": {
+        "`FunctionAgent` with tools": "clerk",
+        "an agent without a name and prompt": "bare",
+        "an agent that does not stream": "whole",
+        "`output_cls`": "typed",
+        "`AgentWorkflow` with hand-offs": "desk",
+        "a workflow with a state": "counted",
+        "an agent in a tool of another": "boss",
+        "a factory without parameters": "make_own",
+        "a factory that takes the model": "make_on",
+        "an asynchronous factory": "make_later",
+    },
+    "Google ADK": {
+        "`Agent` with tools": "clerk",
+        "an agent without an instruction": "bare",
+        "an agent as a tool, `AgentTool`": "boss",
+        "`sub_agents`": "desk",
+        "`SequentialAgent`": "chain",
+        "a factory without parameters": "make_own",
+        "a factory that takes the model": "make_on",
+        "an asynchronous factory": "make_later",
+    },
+    "Strands": {
+        "`Agent` with tools": "clerk",
+        "an agent without a name and prompt": "bare",
+        "a model of Amazon Bedrock, by its name": "on_bedrock",
+        "`structured_output_model`": "typed",
+        "an agent as a tool of another": "boss",
+        "an agent that a tool makes": "leading",
+        "a factory without parameters": "make_own",
+        "a factory that takes the model": "make_on",
+        "an asynchronous factory": "make_later",
+    },
+    "smolagents": {
+        "`ToolCallingAgent` with tools": "clerk",
+        "an agent without a name and instructions": "bare",
+        "`stream_outputs`": "streaming",
+        "`planning_interval`": "planning",
+        "`managed_agents`": "boss",
+        "a factory without parameters": "make_own",
+        "a factory that takes the model": "make_on",
+        "an asynchronous factory": "make_later",
+    },
     "pydantic-ai": {
         "`Agent` with tools": "clerk",
         "an agent without a model": "without_model",
@@ -125,6 +176,10 @@ REFUSED = {
     "OpenAI Agents SDK": MISDEEDS,
     "pydantic-ai": MISDEEDS,
     "Agent Framework": MISDEEDS,
+    "LlamaIndex": MISDEEDS,
+    "Google ADK": {key: MISDEEDS[key] for key in MISDEEDS if "exit" not in key},
+    "Strands": MISDEEDS,
+    "smolagents": MISDEEDS,
 }
 
 
@@ -172,7 +227,7 @@ def test_each_row_has_a_test() -> None:
             continue
         shown = tried_by(module.test_its_models_and_tools_are_led_to_training)
         assert set(WORKS[framework].values()) <= shown
-        failing = module if module in (autogen, crewai) else on_client
+        failing = module if module in (autogen, crewai, smolagents) else on_client
         shown = tried_by(
             failing.test_what_goes_wrong_drops_the_episode_and_says_why,
             failing.test_what_cannot_be_trained_is_refused,

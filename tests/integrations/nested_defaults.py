@@ -1,4 +1,4 @@
-"""The same function as a tool of three frameworks: its defaults are made by functions.
+"""The same function as a tool of five frameworks: its defaults are made by functions.
 
 A JSON schema shows no default of a ``default_factory``.
 """
@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from agent_framework import FunctionTool
 from agents import function_tool
+from llama_index.core.tools import FunctionTool as LlamaTool
 from pydantic import BaseModel, Field
 from pydantic_ai import Tool
+from strands import tool
 
 
 class Style(BaseModel):
@@ -28,5 +30,7 @@ def draw(shape: str, at: Place, style: Style | None = None) -> str:
 
 
 pydantic_ai = Tool(draw)
+strands = tool(draw)
+llamaindex = LlamaTool.from_defaults(draw)
 openai_agents = function_tool(strict_mode=False)(draw)
 agent_framework = FunctionTool(name="draw", description="Draw a shape.", func=draw)

@@ -18,7 +18,7 @@ from agentgym.integrations.registry import FRAMEWORKS
 from tests.integrations.authored_runs import LIST, OK, acting, run, run_all, told_last
 from tests.rollout.sessions import requests
 
-EACH = ("agent_framework", "openai_agents", "pydantic_ai")
+EACH = ("agent_framework", "llamaindex", "openai_agents", "pydantic_ai", "strands")
 SEEN = [("list_files", "ok", True)]
 
 each = pytest.mark.parametrize("framework", EACH)
@@ -34,8 +34,10 @@ def at(framework: str, name: str) -> str:
     ("framework", "names"),
     [
         ("agent_framework", ["clerk", "chain", "make_own", "make_later"]),
+        ("llamaindex", ["clerk", "desk", "make_own", "make_later"]),
         ("openai_agents", ["clerk", "make_own", "make_later", "guarded"]),
         ("pydantic_ai", ["clerk", "make_own", "make_later", "deaf"]),
+        ("strands", ["clerk", "make_own", "make_later", "deaf"]),
     ],
 )
 def test_its_framework_is_found(framework: str, names: list[str]) -> None:
@@ -47,8 +49,10 @@ def test_its_framework_is_found(framework: str, names: list[str]) -> None:
     ("framework", "no_model"),
     [
         ("agent_framework", "A str is not a chat client"),
+        ("llamaindex", "A str is not an LLM"),
         ("openai_agents", "A str is not a model"),
         ("pydantic_ai", "A str is not a model"),
+        ("strands", "A str is not a model"),
     ],
 )
 def test_what_is_no_agent_is_refused(framework: str, no_model: str) -> None:
@@ -121,6 +125,7 @@ def test_openais_own_client_in_a_tool_is_routed_too(
     ("framework", "agent", "tool"),
     [
         *((framework, "clerk", "shout") for framework in EACH),
+        ("llamaindex", "named", "my_shout"),
         ("pydantic_ai", "named", "my_shout"),
     ],
 )
@@ -136,6 +141,8 @@ def test_tools_that_the_episode_does_not_have_run_as_they_are(
     ("framework", "agent", "context"),
     [
         ("agent_framework", "greeting", None),
+        ("llamaindex", "greeting", None),
+        ("strands", "greeting", None),
         ("openai_agents", "knowing", "user"),
         ("pydantic_ai", "knowing", "deps"),
     ],
@@ -164,8 +171,10 @@ def test_a_live_tool_runs_in_its_place_with_its_context(
     ("framework", "agent"),
     [
         ("agent_framework", "chain"),
+        ("llamaindex", "clerk"),
         ("openai_agents", "clerk"),
         ("pydantic_ai", "clerk"),
+        ("strands", "clerk"),
     ],
 )
 def test_inputs_are_its_first_message(
@@ -179,7 +188,9 @@ def test_inputs_are_its_first_message(
 
 
 @slow
-@pytest.mark.parametrize("framework", ["openai_agents", "pydantic_ai"])
+@pytest.mark.parametrize(
+    "framework", ["llamaindex", "openai_agents", "pydantic_ai", "strands"]
+)
 def test_inputs_of_another_kind_drop_the_episode(
     tmp_path: Path, framework: str
 ) -> None:
@@ -223,7 +234,7 @@ def test_what_cannot_be_trained_is_refused(
 ) -> None:
     settings: dict[str, Any] = {}
     if agent == "clerk":
-        is_plain = framework == "agent_framework"
+        is_plain = framework in ("agent_framework", "llamaindex", "strands")
         context = {"agent.context": at(framework, "first")}
         settings = context if is_plain else {"agent.configurable": {"a": 1}}
     with pytest.raises(RolloutError, match=wording):

@@ -17,7 +17,8 @@ __all__ = ["agentgym"]
 
 EXPORTS = (
     *("to_langchain", "to_autogen", "to_crewai"),
-    *("to_agent_framework", "to_openai_agents", "to_pydantic_ai"),
+    *("to_agent_framework", "to_llamaindex", "to_openai_agents", "to_pydantic_ai"),
+    *("to_adk", "to_smolagents", "to_strands"),
 )
 
 

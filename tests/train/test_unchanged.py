@@ -14,6 +14,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 import pytest
+from llama_index.core.workflow import WorkflowRuntimeError
 
 from agentgym import Trainer, TrainingResult
 from agentgym.core.config import TrainingConfig
@@ -97,6 +98,18 @@ def in_workflow(workflow: Any) -> dict[str, Any]:
     }
 
 
+def in_llama_workflow(workflow: Any) -> dict[str, Any]:
+    """Return a workflow of LlamaIndex in parts: its agents, their tools, its root."""
+    return {
+        "flow": (workflow.root_agent, workflow.initial_state),
+        "tools": {
+            name: [tool.metadata.name for tool in each.tools]
+            for name, each in workflow.agents.items()
+        },
+        "prompt": [each.system_prompt for each in workflow.agents.values()],
+    }
+
+
 def _has_agent(part: Any) -> bool:
     return hasattr(part, "_agent")
 
@@ -130,6 +143,16 @@ def ask_workflow(workflow: Any) -> None:
     assert len(asyncio.run(workflow.run("Is a suite free?")))
 
 
+def ask_llama_workflow(workflow: Any) -> None:
+    """Run a workflow, whose policy may go on until it has made all its steps."""
+
+    async def run() -> Any:
+        return await workflow.run("Who owns B-AB 12?", max_iterations=3)
+
+    with suppress(WorkflowRuntimeError):
+        assert asyncio.run(run()).response
+
+
 def ask_pydantic_agent(agent: Any) -> None:
     """Run an agent, whose policy may call a tool wrongly more often than it allows."""
     from pydantic_ai import UnexpectedModelBehavior
@@ -146,6 +169,10 @@ CASES = {
     "agent_framework": (
         *("hotel:workflow", in_workflow, ask_workflow),
         "the desk of a hotel",
+    ),
+    "llamaindex": (
+        *("garage:garage", in_llama_workflow, ask_llama_workflow),
+        "the desk of a garage",
     ),
     "openai_agents": (
         *("bike_shop:desk", in_sdk_agent, ask_sdk_agent),

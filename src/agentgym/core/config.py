@@ -126,8 +126,9 @@ class TrainingConfig(Settings):
     framework: str = setting(
         "langchain",
         "The agent's framework: langchain, autogen, crewai, openai_agents, "
-        "pydantic_ai, agent_framework, native (a plain loop), or another installed "
-        "package's. It is detected from your own agent.",
+        "pydantic_ai, agent_framework, llamaindex, smolagents, strands, adk, native "
+        "(a plain loop), or another installed package's. It is detected from your own "
+        "agent.",
         AGENT,
         metavar="langchain|autogen|crewai|...",
     )

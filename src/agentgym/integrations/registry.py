@@ -25,8 +25,16 @@ def require(modules: list[str], extra: str, purpose: str) -> None:
     The modules are not imported. ``extra`` is the pip extra that installs them. The
     error message starts with ``purpose``, e.g. ``The CrewAI adapter``.
     """
-    if any(find_spec(module) is None for module in modules):
+    if not all(map(is_installed, modules)):
         raise MissingExtraError(extra, purpose)
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module can be found; its parent packages are imported."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a parent package is missing
+        return False
 
 
 def load_factory(reference: str, *, option: str = "--agent") -> Callable[..., Any]:

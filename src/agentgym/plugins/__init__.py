@@ -39,12 +39,16 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "gpu": f"{_HERE}.cloud.commands:app",
         },
         "agentgym.frameworks": {
+            "adk": f"{_HERE}.adk.adapter:AdkAdapter",
             "agent_framework": f"{_HERE}.agent_framework.adapter:AgentFrameworkAdapter",
             "autogen": f"{_HERE}.autogen.adapter:AutoGenAdapter",
             "command": f"{_HERE}.programs.adapter:CommandAdapter",
             "crewai": f"{_HERE}.crewai.adapter:CrewAIAdapter",
+            "llamaindex": f"{_HERE}.llamaindex.adapter:LlamaIndexAdapter",
             "openai_agents": f"{_HERE}.openai_agents.adapter:OpenAIAgentsAdapter",
             "pydantic_ai": f"{_HERE}.pydantic_ai.adapter:PydanticAIAdapter",
+            "smolagents": f"{_HERE}.smolagents.adapter:SmolagentsAdapter",
+            "strands": f"{_HERE}.strands.adapter:StrandsAdapter",
         },
         # Patches of a framework's module, applied once it is imported.
         "agentgym.patches": {
@@ -80,8 +84,12 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "crewai.utilities.converter": (
                 f"{_HERE}.crewai.json_answers:patch_converters"
             ),
+            "google.adk": f"{_HERE}.adk.adapter:patch",
+            "llama_index.core": f"{_HERE}.llamaindex.adapter:patch",
             "pydantic_ai.agent": f"{_HERE}.pydantic_ai.redirect:patch_agents",
             "pydantic_ai.tool_manager": f"{_HERE}.pydantic_ai.redirect:patch_tools",
+            "smolagents": f"{_HERE}.smolagents.adapter:patch",
+            "strands": f"{_HERE}.strands.adapter:patch",
         },
         # Functions that return a trajectory as records, each a line of a file.
         "agentgym.trajectory_formats": {

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from crewai import Agent, Crew, Task
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
+    from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
     from pydantic_ai import Agent as PydanticAgent
+    from smolagents import ToolCallingAgent
+    from strands import Agent as StrandsAgent
 
     from agentgym.serving.in_process import PolicyTransport
 
@@ -321,7 +324,7 @@ class TrainedAgent(Shown, BaseModel):
         made: BaseChatModel = FRAMEWORKS.get("langchain").trained_model(self)
         return made
 
-    def _to(
+    def _to[T](  # type: ignore[type-var]  # the caller knows the framework's type
         self,
         framework: str,
         tools: list[Any] | None,
@@ -329,7 +332,7 @@ class TrainedAgent(Shown, BaseModel):
         agent: Any = None,
         base_url: str | None = None,
         api_key: str | None = None,
-    ) -> Any:
+    ) -> T:
         """Convert the agent to an object of a framework."""
         if self.roles and framework != "langchain":
             raise UnsupportedError(
@@ -337,9 +340,10 @@ class TrainedAgent(Shown, BaseModel):
                 f"an agent of {framework} does not say which role is asking: use "
                 "to_langchain(), or train it without role_adapters."
             )
-        return FRAMEWORKS.get(framework).wrap_agent(
+        made: T = FRAMEWORKS.get(framework).wrap_agent(
             self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
         )
+        return made
 
     def to_langchain(
         self,
@@ -352,8 +356,9 @@ class TrainedAgent(Shown, BaseModel):
         """Return the agent as a compiled LangGraph agent.
 
         Args:
-            tools: LangChain tools or functions to use; None takes the scenario's tools,
-                bound to a new example environment.
+            tools: LangChain tools or functions to use, for the other methods tools of
+                their framework; None takes the scenario's tools, bound to a new example
+                environment.
             agent: Your own agent that gets the weights; None takes the agent that
                 was trained, if that was your own. The object is not changed.
             base_url: Address of an OpenAI-compatible server that has the weights. None
@@ -361,29 +366,20 @@ class TrainedAgent(Shown, BaseModel):
             api_key: Key of that server.
 
         Raises:
-            MissingExtraError: LangChain is not installed.
+            MissingExtraError: The framework is not installed.
         """
-        made: CompiledStateGraph[Any, Any, Any, Any] = self._to(
+        return self._to(
             "langchain", tools, agent=agent, base_url=base_url, api_key=api_key
         )
-        return made
 
     def to_autogen(
         self, tools: list[Any] | None = None, **options: Unpack[_Options]
     ) -> "ChatAgent | Team":
         """Return an AutoGen ``AssistantAgent``, or your own agent if that was trained.
 
-        Args:
-            tools: AutoGen tools or functions to use; None takes the scenario's tools,
-                bound to a new example environment.
-            **options: ``agent``, ``base_url`` and ``api_key``, as for
-                :meth:`to_langchain`.
-
-        Raises:
-            MissingExtraError: AutoGen is not installed.
+        ``tools`` are tools of AutoGen; the rest is as for :meth:`to_langchain`.
         """
-        made: ChatAgent | Team = self._to("autogen", tools, **options)
-        return made
+        return self._to("autogen", tools, **options)
 
     def to_crewai(
         self, tools: list[Any] | None = None, **options: Unpack[_Options]
@@ -393,67 +389,48 @@ class TrainedAgent(Shown, BaseModel):
         CrewAI then prints no panels and sends no traces in this process, unless
         ``CREWAI_TRACING_ENABLED`` is set.
 
-        Args:
-            tools: CrewAI tools to use; None takes the scenario's tools,
-                bound to a new example environment.
-            **options: ``agent``, ``base_url`` and ``api_key``, as for
-                :meth:`to_langchain`.
-
-        Raises:
-            MissingExtraError: CrewAI is not installed.
+        ``tools`` are tools of CrewAI; the rest is as for :meth:`to_langchain`.
         """
-        made: Agent | Task | Crew = self._to("crewai", tools, **options)
-        return made
+        return self._to("crewai", tools, **options)
+
+    def to_adk(
+        self, tools: list[Any] | None = None, **options: Unpack[_Options]
+    ) -> Any:
+        """Return an agent of Google ADK; see :meth:`to_langchain`."""
+        return self._to("adk", tools, **options)
 
     def to_agent_framework(
         self, tools: list[Any] | None = None, **options: Unpack[_Options]
     ) -> "FrameworkAgent[Any] | Workflow":
-        """Return the agent as an ``Agent`` or Workflow of Microsoft Agent Framework.
+        """Return an Agent or Workflow of Agent Framework; see :meth:`to_langchain`."""
+        return self._to("agent_framework", tools, **options)
 
-        Args:
-            tools: Tools of Agent Framework to use; None takes the scenario's tools,
-                bound to a new example environment.
-            **options: ``agent``, ``base_url`` and ``api_key``, as for
-                :meth:`to_langchain`.
-
-        Raises:
-            MissingExtraError: Agent Framework is not installed.
-        """
-        made: FrameworkAgent[Any] | Workflow = self._to(
-            "agent_framework", tools, **options
-        )
-        return made
+    def to_llamaindex(
+        self, tools: list[Any] | None = None, **options: Unpack[_Options]
+    ) -> "FunctionAgent | AgentWorkflow":
+        """Return a FunctionAgent or AgentWorkflow; see :meth:`to_langchain`."""
+        return self._to("llamaindex", tools, **options)
 
     def to_openai_agents(
         self, tools: list[Any] | None = None, **options: Unpack[_Options]
     ) -> "OpenAIAgent[Any]":
-        """Return the agent as an ``Agent`` of the OpenAI Agents SDK.
-
-        Args:
-            tools: The SDK's function tools to use; None takes the scenario's tools,
-                bound to a new example environment.
-            **options: ``agent``, ``base_url`` and ``api_key``, as for
-                :meth:`to_langchain`.
-
-        Raises:
-            MissingExtraError: The SDK is not installed.
-        """
-        made: OpenAIAgent[Any] = self._to("openai_agents", tools, **options)
-        return made
+        """Return an Agent of the OpenAI Agents SDK; see :meth:`to_langchain`."""
+        return self._to("openai_agents", tools, **options)
 
     def to_pydantic_ai(
         self, tools: list[Any] | None = None, **options: Unpack[_Options]
     ) -> "PydanticAgent[Any, Any]":
-        """Return the agent as an ``Agent`` of pydantic-ai.
+        """Return an Agent of pydantic-ai; see :meth:`to_langchain`."""
+        return self._to("pydantic_ai", tools, **options)
 
-        Args:
-            tools: pydantic-ai's tools to use; None takes the scenario's tools,
-                bound to a new example environment.
-            **options: ``agent``, ``base_url`` and ``api_key``, as for
-                :meth:`to_langchain`.
+    def to_smolagents(
+        self, tools: list[Any] | None = None, **options: Unpack[_Options]
+    ) -> "ToolCallingAgent":
+        """Return a ToolCallingAgent of smolagents; see :meth:`to_langchain`."""
+        return self._to("smolagents", tools, **options)
 
-        Raises:
-            MissingExtraError: pydantic-ai is not installed.
-        """
-        made: PydanticAgent[Any, Any] = self._to("pydantic_ai", tools, **options)
-        return made
+    def to_strands(
+        self, tools: list[Any] | None = None, **options: Unpack[_Options]
+    ) -> "StrandsAgent":
+        """Return an Agent of Strands; see :meth:`to_langchain`."""
+        return self._to("strands", tools, **options)

@@ -128,14 +128,13 @@ class Trainer:
             scenario: The scenario's name, or the result of ``Scenario.from_tools``.
                 Like all arguments, it overrides the trainer's config.
             framework: The agent's framework; detected from ``agent`` if that is given.
-            agent: Your own agent: a compiled graph, an AutoGen agent or team, a CrewAI
-                Agent, Task or Crew, an Agent of the OpenAI Agents SDK or of
-                pydantic-ai, an Agent or Workflow of Agent Framework, a function that
-                returns one, or ``module:name`` of it; or settings of the group
-                ``agent``, ``{"reference": agent, "context": "app:context"}``. Worker
-                processes import it, so it must be at the top level of a module. It is
-                not changed; the result's ``agent`` is the same kind of agent, with the
-                trained model.
+            agent: Your own agent, as ``--agent`` takes it (docs/your_agent.md): a
+                compiled graph, an agent, team or workflow of another framework, a
+                function that returns one, or ``module:name`` of it; or settings of the
+                group ``agent``, ``{"reference": agent, "context": "app:context"}``.
+                Worker processes import it, so it must be at the top level of a module.
+                It is not changed; the result's ``agent`` is the same kind of agent,
+                with the trained model.
             command: Instead of ``agent``: a program in any language that attempts one
                 task, ``"node agent.js"``; see docs/any_program.md.
             tasks: Instead of a scenario: a tasks file for the agent's own tools.

@@ -273,7 +273,8 @@ class ClientAdapter(FrameworkAdapter):
 
         blueprint = models.blueprint
         url = blueprint.gateway + PLACEHOLDER
-        client = PlainOpenAI(url, blueprint.api_key, models.http)
+        sync = models.sync_http
+        client = PlainOpenAI(url, blueprint.api_key, models.http, sync_http=sync)
         return self.model(client, blueprint.model)
 
     def stand_in(self) -> Any:
@@ -316,7 +317,8 @@ class ClientAdapter(FrameworkAdapter):
 
         at = TrainedEndpoint.of(trained, base_url, api_key)
         sampling = {"temperature": at.temperature, "max_tokens": at.max_tokens}
-        client = PlainOpenAI(at.base_url, at.api_key, at.http(), sampling)
+        http, sync = at.http(), at.sync_http()
+        client = PlainOpenAI(at.base_url, at.api_key, http, sampling, sync)
         return self.model(client, at.model)
 
 

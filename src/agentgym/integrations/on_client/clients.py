@@ -16,7 +16,8 @@ class PlainOpenAI(AsyncOpenAI):
 
     Frameworks add ``strict`` to tools. Chat templates would write this field into the
     prompt, so prompts could differ between training and later use. ``defaults`` are
-    options for all requests that do not set them, e.g. ``temperature``.
+    options for all requests that do not set them, e.g. ``temperature``. ``sync_http``
+    is for frameworks that also need a sync client.
     """
 
     def __init__(
@@ -25,10 +26,12 @@ class PlainOpenAI(AsyncOpenAI):
         api_key: str,
         http: httpx.AsyncClient | None = None,
         defaults: Mapping[str, Any] | None = None,
+        sync_http: httpx.Client | None = None,
     ) -> None:
         given: dict[str, Any] = {} if http is None else {"http_client": http}
         super().__init__(base_url=base_url, api_key=api_key, max_retries=0, **given)
-        self._defaults = dict(defaults or {})
+        self.defaults = dict(defaults or {})
+        self.sync_http = sync_http
         self._role = ""
 
     def as_role(self, role: str) -> "PlainOpenAI":
@@ -46,13 +49,18 @@ class PlainOpenAI(AsyncOpenAI):
     async def _prepare_options(self, options: Any) -> Any:
         if self._role:
             announce(self._role)
-        body = options.json_data
-        if isinstance(body, Mapping) and "messages" in body:
-            filled = {**self._defaults, **body}
-            if tools := body.get("tools"):
-                filled["tools"] = [_without_strict(tool) for tool in tools]
-            options.json_data = filled
-        return options
+        return prepared(options, self.defaults)
+
+
+def prepared(options: Any, defaults: Mapping[str, Any]) -> Any:
+    """Return a request's options, with defaults, and with tools without ``strict``."""
+    body = options.json_data
+    if isinstance(body, Mapping) and "messages" in body:
+        filled = {**defaults, **body}
+        if tools := body.get("tools"):
+            filled["tools"] = [_without_strict(tool) for tool in tools]
+        options.json_data = filled
+    return options
 
 
 def _without_strict(tool: Any) -> Any:

@@ -184,9 +184,13 @@ _FRAMEWORKS = (
     "langchain",
     "autogen",
     "crewai",
+    "adk",
     "agent_framework",
+    "llamaindex",
     "openai_agents",
     "pydantic_ai",
+    "smolagents",
+    "strands",
 )
 ENGINES = ("local", "vllm")
 """Engines that can train on another machine."""

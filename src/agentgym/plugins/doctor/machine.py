@@ -24,6 +24,10 @@ _EXTRAS = {
     "agent-framework": ("agent_framework", "agent_framework_openai"),
     "openai-agents": ("agents", "openai"),
     "pydantic-ai": ("pydantic_ai", "openai"),
+    "llamaindex": ("llama_index.core", "llama_index.llms.openai"),
+    "adk": ("google.adk",),
+    "smolagents": ("smolagents", "openai"),
+    "strands": ("strands", "openai"),
     "lightning": ("agentlightning",),
     "trl": ("trl",),
     "wandb": ("wandb",),
@@ -78,8 +82,15 @@ def check_machine() -> Iterator[Check]:
         yield Check("disk", "ok", disk)
 
 
+def _is_found(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a parent package is missing
+        return False
+
+
 def _extra(name: str, modules: tuple[str, ...]) -> Check:
-    absent = [module for module in modules if find_spec(module) is None]
+    absent = [module for module in modules if not _is_found(module)]
     if absent:
         state: State = "broken" if name == "local" else "missing"
         detail = f"without {', '.join(absent)}; the command below installs it"

@@ -1,0 +1,84 @@
+"""The Google ADK adapter: trains agents, which ADK itself runs, and exports them."""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from agentgym.core.agent import AgentSpec
+from agentgym.core.tools import ToolSpec
+from agentgym.integrations.base import Blueprint
+from agentgym.integrations.on_client.adapter import Run
+from agentgym.plugins.frameworks import ReadingAdapter
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+_APP = "agentgym"
+
+
+class AdkAdapter(ReadingAdapter):
+    """Adapter for agents of google-adk 2, with sub-agents and agents as tools."""
+
+    name = "adk"
+    title = "Google ADK"
+    extra = "adk"
+    agents = "an agent of Google ADK: an Agent, or a workflow agent of several"
+    models = "a model of Google ADK"
+    modules = ("google.adk", "openai")
+    inspector = "agentgym.plugins.adk.agents"
+    preload = ("openai.resources", inspector)
+
+    def owns(self, root: str) -> bool:
+        """Return whether a module may be one of ADK, which shares ``google``."""
+        return root == "google" and "google.adk" in sys.modules
+
+    def model(self, client: "AsyncOpenAI", name: str) -> Any:
+        """Return a model of ADK that sends its requests with ``client``."""
+        return import_module(self.inspector).PolicyLlm.on(client, name)
+
+    def tool(self, spec: ToolSpec, run: Run) -> Any:
+        """Return a tool of the framework with the schema ``spec``; it calls ``run``."""
+        return import_module(self.inspector).SpecTool(spec, run)
+
+    def default_agent(
+        self, name: str, model: Any, tools: list[Any], settings: Blueprint | AgentSpec
+    ) -> Any:
+        """Return the default agent, which calls tools until it answers."""
+        from google.adk.agents import LlmAgent
+
+        prompt = settings.system_prompt  # a function: texts may have {variables}
+        named = {"instruction": lambda _: prompt} if prompt else {}
+        return LlmAgent(name=name, model=model, tools=tools, **named)
+
+    def on_model(self, agent: Any, model: Any) -> Any:
+        """Return a copy of an agent in which it and its sub-agents use ``model``."""
+        made = agent.clone()
+        for each in self.describe().members(made):
+            if each is made or each.parent_agent is not None:
+                each.model = model
+        return made
+
+    def begin(self, agent: Any) -> Any:
+        """Return a runner of ADK and a name for the session."""
+        return import_module(self.inspector).runner_of(agent, _APP)
+
+    async def answer(self, state: Any, asked: Any) -> str:
+        """Run the agent on a message; return the text of its last event."""
+        from google.genai import types
+
+        sessions, known = state.session_service, {"app_name": _APP, "user_id": "user"}
+        if await sessions.get_session(session_id="one", **known) is None:
+            await sessions.create_session(session_id="one", **known)
+        message = types.Content(role="user", parts=[types.Part(text=asked)])
+        said = ""
+        run = state.run_async(user_id="user", session_id="one", new_message=message)
+        async for event in run:
+            if event.is_final_response() and event.content is not None:
+                said = "".join(x.text or "" for x in event.content.parts or ()) or said
+        return said
+
+
+def patch(module: ModuleType) -> None:
+    """Patch ADK, which was just imported."""
+    AdkAdapter().patch(module)

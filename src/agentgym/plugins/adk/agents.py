@@ -1,0 +1,255 @@
+"""Read agents of Google ADK, and redirect their models and tools in an episode.
+
+If an agent calls a tool and the current episode has a tool of the same name, the
+episode's tool is run. Some of the patched parts are not public: a test fails when a
+new version of ADK changes them.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from functools import partial, wraps
+from typing import Any, Self
+
+from google.adk.agents import BaseAgent, LlmAgent
+from google.adk.models import BaseLlm, LlmResponse
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.runners import InMemoryRunner
+from google.adk.tools import AgentTool, BaseTool
+from google.genai import types
+from pydantic import PrivateAttr
+from pydantic_core import to_jsonable_python
+
+from agentgym.core.background import in_background
+from agentgym.core.tools import ToolSpec, parse_arguments
+from agentgym.integrations.base import AgentRole
+from agentgym.integrations.on_client.adapter import left_out
+from agentgym.integrations.redirect import model_for, patch_methods, replace_calls
+from agentgym.plugins import frameworks
+
+_NAME = "adk"
+_UNREADABLE = "__arguments__"
+"""Key of the arguments of a call that are not a JSON object, with their text."""
+
+
+class PolicyLlm(BaseLlm):
+    """A model of ADK that sends chat completions with a client of OpenAI's."""
+
+    _client: Any = PrivateAttr()
+
+    @classmethod
+    def on(cls, client: Any, name: str) -> Self:
+        """Return a model that sends its requests with ``client``."""
+        made = cls(model=name)
+        made._client = client
+        return made
+
+    def as_role(self, name: str) -> "PolicyLlm":
+        """Return a copy that sends an agent's name with each request."""
+        return self.on(self._client.as_role(name), self.model)
+
+    async def generate_content_async(
+        self, llm_request: Any, stream: bool = False
+    ) -> AsyncGenerator[Any]:
+        """Yield the model's whole answer."""
+        config = llm_request.config
+        body: dict[str, Any] = {"messages": [*_messages(llm_request)]}
+        held = [tool.function_declarations or () for tool in config.tools or ()]
+        if tools := [_spec(each).to_openai() for some in held for each in some]:
+            body["tools"] = tools
+        form = config.response_json_schema or config.response_schema
+        if form is not None and not isinstance(form, dict):
+            form = form.model_json_schema() if isinstance(form, type) else _plain(form)
+        if form is not None:
+            named = {"name": "answer", "schema": form}
+            body["response_format"] = {"type": "json_schema", "json_schema": named}
+        answer = await self._client.chat.completions.create(model=self.model, **body)
+        said = answer.choices[0].message
+        parts = [types.Part(text=said.content)] if said.content else []
+        for call in said.tool_calls or ():
+            written = call.function.arguments or "{}"
+            args = parse_arguments(written)
+            args = {_UNREADABLE: written} if args is None else args
+            made = types.FunctionCall(id=call.id, name=call.function.name, args=args)
+            parts.append(types.Part(function_call=made))
+        yield LlmResponse(content=types.Content(role="model", parts=parts))
+
+
+def _messages(request: Any) -> Iterator[dict[str, Any]]:
+    if prompt := request.config.system_instruction:
+        yield {"role": "system", "content": prompt}
+    for content in request.contents:
+        parts = content.parts or ()
+        for part in parts:
+            if (given := part.function_response) is not None:
+                text = _read(given.response)
+                yield {"role": "tool", "tool_call_id": given.id, "content": text}
+        said = "".join(part.text or "" for part in parts if not part.thought)
+        calls = [_call(x.function_call) for x in parts if x.function_call is not None]
+        if content.role == "model":
+            named = {"tool_calls": calls} if calls else {}
+            yield {"role": "assistant", "content": said or None, **named}
+        elif said:
+            yield {"role": "user", "content": said}
+
+
+def _call(call: Any) -> dict[str, Any]:
+    given = _arguments(call.args or {})
+    written = given if isinstance(given, str) else json.dumps(given)
+    function = {"name": call.name, "arguments": written}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _arguments(args: dict[str, Any]) -> Any:
+    return args.get(_UNREADABLE, args)
+
+
+def _read(result: Any) -> str:
+    """Return what the model reads of a tool's result."""
+    if isinstance(result, dict) and result.keys() == {"result"}:
+        result = result["result"]
+    if isinstance(result, str):
+        return result
+    return json.dumps(to_jsonable_python(result, fallback=str))
+
+
+def _plain(schema: Any) -> dict[str, Any]:
+    """Return a schema of Google's as a JSON schema."""
+    found = schema.json_schema.model_dump(exclude_none=True, by_alias=True, mode="json")
+    made: dict[str, Any] = found
+    return made
+
+
+def _spec(declared: Any) -> ToolSpec:
+    schema = declared.parameters_json_schema
+    if schema is None and declared.parameters is not None:
+        schema = _plain(declared.parameters)
+    known = {"type": "object", "properties": {}, **(schema or {})}
+    return frameworks.spec_of(declared.name, declared.description or "", known)
+
+
+class SpecTool(BaseTool):
+    """A tool that is known by its schema, whose arguments AgentGym checks."""
+
+    def __init__(self, spec: ToolSpec, run: Any) -> None:
+        super().__init__(name=spec.name, description=spec.description)
+        self._spec, self._call = spec, run
+
+    def _get_declaration(self) -> Any:
+        return types.FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema=self._spec.parameters,
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> Any:
+        """Run the tool."""
+        return await self._call(_arguments(args), None)
+
+
+class _Unknown(BasePlugin):
+    """Answers a call of a tool that an agent does not have, for the next attempt."""
+
+    async def on_tool_error_callback(self, *, error: Any, **named: Any) -> Any:
+        is_unknown = named["tool"].description == "Tool not found"
+        return {"result": f"Error: {error}"} if is_unknown else None
+
+
+def runner_of(agent: Any, app: str) -> Any:
+    """Return a runner of an agent, with sessions of its own."""
+    return InMemoryRunner(agent, app_name=app, plugins=[_Unknown(name=app)])
+
+
+class AdkReader(frameworks.Reader):
+    """Reads agents of ADK."""
+
+    AGENTS, TOOLS, MODEL = BaseAgent, BaseTool, BaseLlm
+
+    def inner(self, agent: Any) -> Iterable[Any]:
+        """Return an agent's sub-agents."""
+        return agent.sub_agents
+
+    def role(self, agent: Any) -> AgentRole | None:
+        """Return an agent's description; None for a workflow agent."""
+        if not isinstance(agent, LlmAgent):
+            return None
+        prompt = agent.instruction if isinstance(agent.instruction, str) else None
+        form = ("set_model_response",) if agent.output_schema and agent.tools else ()
+        return AgentRole(agent.name, prompt or None, [], agent.model or None, form)
+
+    def tools(self, agent: Any) -> Iterable[Any]:
+        """Return an agent's tools that run here, those of its toolsets too."""
+        if not isinstance(agent, LlmAgent):
+            return ()
+        found = in_background(agent.canonical_tools())
+        return [tool for tool in found if tool._get_declaration() is not None]
+
+    def concerns(self, agent: Any) -> list[str]:
+        """Return a note on each tool that Google's servers run."""
+        return [
+            left_out(tool.name, each.name)
+            for each in self.members(agent)
+            for tool in each.tools
+            if isinstance(tool, BaseTool) and tool._get_declaration() is None
+        ]
+
+    def function(self, tool: Any) -> Any:
+        """Return the function of a tool."""
+        return getattr(tool, "func", None)
+
+    def agents_of(self, tool: Any) -> list[Any]:
+        """Return the agent that is a tool, or the agents that a function runs."""
+        return [tool.agent] if isinstance(tool, AgentTool) else super().agents_of(tool)
+
+    def spec(self, tool: Any) -> ToolSpec:
+        """Return a tool's name, description and schema."""
+        return _spec(tool._get_declaration())
+
+    async def run(self, tool: Any, arguments: dict[str, Any]) -> Any:
+        """Run a tool; one that takes its run's context runs only in place."""
+        return _read(await tool.run_async(args=arguments, tool_context=None))
+
+
+READER = AdkReader()
+
+
+def patch() -> None:
+    """Patch models, so that one can replace the others, agents, and their tools."""
+    replace_calls(BaseLlm, ("generate_content_async",), _NAME)
+    patch_methods(BaseTool, ("run_async",), _running)
+    kind: Any = LlmAgent
+    resolve = kind.canonical_model.fget
+
+    def canonical_model(self: Any) -> Any:
+        other = model_for(_NAME, is_call=False)
+        found = resolve(self) if other is None else other
+        return found.as_role(self.name) if isinstance(found, PolicyLlm) else found
+
+    kind.canonical_model = property(canonical_model)
+
+
+def _running(run_async: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(run_async)
+    async def routed(self: Any, *, args: Any, tool_context: Any) -> Any:
+        model = getattr(getattr(tool_context, "_invocation_context", None), "agent", 0)
+
+        async def run() -> Any:
+            own = getattr(model, "model", None)
+            with frameworks.asking(_NAME, own, PolicyLlm):
+                return await run_async(self, args=args, tool_context=tool_context)
+
+        return await frameworks.called(
+            self.name,
+            _arguments(args),
+            run,
+            lambda text: text,
+            partial(_passes_control, self),
+            call_id=getattr(tool_context, "function_call_id", None),
+            read=_read,
+        )
+
+    return routed
+
+
+def _passes_control(tool: Any) -> bool:
+    is_theirs = type(tool).__module__.startswith("google.adk.tools.transfer")
+    return is_theirs or bool(READER.agents_of(tool))

@@ -1,0 +1,1 @@
+"""LlamaIndex: train its function-calling agents, which LlamaIndex itself runs."""

@@ -1,0 +1,1 @@
+"""smolagents: train its ToolCallingAgent, which smolagents itself runs."""

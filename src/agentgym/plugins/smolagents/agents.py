@@ -1,0 +1,180 @@
+"""Read agents of smolagents, and redirect their models and tools in an episode.
+
+If an agent calls a tool and the current episode has a tool of the same name, the
+episode's tool is run. Some of the patched parts are not public: a test fails when a
+new version of smolagents changes them.
+"""
+
+import copy
+from collections.abc import Callable, Iterable
+from functools import partial, wraps
+from typing import Any
+
+from smolagents import CodeAgent, LogLevel, MultiStepAgent, Tool, ToolCallingAgent
+from smolagents.memory import AgentMemory
+from smolagents.models import Model, OpenAIModel, get_tool_json_schema
+from smolagents.monitoring import AgentLogger, Monitor
+
+from agentgym.core.background import call_in_thread, in_background
+from agentgym.core.openai import DEFAULT_AGENT
+from agentgym.core.tools import ToolSpec
+from agentgym.integrations.base import AgentRole
+from agentgym.integrations.redirect import patch_methods, replace_calls
+from agentgym.integrations.transport import speaking_as
+from agentgym.plugins import frameworks
+
+_NAME = "smolagents"
+_ANSWER = "final_answer"
+
+
+class PolicyModel(OpenAIModel):
+    """OpenAI's model of smolagents, which asks as an agent of a name."""
+
+    role = DEFAULT_AGENT
+
+    def __init__(self, client: Any, name: str) -> None:
+        sync = frameworks.sync_client(client)
+        super().__init__(name, client=sync, flatten_messages_as_text=True)
+
+    def as_role(self, name: str | None) -> "PolicyModel":
+        """Return a copy that sends an agent's name with each request."""
+        made = copy.copy(self)
+        made.role = name or DEFAULT_AGENT
+        return made
+
+    def generate(self, *args: Any, **named: Any) -> Any:
+        """Send a request with the agent's name, and return the answer."""
+        with speaking_as(self.role):
+            return super().generate(*args, **named)
+
+    def generate_stream(self, *args: Any, **named: Any) -> Any:
+        """Send a request with the agent's name, and yield the answer."""
+        with speaking_as(self.role):
+            yield from super().generate_stream(*args, **named)
+
+    def _prepare_completion_kwargs(self, *args: Any, **named: Any) -> dict[str, Any]:
+        tools = [_described(tool) for tool in named.pop("tools_to_call_from", ()) or ()]
+        made = super()._prepare_completion_kwargs(*args, **named)
+        return {**made, "tools": tools, "tool_choice": "required"} if tools else made
+
+
+class SpecTool(Tool):
+    """A tool that is known by its schema, whose arguments AgentGym checks."""
+
+    skip_forward_signature_validation = True
+    output_type = "string"
+
+    def __init__(self, spec: ToolSpec, run: Any) -> None:
+        self.spec, self._call, self.is_initialized = spec, run, True
+        self.name, self.description, self.inputs = spec.name, spec.description, {}
+
+    def validate_arguments(self) -> None:
+        """Check nothing: the schema may be any JSON schema."""
+
+    def forward(self, **arguments: Any) -> str:
+        """Run the tool."""
+        return in_background(self._call(arguments, None))
+
+
+def _described(tool: Any) -> dict[str, Any]:
+    is_ours = isinstance(tool, SpecTool)
+    return tool.spec.to_openai() if is_ours else get_tool_json_schema(tool)
+
+
+def copied(agent: Any, model: Any = None) -> Any:
+    """Return a copy of an agent and of its managed agents, perhaps on another model.
+
+    One for training, without a model, prints nothing.
+    """
+    made = copy.copy(agent)
+    made.memory, made.state = AgentMemory(agent.system_prompt), dict(agent.state)
+    if model is None:
+        made.logger = AgentLogger(level=LogLevel.OFF)
+    else:
+        made.model = model
+    made.monitor = Monitor(vars(made)["model"], made.logger)
+    made.step_callbacks = copy.copy(agent.step_callbacks)
+    made.step_callbacks._callbacks = {
+        step: [_of_monitor(call, agent, made) for call in calls]
+        for step, calls in agent.step_callbacks._callbacks.items()
+    }
+    inner = agent.managed_agents.items()
+    made.managed_agents = {name: copied(each, model) for name, each in inner}
+    return made
+
+
+def _of_monitor(call: Any, agent: Any, made: Any) -> Any:
+    is_its = getattr(call, "__self__", None) is agent.monitor
+    return made.monitor.update_metrics if is_its else call
+
+
+class SmolagentsReader(frameworks.Reader):
+    """Reads agents of smolagents."""
+
+    AGENTS, TOOLS, MODEL = MultiStepAgent, Tool, Model
+    BY_TEXT, INSTEAD = CodeAgent, "ToolCallingAgent"
+
+    def inner(self, agent: Any) -> Iterable[Any]:
+        """Return the agents that an agent manages."""
+        return agent.managed_agents.values()
+
+    def role(self, agent: Any) -> AgentRole | None:
+        """Return an agent's description."""
+        name, prompt = agent.name or DEFAULT_AGENT, agent.system_prompt
+        return AgentRole(name, prompt, [], agent.model, (_ANSWER,))
+
+    def tools(self, agent: Any) -> Iterable[Any]:
+        """Return an agent's tools, without ``final_answer``."""
+        return [tool for name, tool in agent.tools.items() if name != _ANSWER]
+
+    def hand_offs(self, team: Any, agent: Any) -> list[ToolSpec]:
+        """Return the tools that ask managed agents, and ``final_answer``."""
+        others = [*agent.managed_agents.values(), agent.tools[_ANSWER]]
+        return [self.spec(each) for each in others]
+
+    def function(self, tool: Any) -> Any:
+        """Return the function of a tool."""
+        return tool.forward
+
+    def spec(self, tool: Any) -> ToolSpec:
+        """Return a tool's name, description and schema."""
+        known = _described(tool)["function"]
+        parts = known["name"], known["description"], known["parameters"]
+        return frameworks.spec_of(*parts)
+
+    async def run(self, tool: Any, arguments: dict[str, Any]) -> Any:
+        """Run a tool in a thread."""
+        return str(await call_in_thread(partial(tool, **arguments)))
+
+
+READER = SmolagentsReader()
+
+
+def patch() -> None:
+    """Patch models, so that one can replace the others, agents, and their tools."""
+    names = ("generate", "generate_stream", "__call__", "parse_tool_calls")
+    replace_calls(Model, names, _NAME)
+    patch_methods(ToolCallingAgent, ("execute_tool_call",), _calling)
+    frameworks.patch_model_of(MultiStepAgent, _NAME)
+
+
+def _calling(execute: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(execute)
+    def routed(self: Any, tool_name: str, arguments: Any) -> Any:
+        tool = self.tools.get(tool_name)
+
+        def run() -> Any:
+            with frameworks.asking(_NAME, self.model, PolicyModel):
+                if isinstance(tool, SpecTool):  # it checks its arguments itself
+                    return tool.forward(**arguments)
+                return execute(self, tool_name, arguments)
+
+        def passes_control() -> Any:
+            others = tool_name in (_ANSWER, *self.managed_agents)
+            return others or (tool is not None and READER.agents_of(tool))
+
+        return frameworks.called_sync(
+            tool_name, arguments, run, str, passes_control, read=str
+        )
+
+    return routed

@@ -1,0 +1,1 @@
+"""Strands: train agents of the Strands Agents SDK, which runs them itself."""

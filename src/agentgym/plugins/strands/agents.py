@@ -1,0 +1,218 @@
+"""Read the agents of Strands, and redirect their models and tools in an episode.
+
+If an agent calls a tool and the current episode has a tool of the same name, the
+episode's tool is run. Some of the patched parts are not public: a test fails when a
+new version of Strands changes them.
+"""
+
+import copy
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable
+from functools import partial, wraps
+from typing import Any
+
+from strands import Agent
+from strands.agent._concurrency import _ConcurrencyController
+from strands.agent.state import AgentState
+from strands.handlers.callback_handler import null_callback_handler
+from strands.hooks import HookRegistry
+from strands.interrupt import _InterruptState
+from strands.models import Model
+from strands.models.openai import OpenAIModel
+from strands.tools._caller import _ToolCaller
+from strands.types._events import ToolInterruptEvent, ToolResultEvent
+from strands.types.tools import AgentTool
+
+from agentgym.core.tools import ToolSpec, parse_arguments
+from agentgym.errors import ToolError
+from agentgym.integrations.base import AgentRole
+from agentgym.integrations.on_client.in_place import episode_of_call
+from agentgym.integrations.redirect import patch_methods, replace_calls
+from agentgym.plugins import frameworks
+
+_NAME = "strands"
+_UNREADABLE = "__arguments__"
+"""Key of the arguments of a call that are not a JSON object, with their text."""
+
+
+class PolicyModel(OpenAIModel):
+    """OpenAI's model of Strands, which keeps arguments that are not a JSON object."""
+
+    def as_role(self, name: str) -> "PolicyModel":
+        """Return a copy that sends an agent's name with each request."""
+        made = copy.copy(self)
+        made._custom_client = self._custom_client.as_role(name)  # type: ignore
+        return made
+
+    async def stream(self, *args: Any, **named: Any) -> AsyncGenerator[Any]:
+        """Yield the events of an answer, with the arguments of a call in one event."""
+        text = ""
+        async for event in super().stream(*args, **named):
+            delta: Any = event.get("contentBlockDelta", {}).get("delta", {})
+            if "toolUse" in delta:
+                text += delta["toolUse"].get("input") or ""
+                continue
+            if "contentBlockStop" in event and text:
+                is_read = parse_arguments(text) is not None
+                written = text if is_read else json.dumps({_UNREADABLE: text})
+                delta, text = {"toolUse": {"input": written}}, ""
+                yield {"contentBlockDelta": {"delta": delta}}
+            yield event
+
+    def format_request(self, *args: Any, **named: Any) -> dict[str, Any]:
+        """Return a request, whose messages are texts where they have only text."""
+        made = super().format_request(*args, **named)
+        for message in made["messages"]:
+            parts = message.get("content")
+            if isinstance(parts, list) and all(x["type"] == "text" for x in parts):
+                message["content"] = "\n".join(x["text"] for x in parts)
+        return made
+
+    @classmethod
+    def format_request_message_tool_call(cls, tool_use: Any, **named: Any) -> Any:
+        """Return a call in OpenAI's format, with the arguments as they were written."""
+        made = super().format_request_message_tool_call(tool_use, **named)
+        if isinstance(written := arguments_of(tool_use), str):
+            made["function"]["arguments"] = written
+        return made
+
+
+def arguments_of(tool_use: Any) -> Any:
+    """Return a call's arguments: a dict, or the text if they are not JSON."""
+    return tool_use["input"].get(_UNREADABLE, tool_use["input"])
+
+
+def result_of(tool_use: Any, text: str) -> Any:
+    """Return the result of a call in Strands' format."""
+    status = "error" if text.startswith("Error:") else "success"
+    named = {"toolUseId": tool_use["toolUseId"], "status": status}
+    return {**named, "content": [{"text": text}]}
+
+
+def copied(agent: Any, *, quiet: bool = False) -> Any:
+    """Return a copy of an agent; a quiet one prints nothing and saves no session."""
+    made = copy.copy(agent)
+    made.messages, made.state = [*agent.messages], AgentState(agent.state.get())
+    made.tool_caller, made._interrupt_state = _ToolCaller(made), _InterruptState()
+    made._concurrency = _ConcurrencyController(agent._concurrency._mode)
+    if quiet:
+        made.callback_handler, made.hooks = null_callback_handler, HookRegistry()
+        for event, entries in agent.hooks._registered_callbacks.items():
+            kept = [x for x in entries if not _is_of(x, agent._session_manager)]
+            made.hooks._registered_callbacks[event] = kept
+    return made
+
+
+def _is_of(entry: Any, manager: Any) -> bool:
+    """Return whether a hook is one of a session manager."""
+    cells = getattr(entry.callback, "__closure__", None) or ()
+    held = [
+        getattr(entry.callback, "__self__", None),
+        *(x.cell_contents for x in cells),
+    ]
+    return manager is not None and any(each is manager for each in held)
+
+
+class StrandsReader(frameworks.Reader):
+    """Reads agents of Strands."""
+
+    AGENTS, TOOLS, MODEL = Agent, AgentTool, Model
+
+    def inner(self, agent: Any) -> Iterable[Any]:
+        """Return the agents that are tools of an agent."""
+        tools = agent.tool_registry.registry.values()
+        return [each._agent for each in tools if hasattr(each, "_agent")]
+
+    def role(self, agent: Any) -> AgentRole | None:
+        """Return an agent's description."""
+        form = agent._default_structured_output_model
+        answers = (form.__name__,) if form else ()
+        return AgentRole(agent.name, agent.system_prompt, [], agent.model, answers)
+
+    def tools(self, agent: Any) -> Iterable[Any]:
+        """Return an agent's tools."""
+        return agent.tool_registry.registry.values()
+
+    def function(self, tool: Any) -> Any:
+        """Return the function of a tool."""
+        return getattr(tool, "_tool_func", None)
+
+    def agents_of(self, tool: Any) -> list[Any]:
+        """Return the agent that is a tool, or the agents that a function runs."""
+        agent = getattr(tool, "_agent", None)
+        return super().agents_of(tool) if agent is None else [agent]
+
+    def spec(self, tool: Any) -> ToolSpec:
+        """Return a tool's name, description and schema."""
+        said, metadata = tool.tool_spec, getattr(tool, "_metadata", None)
+        read = None if metadata is None else metadata.validate_input
+        schema = said["inputSchema"].get("json", said["inputSchema"])
+        return frameworks.spec_of(said["name"], said["description"], schema, read)
+
+    async def run(self, tool: Any, arguments: dict[str, Any]) -> Any:
+        """Run a tool; one that takes its run's context runs only in place."""
+        asked = {"toolUseId": "call", "name": tool.tool_name, "input": arguments}
+        return _read(await _last(tool.stream(asked, {})))
+
+
+READER = StrandsReader()
+
+
+class _Paused(Exception):
+    """A tool waits for a person."""
+
+
+async def _last(events: Any) -> Any:
+    event = None
+    async for event in events:
+        if isinstance(event, ToolInterruptEvent):
+            raise _Paused(event)
+    return event
+
+
+def _read(event: Any) -> Any:
+    """Return the text that the model reads of a tool's last event."""
+    result = event.tool_result if isinstance(event, ToolResultEvent) else event
+    parts = [x.get("text") or json.dumps(x.get("json", "")) for x in result["content"]]
+    if result["status"] == "error":
+        raise ToolError("\n".join(parts).removeprefix("Error: "))
+    return "\n".join(parts)
+
+
+def patch() -> None:
+    """Patch models, so that one can replace the others, agents, and their tools."""
+    replace_calls(Model, ("stream", "structured_output"), _NAME)
+    patch_methods(AgentTool, ("stream",), _streaming)
+    frameworks.patch_model_of(Agent, _NAME)
+
+
+def _streaming(stream: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(stream)
+    async def routed(
+        self: Any, tool_use: Any, invocation_state: Any, **named: Any
+    ) -> AsyncGenerator[Any]:
+        name, events = self.tool_name, stream(self, tool_use, invocation_state, **named)
+        passes_control = partial(READER.agents_of, self)
+        if episode_of_call(name, passes_control) is None:
+            model = getattr(invocation_state.get("agent"), "model", None)
+            while True:
+                with frameworks.asking(_NAME, model, PolicyModel):  # not for the yield
+                    event = await anext(events, None)
+                if event is None:
+                    return
+                yield event
+        try:
+            yield await frameworks.called(
+                name,
+                arguments_of(tool_use),
+                lambda: _last(events),
+                lambda text: ToolResultEvent(result_of(tool_use, text)),
+                passes_control,
+                call_id=tool_use["toolUseId"],
+                read=_read,
+                not_done=(_Paused,),
+            )
+        except _Paused as paused:
+            yield paused.args[0]
+
+    return routed

@@ -1,0 +1,108 @@
+"""Looking into agents of Google ADK, and giving trained ones back."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.engines.scripted import Reply
+from agentgym.errors import MissingExtraError, UnsupportedError, UsageError
+from agentgym.integrations import registry
+from agentgym.integrations.agent_import import load_agent, resolve_framework
+from agentgym.plugins.adk.adapter import AdkAdapter
+from tests.integrations.exported import list_then_say, scripted, trained_in
+
+AUTHORED = "tests.plugins.adk.authored"
+ADAPTER = AdkAdapter()
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match="adk"):
+        ADAPTER.check()
+
+
+@pytest.fixture(scope="module")
+def authored() -> Any:
+    pytest.importorskip("google.adk", reason="ADK has an environment of its own")
+    load_agent(f"{AUTHORED}:clerk")
+    return sys.modules[AUTHORED]
+
+
+async def ask(agent: Any, message: str) -> str:
+    """Run an agent as ADK's users do, and return its last text."""
+    from google.adk.runners import InMemoryRunner
+    from google.genai import types
+
+    runner = InMemoryRunner(agent, app_name="app")
+    named = {"user_id": "me", "session_id": "one"}
+    await runner.session_service.create_session(app_name="app", **named)
+    said = types.Content(role="user", parts=[types.Part(text=message)])
+    events = [event async for event in runner.run_async(new_message=said, **named)]
+    return str(events[-1].content.parts[0].text)
+
+
+def test_prompt_tools_and_model_are_found(authored: Any) -> None:
+    assert resolve_framework(f"{AUTHORED}:clerk") == "adk"
+    [role] = ADAPTER.roles(authored.clerk)
+    assert (role.name, role.system_prompt) == ("clerk", "You look.")
+    assert [tool.name for tool in role.tools] == ["list_files", "shout"]
+    assert role.tools[1].parameters["required"] == ["word"]
+    assert role.model == authored.MODEL
+    assert [x.name for x in ADAPTER.roles(authored.boss)] == ["boss", "helper"]
+    assert [x.name for x in ADAPTER.roles(authored.desk)] == ["desk", "back"]
+    assert [x.name for x in ADAPTER.roles(authored.chain)] == ["first", "second"]
+    [concern] = ADAPTER.concerns(authored.searching)
+    assert "google_search of 'searching' is left out" in concern
+    with pytest.raises(UnsupportedError, match="gave a dict, not an agent"):
+        ADAPTER.require_agent(authored.nothing, "app:nothing")
+
+
+async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
+    [list_files, shout] = ADAPTER.own_tools(authored.clerk)
+    assert await list_files() == authored.REAL
+    assert await shout(word="hey") == '{"status": "ok", "said": "HEY"}'
+
+
+async def test_the_scenarios_agent_uses_its_tools(
+    authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = scripted(monkeypatch, list_then_say)
+    agent = trained_in(tmp_path, "adk").to_adk()
+    assert ".py" in await ask(agent, "List them.")
+    assert asked[0].messages[0]["content"].startswith("You code.")
+    assert (asked[0].temperature, asked[0].max_tokens) == (0.0, 40)
+
+
+async def test_its_own_agents_come_back_with_the_trained_model_throughout(
+    authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def respond(request: Any) -> Reply:
+        last, system = request.messages[-1], str(request.messages[0]["content"])
+        if "You lead." not in system:
+            return list_then_say(request)
+        if last["role"] == "tool":
+            return Reply(str(last["content"]))
+        return Reply(calls=[("helper", {"request": "?"})])
+
+    asked = scripted(monkeypatch, respond)
+    trained = trained_in(tmp_path, "adk", f"{AUTHORED}:boss")
+    agent = trained.to_adk()
+    assert type(agent) is type(authored.boss)
+    assert await ask(agent, "Go.") == authored.REAL
+    assert len(asked) == 4
+    assert authored.boss.model == authored.MODEL
+    desk = trained.to_adk(agent=authored.desk)
+    assert desk.sub_agents[0].model is desk.model
+    assert authored.desk.sub_agents[0].model == authored.MODEL
+    with pytest.raises(UsageError, match=r"boss has its own tools: leave tools=\[\]"):
+        trained.to_adk(tools=[])
+
+
+async def test_a_factory_is_given_the_model_and_the_tools(
+    authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, list_then_say)
+    trained = trained_in(tmp_path, "adk", f"{AUTHORED}:make_later")
+    assert ".py" in await ask(trained.to_adk(), "?")

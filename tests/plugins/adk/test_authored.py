@@ -1,0 +1,133 @@
+"""Rollouts of Google ADK's agents as their authors wrote them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agentgym.core.policy import ChatRequest
+from agentgym.core.trajectory import RolloutStatus
+from agentgym.engines.scripted import Reply
+from agentgym.integrations.registry import is_installed
+from tests.integrations.authored_runs import (
+    LIST,
+    OK,
+    acting,
+    roles,
+    run,
+    run_all,
+    told_last,
+)
+from tests.rollout.sessions import requests
+
+SEEN = [("list_files", "ok", True)]
+HAND_OVER = Reply(calls=[("transfer_to_agent", {"agent_name": "back"})])
+
+ELSEWHERE = "google-adk cannot be installed beside CrewAI: `.ci/run all` tests it"
+pytestmark = [
+    pytest.mark.slow,  # each starts workers that import ADK
+    pytest.mark.skipif(not is_installed("google.adk"), reason=ELSEWHERE),
+]
+
+
+@pytest.mark.parametrize(
+    ("agent", "script", "who"),
+    [
+        ("clerk", [LIST, OK], ["clerk", "clerk"]),
+        ("bare", [LIST, OK], None),
+        (
+            "boss",
+            [Reply(calls=[("helper", {"request": "?"})]), LIST, OK, OK],
+            ["boss", "helper", "helper", "boss"],
+        ),
+        ("desk", [HAND_OVER, LIST, OK], ["desk", "back", "back"]),
+        ("chain", [LIST, OK, OK], ["first", "first", "second"]),
+        ("make_own", [LIST, OK], None),
+        ("make_on", [LIST, OK], None),
+        ("make_later", [LIST, OK], None),
+    ],
+)
+def test_its_models_and_tools_are_led_to_training(
+    tmp_path: Path, agent: str, script: list[Reply], who: list[str] | None
+) -> None:
+    found = run(tmp_path, "adk", agent, *script)
+    assert found.reward is not None, found.reason
+    assert acting(found) == SEEN
+    assert len(found.model_calls) == len(script)
+    assert who is None or roles(found) == who
+
+
+def test_episodes_at_once_share_nothing(tmp_path: Path) -> None:
+    def respond(request: ChatRequest) -> Reply:
+        if request.messages[-1]["role"] == "tool":
+            return Reply(str(request.messages[1]["content"]))
+        return LIST
+
+    done = run_all(tmp_path, "adk", "clerk", respond, 16, workers=1)
+    for request, found in zip(requests(16), done, strict=True):
+        assert found.model_calls[-1].content == request.task.instruction
+        assert acting(found) == SEEN
+
+
+@pytest.mark.parametrize(
+    ("agent", "tool", "live", "result"),
+    [
+        ("clerk", "shout", (), '{"status": "ok", "said": "HI"}'),
+        ("clerk", "shout", ("shout",), '{"status": "ok", "said": "HI"}'),
+        ("greeting", "greet", ("greet",), "Hi, you! (1)"),
+    ],
+)
+def test_its_own_tools_run(
+    tmp_path: Path, agent: str, tool: str, live: tuple[str, ...], result: str
+) -> None:
+    call = Reply(calls=[(tool, {"word": "Hi"})])
+    settings = {"agent.allow_tools": live} if live else {}
+    found = run(tmp_path, "adk", agent, call, OK, **settings)
+    assert told_last(found) == result
+    assert [(call.name, call.outcome) for call in found.get_tool_calls()] == [
+        (tool, "ok")
+    ]
+
+
+def test_an_answer_in_a_form_is_asked_for(tmp_path: Path) -> None:
+    form = Reply(calls=[("answer", {"text": "Two.", "files": 2})])
+    found = run(tmp_path, "adk", "typed", form)
+    assert found.reward is not None, found.reason
+    [call] = found.model_calls
+    assert "answer" in {tool["function"]["name"] for tool in call.tools}
+
+
+def test_openais_own_client_in_a_tool_is_routed_too(tmp_path: Path) -> None:
+    ask = Reply(calls=[("ask_openai", {"question": "Why?"})])
+    found = run(tmp_path, "adk", "author", ask, Reply("So."), OK)
+    assert found.model_calls[1].messages == [{"role": "user", "content": "Why?"}]
+    assert told_last(found) == "So."
+
+
+def test_inputs_are_its_first_message(tmp_path: Path) -> None:
+    inputs = {"agent.inputs": "tests.plugins.adk.authored:first"}
+    found = run(tmp_path, "adk", "clerk", OK, **inputs)
+    message = found.model_calls[0].messages[-1]
+    assert message["content"] == f"Please: {requests(1)[0].task.id}"
+
+
+@pytest.mark.parametrize("name", ["gone", "list_files"])
+def test_a_wrong_call_is_an_error_for_the_model(tmp_path: Path, name: str) -> None:
+    found = run(tmp_path, "adk", "clerk", Reply(calls=[(name, "{")]), OK)
+    assert found.reward is not None, found.reason
+    assert "Error: " in told_last(found)
+
+
+@pytest.mark.parametrize(
+    ("agent", "reason"),
+    [
+        ("breaking", "the agent is broken"),
+        ("deaf", "ended without calling the model"),
+    ],
+)
+def test_what_goes_wrong_drops_the_episode_and_says_why(
+    tmp_path: Path, agent: str, reason: str
+) -> None:
+    found = run(tmp_path, "adk", agent)
+    assert found.status is RolloutStatus.DROPPED
+    assert re.search(reason, str(found.reason)), found.reason

@@ -1,0 +1,106 @@
+"""Looking into agents of LlamaIndex, and giving trained ones back."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.engines.scripted import Reply
+from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.agent_import import load_agent
+from agentgym.plugins.llamaindex.adapter import LlamaIndexAdapter
+from tests.integrations.exported import list_then_say, scripted, trained_in
+
+AUTHORED = "tests.plugins.llamaindex.authored"
+ADAPTER = LlamaIndexAdapter()
+
+
+@pytest.fixture(scope="module")
+def authored() -> Any:
+    load_agent(f"{AUTHORED}:clerk")
+    return sys.modules[AUTHORED]
+
+
+def test_prompt_tools_hand_offs_and_model_are_found(authored: Any) -> None:
+    [role] = ADAPTER.roles(authored.clerk)
+    assert (role.name, role.system_prompt) == ("clerk", "You look.")
+    assert [tool.name for tool in role.tools] == ["list_files", "shout"]
+    assert role.tools[1].parameters["required"] == ["word"]
+    assert role.model.model == "gpt-4o"
+    front, back = ADAPTER.roles(authored.desk)
+    assert [tool.name for tool in front.tools] == ["handoff"]
+    assert [tool.name for tool in back.tools] == ["list_files", "handoff"]
+    assert [role.name for role in ADAPTER.roles(authored.boss)] == ["boss", "clerk"]
+    [role] = ADAPTER.roles(authored.typed)
+    assert role.answers == ("Answer",)
+
+
+async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
+    [_, shout] = ADAPTER.own_tools(authored.clerk)
+    assert await shout(word="hey") == "HEY"
+    [shout] = ADAPTER.own_tools(authored.named.tools[0])
+    assert (shout.spec.name, await shout(word="ho")) == ("my_shout", "HO")
+    [leave] = ADAPTER.own_tools(authored.quitting)
+    with pytest.raises(RuntimeError, match=r"quit_all called sys.exit\(3\)"):
+        await leave()
+
+
+def test_an_agent_that_writes_its_actions_as_text_is_refused(authored: Any) -> None:
+    with pytest.raises(
+        UnsupportedError, match=r"ReActAgent, .*make it a FunctionAgent"
+    ):
+        ADAPTER.require_agent(authored.by_text, "app:agent")
+
+
+async def test_the_scenarios_agent_uses_its_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = scripted(monkeypatch, list_then_say)
+    agent = trained_in(tmp_path, "llamaindex").to_llamaindex()
+    assert ".py" in str(await agent.run("List them."))
+    assert asked[0].messages[0] == {"role": "system", "content": "You code."}
+    assert (asked[0].temperature, asked[0].max_tokens) == (0.0, 40)
+    assert [request.seed for request in asked] == [0, 1]
+    assert all("strict" not in tool["function"] for tool in asked[0].tools)
+
+
+async def test_its_own_agents_come_back_with_the_trained_model_throughout(
+    authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def respond(request: Any) -> Reply:
+        last, system = request.messages[-1], request.messages[0]["content"]
+        if system != "You lead.":
+            return list_then_say(request)
+        if last["role"] == "tool":
+            return Reply(str(last["content"]))
+        return Reply(calls=[("ask_clerk", {"question": "?"})])
+
+    asked = scripted(monkeypatch, respond)
+    trained = trained_in(tmp_path, "llamaindex", f"{AUTHORED}:boss")
+    agent = trained.to_llamaindex()
+    assert type(agent) is type(authored.boss)
+    assert str(await agent.run("Go.")) == authored.REAL
+    assert len(asked) == 4
+    assert authored.boss.llm is authored.LLM
+    desk = trained.to_llamaindex(agent=authored.desk)
+    assert all(authored.LLM is not each.llm for each in desk.agents.values())
+    assert all(authored.LLM is each.llm for each in authored.desk.agents.values())
+    with pytest.raises(UsageError, match=r"boss has its own tools: leave tools=\[\]"):
+        trained.to_llamaindex(tools=[])
+
+
+async def test_a_factory_is_given_the_model_and_the_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, list_then_say)
+    trained = trained_in(tmp_path, "llamaindex", f"{AUTHORED}:make_later")
+    assert ".py" in str(await trained.to_llamaindex().run("?"))
+
+
+def test_a_trained_model_answers_sync_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, lambda _: Reply("There are two."))
+    llm = ADAPTER.trained_model(trained_in(tmp_path, "llamaindex"))
+    assert str(llm.complete("How many?")) == "There are two."

@@ -1,0 +1,99 @@
+"""Looking into agents of smolagents, and giving trained ones back."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.engines.scripted import Reply
+from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.agent_import import load_agent, resolve_framework
+from agentgym.plugins.smolagents.adapter import SmolagentsAdapter
+from tests.integrations.exported import scripted, trained_in
+
+AUTHORED = "tests.plugins.smolagents.authored"
+ADAPTER = SmolagentsAdapter()
+
+
+def list_then_answer(request: Any) -> Reply:
+    """List the files, then answer with what came of it."""
+    last = str(request.messages[-1]["content"])
+    if last.startswith("Observation:"):
+        return Reply(calls=[("final_answer", {"answer": last})])
+    return Reply(calls=[("list_files", {})])
+
+
+@pytest.fixture(scope="module")
+def authored() -> Any:
+    load_agent(f"{AUTHORED}:clerk")
+    return sys.modules[AUTHORED]
+
+
+def test_prompt_tools_and_model_are_found(authored: Any) -> None:
+    assert resolve_framework(f"{AUTHORED}:clerk") == "smolagents"
+    [role] = ADAPTER.roles(authored.clerk)
+    assert role.name == "clerk"
+    assert "You look." in str(role.system_prompt)
+    names = [tool.name for tool in role.tools]
+    assert names == ["list_files", "shout", "final_answer"]
+    assert role.tools[1].parameters["required"] == ["word"]
+    assert (role.model, role.answers) == (authored.MODEL, ("final_answer",))
+    boss, clerk = ADAPTER.roles(authored.boss)
+    assert [tool.name for tool in boss.tools] == ["clerk", "final_answer"]
+    assert clerk.name == "clerk"
+
+
+async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
+    [_, shout] = ADAPTER.own_tools(authored.clerk)
+    assert await shout(word="hey") == "HEY"
+    [shout] = ADAPTER.own_tools(authored.shout)
+    assert await shout(word="ho") == "HO"
+    with pytest.raises(UnsupportedError, match="gave a dict, not an agent"):
+        ADAPTER.require_agent(authored.nothing, "app:nothing")
+
+
+def test_an_agent_that_writes_code_is_refused(authored: Any) -> None:
+    for agent in (authored.coder, authored.leader):
+        with pytest.raises(UnsupportedError, match=r"CodeAgent.*a ToolCallingAgent"):
+            ADAPTER.require_agent(agent, "app:agent")
+
+
+def test_the_scenarios_agent_uses_its_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = scripted(monkeypatch, list_then_answer)
+    agent = trained_in(tmp_path, "smolagents").to_smolagents()
+    assert ".py" in agent.run("List them.")
+    assert asked[0].messages[0] == {"role": "system", "content": "You code."}
+    assert (asked[0].temperature, asked[0].max_tokens) == (0.0, 40)
+
+
+def test_its_own_agents_come_back_with_the_trained_model_throughout(
+    authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def respond(request: Any) -> Reply:
+        if "You lead." not in str(request.messages[0]["content"]):
+            return list_then_answer(request)
+        if str(request.messages[-1]["content"]).startswith("Observation:"):
+            return Reply(calls=[("final_answer", {"answer": "Done."})])
+        return Reply(calls=[("clerk", {"task": "?"})])
+
+    asked = scripted(monkeypatch, respond)
+    trained = trained_in(tmp_path, "smolagents", f"{AUTHORED}:boss")
+    agent = trained.to_smolagents()
+    assert type(agent) is type(authored.boss)
+    assert agent.run("Go.") == "Done."
+    assert len(asked) == 4
+    assert authored.boss.model is authored.clerk.model is authored.MODEL
+    assert authored.boss.memory.steps == authored.clerk.memory.steps == []
+    with pytest.raises(UsageError, match=r"boss has its own tools: leave tools=\[\]"):
+        trained.to_smolagents(tools=[])
+
+
+def test_a_factory_is_given_the_model_and_the_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, list_then_answer)
+    trained = trained_in(tmp_path, "smolagents", f"{AUTHORED}:make_later")
+    assert ".py" in trained.to_smolagents().run("?")

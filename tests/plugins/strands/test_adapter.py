@@ -1,0 +1,93 @@
+"""Looking into agents of Strands, and giving trained ones back."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.engines.scripted import Reply
+from agentgym.errors import UsageError
+from agentgym.integrations.agent_import import load_agent
+from agentgym.plugins.strands.adapter import StrandsAdapter
+from tests.integrations.exported import list_then_say, scripted, trained_in
+
+AUTHORED = "tests.plugins.strands.authored"
+ADAPTER = StrandsAdapter()
+
+
+@pytest.fixture(scope="module")
+def authored() -> Any:
+    load_agent(f"{AUTHORED}:clerk")
+    return sys.modules[AUTHORED]
+
+
+def test_prompt_tools_and_model_are_found(authored: Any) -> None:
+    [role] = ADAPTER.roles(authored.clerk)
+    assert (role.name, role.system_prompt) == ("clerk", "You look.")
+    assert [tool.name for tool in role.tools] == ["list_files", "shout"]
+    assert role.tools[1].parameters["required"] == ["word"]
+    assert role.model.config["model_id"] == "gpt-4o"
+    boss, clerk = ADAPTER.roles(authored.boss)
+    assert (boss.name, [tool.name for tool in boss.tools]) == ("boss", ["clerk"])
+    assert clerk.name == "clerk"
+    [role] = ADAPTER.roles(authored.typed)
+    assert role.answers == ("Answer",)
+
+
+async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
+    [_, shout] = ADAPTER.own_tools(authored.clerk)
+    assert await shout(word="hey") == "HEY"
+    [shout] = ADAPTER.own_tools(authored.shout)
+    assert await shout(word="ho") == "HO"
+    names = [tool.spec.name for tool in ADAPTER.own_tools(authored.boss)]
+    assert names == ["list_files", "shout"]
+
+
+async def test_the_scenarios_agent_uses_its_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = scripted(monkeypatch, list_then_say)
+    agent = trained_in(tmp_path, "strands").to_strands()
+    assert ".py" in str(await agent.invoke_async("List them."))
+    assert asked[0].messages[0] == {"role": "system", "content": "You code."}
+    assert (asked[0].temperature, asked[0].max_tokens) == (0.0, 40)
+    assert [request.seed for request in asked] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [("boss", ("clerk", {"input": "?"})), ("leading", ("ask_anew", {"question": "?"}))],
+)
+def test_its_own_agents_come_back_with_the_trained_model_throughout(
+    authored: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    call: tuple[str, dict[str, Any]],
+) -> None:
+    def respond(request: Any) -> Reply:
+        last, system = request.messages[-1], request.messages[0]["content"]
+        if system != "You lead.":
+            return list_then_say(request)
+        if last["role"] == "tool":
+            return Reply(str(last["content"]))
+        return Reply(calls=[call])
+
+    asked = scripted(monkeypatch, respond)
+    own = getattr(authored, name)
+    agent = trained_in(tmp_path, "strands", f"{AUTHORED}:{name}").to_strands()
+    assert type(agent) is type(own)
+    assert authored.REAL in str(agent("Go."))  # sync, as in scripts
+    assert len(asked) == 4
+    assert (own.model, own.messages) == (authored.MODEL, [])
+
+
+async def test_a_factory_is_given_the_model_and_the_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, list_then_say)
+    trained = trained_in(tmp_path, "strands", f"{AUTHORED}:make_later")
+    assert ".py" in str(await trained.to_strands().invoke_async("?"))
+    with pytest.raises(UsageError, match=r"clerk has its own tools: leave tools=\[\]"):
+        trained.to_strands(tools=[], agent=f"{AUTHORED}:clerk")
