@@ -324,7 +324,7 @@ class TrainedAgent(Shown, BaseModel):
         made: BaseChatModel = FRAMEWORKS.get("langchain").trained_model(self)
         return made
 
-    def _to[T](  # type: ignore[type-var]  # the caller knows the framework's type
+    def _to[T](
         self,
         framework: str,
         tools: list[Any] | None,
@@ -332,7 +332,7 @@ class TrainedAgent(Shown, BaseModel):
         agent: Any = None,
         base_url: str | None = None,
         api_key: str | None = None,
-    ) -> T:
+    ) -> T:  # type: ignore[type-var]  # the callers know it
         """Convert the agent to an object of a framework."""
         if self.roles and framework != "langchain":
             raise UnsupportedError(

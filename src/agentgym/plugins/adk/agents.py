@@ -56,7 +56,7 @@ class PolicyLlm(BaseLlm):
         held = [tool.function_declarations or () for tool in config.tools or ()]
         if tools := [_spec(each).to_openai() for some in held for each in some]:
             body["tools"] = tools
-        form = config.response_json_schema or config.response_schema
+        form: Any = config.response_json_schema or config.response_schema
         if form is not None and not isinstance(form, dict):
             form = form.model_json_schema() if isinstance(form, type) else _plain(form)
         if form is not None:

@@ -66,7 +66,8 @@ class SpecTool(Tool):
 
     def __init__(self, spec: ToolSpec, run: Any) -> None:
         self.spec, self._call, self.is_initialized = spec, run, True
-        self.name, self.description, self.inputs = spec.name, spec.description, {}
+        self.name, self.description = spec.name, spec.description
+        self.inputs: dict[str, Any] = {}
 
     def validate_arguments(self) -> None:
         """Check nothing: the schema may be any JSON schema."""

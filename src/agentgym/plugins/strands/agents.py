@@ -41,7 +41,7 @@ class PolicyModel(OpenAIModel):
     def as_role(self, name: str) -> "PolicyModel":
         """Return a copy that sends an agent's name with each request."""
         made = copy.copy(self)
-        made._custom_client = self._custom_client.as_role(name)  # type: ignore
+        made._custom_client = self._custom_client.as_role(name)
         return made
 
     async def stream(self, *args: Any, **named: Any) -> AsyncGenerator[Any]:
@@ -192,7 +192,7 @@ def _streaming(stream: Callable[..., Any]) -> Callable[..., Any]:
         self: Any, tool_use: Any, invocation_state: Any, **named: Any
     ) -> AsyncGenerator[Any]:
         name, events = self.tool_name, stream(self, tool_use, invocation_state, **named)
-        passes_control = partial(READER.agents_of, self)
+        passes_control: Any = partial(READER.agents_of, self)
         if episode_of_call(name, passes_control) is None:
             model = getattr(invocation_state.get("agent"), "model", None)
             while True:
