@@ -18,7 +18,7 @@ __all__ = ["agentgym"]
 EXPORTS = (
     *("to_langchain", "to_autogen", "to_crewai"),
     *("to_agent_framework", "to_llamaindex", "to_openai_agents", "to_pydantic_ai"),
-    *("to_adk", "to_smolagents", "to_strands"),
+    *("to_smolagents", "to_strands"),
 )
 
 

@@ -73,7 +73,7 @@ class Reader(ABC):
 
     @abstractmethod
     async def run(self, tool: Any, arguments: dict[str, Any]) -> Any:
-        """Run a tool outside of its agent, and return what the model reads."""
+        """Run a tool outside of its agent, and return its result for the model."""
 
     def hand_offs(self, team: Any, agent: Any) -> list[ToolSpec]:
         """Return the tools with which an agent hands over to others of its team."""

@@ -56,9 +56,11 @@ class PolicyLlm(BaseLlm):
         held = [tool.function_declarations or () for tool in config.tools or ()]
         if tools := [_spec(each).to_openai() for some in held for each in some]:
             body["tools"] = tools
-        form: Any = config.response_json_schema or config.response_schema
-        if form is not None and not isinstance(form, dict):
-            form = form.model_json_schema() if isinstance(form, type) else _plain(form)
+        form = config.response_json_schema or config.response_schema
+        if isinstance(form, type):
+            form = getattr(form, "model_json_schema")()  # noqa: B009 - a pydantic model
+        elif form is not None and not isinstance(form, dict):
+            form = _plain(form)
         if form is not None:
             named = {"name": "answer", "schema": form}
             body["response_format"] = {"type": "json_schema", "json_schema": named}
@@ -104,7 +106,7 @@ def _arguments(args: dict[str, Any]) -> Any:
 
 
 def _read(result: Any) -> str:
-    """Return what the model reads of a tool's result."""
+    """Return the text of a tool's result for the model."""
     if isinstance(result, dict) and result.keys() == {"result"}:
         result = result["result"]
     if isinstance(result, str):
