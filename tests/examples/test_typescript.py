@@ -61,9 +61,7 @@ def test_an_agent_can_be_trained(tmp_path: Path, agent: str) -> None:
     before = PREFIX if agent == "claude.mjs" else ""
     named = tmp_path / "tasks.jsonl"
     named.write_text(tasks.replace('"tool": "', f'"tool": "{before}'))
-    config = TrainingConfig.create(
-        scenario=str(named), agent=f"command:node {program}", max_turns=6
-    )
+    config = TrainingConfig.create(scenario=str(named), agent=f"command:node {program}")
     report = probed(located(config))
     assert report.problems == []
     wanted = {f"{before}{name}": "really runs" for name in ("stock", "order")}

@@ -104,6 +104,15 @@ def test_a_conversation_of_anthropics_is_a_chat() -> None:
     }
 
 
+def test_a_tool_whose_loading_is_deferred_is_not_offered_to_the_model() -> None:
+    stock = {"name": "stock", "description": "Copies.", "input_schema": SCHEMA}
+    later = {**stock, "name": "later", "defer_loading": True}
+    asked = [{"role": "user", "content": "Is Dune there?"}]
+    body = {"model": "nano", "messages": asked, "tools": [later, stock]}
+    [tool] = MESSAGES.read(body)["tools"]
+    assert tool["function"]["name"] == "stock"
+
+
 def test_items_of_openais_responses_are_a_chat() -> None:
     body = {
         "model": "nano",

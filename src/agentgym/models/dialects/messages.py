@@ -35,7 +35,7 @@ class MessagesDialect(Dialect):
         for place, message in enumerate(_list_of(body, "messages")):
             messages += _converted(message, f"messages[{place}]")
         found["messages"] = messages
-        if tools := [_tool(each) for each in body.get("tools") or ()]:
+        if tools := [*_tools(body.get("tools") or ())]:
             found["tools"] = tools
         choice = body.get("tool_choice")
         if isinstance(choice, Mapping):
@@ -76,21 +76,18 @@ class MessagesDialect(Dialect):
         parts = [_event("message_start", message=begun)]
         choice = Completion(completion).choice
         raw = iter(choice["message"].get("tool_calls") or ())
-        for index, block in enumerate(whole["content"]):
+        for at, block in enumerate(whole["content"]):
             if block["type"] == "text":
                 empty = {**block, "text": ""}
                 delta = {"type": "text_delta", "text": block["text"]}
             else:
                 empty = {**block, "input": {}}
                 written = next(raw)["function"]["arguments"] or "{}"
-                is_whole = parse_arguments(written) is not None
-                json = written if is_whole else "{}"
+                json = "{}" if parse_arguments(written) is None else written
                 delta = {"type": "input_json_delta", "partial_json": json}
-            parts.append(
-                _event("content_block_start", index=index, content_block=empty)
-            )
-            parts.append(_event("content_block_delta", index=index, delta=delta))
-            parts.append(_event("content_block_stop", index=index))
+            parts.append(_event("content_block_start", index=at, content_block=empty))
+            parts.append(_event("content_block_delta", index=at, delta=delta))
+            parts.append(_event("content_block_stop", index=at))
         end = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
         parts.append(_event("message_delta", delta=end, usage=whole["usage"]))
         return b"".join([*parts, _event("message_stop")])
@@ -161,16 +158,19 @@ def _call(block: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": block.get("id"), "type": "function", "function": function}
 
 
-def _tool(tool: Any) -> dict[str, Any]:
-    schema = tool.get("input_schema") if isinstance(tool, Mapping) else None
-    if not isinstance(schema, Mapping):
-        kind = tool.get("type") if isinstance(tool, Mapping) else tool
-        raise _refused(
-            f"a tool of type {quoted(kind)} has no `input_schema`: those that only "
-            "Anthropic runs cannot be called by this policy"
-        )
-    function = {"name": tool.get("name"), "description": tool.get("description") or ""}
-    return {"type": "function", "function": {**function, "parameters": dict(schema)}}
+def _tools(tools: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    for tool in tools:
+        schema = tool.get("input_schema") if isinstance(tool, Mapping) else None
+        if not isinstance(schema, Mapping):
+            kind = tool.get("type") if isinstance(tool, Mapping) else tool
+            raise _refused(
+                f"a tool of type {quoted(kind)} has no `input_schema`: those that only "
+                "Anthropic runs cannot be called by this policy"
+            )
+        if not tool.get("defer_loading"):  # else no prompt has it
+            text, named = tool.get("description") or "", {"name": tool.get("name")}
+            function = {**named, "description": text, "parameters": {**schema}}
+            yield {"type": "function", "function": function}
 
 
 def _choice(choice: Mapping[str, Any]) -> Any:
