@@ -5,7 +5,7 @@ from typing import Any
 
 from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.events import Event
-from google.adk.tools import AgentTool, ToolContext, google_search
+from google.adk.tools import AgentTool, BaseTool, ToolContext, google_search
 from google.genai import types
 from openai import AsyncOpenAI
 from pydantic import BaseModel
@@ -22,6 +22,13 @@ def list_files() -> str:
 async def shout(word: str) -> dict[str, str]:
     """Say it aloud."""
     return {"status": "ok", "said": word.upper()}
+
+
+def read_status(
+    tool: BaseTool, args: dict[str, Any], tool_context: ToolContext, tool_response: Any
+) -> None:
+    """Read a result as the dict that the tool returns."""
+    assert tool_response["status"] == "ok"
 
 
 def greet(word: str, tool_context: ToolContext) -> str:
@@ -53,6 +60,7 @@ def agent(name: str, *tools: Any, **options: Any) -> LlmAgent:
 clerk = agent("clerk", list_files, shout)
 bare = LlmAgent(name="bare", model=MODEL, tools=[list_files])
 greeting = agent("greeting", greet)
+noting = agent("noting", shout, after_tool_callback=read_status)
 author = agent("author", ask_openai)
 typed = agent("typed", output_schema=Answer)
 searching = agent("searching", google_search)

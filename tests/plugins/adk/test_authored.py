@@ -1,14 +1,21 @@
 """Rollouts of Google ADK's agents as their authors wrote them."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
+from agentgym.core.task import Split
 from agentgym.core.trajectory import RolloutStatus
-from agentgym.engines.scripted import Reply
+from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.integrations.registry import is_installed
+from agentgym.rollout.absolute_paths import located
+from agentgym.rollout.runner import RolloutRequest
+from agentgym.rollout.session import RolloutSession
+from agentgym.scenarios.registry import get_scenario
 from tests.integrations.authored_runs import (
     LIST,
     OK,
@@ -20,6 +27,7 @@ from tests.integrations.authored_runs import (
 )
 from tests.rollout.sessions import requests
 
+AUTHORED = "tests.plugins.adk.authored"
 SEEN = [("list_files", "ok", True)]
 HAND_OVER = Reply(calls=[("transfer_to_agent", {"agent_name": "back"})])
 
@@ -87,6 +95,23 @@ def test_its_own_tools_run(
     assert [(call.name, call.outcome) for call in found.get_tool_calls()] == [
         (tool, "ok")
     ]
+
+
+def test_callbacks_get_a_recorded_answer_as_the_tool_returns_it(tmp_path: Path) -> None:
+    tasks, answer = tmp_path / "tasks.jsonl", {"status": "ok"}
+    call = {"tool": "shout", "args": {"word": "Hi"}, "answer": answer}
+    lines = [{"instruction": f"{n}: say Hi", "expect": [call]} for n in range(12)]
+    tasks.write_text("\n".join(map(json.dumps, lines)))
+    named = {"framework": "adk", "agent": f"{AUTHORED}:noting", "scenario": str(tasks)}
+    config = located(TrainingConfig.create(**named, max_attempts=1))
+    [task] = get_scenario(config.scenario).tasks(Split.TRAIN, 0, 1)
+    replies = iter([Reply(calls=[("shout", {"word": "Hi"})])])
+    policy = ScriptedPolicy(lambda request: next(replies, OK))
+    with RolloutSession(config, policy, tmp_path, 1) as opened:
+        request = RolloutRequest("r", task, train=True, group="g", step=1)
+        [found] = opened.run([request], lambda _: None)
+    assert found.reward is not None, found.reason
+    assert told_last(found) == '{"status": "ok"}'
 
 
 def test_an_answer_in_a_form_is_asked_for(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Looking into agents of LlamaIndex, and giving trained ones back."""
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,20 @@ def test_prompt_tools_hand_offs_and_model_are_found(authored: Any) -> None:
     assert [role.name for role in ADAPTER.roles(authored.boss)] == ["boss", "clerk"]
     [role] = ADAPTER.roles(authored.typed)
     assert role.answers == ("Answer",)
+
+
+@pytest.mark.parametrize("first", ["llama_index.llms.openai", "llama_index.core.llms"])
+def test_any_import_of_its_may_be_the_first(tmp_path: Path, first: str) -> None:
+    (tmp_path / "app.py").write_text(
+        f"import {first}\n"
+        "from llama_index.core.agent.workflow import FunctionAgent\n"
+        "from llama_index.llms.openai import OpenAI\n"
+        "def shout(word: str) -> str:\n    return word.upper()\n"
+        "agent = FunctionAgent(tools=[shout], llm=OpenAI(model='gpt-4o'))\n"
+    )
+    words = [sys.executable, "-m", "agentgym", "inspect", "app:agent"]
+    made = subprocess.run(words, cwd=tmp_path, capture_output=True, check=False)
+    assert b"It can be trained" in made.stdout, made.stderr
 
 
 async def test_its_own_tools_do_what_they_do(authored: Any) -> None:

@@ -114,6 +114,12 @@ def _read(result: Any) -> str:
     return json.dumps(to_jsonable_python(result, fallback=str))
 
 
+def _given(tool: Any, text: str) -> Any:
+    """Return an answer of the episode as callbacks of the agent would get it."""
+    returns = getattr(READER.function(tool), "__annotations__", {}).get("return")
+    return text if returns in (str, "str") else parse_arguments(text) or text
+
+
 def _plain(schema: Any) -> dict[str, Any]:
     """Return a schema of Google's as a JSON schema."""
     found = schema.json_schema.model_dump(exclude_none=True, by_alias=True, mode="json")
@@ -243,7 +249,7 @@ def _running(run_async: Callable[..., Any]) -> Callable[..., Any]:
             self.name,
             _arguments(args),
             run,
-            lambda text: text,
+            lambda text: _given(self, text),
             partial(_passes_control, self),
             call_id=getattr(tool_context, "function_call_id", None),
             read=_read,

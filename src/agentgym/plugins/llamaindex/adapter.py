@@ -34,7 +34,7 @@ class LlamaIndexAdapter(ReadingAdapter):
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
         """Return an LLM of LlamaIndex that sends its requests with ``client``."""
-        return import_module(self.inspector).PolicyLLM.on(client, name)
+        return import_module(self.inspector).policy_llm().on(client, name)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
         """Return a tool of the framework with the schema ``spec``; it calls ``run``."""

@@ -7,7 +7,7 @@ new version of LlamaIndex changes them.
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, Self
 
 from llama_index.core.agent.workflow import (
@@ -19,7 +19,6 @@ from llama_index.core.agent.workflow import (
 from llama_index.core.base.llms.types import LLMMetadata, ToolCallBlock
 from llama_index.core.llms import LLM
 from llama_index.core.tools import BaseTool, ToolOutput, adapt_to_async_tool
-from llama_index.llms.openai import OpenAI
 
 from agentgym.core.tools import ToolSpec, parse_arguments
 from agentgym.integrations.base import AgentRole
@@ -46,38 +45,46 @@ _CONTEXT = 1_000_000
 """Tokens after which LlamaIndex's memory drops messages; the server has a limit."""
 
 
-class PolicyLLM(OpenAI):
-    """LlamaIndex's OpenAI model, without its guesses from the model's name."""
+@cache
+def policy_llm() -> Any:
+    """Return the class of the policy's model."""
+    # Its import may be the one that imports LlamaIndex and so this module.
+    from llama_index.llms.openai import OpenAI
 
-    @classmethod
-    def on(cls, client: Any, name: str) -> Self:
-        """Return a model that sends its requests with ``client``."""
-        made = cls(name, api_key=client.api_key, max_retries=0)
-        made._client, made._aclient = sync_client(client), client
-        return made
+    class PolicyLLM(OpenAI):
+        """LlamaIndex's OpenAI model, without its guesses from the model's name."""
 
-    @property
-    def metadata(self) -> LLMMetadata:
-        """The abilities of the policy, in LlamaIndex's format."""
-        able = {"is_chat_model": True, "is_function_calling_model": True}
-        return LLMMetadata(context_window=_CONTEXT, model_name=self.model, **able)
+        @classmethod
+        def on(cls, client: Any, name: str) -> Self:
+            """Return a model that sends its requests with ``client``."""
+            made = cls(name, api_key=client.api_key, max_retries=0)
+            made._client, made._aclient = sync_client(client), client
+            return made
 
-    def _get_model_kwargs(self, **kwargs: Any) -> dict[str, Any]:
-        made = super()._get_model_kwargs(**kwargs)
-        made["temperature"] = kwargs.get("temperature")  # not LlamaIndex's default
-        return {key: made[key] for key in made if made[key] is not None}
+        @property
+        def metadata(self) -> LLMMetadata:
+            """The abilities of the policy, in LlamaIndex's format."""
+            able = {"is_chat_model": True, "is_function_calling_model": True}
+            return LLMMetadata(context_window=_CONTEXT, model_name=self.model, **able)
 
-    def get_tool_calls_from_response(
-        self, response: Any, *args: Any, **named: Any
-    ) -> Any:
-        """Return the calls; arguments that are not JSON stand below one key."""
-        found = super().get_tool_calls_from_response(response, *args, **named)
-        blocks = response.message.blocks
-        written = [x.tool_kwargs for x in blocks if isinstance(x, ToolCallBlock)]
-        for call, text in zip(found, written, strict=False):
-            if isinstance(text, str) and parse_arguments(text) is None:
-                call.tool_kwargs = {_UNREADABLE: text}
-        return found
+        def _get_model_kwargs(self, **kwargs: Any) -> dict[str, Any]:
+            made = super()._get_model_kwargs(**kwargs)
+            made["temperature"] = kwargs.get("temperature")  # not LlamaIndex's default
+            return {key: made[key] for key in made if made[key] is not None}
+
+        def get_tool_calls_from_response(
+            self, response: Any, *args: Any, **named: Any
+        ) -> Any:
+            """Return the calls; arguments that are not JSON stand below one key."""
+            found = super().get_tool_calls_from_response(response, *args, **named)
+            blocks = response.message.blocks
+            written = [x.tool_kwargs for x in blocks if isinstance(x, ToolCallBlock)]
+            for call, text in zip(found, written, strict=False):
+                if isinstance(text, str) and parse_arguments(text) is None:
+                    call.tool_kwargs = {_UNREADABLE: text}
+            return found
+
+    return PolicyLLM
 
 
 class LlamaIndexReader(Reader):
@@ -139,7 +146,7 @@ def patch() -> None:
 def _asking(team: Any) -> AbstractContextManager[None]:
     """Let agents that a tool runs use the trained model of the agent with the tool."""
     agent = next(iter(getattr(team, "agents", {"": team}).values()))
-    return asking(_NAME, agent.llm, PolicyLLM)
+    return asking(_NAME, agent.llm, policy_llm())
 
 
 def _calling(acall: Callable[..., Any]) -> Callable[..., Any]:
