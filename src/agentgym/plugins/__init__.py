@@ -169,6 +169,9 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "javascript": f"{_HERE}.languages.javascript:JavaScript",
             "go": f"{_HERE}.languages.go:Go",
             "rust": f"{_HERE}.languages.rust:Rust",
+            "typescript": f"{_HERE}.languages.javascript:TypeScript",
+            "java": f"{_HERE}.languages.compiled:Java",
+            "cpp": f"{_HERE}.languages.compiled:Cpp",
         },
         # Reports on a run that has ended.
         "agentgym.reports": {

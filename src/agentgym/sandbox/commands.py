@@ -38,8 +38,8 @@ class SandboxConfig:
             isolation works.
         subprocesses: Whether programs must be able to start other programs, as a shell
             does. Kinds of isolation that do not allow this are then skipped.
-        languages: Languages that executions may use in addition to Python:
-            "javascript", "go", "rust". Their toolchains must be installed. ``limits``
+        languages: Languages that executions may use in addition to Python, such as
+            "go" or "java". Their toolchains must be installed. ``limits``
             are raised to the minimum that these languages need.
         links: Pairs of a name and a target: symbolic links in the root folder, which
             only kinds of isolation with bubblewrap have.

@@ -129,10 +129,10 @@ def gives(
     ``add(1, 2) == 3``. Use ``round(f(2), 6)`` for a float, and ``list(f(2))`` for an
     object of another type.
 
-    The extension of a module's path decides the language. Values of JavaScript, Go and
-    Rust leave the sandbox as JSON, so 1 equals 1.0, a list equals a tuple, and the keys
-    of objects are strings. In Go and Rust, all expressions are compiled together. If
-    one of them does not compile, all count as wrong.
+    The extension of a module's path decides the language. Values of languages other
+    than Python leave the sandbox as JSON, so 1 equals 1.0, a list equals a tuple, and
+    the keys of objects are strings. In compiled languages, all expressions are compiled
+    together. If one of them does not compile, all count as wrong.
 
     An expression that raises an error counts as wrong. If the program hangs, crashes or
     exits, all expressions count as wrong.

@@ -9,16 +9,27 @@ from pathlib import Path
 REACHES = 13
 """Attempts of each first program."""
 _FOLDER = Path(__file__).with_name("programs")
-_ENDINGS = {"javascript": "js", "go": "go", "rust": "rs"}
+_FILES = {
+    "javascript": "%s.js",
+    "go": "%s.go",
+    "rust": "%s.rs",
+    "cpp": "%s.cpp",
+    "java": "%s.java",
+}
+_AS_MODULE = """// @ts-nocheck
+import { createRequire } from 'node:module';
+const require = createRequire('/');
+"""
 
 
 def _programs(name: str) -> dict[str, tuple[str, str]]:
     """Return path and source of a program, by language."""
-    paths = {language: f"{name}.{end}" for language, end in _ENDINGS.items()}
-    return {
-        language: (path, (_FOLDER / path).read_text())
-        for language, path in paths.items()
-    }
+    found = {}
+    for language, pattern in _FILES.items():
+        path = pattern % (name.title() if language == "java" else name)
+        found[language] = path, (_FOLDER / path).read_text()
+    script = _AS_MODULE + found["javascript"][1]
+    return {**found, "typescript": (f"{name}.ts", script)}
 
 
 ESCAPE = _programs("escape")

@@ -50,7 +50,7 @@ def test_the_attacks_work_where_nothing_stops_them(open_folder: Path) -> None:
 
 @pytest.mark.slow
 def test_an_endless_loop_is_ended(language: str, run: Run) -> None:
-    result = run(EXHAUST[language], "loop", timeout_s=4.0)
+    result = run(EXHAUST[language], "loop", timeout_s=8.0)
     assert result.timed_out, result
     assert result.stdout == "begun\n"
 

@@ -1,4 +1,4 @@
-"""Programs, tests and values in JavaScript, Go and Rust."""
+"""Programs, tests and values in languages other than Python."""
 
 import json
 from dataclasses import replace
@@ -35,8 +35,41 @@ PROGRAMS = {
         "main.rs": "mod hi;\nfn main() { hi::hi(&std::env::args().nth(1).unwrap()) }\n",
         "hi.rs": 'pub fn hi(name: &str) { println!("hi {}", name) }\n',
     },
+    "typescript": {
+        "main.ts": "import { hi } from './lib/hi';\nhi(process.argv[2]);",
+        "lib/hi.ts": (
+            "export const hi = (name: string): void => console.log(`hi ${name}`);"
+        ),
+    },
+    "java": {
+        "shop/Main.java": (
+            "package shop;\npublic class Main {\n"
+            "  public static void main(String[] args) { Hi.hi(args[0]); }\n}\n"
+        ),
+        "shop/Hi.java": (
+            "package shop;\nclass Hi {\n"
+            '  static void hi(String name) { System.out.println("hi " + name); }\n}\n'
+        ),
+        "shop/OtherTest.java": "this does not compile",
+    },
+    "cpp": {
+        "main.cpp": '#include "hi.hpp"\nint main(int, char** w) { hi(w[1]); }\n',
+        "hi.hpp": "void hi(const char* name);\n",
+        "hi.cpp": (
+            '#include "hi.hpp"\n#include <cstdio>\n'
+            'void hi(const char* name) { printf("hi %s\\n", name); }\n'
+        ),
+        "other.cpp": "int main() { return 3; }\n",
+    },
 }
-MAIN = {"javascript": "main.js", "go": "main.go", "rust": "main.rs"}
+MAIN = {
+    "javascript": "main.js",
+    "go": "main.go",
+    "rust": "main.rs",
+    "typescript": "main.ts",
+    "java": "shop/Main.java",
+    "cpp": "main.cpp",
+}
 TESTS = {
     "javascript": {
         "cart.js": "exports.total = (prices) => prices.reduce((a, b) => a + b, 0);",
@@ -72,6 +105,46 @@ TESTS = {
             "}\n"
         ),
     },
+    "typescript": {
+        "cart.ts": (
+            "export const total = (prices: number[]): number =>\n"
+            "  prices.reduce((a, b) => a + b, 0);\n"
+        ),
+        "cart.test.ts": (
+            "import { test, describe, it } from 'node:test';\n"
+            "import assert from 'node:assert';\n"
+            "import { total } from './cart.ts';\n"
+            "test('right', () => assert.equal(total([1, 2]), 3));\n"
+            "test('wrong', () => assert.equal(total([1]), 2, 'sum'));\n"
+            "describe('deep', () => { it('crash', () => { throw Error('no'); }); });\n"
+        ),
+    },
+    "java": {
+        "Cart.java": (
+            "public class Cart {\n  static int total(int... prices) {\n"
+            "    return java.util.stream.IntStream.of(prices).sum();\n  }\n}\n"
+        ),
+        "CartTest.java": (
+            "public class CartTest {\n"
+            "  static void testRight() { assert Cart.total(1, 2) == 3; }\n"
+            '  public void testWrong() { assert Cart.total(1) == 2 : "sum"; }\n'
+            "  void testCrash() { Cart.total((int[]) null); }\n}\n"
+        ),
+    },
+    "cpp": {
+        "cart.cpp": (
+            "#include <vector>\nint total(const std::vector<int>& prices) {\n"
+            "  int sum = 0;\n  for (int price : prices) sum += price;\n"
+            "  return sum;\n}\nint main() { return 1; }\n"
+        ),
+        "cart_test.cpp": (
+            "#include <cassert>\n#include <vector>\n"
+            "int total(const std::vector<int>& prices);\n"
+            "void test_right() { assert(total({1, 2}) == 3); }\n"
+            'void test_wrong() { assert(total({1}) == 2 && "sum"); }\n'
+            "void test_crash() { *(volatile int*)nullptr = 1; }\n"
+        ),
+    },
 }
 IDS = {
     "javascript": [
@@ -79,6 +152,11 @@ IDS = {
     ],
     "go": [f"cart_test.go::Test{name}" for name in ("Right", "Wrong", "Crash")],
     "rust": [f"cart.rs::tests::{name}" for name in ("right", "wrong", "crash")],
+    "typescript": [
+        f"cart.test.ts::{name}" for name in ("right", "wrong", "deep > crash")
+    ],
+    "java": [f"CartTest.java::test{name}" for name in ("Right", "Wrong", "Crash")],
+    "cpp": [f"cart_test.cpp::test_{name}" for name in ("right", "wrong", "crash")],
 }
 BROKEN = {
     "javascript": {"a.test.js": "test(("},
@@ -88,6 +166,9 @@ BROKEN = {
         )
     },
     "rust": {"a.rs": "#[test]\nfn it() { nothing() }\n"},
+    "typescript": {"a.test.ts": "const n: number = 'three';"},
+    "java": {"ATest.java": "class ATest { void testIt() { nothing(); } }"},
+    "cpp": {"a_test.cpp": "void test_it() { nothing(); }\n"},
 }
 EARLY = {
     "javascript": {
@@ -105,6 +186,23 @@ EARLY = {
     },
     "rust": {
         "a.rs": "#[test]\nfn first() {}\n#[test]\nfn it() { std::process::exit(0) }\n"
+    },
+    "typescript": {
+        "a.test.ts": (
+            "import { test } from 'node:test';\n"
+            "test('first', () => {}); test('it', () => process.exit(0));\n"
+        )
+    },
+    "java": {
+        "ATest.java": (
+            "class ATest {\n  void testFirst() {}\n"
+            "  void testIt() { System.exit(0); }\n}\n"
+        )
+    },
+    "cpp": {
+        "a_test.cpp": (
+            "#include <unistd.h>\nvoid test_first() {}\nvoid test_it() { _exit(0); }\n"
+        )
     },
 }
 VALUES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -136,6 +234,34 @@ VALUES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             "std::collections::HashMap::from([(1, vec![true])])": {"1": [True]},
         },
         {"total(&[])": 1, "total(&[][2..])": 0, "f64::NAN": None},
+    ),
+    "typescript": (
+        "cart.ts",
+        {"total([1, 2])": 3, "({ a: [null, 'x\"'] })": {"a": [None, 'x"']}},
+        {"total([2])": 1, "undefined": None, "gone()": 1},
+    ),
+    "java": (
+        "Cart.java",
+        {
+            "total(1, 2)": 3,
+            'java.util.Map.of("a", java.util.List.of(1.5, true, "x\\""))': {
+                "a": [1.5, True, 'x"']
+            },
+            "new int[][] {{1}, {}}": [[1], []],
+            "java.util.Optional.empty()": None,
+        },
+        {"total(2)": 1, "Double.NaN": None, "new Object()": {}, "1 / total()": 0},
+    ),
+    "cpp": (
+        "cart.cpp",
+        {
+            "total({1, 2})": 3,
+            "1.5e300": 1.5e300,
+            'std::string("x\\"")': 'x"',
+            'std::map<std::string, std::vector<bool>>{{"a", {true}}}': {"a": [True]},
+            "std::make_pair(1, std::optional<int>())": [1, None],
+        },
+        {"total({2})": 1, "std::stoi(std::string())": 0, "0.0 / 0": None},
     ),
 }
 
@@ -257,7 +383,14 @@ def test_packages_of_go_and_cargo(languages_sandbox: Sandbox) -> None:
 
 
 def test_a_shell_finds_the_toolchains(languages_sandbox: Sandbox) -> None:
-    words = {"javascript": "node --version", "go": "go version", "rust": "cargo -V"}
+    words = {
+        "javascript": "node --version",
+        "go": "go version",
+        "rust": "cargo -V",
+        "typescript": "tsc --version",
+        "java": "javac -version",
+        "cpp": "g++ --version",
+    }
     for language in languages_sandbox.config.languages:
         command = Argv(tuple(words[language].split()))
         assert languages_sandbox.run_sync({}, command).ok
@@ -306,6 +439,8 @@ def test_limits_are_raised_to_the_least(best_rung: str) -> None:
         ("javascript", "node", "nodejs"),
         ("go", "go", "golang-go"),
         ("rust", "rustc", "rustc cargo gcc"),
+        ("java", "javac", "default-jdk-headless"),
+        ("cpp", "g++", "g++"),
     ],
 )
 def test_a_missing_toolchain_is_named_with_its_package(
@@ -321,7 +456,7 @@ def test_a_missing_toolchain_is_named_with_its_package(
 
 
 def test_a_rung_without_subprocesses_has_no_compilers() -> None:
-    for language in ("go", "rust"):
+    for language in ("go", "rust", "java", "cpp"):
         config = SandboxConfig(rung="landlock-user", languages=(language,))
         with pytest.raises(
             SandboxUnavailableError, match="cannot (run|be used)|not in"

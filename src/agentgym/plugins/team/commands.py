@@ -39,7 +39,7 @@ def solve(
     language: str = option(
         "Language of new files.",
         default="python",
-        metavar="python|javascript|go|rust",
+        metavar="python|javascript|typescript|go|rust|java|cpp",
         panel=RUN,
     ),
     model: str | None = option(

@@ -1,4 +1,4 @@
-"""Twelve small problems, three per language: tests, a wrong and a right solution."""
+"""Small problems, three per language: tests, a wrong and a right solution."""
 
 from typing import NamedTuple
 
@@ -108,6 +108,66 @@ def _rust(
     )
 
 
+class _Shape(NamedTuple):
+    """The texts of problems in one language, with places for names and code."""
+
+    target: str
+    solution: str
+    test: str
+    tests: str
+    check: str
+    types: dict[str, str]
+
+
+_SHAPES = {
+    "typescript": _Shape(
+        "solution.ts",
+        "export const {name} = (x: number): {type} => {body};\n",
+        "solution.test.ts",
+        "import {{ test }} from 'node:test';\nimport assert from 'node:assert';\n"
+        "import {{ {name} }} from './solution';\n\n"
+        "test('{name}', () => {{\n{checks}}});\n",
+        "  assert.equal({call}, {value});\n",
+        {"int": "number", "bool": "boolean"},
+    ),
+    "java": _Shape(
+        "Solution.java",
+        "class Solution {{\n  static {type} {name}(int x) {{ return {body}; }}\n}}\n",
+        "SolutionTest.java",
+        "class SolutionTest {{\n  static void testIt() {{\n{checks}  }}\n}}\n",
+        "    assert Solution.{call} == {value};\n",
+        {"int": "int", "bool": "boolean"},
+    ),
+    "cpp": _Shape(
+        "solution.cpp",
+        "{type} {name}(int x) {{ return {body}; }}\n",
+        "solution_test.cpp",
+        "#include <cassert>\n{type} {name}(int x);\nvoid test_it() {{\n{checks}}}\n",
+        "  assert({call} == {value});\n",
+        {"int": "int", "bool": "bool"},
+    ),
+}
+
+
+def _shaped(language: str) -> tuple[SmallProblem, ...]:
+    shape, found = _SHAPES[language], []
+    for asked, name, kind, right, wrong, values in (
+        (NEXT, "next", "int", "x + 1", "2 * x", {2: "3", 5: "6"}),
+        (EVEN, "even", "bool", "x % 2 == 0", "x > 0", {2: "true", 3: "false"}),
+        (TWICE, "twice", "int", "2 * x", "x + 2", {2: "4", 5: "10"}),
+    ):
+        names = {"name": name, "type": shape.types[kind]}
+        checks = "".join(
+            shape.check.format(call=f"{name}({given})", value=value)
+            for given, value in values.items()
+        )
+        tests = shape.test, shape.tests.format(checks=checks, **names)
+        made = [shape.solution.format(body=body, **names) for body in (wrong, right)]
+        found.append(SmallProblem(asked, shape.target, tests, *made))
+    return tuple(found)
+
+
+NEXT = "Write a function that adds one to a number"
 FLIP = "Write a function that reverses a string"
 EVEN = "Write a function that says whether a number is even"
 TWICE = "Write a function that doubles a number"
@@ -162,4 +222,5 @@ PROBLEMS = {
             "twice(2) == 4; twice(5) == 10",
         ),
     ),
+    **{language: _shaped(language) for language in _SHAPES},
 }

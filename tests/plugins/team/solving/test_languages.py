@@ -1,4 +1,4 @@
-"""The team solves twelve small problems with good, sloppy and broken roles."""
+"""The team solves small problems with good, sloppy and broken roles."""
 
 from typing import Any
 
@@ -57,6 +57,9 @@ BROKEN = {
     "javascript": ("solution.js", "\nconst x = ;\n", "SyntaxError"),
     "go": ("solution.go", "package solution\n\nfunc F() int { return x }\n", "x"),
     "rust": ("solution.rs", "pub fn f() -> i32 {\n    c\n}\n", "cannot find value"),
+    "typescript": ("solution.ts", "const x: number = 'one';\n", "not assignable"),
+    "java": ("Solution.java", "class Solution { int f() { return x; } }\n", "symbol"),
+    "cpp": ("solution.cpp", "int f() { return x; }\n", "not declared"),
 }
 
 
@@ -94,5 +97,7 @@ def test_a_missing_toolchain_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_language_is_refused() -> None:
-    with pytest.raises(UsageError, match="known: python, javascript, go, rust"):
+    with pytest.raises(
+        UsageError, match="known: python, javascript, go, rust, typescript"
+    ):
         solved("Write x", language="cobol")

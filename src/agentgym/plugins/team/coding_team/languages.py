@@ -86,13 +86,49 @@ LANGUAGES: Final = {
                 r"^.*?\.rs:(?P<line>\d+):\d+: error(?P<message>.*)$", re.MULTILINE
             ),
         ),
+        TeamLanguage(
+            name="typescript",
+            target="solution.ts",
+            test="x.test.ts",
+            seconds=30.0,
+            check=(
+                *("tsc", "--noEmit", "--ignoreConfig", "--module", "esnext"),
+                *("--moduleResolution", "bundler", "--allowImportingTsExtensions"),
+                *("--types", "", "{path}", "/tmp/typescript/node.d.ts"),
+            ),
+            problem=re.compile(
+                r"\.m?ts\((?P<line>\d+),\d+\): error (?P<message>.*)$", re.MULTILINE
+            ),
+        ),
+        TeamLanguage(
+            name="java",
+            target="Solution.java",
+            test="XTest.java",
+            seconds=60.0,
+            check=("javac", "-d", "/tmp/checked", "-sourcepath", ".", "{path}"),
+            problem=re.compile(
+                r"\.java:(?P<line>\d+): error: (?P<message>.*)$", re.MULTILINE
+            ),
+        ),
+        TeamLanguage(
+            name="cpp",
+            target="solution.cpp",
+            test="x_test.cpp",
+            seconds=60.0,
+            check=("g++", "-std=c++20", "-fsyntax-only", "-I.", "{path}"),
+            problem=re.compile(
+                r":(?P<line>\d+):\d+: (?:fatal )?error: (?P<message>.*)$", re.MULTILINE
+            ),
+        ),
     )
 }
 """The languages, by name."""
 TESTS: Final = ", ".join(language.test for language in LANGUAGES.values())
 """Example names of test files."""
 
-_TEST = re.compile(r"(_test\.go|(^|/)test\.[cm]?js|[.\-_]test\.[cm]?js)$")
+_TEST = re.compile(
+    r"(_test\.(go|cpp|cc|cxx)|((^|/)test|[.\-_]test)\.([cm]?js|m?ts)|Tests?\.java)$"
+)
 _NO_TESTS = ("conftest.py", "__init__.py")
 
 
