@@ -131,10 +131,12 @@ def test_without_a_gpu_the_providers_and_their_keys_are_named(
 
 
 def test_a_command_in_another_group_is_suggested(agentgym: Command) -> None:
-    for words in (["scenarios", "starter"], ["starter"]):
+    for words in (["runs", "starter"], ["starter"]):
         ended = agentgym(*words)
         assert ended.code == 2
         assert "Did you mean `agentgym tasks starter`?" in ended.err
+    for words in (["scenarios", "starter"], ["tasks", "show"]):  # one subject
+        assert agentgym(*words, "--help").code == 0
     assert "Did you mean 'train'?" in agentgym("trian").err
 
 

@@ -328,6 +328,10 @@ def test_traces_become_tasks_of_an_agents_own_tools(
     assert "agent_tasks.jsonl is here, still as it was made" in again.err
     given = agentgym(*train, "--model", "nano").err
     assert "train --agent harbour_agent:agent --model nano --tasks agent_tas" in given
+    text = Path("s.jsonl").read_text().replace('"hold_boat"', '"hold_baot"', 1)
+    Path("typo.jsonl").write_text(text)
+    refused = agentgym(*train, "--tasks", "typo.jsonl")
+    assert "no tool is named 'hold_baot'. Did you mean 'hold_boat'?" in refused.err
     Path("agent_tasks.jsonl").write_text("mine\n")
     assert "agent_tasks.jsonl is here. To train" in agentgym(*train).err
     assert Path("agent_tasks.jsonl").read_text() == "mine\n"

@@ -198,7 +198,7 @@ def test_inputs_of_another_kind_drop_the_episode(
         tmp_path, framework, "clerk", OK, **{"agent.inputs": at(framework, "wrongly")}
     )
     assert lost.status is RolloutStatus.DROPPED
-    assert "gave a int" in str(lost.reason)
+    assert "gave an int" in str(lost.reason)
 
 
 @slow

@@ -55,6 +55,7 @@ _USUAL_NAMES = (
 """In the order in which help shows them."""
 _EXAMPLE = "Example: "
 _WIDEST = 120  # most columns of help texts
+_OF_TASKS = {"scenarios", "tasks"}
 _COMPLETION = "_AGENTGYM_COMPLETE"  # set by the shell, to complete a command line
 
 
@@ -113,21 +114,27 @@ def _usual_place(param: Any) -> int:
 
 
 class Group(TyperGroup):
-    """Commands; a name that another group has is answered with that group."""
+    """Commands; a name that another group has is answered with that group.
+
+    A tasks file is a scenario too: each of these two groups runs the other's commands.
+    """
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that the first of ``args`` names."""
         if self.get_command(ctx, args[0]) is None:
             whole: Any = typer.main.get_command(build())
             found = [
-                f"`agentgym {name} {args[0]}`"
+                name
                 for name, group in whole.commands.items()
                 if isinstance(group, TyperGroup) and args[0] in group.commands
             ]
+            if self.name in _OF_TASKS and (other := _OF_TASKS.intersection(found)):
+                return whole.commands[other.pop()].resolve_command(ctx, args)
             if found:
+                named = " or ".join(f"`agentgym {name} {args[0]}`" for name in found)
                 raise UsageError(
                     f"`{ctx.command_path}` has no command {args[0]!r}. Did you mean "
-                    f"{' or '.join(found)}?"
+                    f"{named}?"
                 )
         return super().resolve_command(ctx, args)
 

@@ -311,7 +311,7 @@ def tasks_or_scenario(scenario: str | None, tasks: Path | None) -> str | None:
     """Return the setting ``scenario`` from SCENARIO or ``--tasks``, or None.
 
     Raises:
-        UsageError: Both are given, or the tasks file does not exist.
+        UsageError: Both are given, or the tasks file does not exist or is wrong.
     """
     if tasks is not None and scenario is not None:
         raise UsageError(
@@ -332,6 +332,9 @@ def tasks_or_scenario(scenario: str | None, tasks: Path | None) -> str | None:
     if not path.exists():
         beside = [each.name for each in path.parent.glob("*.jsonl")]
         raise NotFoundError("tasks file", str(path), sorted(beside))
+    from agentgym.scenarios.tool_tasks.task_file import check_lines
+
+    check_lines(path)  # before an agent is imported, which takes seconds
     return reference
 
 

@@ -441,7 +441,8 @@ def agent_tools(reference: str, folder: str = "") -> list[Tool]:
 
 def kind_of(value: Any) -> str:
     """Return an object's type as text for messages, e.g. ``a str``."""
-    return "None" if value is None else f"a {type(value).__name__}"
+    name = type(value).__name__
+    return "None" if value is None else f"a{'n' * (name[0] in 'AEIOaeio')} {name}"
 
 
 def _adapter_of(found: Any) -> FrameworkAdapter | None:

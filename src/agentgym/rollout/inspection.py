@@ -43,6 +43,7 @@ from agentgym.scenarios.tool_tasks.unseen import (
     UnseenSpec,
     learn_from,
     misfits,
+    misspelt,
     unseen,
 )
 
@@ -272,6 +273,9 @@ def _try(
     for trajectory in made:
         learn_from(late.values(), trajectory)
     report = _judged(report, made, scenario, tools, allowed, tried, late)
+    wrong = "" if config.yes else misspelt(scenario, late, offered_tools(made))
+    if wrong and not report.problems:
+        report = replace(report, problems=[wrong])
     if report.problems:
         return report
     prompts = [trial.model_calls for trial in made]

@@ -78,6 +78,7 @@ def make_plan(config: TrainingConfig) -> events.Plan:
     """Check ``config`` without loading a model or writing anything; return the plan."""
     config, engine_note = chosen_engine(config)
     _require_extras(config)
+    require_config(base_source(config.model))  # importing an agent takes longer
     scenario, sandbox = check_rollouts(config)
     wrong = list(flaws(scenario))
     if wrong:
@@ -95,7 +96,6 @@ def make_plan(config: TrainingConfig) -> events.Plan:
             "trained further: give --model their base model."
         )
     given, config = config, paced_settings(config)
-    require_config(base_source(config.model))
     if config.episodes < config.group_size and (
         config.episodes or not config.warm_start
     ):

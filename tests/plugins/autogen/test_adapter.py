@@ -188,7 +188,7 @@ async def test_tools_of_a_copy_are_those_that_it_had() -> None:
 
 
 def test_what_cannot_be_looked_into_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="gave a object, not an agent"):
+    with pytest.raises(UnsupportedError, match="gave an object, not an agent"):
         ADAPTER.roles(object())
     with pytest.raises(UnsupportedError, match="has no agent with a model"):
         ADAPTER.roles(authored("nobody"))

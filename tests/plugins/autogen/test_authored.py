@@ -181,7 +181,7 @@ def test_inputs_are_what_it_is_told_first(tmp_path: Path) -> None:
         tmp_path / "w", "clerk", list_then_answer, **{"agent.inputs": wrong}
     )
     assert lost.status is RolloutStatus.DROPPED
-    assert "gave a int" in str(lost.reason)
+    assert "gave an int" in str(lost.reason)
 
 
 @pytest.mark.slow

@@ -137,8 +137,12 @@ def test_a_flag_that_cannot_be_meant_is_refused(vllm: dict[str, Any], why: str) 
 
 
 def test_a_private_run_logs_no_requests() -> None:
-    said = refused(private=True, vllm={"enable_log_requests": True})
-    assert "private = true keeps texts out of files" in said
+    for name in ("enable_log_requests", "enable_log_outputs"):
+        said = refused(private=True, vllm={name: True})
+        assert "private = true keeps texts out of files" in said
+    usual, kept = (TrainingConfig.create(engine="vllm", private=p) for p in (0, 1))
+    logs = {"VLLM_LOGGING_LEVEL": "INFO", "VLLM_DEBUG_LOG_API_SERVER_RESPONSE": "0"}
+    assert variables(kept).items() - variables(usual).items() == logs.items()
 
 
 def test_only_adapters_are_trained() -> None:

@@ -109,8 +109,8 @@ class ClientLoop(AgentLoop):
             return given
         if not isinstance(given, str | list | None):
             raise UsageError(
-                f"--inputs {self.blueprint.agent.inputs} gave a "
-                f"{type(given).__name__}. Return the text of the agent's first "
+                f"--inputs {self.blueprint.agent.inputs} gave "
+                f"{kind_of(given)}. Return the text of the agent's first "
                 f"message, or a list of {self._adapter.title}'s messages."
             )
         return given or None

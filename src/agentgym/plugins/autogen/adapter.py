@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from agentgym.core.agent import AgentSpec, Trained
 from agentgym.core.tools import ToolSpec
 from agentgym.errors import RolloutError, UnsupportedError, UsageError
+from agentgym.integrations.agent_import import kind_of
 from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.episode import EpisodeCut, current_episode
 from agentgym.integrations.export import TrainedEndpoint
@@ -49,8 +50,8 @@ class _AgentConversation(ClientConversation):
         are_messages = all(isinstance(each, BaseChatMessage) for each in messages)
         if not isinstance(asked, str) and not (messages and are_messages):
             raise UsageError(
-                f"--inputs {self._loop.blueprint.agent.inputs} gave a "
-                f"{type(asked).__name__}. Return an input of the agent's "
+                f"--inputs {self._loop.blueprint.agent.inputs} gave "
+                f"{kind_of(asked)}. Return an input of the agent's "
                 "run(task=...): text, or messages of AutoGen's."
             )
         try:

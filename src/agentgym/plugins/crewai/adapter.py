@@ -14,6 +14,7 @@ from agentgym.core.task import Task
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.agent_import import (
+    kind_of,
     load_agent,
     make,
     takes_model,
@@ -157,8 +158,8 @@ class _CrewAIConversation(Conversation):
 
     def _refused(self, inputs: Any, wanted: str) -> UsageError:
         return UsageError(
-            f"--inputs {self._models.blueprint.agent.inputs} gave a "
-            f"{type(inputs).__name__}. "
+            f"--inputs {self._models.blueprint.agent.inputs} gave "
+            f"{kind_of(inputs)}. "
             f"Return {wanted}."
         )
 

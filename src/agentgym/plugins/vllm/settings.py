@@ -189,6 +189,11 @@ def variables(config: TrainingConfig) -> dict[str, str]:
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_NO_USAGE_STATS": "1",
     }
+    if config.private:  # at another level, or with the second, it logs answers
+        values |= {
+            "VLLM_LOGGING_LEVEL": "INFO",
+            "VLLM_DEBUG_LOG_API_SERVER_RESPONSE": "0",
+        }
     if on_cpu(config):
         values["CUDA_VISIBLE_DEVICES"] = ""
         values[_CPU_CACHE] = os.environ.get(_CPU_CACHE, _CPU_CACHE_GB)

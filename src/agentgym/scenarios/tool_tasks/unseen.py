@@ -5,12 +5,14 @@ Their schema is the one that the model is offered, in the first request that has
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from agentgym.core.needs import NeededCall
+from agentgym.core.task import Task
 from agentgym.core.tools import ToolSpec
 from agentgym.core.trajectory import Trajectory
 from agentgym.scenarios.base import Scenario
@@ -81,6 +83,16 @@ class AgentTools(dict[str, ToolSpec]):
         return True
 
 
+class AnyTools(AgentTools):
+    """All tools: for what can be said of tasks before an agent is imported."""
+
+    def admit(self, name: Any) -> bool:
+        """Add a tool of any name."""
+        if isinstance(name, str):
+            self[name] = UnseenSpec(name)
+        return isinstance(name, str)
+
+
 def unseen(specs: Iterable[ToolSpec]) -> dict[str, UnseenSpec]:
     """Return the tools whose schema no request has shown yet, by name."""
     return {
@@ -109,16 +121,62 @@ def learn_from(specs: Iterable[ToolSpec], trajectory: Trajectory) -> None:
 def misfits(scenario: Scenario, learned: Mapping[str, UnseenSpec]) -> str:
     """Return a sentence on expected calls that the offered tools refuse; "" if none."""
     wrong = []
-    splits = scenario.splits if learned else ()  # only a tasks file has such tools
-    for task in (t for s in splits for t in scenario.tasks(s, 0, _EVERY)):
-        for need in scenario.needed_calls(task) or ():
-            for call in (need, *need.instead):
-                spec = learned.get(call.tool)
-                if spec is None or call.by_outcome or not spec.is_known:
-                    continue
-                if fault := arguments_fault(spec, dict(call.arguments)):
-                    wrong.append(f"{task.id}: {fault}")
+    for task, call in _expected(scenario, learned):
+        spec = learned[call.tool]
+        if call.by_outcome or not spec.is_known:
+            continue
+        if fault := arguments_fault(spec, dict(call.arguments)):
+            wrong.append(f"{task.id}: {fault}")
     more = f" … and {len(wrong) - _MOST_SHOWN} more." * (len(wrong) > _MOST_SHOWN)
     ended = (each if each.endswith("?") else f"{each}." for each in wrong)
     listed = " ".join(islice(ended, _MOST_SHOWN))
     return f"Tasks expect calls that its tools refuse. {listed}{more}" if wrong else ""
+
+
+def misspelt(
+    scenario: Scenario,
+    learned: Mapping[str, UnseenSpec],
+    offered: Mapping[str, Mapping[str, Any]],
+) -> str:
+    """Return a sentence on a tool that the tasks misspell; "" if there is none.
+
+    No trial offered a tool of this name; another tool, whose name is nearly the same,
+    takes the expected call's arguments.
+    """
+    for task, call in _expected(scenario, learned):
+        for name in () if call.tool in offered else offered:
+            if not _is_slip(call.tool, name):
+                continue
+            spec = UnseenSpec(name)
+            spec.learn(offered[name])
+            if spec.is_known and not arguments_fault(spec, dict(call.arguments)):
+                return (
+                    f"{task.id}: no tool is named {call.tool!r}. Did you mean {name!r}?"
+                    " If it is another tool, which the agent offers only after other "
+                    "answers, go on with --yes (or --set yes=true)."
+                )
+    return ""
+
+
+def _expected(
+    scenario: Scenario, learned: Mapping[str, UnseenSpec]
+) -> Iterator[tuple[Task, NeededCall]]:
+    """Yield the expected calls of ``learned``, each with its task."""
+    splits = scenario.splits if learned else ()  # only a tasks file has such tools
+    for task in (t for s in splits for t in scenario.tasks(s, 0, _EVERY)):
+        for need in scenario.needed_calls(task) or ():
+            for call in (need, *need.instead):
+                if call.tool in learned:
+                    yield task, call
+
+
+def _is_slip(one: str, other: str) -> bool:
+    """Return whether a letter is missing, or two neighbours are swapped.
+
+    A number or an s may be meant: ``get_orders`` is not ``get_order``.
+    """
+    short, long = sorted((one, other), key=len)
+    letters = [n for n, letter in enumerate(long) if letter not in "s0123456789"]
+    return any(short == long[:n] + long[n + 1 :] for n in letters) or any(
+        short == long[:n] + long[n : n + 2][::-1] + long[n + 2 :] for n in letters
+    )
