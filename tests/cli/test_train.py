@@ -319,9 +319,10 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_trial(
     monkeypatch.setattr(probed, lambda config: pytest.fail("a trial ran"))
     Path("file").write_text("")
     Path("mine.py").write_text("def make(llm, tools):\n    return None\n")
-    given = ["--agent", "mine:make", "--output", "file", "--dry-run"]
-    ended = agentgym("train", "coding", *given)
-    assert "Cannot write the run folder file/" in ended.err
+    given = ["--agent", "mine:make", "--output", "file"]
+    for dry in ([], ["--dry-run"]):
+        ended = agentgym("train", "coding", *given, *dry)
+        assert "Cannot write the run folder file/" in ended.err
 
 
 @pytest.mark.parametrize("home", ["file/home", "/proc/home"])

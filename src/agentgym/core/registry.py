@@ -153,7 +153,7 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
         elif isinstance(error, ModuleNotFoundError):
             hint = _install_hint(missing)
         raise UsageError(
-            f"Cannot import {module_name!r}: {where}{error}.{hint}"
+            f"Cannot import {module_name!r}: {where}{str(error).rstrip('.')}.{hint}"
         ) from error
     if name not in vars(module):
         hint = name_hint(module_name, name, here, agent=option == "--agent")

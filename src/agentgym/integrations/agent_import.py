@@ -98,7 +98,7 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
     except Exception as error:
         raise UsageError(
             f"Cannot import {option} {reference}: {raised_at(error)}"
-            f"{type(error).__name__}: {message_of(error)}."
+            f"{type(error).__name__}: {message_of(error).removesuffix('.')}."
         ) from error
 
 

@@ -81,12 +81,15 @@ class Trainer:
             UsageError: A setting is unusable; the message says which, and the fix.
             RunFolderError: The run folder already exists or cannot be written.
         """
+        return self._planned(self.config)
+
+    def _planned(self, config: TrainingConfig) -> events.Plan:
         from agentgym.train.plan import make_plan, require_sound, tried
 
-        config = located(self.config)
+        config = located(config)
         RunFolder.check_new(config)  # before the trial, which takes a minute
         plan = make_plan(config)
-        require_sound(config)
+        require_sound(plan.config)
         return tried(plan, self._progress)
 
     def plan_elsewhere(self) -> Elsewhere:
@@ -164,7 +167,7 @@ class Trainer:
                 or training gave no usable policy.
         """
         from agentgym.train.input_digests import require_same_tasks
-        from agentgym.train.plan import make_plan, require_sound, tried
+        from agentgym.train.plan import make_plan
 
         trainer = self
         if progress is not None:
@@ -177,9 +180,7 @@ class Trainer:
             config = choose_machine(self.config.replaced(**named, **settings))
             if is_elsewhere(config.gpu):
                 return trainer._train_elsewhere(located(config))
-            plan = make_plan(located(config))
-            require_sound(plan.config)
-            plan = tried(plan, trainer._progress)
+            plan = trainer._planned(config)
             run = RunFolder.create(plan.config)
             with run.lock():
                 return trainer._run(plan, run, began)
