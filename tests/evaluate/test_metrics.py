@@ -248,5 +248,5 @@ def test_answers_that_were_cut_are_counted_and_warned_of_from_two_percent_on() -
 
     assert made(2).answers_cut.value == 0.02
     assert cut_words(made(1).answers_cut.value, 160) == ""
-    assert "2.0% of the model's answers" in cut_words(made(2).answers_cut.value, 160)
+    assert "2 % of the model's answers" in cut_words(made(2).answers_cut.value, 160)
     assert "(max_tokens = 160)" in cut_words(made(2).answers_cut.value, 160)

@@ -307,8 +307,12 @@ def with_tools(
     return str(chosen)
 
 
-def tasks_or_scenario(scenario: str | None, tasks: Path | None) -> str | None:
+def tasks_or_scenario(
+    scenario: str | None, tasks: Path | None, *, may_be_texts: bool = False
+) -> str | None:
     """Return the setting ``scenario`` from SCENARIO or ``--tasks``, or None.
+
+    With ``may_be_texts``, the lines of a tasks file are not checked.
 
     Raises:
         UsageError: Both are given, or the tasks file does not exist or is wrong.
@@ -332,9 +336,10 @@ def tasks_or_scenario(scenario: str | None, tasks: Path | None) -> str | None:
     if not path.exists():
         beside = [each.name for each in path.parent.glob("*.jsonl")]
         raise NotFoundError("tasks file", str(path), sorted(beside))
-    from agentgym.scenarios.tool_tasks.task_file import check_lines
+    if not may_be_texts:
+        from agentgym.scenarios.tool_tasks.task_file import check_lines
 
-    check_lines(path)  # before an agent is imported, which takes seconds
+        check_lines(path)  # before an agent is imported, which takes seconds
     return reference
 
 

@@ -75,9 +75,9 @@ def warm_start_offer(baseline: Metrics) -> str:
     if baseline.rollouts < _ENOUGH or baseline.pass_1.value >= _WEAK:
         return ""
     return (
-        f"The untrained policy succeeds at {baseline.pass_1.value:.0%} of held-out "
-        "attempts. The calls that tasks need are known here: --warm-start imitates "
-        "those of training tasks first."
+        f"The untrained policy succeeds at {percent(baseline.pass_1.value)} of "
+        "held-out attempts. The calls that tasks need are known here: --warm-start "
+        "imitates those of training tasks first."
     )
 
 
@@ -153,10 +153,10 @@ def cut_words(share: float, most: int) -> str:
     if share < MOST_CUT:
         return ""
     return (
-        f"{share:.1%} of the model's answers ended at their most tokens (max_tokens = "
-        f"{most:,}): a call that is cut is lost, and the attempt with it. Raise "
-        "max_tokens, or the limit that the agent itself gives, or leave reasoning out "
-        "(--set thinking=off)."
+        f"{percent(share)} of the model's answers ended at their most tokens "
+        f"(max_tokens = {most:,}): a call that is cut is lost, and the attempt with "
+        "it. Raise max_tokens, or the limit that the agent itself gives, or leave "
+        "reasoning out (--set thinking=off)."
     )
 
 

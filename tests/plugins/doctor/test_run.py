@@ -72,7 +72,7 @@ def test_what_got_worse_is_named() -> None:
         ),
     )
     found = {f.title: f.evidence for f in diagnose(healthy(effect=effect))}
-    assert "fell from 80% to 60%" in found["training hurt"]
+    assert "fell from 80 % to 60 %" in found["training hurt"]
     assert "refund 96 % -> 50 %" in found["families of tasks got worse"]
     assert "right tool 96 % -> 50 %" in found["held-out sets got worse"]
 
@@ -132,7 +132,7 @@ def test_masked_calls_with_their_reason() -> None:
     masked = Counter(span_not_found=85, length=5)
     finding = only(healthy(ledger=made_up.ledger(calls=100, trained=10, masked=masked)))
     assert finding.severity == "critical"
-    assert "90 of 100 model calls (90%)" in finding.evidence
+    assert "90 of 100 model calls (90 %)" in finding.evidence
     assert "span_not_found (85)" in finding.evidence
 
 
@@ -166,7 +166,7 @@ def test_weak_base() -> None:
     lines = steps_with(success_rate=0.05, reward=-0.9)
     finding = diagnose(healthy(steps=lines, baseline=made_up.metrics(0.04)))[0]
     assert finding.title == "the base is too weak"
-    assert "4.0%" in finding.evidence
+    assert "4 %" in finding.evidence
 
 
 def test_weak_base_that_learnt_anyway_is_no_finding() -> None:
@@ -186,7 +186,7 @@ def test_collapsed_entropy() -> None:
     ]
     finding = diagnose(healthy(steps=lines))[0]
     assert finding.title == "the policy has stopped exploring"
-    assert "from 0.400 to 0.0010 nats at 40% success" in finding.evidence
+    assert "from 0.400 to 0.0010 nats at 40 % success" in finding.evidence
 
 
 def test_low_entropy_of_a_policy_that_succeeds_is_no_finding() -> None:
@@ -223,7 +223,7 @@ def test_divergence(changes: dict[str, Any]) -> None:
 def test_training_wording_learnt_by_heart() -> None:
     finding = only(healthy(validation=made_up.metrics(0.31)))
     assert finding.title == "training tasks improve and held-out ones do not"
-    assert "+1 points, to 31%" in finding.evidence
+    assert "+1 points, to 31 %" in finding.evidence
 
 
 def test_small_budget() -> None:
@@ -331,7 +331,7 @@ def test_calls_of_roles_that_are_not_trained_are_no_fault() -> None:
     finding = only(
         healthy(ledger=made_up.ledger(calls=1000, trained=50, masked=masked))
     )
-    assert "50 of 100 model calls (50%)" in finding.evidence
+    assert "50 of 100 model calls (50 %)" in finding.evidence
 
 
 def test_calls_far_from_their_sampling_are_a_finding_of_their_own() -> None:
@@ -339,7 +339,7 @@ def test_calls_far_from_their_sampling_are_a_finding_of_their_own() -> None:
     finding = only(healthy(ledger=ledger))
     assert finding.severity == "warning"
     assert finding.title == "sampling and learning disagree"
-    assert finding.evidence.startswith("30 of 1,000 model calls (3.0%) were masked")
+    assert finding.evidence.startswith("30 of 1,000 model calls (3 %) were masked")
     few = made_up.ledger(calls=1000, trained=991, masked=Counter({FAR_OFF: 9}))
     assert titles(healthy(ledger=few)) == []
 
@@ -374,5 +374,5 @@ def test_drops_that_begin_in_the_middle_are_named() -> None:
 def test_answers_that_are_cut_are_named() -> None:
     finding = only(healthy(steps=steps_with(answers_cut=0.03)))
     assert (finding.severity, finding.title) == ("warning", "answers are cut")
-    assert finding.evidence.startswith("3.0% of the model's answers")
+    assert finding.evidence.startswith("3 % of the model's answers")
     assert titles(healthy(steps=steps_with(answers_cut=0.01))) == []

@@ -94,6 +94,6 @@ def test_agreement_with_the_check_and_the_price_are_reported(tmp_path: Any) -> N
     assert (record.groups, record.judged, record.pairs) == (3, 3, 3)
     assert record.agreement == pytest.approx(2 / 3)
     assert record.cost == pytest.approx(0.06)
-    assert "agrees with the check in 67% of 3 pairs" in found.notes[-1]
+    assert "agrees with the check in 67 % of 3 pairs" in found.notes[-1]
     assert found.metrics.reward.value == 0.5, "it changes no reward"
     assert Evaluation.model_validate_json(found.model_dump_json()) == found

@@ -98,7 +98,7 @@ def rollout(
             raise UsageError("--show FILE takes no tasks: it runs nothing.")
         _show(show, as_json)
         return
-    tasks = tasks_or_scenario(tasks, tasks_file)
+    tasks = tasks_or_scenario(tasks, tasks_file, may_be_texts=True)
     agent = named_agent(agent, program, may_be_saved=True)
     own = {
         "agent": agent,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from agentgym.core.ledger import FAR_OFF, NO_VARIANCE, NOT_FINITE, ROLE_NOT_TRAINED
 from agentgym.evaluate.advice import MOST_CUT
+from agentgym.evaluate.numbers import percent
 from agentgym.plugins.doctor.evidence import Evidence
 
 Severity = Literal["critical", "warning", "info"]
@@ -154,7 +155,7 @@ def _lost(run: Evidence) -> Iterator[Obstacle]:
         yield Obstacle(
             "critical" if share >= 0.3 else "warning",
             "many rollouts were dropped",
-            f"{dropped:,} of {episodes:,} rollouts ({share:.0%})"
+            f"{dropped:,} of {episodes:,} rollouts ({percent(share)})"
             + (f", most often: {reason}." if reason else "."),
             advice,
         )
@@ -175,8 +176,8 @@ def _base(run: Evidence) -> Iterator[Obstacle]:
     if solved < 0.10 and (not run.steps or _mean(run.recent, "success_rate") < 0.5):
         yield _warning(
             "the base is too weak",
-            f"It solves {solved:.1%} of held-out tasks; below 10 % there is little to "
-            "reinforce.",
+            f"It solves {percent(solved)} of held-out tasks; below 10 % there is "
+            "little to reinforce.",
             "Start from a stronger --model or easier tasks, or from a --warm-start if "
             "the scenario has needed_calls.",
         )
@@ -216,7 +217,7 @@ def _signal(run: Evidence) -> Iterator[Obstacle]:
         yield Obstacle(
             "critical" if share >= 0.8 else "warning",
             title if share >= 0.5 else "many calls were masked",
-            f"{masked.total():,} of {calls:,} model calls ({share:.0%}), "
+            f"{masked.total():,} of {calls:,} model calls ({percent(share)}), "
             f"most often: {reason} ({count:,}).",
             "A call is masked when its spans cannot be found in its token ids or its "
             "component is not trained: see define_trainable_components() and the "
@@ -231,8 +232,8 @@ def _far_off(run: Evidence) -> Iterator[Obstacle]:
     if share >= _FAR_OFF:
         yield _warning(
             "sampling and learning disagree",
-            f"{count:,} of {run.ledger.calls:,} model calls ({share:.1%}) were masked: "
-            f"{FAR_OFF}.",
+            f"{count:,} of {run.ledger.calls:,} model calls ({percent(share)}) were "
+            f"masked: {FAR_OFF}.",
             "See ratio_p99 and logprob_gap in metrics.jsonl. Where they are large from "
             "the first step on, set precision = 'float32', or look for a server that "
             "answers with other weights or at another temperature.",
@@ -276,8 +277,8 @@ def _losing(run: Evidence) -> Iterator[Obstacle]:
     if lost >= _LOSING > 5 * lost_before:
         yield _warning(
             "rollouts began to be dropped",
-            f"{lost:.0%} of the rollouts of the last {len(run.recent)} steps, "
-            f"{lost_before:.1%} of those before.",
+            f"{percent(lost)} of the rollouts of the last {len(run.recent)} steps, "
+            f"{percent(lost_before)} of those before.",
             "Something outside the policy has changed: see workers.log in the run's "
             "folder, the machine's memory and disk, and the services that tools use.",
         )
@@ -290,8 +291,8 @@ def _cut(run: Evidence) -> Iterator[Obstacle]:
     if share >= MOST_CUT:
         yield _warning(
             "answers are cut",
-            f"{share:.1%} of the model's answers lately ended at their most tokens; a "
-            "call that is cut is lost, and the attempt with it.",
+            f"{percent(share)} of the model's answers lately ended at their most "
+            "tokens; a call that is cut is lost, and the attempt with it.",
             "Raise max_tokens, or the limit that the agent itself gives, or leave "
             "reasoning out (--set thinking=off).",
         )
@@ -300,8 +301,8 @@ def _cut(run: Evidence) -> Iterator[Obstacle]:
 def _equal_rewards(run: Evidence, skipped: int, groups: int) -> Obstacle:
     success = _mean(run.recent, "success_rate")
     numbers = (
-        f"{skipped} of the last {groups} groups had equal rewards, at {success:.0%} "
-        "success."
+        f"{skipped} of the last {groups} groups had equal rewards, at "
+        f"{percent(success)} success."
     )
     if success >= 0.9:
         return _info(
@@ -330,8 +331,8 @@ def _updates(run: Evidence) -> Iterator[Obstacle]:
     if kl > 0.5 or clipped > 0.4:
         yield _warning(
             "updates are too large",
-            f"Lately up to {kl:.2f} nats of KL and {clipped:.0%} of tokens clipped in "
-            "one update.",
+            f"Lately up to {kl:.2f} nats of KL and {percent(clipped)} of tokens "
+            "clipped in one update.",
             "Lower learning_rate.",
         )
     updated = [step for step in run.steps if step["trained_tokens"]]
@@ -341,8 +342,8 @@ def _updates(run: Evidence) -> Iterator[Obstacle]:
         if last < 0.1 * first and success < 0.8:
             yield _warning(
                 "the policy has stopped exploring",
-                f"Entropy fell from {first:.3f} to {last:.4f} nats at {success:.0%} "
-                "success.",
+                f"Entropy fell from {first:.3f} to {last:.4f} nats at "
+                f"{percent(success)} success.",
                 "Raise entropy_coefficient or temperature, or lower learning_rate.",
             )
 
@@ -356,8 +357,9 @@ def _outcome(run: Evidence) -> Iterator[Obstacle]:
         if after - before >= 0.15 and gain < 0.25 * (after - before):
             yield _warning(
                 "training tasks improve and held-out ones do not",
-                f"Success rose from {before:.0%} to {after:.0%} in training, and by "
-                f"{100 * gain:+.0f} points, to {reached:.0%}, in validation.",
+                f"Success rose from {percent(before)} to {percent(after)} in training, "
+                f"and by {100 * gain:+.0f} points, to {percent(reached)}, in "
+                "validation.",
                 "The policy learns the training wording: give tasks more forms of "
                 "wording and more entities, or end earlier.",
             )
@@ -379,8 +381,8 @@ def _regressions(run: Evidence) -> Iterator[Obstacle]:
     if run.effect.verdict == "hurt":
         yield _warning(
             "training hurt",
-            f"pass^1 on held-out tasks fell from {run.effect.before:.0%} to "
-            f"{run.effect.after:.0%} (p = {run.effect.p_value:.4f}).",
+            f"pass^1 on held-out tasks fell from {percent(run.effect.before)} to "
+            f"{percent(run.effect.after)} (p = {run.effect.p_value:.4f}).",
             "Use the agent as it was before, or lower learning_rate and train again.",
         )
     if families:

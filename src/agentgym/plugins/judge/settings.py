@@ -10,6 +10,7 @@ from agentgym.core.ledger import Judging, Ledger
 from agentgym.core.prices import Prices
 from agentgym.errors import UsageError
 from agentgym.evaluate import events
+from agentgym.evaluate.numbers import percent
 from agentgym.models.reference import is_remote, resolve_model
 from agentgym.plugins.judge.group import JudgeSettings
 from agentgym.plugins.judge.group_judge import MOST_ANSWER, GroupJudge
@@ -162,8 +163,8 @@ def judging_words(record: Judging) -> str:
     )
     if record.agreement is not None:
         text += (
-            f" It agrees with the check in {record.agreement:.0%} of {record.pairs:,} "
-            "pairs of an accepted and a rejected attempt."
+            f" It agrees with the check in {percent(record.agreement)} of "
+            f"{record.pairs:,} pairs of an accepted and a rejected attempt."
         )
     counted = f", {record.estimated:,} of them estimated" * bool(record.estimated)
     cost = "at a price not known" if record.cost is None else f"${record.cost:,.2f}"

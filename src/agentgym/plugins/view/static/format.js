@@ -32,7 +32,8 @@ export const moment = (text) =>
 export const plural = (count, word) =>
   `${count.toLocaleString('en')} ${word}${count === 1 ? '' : 's'}`;
 
-/** A value with its 95 % interval, as the terminal writes it. */
-export const span = (estimate) => (estimate?.n ? estimate.text : '–');
+/** A value with its 95 % interval, as the terminal writes it; it breaks between them. */
+export const span = (estimate) =>
+  estimate?.n ? estimate.text.replace(/ (?!\[)/g, '\u00a0') : '–';
 
 export const json = (value) => JSON.stringify(value, null, 1);
