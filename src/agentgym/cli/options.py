@@ -101,12 +101,7 @@ def named_model(name: str) -> "TrainedAgent | str":
         NotFoundError: It is neither an agent nor a model.
     """
     from agentgym.models import hub
-    from agentgym.models.reference import (
-        SMOLLM2,
-        is_local,
-        is_remote,
-        require_provider,
-    )
+    from agentgym.models.reference import SMOLLM2, is_local, is_remote, require_provider
     from agentgym.train.trained_agent import TrainedAgent
 
     if not os.path.exists(name) and "@" not in name:
@@ -236,12 +231,7 @@ Assigned = Annotated[
     ),
 ]
 AgentTools = Annotated[
-    str | None,
-    opt(
-        "An agent whose own tools these are.",
-        "--agent",
-        metavar=REFERENCE,
-    ),
+    str | None, opt("An agent whose own tools these are.", "--agent", metavar=REFERENCE)
 ]
 
 

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.options import (
-    AsJson,
-    Host,
-    Port,
-    Runs,
-    flag,
-    opt,
-    option,
-)
+from agentgym.cli.options import AsJson, Host, Port, Runs, flag, opt, option
 from agentgym.cli.output import (
     failures_shown,
     print_json,

@@ -14,9 +14,7 @@ class Rollouts(Protocol):
     """Runs rollouts, as a RolloutSession does with workers and a policy."""
 
     def run(
-        self,
-        requests: Sequence[RolloutRequest],
-        on_done: Callable[[Trajectory], None],
+        self, requests: Sequence[RolloutRequest], on_done: Callable[[Trajectory], None]
     ) -> list[Trajectory]:
         """Run every request to its end; return trajectories in the same order."""
 

@@ -11,12 +11,7 @@ from pydantic import BaseModel
 
 from agentgym.core.notebook import Shown
 from agentgym.errors import UsageError
-from agentgym.evaluate.intervals import (
-    Z95,
-    Estimate,
-    estimate_difference,
-    sign_flip_p,
-)
+from agentgym.evaluate.intervals import Z95, Estimate, estimate_difference, sign_flip_p
 from agentgym.evaluate.metrics import (
     AS_SHARES,
     METRICS,

@@ -29,19 +29,9 @@ from agentgym.evaluate.call_classes import (
     judge_calls,
 )
 from agentgym.evaluate.metrics import Metrics, by_task
-from agentgym.evaluate.ranker import (
-    check_judge,
-    is_judged,
-    judging_words,
-    open_judge,
-)
+from agentgym.evaluate.ranker import check_judge, is_judged, judging_words, open_judge
 from agentgym.evaluate.result import AttemptResult, Evaluation
-from agentgym.models.reference import (
-    Endpoint,
-    is_remote,
-    resolve_model,
-    weights_of,
-)
+from agentgym.models.reference import Endpoint, is_remote, resolve_model, weights_of
 from agentgym.rollout.session import RolloutSession, check_rollouts, worker_count
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import (
@@ -101,10 +91,7 @@ def evaluate(
         count = sum(map(len, sets.values())) * config.eval_samples
         progress(events.PhaseStarted("evaluation", count))
         found = attempt(
-            session,
-            sets,
-            config.eval_samples,
-            lambda _: progress(events.RolloutDone()),
+            session, sets, config.eval_samples, lambda _: progress(events.RolloutDone())
         )
         notes = session.troubles
         ledger = Ledger()

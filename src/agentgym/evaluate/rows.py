@@ -112,9 +112,7 @@ def rows(
     first, second = ({r.label: r.full_gain for r in part} for part in parts)
     return [
         replace(
-            row,
-            warm_gain=first.get(row.label, ""),
-            own_gain=second.get(row.label, ""),
+            row, warm_gain=first.get(row.label, ""), own_gain=second.get(row.label, "")
         )
         for row in lines
     ]

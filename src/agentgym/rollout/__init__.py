@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from agentgym.plugins.collect.continuity import check_continuity as check_continuity
     from agentgym.rollout.summary import Summary as Summary
     from agentgym.rollout.summary import summarize as summarize
-    from agentgym.rollout.trajectory_file import (
-        TrajectoryWriter as TrajectoryWriter,
-    )
+    from agentgym.rollout.trajectory_file import TrajectoryWriter as TrajectoryWriter
     from agentgym.rollout.trajectory_file import read_jsonl as read_jsonl
     from agentgym.rollout.trajectory_file import scan_jsonl as scan_jsonl
     from agentgym.rollout.trajectory_file import write_jsonl as write_jsonl

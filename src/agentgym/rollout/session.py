@@ -121,9 +121,7 @@ class RolloutSession:
         self._stack.close()
 
     def run(
-        self,
-        requests: Sequence[RolloutRequest],
-        on_done: Callable[[Trajectory], None],
+        self, requests: Sequence[RolloutRequest], on_done: Callable[[Trajectory], None]
     ) -> list[Trajectory]:
         """Run every request to its end; return trajectories in the same order."""
 

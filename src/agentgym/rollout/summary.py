@@ -6,12 +6,7 @@ from collections.abc import Iterable
 from pydantic import BaseModel
 
 from agentgym.core.notebook import Shown
-from agentgym.core.trajectory import (
-    NO_REASON,
-    Numbers,
-    RolloutStatus,
-    Trajectory,
-)
+from agentgym.core.trajectory import NO_REASON, Numbers, RolloutStatus, Trajectory
 
 _FIRST = 3
 """Number of rollouts that are named for each kind of reason."""

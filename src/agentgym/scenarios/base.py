@@ -366,11 +366,7 @@ class Scenario(ABC):
         Always include ``success_rate``: an agent that makes one harmless call and gives
         up has a perfect ``tool_reliability``.
         """
-        return {
-            "tool_reliability": 0.95,
-            "success_rate": 0.90,
-            "cost_reduction": 0.30,
-        }
+        return {"tool_reliability": 0.95, "success_rate": 0.90, "cost_reduction": 0.30}
 
     @property
     def sandbox(self) -> "LazySandbox":

@@ -4,13 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import (
-    BaseModel,
-    Field,
-    ValidationError,
-    computed_field,
-    model_validator,
-)
+from pydantic import BaseModel, Field, ValidationError, computed_field, model_validator
 
 from agentgym.core.agent import COMMAND, is_command
 from agentgym.core.config import agent_reference
@@ -175,10 +169,7 @@ class TrainingResult(Shown, BaseModel, extra="forbid"):
         """
         if (warm := self.warm_start) is None:
             return {}
-        parts = {
-            "warm start": (self.baseline, warm),
-            "training": (warm, self.metrics),
-        }
+        parts = {"warm start": (self.baseline, warm), "training": (warm, self.metrics)}
         return {
             name: compare(*sides) for name, sides in parts.items() if paired(*sides)
         }

@@ -18,11 +18,7 @@ from agentgym.core.tools import Tool
 from agentgym.errors import ToolError
 from agentgym.integrations.agent_import import make, takes_model
 from agentgym.integrations.export import agent_and_tools
-from agentgym.integrations.langchain.graphs import (
-    most_steps,
-    require_graph,
-    role_of,
-)
+from agentgym.integrations.langchain.graphs import most_steps, require_graph, role_of
 from agentgym.integrations.langchain.rebound import rebound
 
 

@@ -17,15 +17,8 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.langchain.graphs import (
-    aliases_of,
-    by_name,
-    passes_control,
-)
-from agentgym.integrations.on_client.in_place import (
-    CallInPlace,
-    episode_of_call,
-)
+from agentgym.integrations.langchain.graphs import aliases_of, by_name, passes_control
+from agentgym.integrations.on_client.in_place import CallInPlace, episode_of_call
 from agentgym.integrations.redirect import holding, model_for
 
 _SHAPING = ("tools", "tool_choice", "response_format", "stream")

@@ -7,11 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from agentgym.core.openai import (
-    Completion,
-    joined_text,
-    unsupported_option,
-)
+from agentgym.core.openai import Completion, joined_text, unsupported_option
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.errors import ContextLengthError, EngineError, PromptError
 from agentgym.models.dialects.base import frame

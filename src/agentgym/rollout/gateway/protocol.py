@@ -10,12 +10,7 @@ import orjson
 from aiohttp import web
 
 from agentgym.core.openai import CONTEXT_LENGTH, ApiError
-from agentgym.errors import (
-    ContextLengthError,
-    EngineError,
-    GrammarError,
-    PromptError,
-)
+from agentgym.errors import ContextLengthError, EngineError, GrammarError, PromptError
 from agentgym.rollout.gateway.wire import invalid, load_json
 from agentgym.rollout.prompt_overrides import NO_WORDING, Wording
 from agentgym.security.redaction import quoted

@@ -97,10 +97,7 @@ class Ends:
     @classmethod
     @contextmanager
     def listening(
-        cls,
-        signals: Signals,
-        ids: Collection[str],
-        has_ended: Callable[[str], bool],
+        cls, signals: Signals, ids: Collection[str], has_ended: Callable[[str], bool]
     ) -> Iterator[Self]:
         """Yield an Ends that also reports rollouts that ended before the block."""
         ends = cls(ids, has_ended)

@@ -6,11 +6,7 @@ from typing import Any
 
 from agentgym.errors import RecordError
 from agentgym.rollout.store.database import Database, Write
-from agentgym.rollout.store.events import (
-    MODEL_REQUEST,
-    RecordedEvent,
-    decompressed,
-)
+from agentgym.rollout.store.events import MODEL_REQUEST, RecordedEvent, decompressed
 from agentgym.rollout.store.exact import Exact
 from agentgym.rollout.store.rollout import (
     FINAL_STATES,

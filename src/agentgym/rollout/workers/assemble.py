@@ -175,9 +175,7 @@ def _judge(call: ModelCall, specs: Mapping[str, ToolSpec]) -> list[_Requested]:
 
 
 def _same(
-    spec: ToolSpec | None,
-    ran: dict[str, Any] | None,
-    written: dict[str, Any] | None,
+    spec: ToolSpec | None, ran: dict[str, Any] | None, written: dict[str, Any] | None
 ) -> bool:
     """Return whether two calls have equal arguments; None stands for malformed ones."""
     if ran is None or written is None:

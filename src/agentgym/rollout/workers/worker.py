@@ -46,12 +46,7 @@ from agentgym.integrations.base import AgentLoop, Blueprint, FrameworkAdapter
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.inner_reward import refuse_outside_episodes
 from agentgym.integrations.registry import FRAMEWORKS
-from agentgym.integrations.run import (
-    ScenarioEnding,
-    converse,
-    reason_of,
-    run_episode,
-)
+from agentgym.integrations.run import ScenarioEnding, converse, reason_of, run_episode
 from agentgym.models.forms import answers_any_object
 from agentgym.models.links import Links
 from agentgym.rollout.gateway.http.keys import agent_key

@@ -24,11 +24,7 @@ from agentgym.scenarios.tool_tasks.reward import (
     score_checked,
     without_done,
 )
-from agentgym.scenarios.tool_tasks.splitting import (
-    plain_words,
-    split_lines,
-    unmeasured,
-)
+from agentgym.scenarios.tool_tasks.splitting import plain_words, split_lines, unmeasured
 from agentgym.scenarios.tool_tasks.task_file import (
     TaskLine,
     answers_path,
@@ -36,11 +32,7 @@ from agentgym.scenarios.tool_tasks.task_file import (
     read_answers,
     read_task_lines,
 )
-from agentgym.scenarios.tool_tasks.unseen import (
-    AgentTools,
-    learn_from,
-    unseen,
-)
+from agentgym.scenarios.tool_tasks.unseen import AgentTools, learn_from, unseen
 from agentgym.scenarios.tool_tasks.user_code import (
     NO_CHECK,
     TOOLS_FROM,
@@ -118,10 +110,7 @@ class ToolScenario(Scenario):
         self._by_id = {line.id: line for line in lines}
         self._splits, shared = split_lines(lines)
         self._answering = Answering(
-            tools=tools,
-            mode=answers,
-            allow=frozenset(allow),
-            recorded=recorded,
+            tools=tools, mode=answers, allow=frozenset(allow), recorded=recorded
         )
         longest = max(len(line.expect) for line in lines)
         given = read_settings(file)

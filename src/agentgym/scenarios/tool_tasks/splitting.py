@@ -44,10 +44,7 @@ def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]],
     words = _wordings(lines)
     common = _common_values(lines)
     levels: list[tuple[str, Callable[[TaskLine], set[str]]]] = [
-        (
-            "no value and no wording",
-            lambda line: _values(line) | {words[line.number]},
-        ),
+        ("no value and no wording", lambda line: _values(line) | {words[line.number]}),
         ("no value", _values),
         ("no rare value", lambda line: _values(line) - common),
         ("no request", lambda line: set()),

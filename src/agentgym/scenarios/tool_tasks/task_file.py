@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -175,22 +176,19 @@ def check_lines(path: Path) -> None:
 
 def carries_tools(path: Path) -> bool:
     """Return whether a file's first task has its own tools."""
-    for _, text in task_lines(path):
-        try:
-            return "tools" in as_task_line(read_object(text))
-        except BrokenLineError:
-            return False
-    return False
+    return "tools" in _first_line(path)
 
 
 def has_expectations(path: Path) -> bool:
     """Return whether a file's first task has tools, expected calls or their rewards."""
-    for _, text in task_lines(path):
-        try:
-            return not _OWN_KEYS.isdisjoint(as_task_line(read_object(text)))
-        except BrokenLineError:
-            return False
-    return False
+    return not _OWN_KEYS.isdisjoint(_first_line(path))
+
+
+def _first_line(path: Path) -> dict[str, Any]:
+    with suppress(BrokenLineError):
+        for _, text in task_lines(path):
+            return as_task_line(read_object(text))
+    return {}
 
 
 def read_answers(path: Path, specs: Specs) -> list[Answer]:

@@ -5,8 +5,8 @@ Their schema is the one that the model is offered, in the first request that has
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -22,6 +22,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _EVERY = 1_000_000
 _MOST_SHOWN = 3
 _NONE = object()
+_MEANT = [["s"], *map(list, "0123456789")]  # get_orders is no slip of get_order
 _HAND_OFF = re.compile(r"transfer_(back_)?to_|hand_?off|delegate_", re.IGNORECASE)
 
 
@@ -84,12 +85,11 @@ class AgentTools(dict[str, ToolSpec]):
 
 
 class AnyTools(AgentTools):
-    """All tools: for what can be said of tasks before an agent is imported."""
+    """Tools of any name, to check tasks before an agent is imported."""
 
     def admit(self, name: Any) -> bool:
         """Add a tool of any name."""
-        if isinstance(name, str):
-            self[name] = UnseenSpec(name)
+        self[str(name)] = UnseenSpec(str(name))
         return isinstance(name, str)
 
 
@@ -123,13 +123,11 @@ def misfits(scenario: Scenario, learned: Mapping[str, UnseenSpec]) -> str:
     wrong = []
     for task, call in _expected(scenario, learned):
         spec = learned[call.tool]
-        if call.by_outcome or not spec.is_known:
-            continue
-        if fault := arguments_fault(spec, dict(call.arguments)):
-            wrong.append(f"{task.id}: {fault}")
+        fault = arguments_fault(spec, dict(call.arguments)) if spec.is_known else ""
+        if fault and not call.by_outcome:
+            wrong.append(f"{task.id}: {fault}{'.' * (fault[-1] != '?')}")
     more = f" … and {len(wrong) - _MOST_SHOWN} more." * (len(wrong) > _MOST_SHOWN)
-    ended = (each if each.endswith("?") else f"{each}." for each in wrong)
-    listed = " ".join(islice(ended, _MOST_SHOWN))
+    listed = " ".join(wrong[:_MOST_SHOWN])
     return f"Tasks expect calls that its tools refuse. {listed}{more}" if wrong else ""
 
 
@@ -138,14 +136,15 @@ def misspelt(
     learned: Mapping[str, UnseenSpec],
     offered: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Return a sentence on a tool that the tasks misspell; "" if there is none.
+    """Return a sentence on a name of the tasks that no trial offered; "" if none.
 
-    No trial offered a tool of this name; another tool, whose name is nearly the same,
-    takes the expected call's arguments.
+    The name of an offered tool, which takes the call's arguments, is nearly the same.
     """
     for task, call in _expected(scenario, learned):
         for name in () if call.tool in offered else offered:
-            if not _is_slip(call.tool, name):
+            one, other = Counter(name), Counter(call.tool)
+            letters = [*(one - other).elements(), *(other - one).elements()]
+            if len(letters) > 1 or letters in _MEANT:
                 continue
             spec = UnseenSpec(name)
             spec.learn(offered[name])
@@ -161,22 +160,8 @@ def misspelt(
 def _expected(
     scenario: Scenario, learned: Mapping[str, UnseenSpec]
 ) -> Iterator[tuple[Task, NeededCall]]:
-    """Yield the expected calls of ``learned``, each with its task."""
     splits = scenario.splits if learned else ()  # only a tasks file has such tools
     for task in (t for s in splits for t in scenario.tasks(s, 0, _EVERY)):
         for need in scenario.needed_calls(task) or ():
-            for call in (need, *need.instead):
-                if call.tool in learned:
-                    yield task, call
-
-
-def _is_slip(one: str, other: str) -> bool:
-    """Return whether a letter is missing, or two neighbours are swapped.
-
-    A number or an s may be meant: ``get_orders`` is not ``get_order``.
-    """
-    short, long = sorted((one, other), key=len)
-    letters = [n for n, letter in enumerate(long) if letter not in "s0123456789"]
-    return any(short == long[:n] + long[n + 1 :] for n in letters) or any(
-        short == long[:n] + long[n : n + 2][::-1] + long[n + 2 :] for n in letters
-    )
+            found = (call for call in (need, *need.instead) if call.tool in learned)
+            yield from ((task, call) for call in found)

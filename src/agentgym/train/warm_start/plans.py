@@ -315,13 +315,8 @@ class PlanPolicy(Policy):
         return self.plans.get(rollout, (None, ()))
 
     async def _end(self, request: ChatRequest) -> ChatResult:
-        """Answer in the form that is asked for, with made-up values; else with text.
-
-        The text is the first words that the trained policy would write. The policy gets
-        no tools, so that it writes text instead of a call. The text is ``ANSWER`` if
-        the policy's answer does not begin with a letter, but e.g. with a special token
-        of the chat template.
-        """
+        """Answer in the form that is asked for, with made-up values; else with text."""
+        # The policy's own first words; ANSWER if they are e.g. a special token.
         if (form := self._form(request)) is not None:
             with suppress(ContextLengthError):  # too long: not imitated
                 return self.imitation.write(request, "", [form])

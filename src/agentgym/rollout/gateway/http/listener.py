@@ -144,13 +144,9 @@ class Listener:
             return self._refusal(request, error)
 
     def _refusal(self, request: AnyRequest, error: Exception) -> web.Response:
-        """Log and count an error, and convert it to a response.
-
-        This is a method of its own, so that no local variable keeps the error. The
-        error refers to stack frames, and these refer to the request's body. A variable
-        in such a frame would form a reference cycle, which stays in memory until the
-        garbage collector runs.
-        """
+        """Log and count an error, and convert it to a response."""
+        # A method of its own: a caller's variable would keep the error, its frames and
+        # the request's body in a cycle until garbage is collected.
         message = as_api_error(error)
         self._noted(request, message.status)
         self.refused[message.code] += 1
