@@ -390,17 +390,12 @@ def _said(message: Mapping[str, Any]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A rollout with the data from which its advantages are computed.
-
-    ``rewards`` has one reward per model call; None if the rollout cannot be trained on.
-    ``failures`` has each model call's number of failed tool calls. ``places`` has the
-    indices of each role's model calls.
-    """
+    """A rollout with the data from which its advantages are computed."""
 
     rollout: Trajectory
-    rewards: Sequence[float] | None
-    failures: Sequence[int]
-    places: Mapping[str, Sequence[int]]
+    rewards: Sequence[float] | None  # of each model call; None: not to be trained on
+    failures: Sequence[int]  # number of failed tool calls, of each model call
+    places: Mapping[str, Sequence[int]]  # indices of each role's model calls
 
     @classmethod
     def of(cls, rollout: Trajectory, broadcast: Broadcast) -> Self:
