@@ -26,9 +26,7 @@ Command = Callable[..., Ended]
 
 @pytest.fixture
 def agentgym(
-    capfd: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Command:
     """Return a function that runs one command line in an empty folder."""
     monkeypatch.chdir(tmp_path)

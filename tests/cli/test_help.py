@@ -30,10 +30,7 @@ def test_help_of_train_has_panels_and_choices(agentgym: Command) -> None:
         *("Machine:", "Run:", "Output:", "Options:"),
     ]
     assert "<str>" not in text
-    for told in (
-        "langchain|autogen|crewai|...",
-        "--debug",
-    ):
+    for told in ("langchain|autogen|crewai|...", "--debug"):
         assert told in text
     ended = agentgym("train", "coding", "--set", "algorithm=a2c")
     assert ended.code == 2

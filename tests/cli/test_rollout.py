@@ -258,10 +258,7 @@ def test_show_names_lost_context_and_cut_lines(
     ids=" ".join,
 )
 def test_wrong_usage_exits_with_2(
-    agentgym: Command,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    error: str,
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch, words: list[str], error: str
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     ended = agentgym("rollout", *words)

@@ -118,10 +118,7 @@ def test_flaws_and_places(pack: Path) -> None:
         ("from .gone import x\n", "imports 'gone' from its own folder"),
         ("1 / 0\n", "raised ZeroDivisionError when it was imported"),
         ("x = 1\n", "holds no scenario: write a subclass"),
-        (
-            PACK + "\nclass Two(Mine):\n    pass\n",
-            r"holds 2 scenarios \(Mine, Two\)",
-        ),
+        (PACK + "\nclass Two(Mine):\n    pass\n", r"holds 2 scenarios \(Mine, Two\)"),
         (
             "import agentgym\nclass Half(agentgym.Scenario):\n    name = 'half'\n",
             "Half of .* lacks methods of Scenario: calculate_reward, create",

@@ -21,12 +21,7 @@ from agentgym.errors import CheckpointError, EngineError
 from agentgym.plugins.vllm import server
 from agentgym.plugins.vllm.engine import VllmEngine, VllmPolicy
 from agentgym.train.batch import merged
-from tests.plugins.vllm.conftest import (
-    CPU_VERSION,
-    Played,
-    config,
-    make_environment,
-)
+from tests.plugins.vllm.conftest import CPU_VERSION, Played, config, make_environment
 from tests.plugins.vllm.test_log import AFTERWARDS, MEMORY
 from tests.processes import processes_of
 
@@ -221,10 +216,7 @@ def test_two_gpus_are_not_used_by_turns(played: Played, engines: Engines) -> Non
     ("script", "why"),
     [
         ({"refuses": "/v1/load_lora_adapter"}, "refuses /v1/load_lora_adapter: 500"),
-        (
-            {"forgets adapters": True},
-            "was given the adapter 'agentgym-v0'",
-        ),
+        ({"forgets adapters": True}, "was given the adapter 'agentgym-v0'"),
         ({"sleeps on": True}, "does not wake up"),
         ({"die at": {"/wake_up": 1}}, "vLLM has ended"),
         ({"die at": {"/v1/load_lora_adapter": 1}}, "Lower gpus.memory_share"),
@@ -271,9 +263,7 @@ def test_the_error_that_ended_a_start_is_shown(played: Played, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_port_that_somebody_took_meanwhile_is_not_tried_again(
-    played: Played,
-    engines: Engines,
-    monkeypatch: pytest.MonkeyPatch,
+    played: Played, engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = server.free_port
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:

@@ -54,11 +54,7 @@ pydantic_core.ValidationError: 1 validation error for ModelConfig
     ("text", "says", "advice"),
     [
         (WORKER + AFTERWARDS, "says: RuntimeError: sizes 384 and 192.", ""),
-        (
-            MEMORY + AFTERWARDS,
-            "says: ValueError: No available memory",
-            "Raise gpus.",
-        ),
+        (MEMORY + AFTERWARDS, "says: ValueError: No available memory", "Raise gpus."),
         (KILLED + AFTERWARDS, "says: Worker proc W-0 died", "Lower gpus."),
         (LENGTH, "ModelConfig Value error, max_model_len (99999)", ""),
         ("usage: vllm\nvllm serve: error: no 'x'\n", "vllm serve: error: no 'x'", ""),

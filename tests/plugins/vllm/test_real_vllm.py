@@ -283,10 +283,7 @@ def test_a_langchain_agent_is_answered_by_it(
 
 
 def test_a_killed_run_goes_on_without_losing_a_step(
-    server: VllmServer,
-    own_home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    server: VllmServer, own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared(own_home)
     monkeypatch.setenv("SHARED_VLLM_SEEN", str(tmp_path / "seen.jsonl"))
