@@ -22,7 +22,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _EVERY = 1_000_000
 _MOST_SHOWN = 3
 _NONE = object()
-_MEANT = [["s"], *map(list, "0123456789")]  # get_orders may be meant beside get_order
+_MEANT = [["s"], *map(list, "0123456789")]  # get_orders is not a slip of get_order
 _HAND_OFF = re.compile(r"transfer_(back_)?to_|hand_?off|delegate_", re.IGNORECASE)
 
 
