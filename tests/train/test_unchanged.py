@@ -7,6 +7,7 @@ module of the app to the agent that comes back.
 import asyncio
 import json
 import shutil
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -419,12 +420,21 @@ def offered_in_training(result: TrainingResult) -> list[dict[str, Any]]:
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ChatRequest, ChatResult]]:
     """Return what policies of this process are asked from now on, and say."""
     exchanges = []
-    chat = LocalPolicy.chat
+    chat, stream = LocalPolicy.chat, LocalPolicy.stream
 
     async def chat_and_note(self: LocalPolicy, request: ChatRequest) -> ChatResult:
         result = await chat(self, request)
         exchanges.append((request, result))
         return result
 
+    async def stream_and_note(
+        self: LocalPolicy, request: ChatRequest
+    ) -> AsyncIterator[str | ChatResult]:
+        async for piece in stream(self, request):
+            if isinstance(piece, ChatResult):
+                exchanges.append((request, piece))
+            yield piece
+
     monkeypatch.setattr(LocalPolicy, "chat", chat_and_note)
+    monkeypatch.setattr(LocalPolicy, "stream", stream_and_note)
     return exchanges
