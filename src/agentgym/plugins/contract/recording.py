@@ -204,21 +204,21 @@ def changes(
     recording: RecordedAnswers, made: Sequence[Trajectory]
 ) -> list[AgentChange]:
     """Compare the recorded requests with those of a replay; return the differences."""
-    found: defaultdict[tuple[str, bool], dict[str, None]] = defaultdict(dict)
+    found: defaultdict[tuple[str, bool], set[str]] = defaultdict(set)
     replayed = by_task(made)
     for attempts in replayed:
         task = attempts[0].task_id
         before = recording.calls.get(task, ())
         if len(before) < len(attempts):
             what = "not recorded" if not before else "recorded with fewer samples"
-            found[f"a task is {what}", True][task] = None
+            found[f"a task is {what}", True].add(task)
         for old, new in zip(before, attempts, strict=False):
             for what, is_request in _differences(old, new.model_calls):
-                found[what, is_request][task] = None
+                found[what, is_request].add(task)
     for task in recording.calls.keys() - {each[0].task_id for each in replayed}:
-        found["a recorded task is gone", True][task] = None
+        found["a recorded task is gone", True].add(task)
     return sorted(
-        AgentChange(text, tuple(tasks), is_request)
+        AgentChange(text, tuple(sorted(tasks)), is_request)
         for (text, is_request), tasks in found.items()
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Self
 
+from agentgym.core.background import ThreadsInContext
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import Reason, RolloutStatus, Trajectory
 from agentgym.integrations.agent_import import load_agent
@@ -76,6 +77,7 @@ class ReplaySession:
             model=self._gateway.model_name,
         )
         worker = make_worker(spec)
+        asyncio.get_running_loop().set_default_executor(ThreadsInContext())
         turns = asyncio.Semaphore(_AT_ONCE)
         samples = Counter[str]()
 

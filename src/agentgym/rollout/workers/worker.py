@@ -93,8 +93,6 @@ _CONNECTING = ("openai", "httpx", "httpcore", "aiohttp", "requests", "urllib3")
 _ROLLOUT: ContextVar[str | None] = ContextVar("agentgym_rollout", default=None)
 """Id of the rollout that an asyncio task works for; tasks of an agent inherit it."""
 
-_MOST_THREADS = 8
-"""Threads of an episode, for synchronous nodes and tasks that wait for each other."""
 _CLAIM_WAIT_S = 20.0
 _CONNECT_S = 30.0
 _BEAT_S = 1.0
@@ -444,8 +442,7 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
     running = asyncio.current_task()
     assert running is not None
     loop.add_signal_handler(signal.SIGTERM, running.cancel)
-    most = _MOST_THREADS * spec.concurrency
-    loop.set_default_executor(ThreadsInContext(most))  # threads start when needed
+    loop.set_default_executor(ThreadsInContext())
 
     def blocked() -> None:
         task = asyncio.current_task(loop)
