@@ -113,7 +113,7 @@ def _usual_place(param: Any) -> int:
     return _USUAL_NAMES.index(param.name) if is_usual else len(_USUAL_NAMES)
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """Commands; a name that another group has is answered with that group.
 
     A tasks file is a scenario too: each of these two groups runs the other's commands.
@@ -139,7 +139,7 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-class Overview(Group):
+class Overview(CommandGroup):
     """All commands; their help is read from their source."""
 
     def get_help(self, ctx: Any) -> str:
@@ -180,7 +180,7 @@ def build(words: Sequence[str] | None = None) -> typer.Typer:
             groups[name].registered_commands = [
                 *map(_said_whole, found.registered_commands)
             ]
-            app.add_typer(groups[name], name=name, cls=Group)
+            app.add_typer(groups[name], name=name, cls=CommandGroup)
         elif group:
             groups[group].command(member, short_help=_summary(found))(found)
         else:

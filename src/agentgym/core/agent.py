@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
 
 from agentgym.core.panels import AGENT
 from agentgym.core.policy import Policy
-from agentgym.core.settings import Group, setting
+from agentgym.core.settings import SettingsGroup, setting
 
 _REFERENCE = "MODULE:NAME"
 COMMAND = "command:"
@@ -142,7 +142,7 @@ def _read_names(value: Any) -> Any:
     return [name.strip() for name in value.split(",") if name.strip()]
 
 
-class AgentSource(Group):
+class AgentSource(SettingsGroup):
     """The settings that describe the user's agent.
 
     In the settings, ``agent: my_module:agent`` is short for ``agent: {reference:

@@ -54,7 +54,7 @@ def setting(
     some_engines: bool = False,
     **limits: Any,
 ) -> Any:
-    """Declare a field of a :class:`Settings` or a :class:`Group`.
+    """Declare a field of a :class:`Settings` or a :class:`SettingsGroup`.
 
     Args:
         default: The value if none is given.
@@ -77,7 +77,7 @@ def about(field: FieldInfo, what: str) -> Any:
     return noted.get(what) if isinstance(noted, dict) else None
 
 
-class Group(BaseModel):
+class SettingsGroup(BaseModel):
     """Base class of a group of settings, e.g. those of one plug-in.
 
     A plug-in registers a subclass under the entry point ``agentgym.settings``; its name
@@ -165,13 +165,13 @@ class Settings(BaseModel):
         return made
 
     @classmethod
-    def groups(cls) -> dict[str, type[Group]]:
+    def groups(cls) -> dict[str, type[SettingsGroup]]:
         """Return the groups of settings by name."""
         kinds = {name: field.annotation for name, field in cls.model_fields.items()}
         return {
             name: kind
             for name, kind in kinds.items()
-            if isinstance(kind, type) and issubclass(kind, Group)
+            if isinstance(kind, type) and issubclass(kind, SettingsGroup)
         }
 
     @classmethod

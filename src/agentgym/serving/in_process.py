@@ -12,7 +12,7 @@ import httpx
 
 from agentgym.core.openai import ApiError
 from agentgym.core.policy import Policy
-from agentgym.rollout.gateway.chat import Chat, Ended
+from agentgym.rollout.gateway.chat import Chat, EndedAnswer
 from agentgym.rollout.gateway.protocol import json_object
 from agentgym.serving.server import asked_chat
 
@@ -48,7 +48,7 @@ class PolicyTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
             return httpx.Response(error.status, json=error.body)
         answer = chat.answer()
         first = await anext(answer)
-        if not isinstance(first, Ended):
+        if not isinstance(first, EndedAnswer):
             kind = {"content-type": "text/event-stream"}
             return httpx.Response(200, headers=kind, stream=_Stream(first, answer))
         await answer.aclose()
@@ -108,7 +108,7 @@ class _Stream(httpx.AsyncByteStream):
     """A streamed answer: the first bytes, which were already read, and the rest."""
 
     def __init__(
-        self, first: bytes, answer: AsyncGenerator[bytes | Ended, None]
+        self, first: bytes, answer: AsyncGenerator[bytes | EndedAnswer, None]
     ) -> None:
         self._first = first
         self._answer = answer
@@ -117,7 +117,7 @@ class _Stream(httpx.AsyncByteStream):
         yield self._first
         async with aclosing(self._answer) as items:
             async for item in items:
-                yield item.payload if isinstance(item, Ended) else item
+                yield item.payload if isinstance(item, EndedAnswer) else item
 
 
 class _SyncStream(httpx.SyncByteStream):

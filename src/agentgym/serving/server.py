@@ -17,7 +17,7 @@ from agentgym.models.dialects import CONVERTED
 from agentgym.models.dialects.base import Dialect
 from agentgym.rollout.gateway.address import check_address, why_unusable
 from agentgym.rollout.gateway.admission import Admission
-from agentgym.rollout.gateway.chat import Chat, Ended, asked_form, chat_request
+from agentgym.rollout.gateway.chat import Chat, EndedAnswer, asked_form, chat_request
 from agentgym.rollout.gateway.http.keys import Keys
 from agentgym.rollout.gateway.http.listener import Listener
 from agentgym.rollout.gateway.http.requests import Request
@@ -169,8 +169,8 @@ class AgentServer:
         response = web.StreamResponse(headers=STREAM_HEADERS)
         async with self._admission, aclosing(chat.answer()) as items:
             async for item in items:
-                data = item.payload if isinstance(item, Ended) else item
-                if isinstance(item, Ended) and not response.prepared:
+                data = item.payload if isinstance(item, EndedAnswer) else item
+                if isinstance(item, EndedAnswer) and not response.prepared:
                     return answer_json(data, item.status)
                 if not response.prepared:
                     await response.prepare(request)
@@ -186,7 +186,7 @@ class AgentServer:
             chat = self._chat(dialect.read(body))
             async with self._admission, aclosing(chat.answer()) as items:
                 ended = [item async for item in items][-1]
-            assert isinstance(ended, Ended)
+            assert isinstance(ended, EndedAnswer)
             if ended.status >= 400:
                 return answer_json(ended.payload, ended.status)
             completion = orjson.loads(ended.payload)

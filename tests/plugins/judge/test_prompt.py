@@ -7,7 +7,7 @@ import pytest
 from agentgym.core.trajectory import ModelCall, Reason, ToolCall
 from agentgym.plugins.judge.prompt import (
     MOST_CHARACTERS,
-    Question,
+    JudgeQuestion,
     question,
     transcript,
 )
@@ -16,7 +16,7 @@ from tests.plugins.judge.judges import TOOLS, attempt, shown_attempts
 MARK = "=== 0123456789abcdef"
 
 
-def asked(*texts: str) -> Question:
+def asked(*texts: str) -> JudgeQuestion:
     attempts = [transcript(attempt(str(at), text)) for at, text in enumerate(texts)]
     order = list(range(len(texts)))
     return question(attempts, TOOLS, "Short is better.", mark=MARK, order=order)

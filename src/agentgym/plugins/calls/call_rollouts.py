@@ -66,7 +66,7 @@ UNREACHED = Reason(
 )
 
 
-class Place(NamedTuple):
+class CallPlace(NamedTuple):
     """A place on the way of a task's solution: after its first ``at`` calls."""
 
     task: Task
@@ -93,12 +93,12 @@ class CallPolicy(PlanPolicy):
 
     plans: Mapping[str, tuple[Task, Sequence[NeededCall]]] = field(init=False)
     trained: Policy
-    places: Mapping[str, Place] = field(default_factory=dict, init=False)
+    places: Mapping[str, CallPlace] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.begin({})
 
-    def begin(self, places: Mapping[str, Place]) -> None:
+    def begin(self, places: Mapping[str, CallPlace]) -> None:
         """Forget earlier rollouts; play those of ``places`` up to their places."""
         super().__post_init__()
         self.places = places
@@ -160,7 +160,7 @@ class CallPolicy(PlanPolicy):
         task, plan = super().planned(rollout, attempt)
         return task, self._left.get(f"{rollout}/{attempt}", plan)
 
-    def _longest(self, request: ChatRequest, place: Place) -> int:
+    def _longest(self, request: ChatRequest, place: CallPlace) -> int:
         """Return after how many tokens an answer is cut: it is wrong by then."""
         if not place.due:
             return _WORDS_TOKENS
@@ -173,14 +173,14 @@ class CallPolicy(PlanPolicy):
         return request.max_tokens
 
 
-def _is_due(place: Place, request: ChatRequest) -> bool:
+def _is_due(place: CallPlace, request: ChatRequest) -> bool:
     """Return whether a request asks for the answer that is due at a place."""
     if not place.due:
         return bool(request.tools) and not (request.wants_call or request.form)
     return place.due[0].tool in {each["function"]["name"] for each in request.tools}
 
 
-def _left(place: Place, calls: Sequence[RequestedCall]) -> list[NeededCall]:
+def _left(place: CallPlace, calls: Sequence[RequestedCall]) -> list[NeededCall]:
     """Return the rest of a solution after an answer; [] if it made no part of it.
 
     Tools compare arguments leniently. Here equal ones are enough, since a call that is
@@ -239,11 +239,11 @@ class CallRollouts(Sampling):
                 known[request.rollout_id] = self._place(request, plan)
         self._policy.begin(known)
 
-    def _place(self, request: RolloutRequest, plan: Sequence[NeededCall]) -> Place:
+    def _place(self, request: RolloutRequest, plan: Sequence[NeededCall]) -> CallPlace:
         task = request.task
         seed = f"{self._run.config.seed}/{task.id}/{request.step // _SAME_PLACE}"
         at = 0 if task.one_answer else Random(seed).randrange(len(plan) + 1)
-        return Place(task, plan, at)
+        return CallPlace(task, plan, at)
 
     def credited(self, rollouts: Sequence[Trajectory]) -> list[Trajectory]:
         """Return the rollouts with the credit of their sampled answer as reward."""
@@ -292,7 +292,7 @@ class CallRollouts(Sampling):
             run.session.delete([each.rollout_id for each in requests])
 
 
-def _credited(rollout: Trajectory, place: Place, specs: Specs) -> Trajectory:
+def _credited(rollout: Trajectory, place: CallPlace, specs: Specs) -> Trajectory:
     """Return a rollout whose score is that of its sampled answer."""
     found = sampled_step(rollout)
     if found is None:

@@ -3,10 +3,10 @@
 from typing import ClassVar, Literal
 
 from agentgym.core.panels import LEARNING
-from agentgym.core.settings import Group, setting
+from agentgym.core.settings import SettingsGroup, setting
 
 
-class RolloutSettings(Group):
+class RolloutSettings(SettingsGroup):
     """Settings of training rollouts: whole episodes, or single calls on the way."""
 
     name: ClassVar = "rollouts"

@@ -3,10 +3,10 @@
 from typing import ClassVar
 
 from agentgym.core.panels import MACHINE
-from agentgym.core.settings import MANY, Group, setting
+from agentgym.core.settings import MANY, SettingsGroup, setting
 
 
-class RentSettings(Group):
+class RentSettings(SettingsGroup):
     """The settings of rented machines."""
 
     name: ClassVar = "rent"

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator
 
 from agentgym.core.panels import TRAINING
-from agentgym.core.settings import Group, setting
+from agentgym.core.settings import SettingsGroup, setting
 
 KINDS = ("timeout", "error", "stale", "renamed")
 EXAMPLE = "timeout=0.05,error=0.05"
@@ -39,7 +39,7 @@ def read_rates(given: Any) -> Any:
     return rates
 
 
-class FaultSettings(Group):
+class FaultSettings(SettingsGroup):
     """Faults of tools that an agent should recover from."""
 
     name: ClassVar = "faults"

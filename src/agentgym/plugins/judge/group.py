@@ -3,10 +3,10 @@
 from typing import ClassVar
 
 from agentgym.core.panels import JUDGE
-from agentgym.core.settings import MANY, Group, PathText, setting
+from agentgym.core.settings import MANY, PathText, SettingsGroup, setting
 
 
-class JudgeSettings(Group):
+class JudgeSettings(SettingsGroup):
     """The settings of a judge: a model that ranks the successful attempts at a task."""
 
     name: ClassVar = "judge"

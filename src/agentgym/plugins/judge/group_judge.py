@@ -40,7 +40,7 @@ from agentgym.evaluate import events
 from agentgym.evaluate.ranker import Ranker
 from agentgym.models.reference import PROVIDERS, Endpoint
 from agentgym.models.reply import read_reply
-from agentgym.plugins.judge.prompt import Entry, Question, question, transcript
+from agentgym.plugins.judge.prompt import Entry, JudgeQuestion, question, transcript
 from agentgym.security.redaction import beginning
 
 if TYPE_CHECKING:
@@ -354,7 +354,7 @@ class GroupJudge(Ranker):
                 for _ in group.attempts:
                     self._progress(events.RolloutDone())
 
-    async def _answer(self, llm: "EndpointLlm", asked: Question) -> list[Score]:
+    async def _answer(self, llm: "EndpointLlm", asked: JudgeQuestion) -> list[Score]:
         """Send a request to the judge and return the scores of its answer."""
         is_openai = self._endpoint.servers[0] == PROVIDERS["openai"]
         options: dict[str, Any] = {
@@ -374,7 +374,7 @@ class GroupJudge(Ranker):
         self._count(Completion(found).token_counts, asked, text)
         return read_scores(found, asked.labels)
 
-    def _question(self, group: _Group) -> Question:
+    def _question(self, group: _Group) -> JudgeQuestion:
         first = group.attempts[0]
         tools = next((call.tools for call in first.model_calls if call.tools), [])
         shown = [group.transcripts[place] for place in group.distinct]
@@ -383,7 +383,7 @@ class GroupJudge(Ranker):
         mark = f"=== {secrets.token_hex(8)}"
         return question(shown, tools, self._rubric, mark=mark, order=order)
 
-    def _count(self, counts: dict[str, int], asked: Question, text: str) -> None:
+    def _count(self, counts: dict[str, int], asked: JudgeQuestion, text: str) -> None:
         """Add the tokens and cost of a request to the record."""
         record = self._record
         prompt, response = counts.get("prompt_tokens"), counts.get("response_tokens")

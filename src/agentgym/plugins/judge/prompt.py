@@ -42,7 +42,7 @@ Entry = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Question:
+class JudgeQuestion:
     """A request to a judge: its messages in OpenAI's format."""
 
     messages: list[dict[str, Any]]
@@ -92,7 +92,7 @@ def question(
     *,
     mark: str,
     order: Sequence[int],
-) -> Question:
+) -> JudgeQuestion:
     """Build the request to judge the attempts at one task; redact secrets.
 
     ``attempts`` has their transcripts. ``mark`` is random text at the start of each
@@ -117,7 +117,7 @@ def question(
         labels=", ".join(shown),
         first=shown[0],
     )
-    return Question(
+    return JudgeQuestion(
         [
             {"role": "system", "content": system},
             {"role": "user", "content": "\n".join(parts)},

@@ -14,7 +14,7 @@ from typing import Any
 from agentgym.plugins.logs.message import (
     UNREADABLE,
     LoggedCall,
-    Message,
+    LoggedMessage,
     Result,
     from_json,
     read_arguments,
@@ -94,7 +94,7 @@ def trace_of(
     return trace
 
 
-def _conversation(run: dict[str, Any]) -> list[Message]:
+def _conversation(run: dict[str, Any]) -> list[LoggedMessage]:
     """Return the input and output of a model's or a chain's run as messages."""
     given = run.get("inputs")
     given = given.get("messages") if isinstance(given, dict) else given
@@ -104,7 +104,7 @@ def _conversation(run: dict[str, Any]) -> list[Message]:
     return [*(read_messages(given) if given else []), *said]
 
 
-def _said(outputs: Any) -> list[Message]:
+def _said(outputs: Any) -> list[LoggedMessage]:
     while isinstance(outputs, list) and outputs and isinstance(outputs[0], list):
         outputs = outputs[0]
     if isinstance(outputs, dict) and "role" not in outputs:

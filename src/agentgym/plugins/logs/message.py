@@ -89,7 +89,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Message:
+class LoggedMessage:
     """One message of a logged conversation.
 
     Attributes:
@@ -104,7 +104,7 @@ class Message:
     unknown: tuple[str, ...] = ()
 
 
-def read_messages(value: Any) -> list[Message]:
+def read_messages(value: Any) -> list[LoggedMessage]:
     """Parse a list of messages."""
     value = from_json(value)
     if isinstance(value, dict):
@@ -116,10 +116,10 @@ def read_messages(value: Any) -> list[Message]:
     return [read_message(each) for each in value]
 
 
-def read_message(value: Any) -> Message:
+def read_message(value: Any) -> LoggedMessage:
     """Parse one message in any of the known formats; a text is one of the user."""
     if isinstance(value, str):
-        return Message("user", whole_text(value))
+        return LoggedMessage("user", whole_text(value))
     if _is_pair(value):
         value = {"role": value[0], "content": value[1]}
     if not isinstance(value, dict):
@@ -139,7 +139,7 @@ def read_message(value: Any) -> Message:
         results = [Result(str(identity), text, fields.get("status") == "error")]
     if results and role == "user" and not text:
         role = "tool"  # Anthropic and Bedrock send tool results as the user
-    return Message(role, text, tuple(calls), tuple(results), unknown)
+    return LoggedMessage(role, text, tuple(calls), tuple(results), unknown)
 
 
 def read_arguments(value: Any) -> dict[str, Any] | None:

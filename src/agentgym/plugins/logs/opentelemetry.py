@@ -25,7 +25,7 @@ from agentgym.core.tools import result_text
 from agentgym.plugins.logs.message import (
     UNREADABLE,
     LoggedCall,
-    Message,
+    LoggedMessage,
     Result,
     from_json,
     read_arguments,
@@ -204,7 +204,7 @@ def _tool(span: _Span) -> ToolRun | None:
     return ToolRun(LoggedCall(identity, name, arguments), answer)
 
 
-def _messages(span: _Span) -> Iterator[Message]:
+def _messages(span: _Span) -> Iterator[LoggedMessage]:
     """Yield the messages of a model call: its input, and the first of its outputs."""
     found = span.attributes
     if "gen_ai.input.messages" in found or "gen_ai.output.messages" in found:

@@ -17,7 +17,7 @@ from typing import Any
 from agentgym.errors import UsageError
 from agentgym.plugins.logs.message import (
     LoggedCall,
-    Message,
+    LoggedMessage,
     Result,
     read_messages,
     shown,
@@ -85,7 +85,7 @@ class _Request:
         decisions: Number of decisions by kind, e.g. ``edit``.
     """
 
-    conversations: list[list[Message]] = field(default_factory=list)
+    conversations: list[list[LoggedMessage]] = field(default_factory=list)
     decided: dict[str, LoggedCall | None] = field(default_factory=dict)
     """The right call, by the key of the agent's call; None if it was rejected."""
     answers: dict[str, str] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Reviews:
         known = {call.key for message in messages for call in message.calls}
         more = [call for call, _ in pairs if call.key not in known]
         if more:
-            messages = [*messages, Message("assistant", "", tuple(more))]
+            messages = [*messages, LoggedMessage("assistant", "", tuple(more))]
         about.conversations.append(messages)
         for call, decision in pairs:
             kind = decision["type"]
@@ -135,13 +135,13 @@ def _trace(about: _Request) -> Trace:
         for messages in about.conversations
     ]
     if answers:
-        conversations[-1].append(Message("tool", "", results=tuple(answers)))
+        conversations[-1].append(LoggedMessage("tool", "", results=tuple(answers)))
     return Trace(
         conversations, rejected=frozenset(about.rejected), decisions=about.decisions
     )
 
 
-def _reviewed(message: Message, about: _Request) -> Message:
+def _reviewed(message: LoggedMessage, about: _Request) -> LoggedMessage:
     calls = []
     for call in message.calls:
         right = about.decided.get(call.key, call)

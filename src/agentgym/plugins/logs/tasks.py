@@ -14,7 +14,7 @@ from agentgym.plugins.formats.dataset import is_dataset, rows
 from agentgym.plugins.logs.langsmith import Runs, is_run, trace_of
 from agentgym.plugins.logs.message import (
     UNREADABLE,
-    Message,
+    LoggedMessage,
     from_json,
     read_message,
     read_messages,
@@ -128,8 +128,8 @@ def read_atif(value: Mapping[str, Any]) -> Trace:
     return Trace(found, tools=tools or ())
 
 
-def _conversation(value: Mapping[str, Any]) -> list[Message]:
-    messages: list[Message] = []
+def _conversation(value: Mapping[str, Any]) -> list[LoggedMessage]:
+    messages: list[LoggedMessage] = []
     steps = value.get("steps")
     if not isinstance(steps, list) or not all(isinstance(s, dict) for s in steps):
         raise ValueError("its steps are not a list of objects")

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agentgym.core.tools import ToolSpec
-from agentgym.plugins.logs.message import LoggedCall, Message, Result
+from agentgym.plugins.logs.message import LoggedCall, LoggedMessage, Result
 
 _REJECTED = "User rejected the tool call for `"
 _EDITED, _WITH = "Executed instead: ", " with arguments "
@@ -69,7 +69,7 @@ class Trace:
             :func:`read_task` adds decisions that it finds in results.
     """
 
-    conversations: list[list[Message]] = field(default_factory=list)
+    conversations: list[list[LoggedMessage]] = field(default_factory=list)
     runs: list[ToolRun] = field(default_factory=list)
     asked: str = ""
     tools: Sequence[Any] = ()
@@ -158,7 +158,7 @@ def _first_turn(trace: Trace) -> tuple[str, list[LoggedCall]]:
     over = False
     for messages in trace.conversations:
         said = _request(messages)
-        turn: Sequence[Message] = messages
+        turn: Sequence[LoggedMessage] = messages
         if said is not None and said.text.strip() == request:
             turn = _until_more(messages)
             over = over or len(turn) < len(messages)
@@ -176,11 +176,11 @@ def _first_turn(trace: Trace) -> tuple[str, list[LoggedCall]]:
     return request, calls or ([] if over else [run.call for run in trace.runs])
 
 
-def _request(messages: Sequence[Message]) -> Message | None:
+def _request(messages: Sequence[LoggedMessage]) -> LoggedMessage | None:
     return next((message for message in messages if message.role == "user"), None)
 
 
-def _until_more(messages: Sequence[Message]) -> Sequence[Message]:
+def _until_more(messages: Sequence[LoggedMessage]) -> Sequence[LoggedMessage]:
     """Return the messages before the user's second message."""
     users = [n for n, message in enumerate(messages) if message.role == "user"]
     return messages[: users[1]] if len(users) > 1 else messages

@@ -2,10 +2,10 @@
 
 from typing import Any, ClassVar
 
-from agentgym.core.settings import Group, setting
+from agentgym.core.settings import SettingsGroup, setting
 
 
-class VerlSettings(Group):
+class VerlSettings(SettingsGroup):
     """The settings of the engine ``verl``. ``lightning`` reads some of them.
 
     ``verl: {"trainer.device": cpu}`` is short for

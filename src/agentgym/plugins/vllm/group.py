@@ -3,10 +3,10 @@
 from typing import Any, ClassVar
 
 from agentgym.core.panels import MODEL
-from agentgym.core.settings import Group, setting
+from agentgym.core.settings import SettingsGroup, setting
 
 
-class GpuSettings(Group):
+class GpuSettings(SettingsGroup):
     """How the engines ``vllm``, ``verl`` and ``lightning`` share out the GPUs."""
 
     name: ClassVar = "gpus"
@@ -43,7 +43,7 @@ class GpuSettings(Group):
     )
 
 
-class VllmSettings(Group):
+class VllmSettings(SettingsGroup):
     """Flags of ``vllm serve``: ``vllm: {max_num_seqs: 64}``."""
 
     name: ClassVar = "vllm"

@@ -27,7 +27,7 @@ from agentgym.security.redaction import get_logger, quoted
 logger = get_logger(__name__)
 
 
-class Ended(NamedTuple):
+class EndedAnswer(NamedTuple):
     """The last item of :meth:`Chat.answer`: the completion, or the error."""
 
     payload: bytes  # the whole answer, or the end of a stream
@@ -49,12 +49,12 @@ class Chat:
     form: str = ""  # name of the tool that stands for the request's JSON schema, if any
     one_call: bool = False  # whether only the answer's first tool call is sent
 
-    async def answer(self) -> AsyncGenerator[bytes | Ended]:
-        """Yield the bytes of a streamed answer as they come, then an Ended.
+    async def answer(self) -> AsyncGenerator[bytes | EndedAnswer]:
+        """Yield the bytes of a streamed answer as they come, then an EndedAnswer.
 
-        Without streaming, only the Ended is yielded. If the policy fails, the Ended has
-        the error. An error before the first bytes is sent as JSON, also if the agent
-        asked for a stream.
+        Without streaming, only that is yielded. If the policy fails, it has the error.
+        An error before the first bytes is sent as JSON, also if the agent asked for a
+        stream.
         """
         writer = ChunkWriter(self.call_id, self.model, self.body)
         has_begun = has_ended = False
@@ -80,11 +80,11 @@ class Chat:
                 logger.warning("a model call failed", exc_info=True)
             wording = engine_error(error)
             sent = frame(wording.body) if has_begun else orjson.dumps(wording.body)
-            yield Ended(sent, wording.body, wording.status)
+            yield EndedAnswer(sent, wording.body, wording.status)
 
     def _ended(
         self, result: ChatResult, written: Callable[[dict[str, Any]], bytes]
-    ) -> Ended:
+    ) -> EndedAnswer:
         whole = completion_body(result, self.call_id, self.model)
         if problem := Completion(whole).problem:
             raise EngineError(f"The policy's answer cannot be used: {problem}.")
@@ -100,7 +100,7 @@ class Chat:
         if not self.shows_ids:
             del choice["token_ids"], shown["prompt_token_ids"]
             shown.pop("grammar", None)
-        return Ended(written(shown), whole, version=result.model_version)
+        return EndedAnswer(written(shown), whole, version=result.model_version)
 
 
 def chat_request(

@@ -3,11 +3,11 @@
 from typing import Any, ClassVar
 
 from agentgym.core.panels import TASKS
-from agentgym.core.settings import Group, setting
+from agentgym.core.settings import SettingsGroup, setting
 from agentgym.scenarios.base import Scenario
 
 
-class UserSettings(Group):
+class UserSettings(SettingsGroup):
     """The model that plays the user in scenarios whose users are models."""
 
     name: ClassVar = "user"
