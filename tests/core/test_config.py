@@ -20,7 +20,8 @@ def yaml_file(tmp_path: Path) -> Path:
 def test_defaults_train_coding_through_langchain() -> None:
     config = TrainingConfig.create()
     assert (config.scenario, config.framework) == ("coding", "langchain")
-    assert config.episodes == 10_000
+    assert config.episodes == 2_048
+    assert TrainingConfig.create(time="5m").episodes == 10_000
 
 
 def test_environment_sets_values(monkeypatch: pytest.MonkeyPatch) -> None:

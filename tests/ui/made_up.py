@@ -51,7 +51,7 @@ def plan(run: Path = Path("runs/demo"), **settings: object) -> Plan:
         device="cpu",
         sandbox="bubblewrap",
         workers=2,
-        steps=79,
+        steps=16,
         held_out=480,
         validations=15,
     )

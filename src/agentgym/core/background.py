@@ -93,19 +93,13 @@ def _run_each(works: SimpleQueue[Callable[[], None]]) -> None:
         _WAITING.append(works)
 
 
-_MOST_THREADS = 512
-"""Eight for each of 64 episodes at once: the synchronous nodes and tools of an episode
-wait for each other, and with too few threads all of them would wait."""
-
-
 class ThreadsInContext(ThreadPoolExecutor):
-    """Threads with the context variables of the code that gives them work.
+    """Threads with the context variables of the code that gives them work."""
 
-    As an event loop's default threads, they let synchronous tools find their episode.
-    """
-
+    # As an event loop's default threads, they let sync tools find their episode. Those
+    # of an episode wait for each other: here are eight for each of 64 episodes.
     def __init__(self) -> None:
-        super().__init__(_MOST_THREADS)  # they start when needed
+        super().__init__(512)
 
     def submit(self, work: Any, /, *args: Any, **named: Any) -> Any:
         """Run ``work`` in a thread, in a copy of the caller's context."""

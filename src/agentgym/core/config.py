@@ -54,6 +54,7 @@ LONGEST_EPISODE = 8192
 """Default of ``max_episode_tokens`` if the memory is large enough."""
 MOST_IN_FLIGHT = 64
 """Default of ``concurrency``, equal to the default number of rollouts in a step."""
+_IN_TIME = 10_000  # rollouts: more than fit into most time limits
 _MOST = 10**9
 """Upper limit of numeric settings that may be larger than ``MANY``."""
 
@@ -207,9 +208,9 @@ class TrainingConfig(Settings):
         may_change=True,
     )
     episodes: int = setting(
-        10_000,
-        "Most training rollouts. With 0 and `warm_start`, the run ends after the warm "
-        "start.",
+        2_048,
+        "Most training rollouts; with `time`, 10,000 by default. With 0 and "
+        "`warm_start`, the run ends after the warm start.",
         TRAINING,
         metavar="N",
         may_change=True,
@@ -501,7 +502,10 @@ class TrainingConfig(Settings):
         """Add the settings of environment variables, and nest those of groups."""
         if not isinstance(values, Mapping):
             return values
-        return cls.nested({**cls.flat(cls.of_variables()), **cls.flat(values)})
+        found = {**cls.flat(cls.of_variables()), **cls.flat(values)}
+        if found.get("time") is not None:
+            found.setdefault("episodes", _IN_TIME)
+        return cls.nested(found)
 
     @property
     def plugin_groups(self) -> dict[str, dict[str, Any]]:

@@ -32,7 +32,7 @@ from agentgym.train.before_training import (
 )
 from agentgym.train.finish import best_weights_kept, finish_run
 from agentgym.train.resource_use import Began
-from agentgym.train.result import TrainingResult, require_trained
+from agentgym.train.result import SPENT, TrainingResult, require_trained
 from agentgym.train.run_context import RunContext
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.step_report import credit_lines, report_step
@@ -42,7 +42,6 @@ from agentgym.train.time_limit import RunClock
 from agentgym.train.tracking import open_tracker
 from agentgym.train.validation import Evaluator
 
-SPENT = "budget spent"
 TIME_SPENT = "time spent"
 ENDS: dict[End, str] = {
     "goal": "the goal is reached",

@@ -32,6 +32,7 @@ from agentgym.train.run_folder import RESULT_FILE, read_result
 from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.warm_start.record import WarmStart
 
+SPENT = "budget spent"
 _STYLES = {"helped": "bold green", "hurt": "bold red", "made no difference": "bold"}
 
 
@@ -369,12 +370,19 @@ def _shown(result: TrainingResult) -> ShownResult:
             f"{plural(result.steps, 'step')}, {plural(result.episodes, 'rollout')}, "
             f"{duration(result.wall_seconds)} ({duration(result.cpu_seconds)} of CPU "
             f"time, {result.peak_memory_mb / 1024:.1f} GB). Ended: "
-            f"{result.stopped}. {weights_words(result)}"
+            f"{result.stopped}{_more(result)}. {weights_words(result)}"
         ),
         saved=saved_as(result.saved),
         next_steps=instead(result),
         use=use_of(result)[1],
     )
+
+
+def _more(result: TrainingResult) -> str:
+    """Return the command that trains on after the budget; empty if there was more."""
+    run, budget = result.artifacts.run, 2 * result.config["episodes"]
+    more = f"; `agentgym train --resume {run} --episodes {budget}` trains on"
+    return more if result.stopped == SPENT and result.steps else ""
 
 
 def weights_words(result: TrainingResult) -> str:
