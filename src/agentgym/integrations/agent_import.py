@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from agentgym.core.tools import Tool
 from agentgym.errors import AgentGymError, UnsupportedError, UsageError, message_of
 from agentgym.integrations.base import AgentLoop, AgentRole, Blueprint, FrameworkAdapter
 from agentgym.integrations.projects import named_in_project, prepare_project
-from agentgym.integrations.redirect import GUARD, importing, watch
+from agentgym.integrations.redirect import GUARD, AgentRanError, refusing_calls, watch
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.programs.program import ProgramCommand
 from agentgym.scenarios.base import Scenario
@@ -39,14 +40,8 @@ logger = get_logger(__name__)
 _REFERENCE = re.compile(r"(?:[^\W\d][\w.]*|[^:]+\.py):[^\W\d]\w*")
 _AS_PROGRAM = 'A loop of your own is trained as a program: --command "python app.py".'
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_KEYS = (
-    "ANTHROPIC_API_KEY",
-    "AZURE_OPENAI_API_KEY",
-    "GOOGLE_API_KEY",
-    "GROQ_API_KEY",
-    "MISTRAL_API_KEY",
-    "OPENAI_API_KEY",
-)
+_PROVIDERS = ("ANTHROPIC", "AZURE_OPENAI", "GOOGLE", "GROQ", "MISTRAL", "OPENAI")
+_KEYS = tuple(f"{name}_API_KEY" for name in _PROVIDERS)
 """Keys that clients of models may need when an episode creates them."""
 _KEY = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:KEY|TOKEN)\b")
 """An environment variable for a key, as error messages name it."""
@@ -67,9 +62,8 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
     """Import the agent or factory ``module:name``, or parse a program's command.
 
     API keys that are not set get a placeholder, because some model objects require one;
-    training does not call their providers. The module may be the path of a file, as in
-    ``agents/desk.py:agent``. Without ``folder``, the working folder is used. Error
-    messages name the command-line option ``option``.
+    training does not call their providers. The module may be the path of a file. If it
+    runs the agent, its import ends at that line.
     """
     if is_command(reference):
         program = ProgramCommand.parse(reference).located(
@@ -79,14 +73,21 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
         return program
     watch()
     folder = prepare_project(reference, folder)
-    for name in _KEYS:
-        os.environ[name] = os.environ.get(name) or NO_KEY
-    module = reference.partition(":")[0]
+    for key in _KEYS:
+        os.environ[key] = os.environ.get(key) or NO_KEY
+    module, _, name = reference.partition(":")
+    ran = AgentRanError(module)
+    load = partial(load_object, reference, option=option, folder=folder)
     try:
-        with importing(module), no_running_loop():
-            return _with_keys(
-                lambda: load_object(reference, option=option, folder=folder), module
-            )
+        with refusing_calls(ran), no_running_loop():
+            try:
+                return _with_keys(load, module)
+            except Exception:
+                if not (found := ran.module) or name not in vars(found):
+                    raise
+                sys.modules[found.__name__] = found
+                logger.warning("%s runs the agent: its import ends there.", module)
+            return load()
     except AgentGymError as error:
         vars(error).pop("__notes__", None)  # LangGraph's, of the task that failed
         raise
@@ -290,10 +291,7 @@ def _refuse_programs(found: Any, reference: str) -> None:
 
 
 def _likely_adapters(found: Any) -> list[FrameworkAdapter]:
-    """Return the adapters of the frameworks whose objects a factory's module contains.
-
-    If there are none, return the default framework's adapter.
-    """
+    """Return the adapters of a factory's module's frameworks; else the default one."""
     module = sys.modules.get(getattr(found, "__module__", None) or "")
     roots = {_root_of(value) for value in vars(module).values()} if module else set()
     adapters = [FRAMEWORKS.get(name) for name in FRAMEWORKS]
@@ -362,9 +360,8 @@ def _arguments(found: Any, origin: str) -> dict[str, str] | None:
     except (TypeError, ValueError):
         return {}
     needed = [p.name for p in parameters if p.default is p.empty and p.kind in _BY_NAME]
-    named = {
-        p.name: "model" for p in parameters if p.name in MODELS and not _is_name(p)
-    }
+    models = (p.name for p in parameters if p.name in MODELS and not _is_name(p))
+    named = dict.fromkeys(models, "model")
     named |= {p.name: "tools" for p in parameters if p.name == "tools"}
     named |= {name: "config" for name in needed if name == "config"}
     unknown = [name for name in needed if name not in named]
@@ -386,9 +383,8 @@ def reference_of(agent: Any) -> str:
     For a program, return its command. A text without a colon is looked up as the name
     of an agent in the project's files.
     """
-    if isinstance(agent, ProgramCommand) or (
-        isinstance(agent, str) and is_command(agent)
-    ):
+    is_text = isinstance(agent, str)
+    if isinstance(agent, ProgramCommand) or (is_text and is_command(agent)):
         return ProgramCommand.parse(str(agent)).located().reference
     if isinstance(agent, str):
         return named_in_project(agent)

@@ -13,6 +13,7 @@ from functools import wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pkgutil import resolve_name
+from traceback import walk_stack
 from types import ModuleType
 from typing import Any
 
@@ -40,22 +41,18 @@ def holding[T](variable: ContextVar[T], value: T) -> Iterator[None]:
 
 
 GUARD = "Put the code that runs the agent under `if __name__ == '__main__':`."
-_REFUSING: ContextVar[BaseException | None] = ContextVar(
-    "agentgym_refusing", default=None
-)
-_MODELS: ContextVar[Callable[[str], Any]] = ContextVar(
-    "agentgym_models", default=lambda framework: None
-)
+_REFUSING: ContextVar[BaseException | None] = ContextVar("refusing", default=None)
+_MODELS: ContextVar[Callable[[str], Any]] = ContextVar("models", default=lambda _: None)
 
 
-def importing(module: str) -> AbstractContextManager[None]:
-    """Refuse model calls within the block, which imports a user's module."""
-    return refusing_calls(
-        UsageError(
-            f"{module} runs the agent as it is imported, and every worker imports it. "
-            f"{GUARD}"
-        )
-    )
+class AgentRanError(UsageError):
+    """A module calls a model as it is imported; ``module`` is it, up to that line."""
+
+    module: ModuleType | None = None
+
+    def __init__(self, name: str) -> None:
+        says = f"{name} runs the agent as it is imported, and every worker imports it."
+        super().__init__(f"{says} {GUARD}")
 
 
 def refusing_calls(error: BaseException) -> AbstractContextManager[None]:
@@ -65,8 +62,13 @@ def refusing_calls(error: BaseException) -> AbstractContextManager[None]:
 
 def refuse_calls() -> None:
     """Raise the error of :func:`refusing_calls`, if there is one."""
-    if (error := _REFUSING.get()) is not None:
-        raise error
+    if (error := _REFUSING.get()) is None:
+        return
+    if isinstance(error, AgentRanError):
+        running = (x for x, _ in walk_stack(None) if x.f_code.co_name == "<module>")
+        names = (str(frame.f_globals["__name__"]) for frame in running)
+        error.module = sys.modules.get(next(names, ""))
+    raise error
 
 
 def answering(models: Callable[[str], Any]) -> AbstractContextManager[None]:
@@ -121,7 +123,7 @@ def patch_methods(
 def replace_calls(base: Any, names: Sequence[str], framework: str) -> None:
     """Patch the model calls of all models of a framework to use :func:`model_for`.
 
-    ``names`` are the methods of the class ``base`` that call the model.
+    ``names`` are the methods of ``base`` that call the model.
     """
 
     def patch(ask: Callable[..., Any]) -> Callable[..., Any]:

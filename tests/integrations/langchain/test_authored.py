@@ -294,19 +294,23 @@ def test_prompts_tools_and_models_are_found(tried: Callable[..., AgentReport]) -
     assert "InMemorySaver is not written" in " ".join(tried("remembering").concerns)
 
 
-def test_a_module_that_runs_its_agent_is_refused(
-    tried: Callable[..., AgentReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_import_of_a_module_ends_where_it_runs_the_agent(
+    tried: Callable[..., AgentReport],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     text = f"from {HERE} import plain as graph\n"
     (tmp_path / "runs_it.py").write_text(
-        f"{text}graph.invoke({{'messages': [('user', 'Hello')]}})\n"
+        f"{text}graph.invoke({{'messages': [('user', 'Hello')]}})\nlater = graph\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    config = TrainingConfig.create(agent="runs_it:graph")
     with pytest.raises(
         AgentGymError, match=r"runs_it runs the agent as it is imported"
     ):
-        located(config)
+        located(TrainingConfig.create(agent="runs_it:later"))
+    assert located(TrainingConfig.create(agent="runs_it:graph")).agent.reference
+    assert "runs_it runs the agent: its import ends there" in caplog.text
 
 
 @pytest.mark.slow
