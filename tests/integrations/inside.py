@@ -14,15 +14,24 @@ FRAMEWORKS = (
     "autogen",
     "crewai",
     "langchain",
+    "llamaindex",
     "openai_agents",
     "pydantic_ai",
+    "smolagents",
+    "strands",
 )
+WAITING = ("crewai", "smolagents")
+"""Frameworks whose tools are not async."""
 ASKED = "the provider was asked"
 REAL = "the real tool ran"
 
 
 def read_file(path: str) -> str:
-    """Read a file."""
+    """Read a file.
+
+    Args:
+        path: Its path.
+    """
     return REAL
 
 
@@ -34,7 +43,11 @@ async def ask(which: str) -> str:
 
 
 def ask_and_wait(which: str) -> str:
-    """Ask the agent of another framework."""
+    """Ask the agent of another framework.
+
+    Args:
+        which: The framework.
+    """
     return asyncio.run(ask(which))
 
 
@@ -129,6 +142,18 @@ async def run_langchain(agent: Any, message: str) -> str:
     return str(state["messages"][-1].text)
 
 
+def make_llamaindex(tool: Any) -> Any:
+    from llama_index.core.agent.workflow import FunctionAgent
+    from llama_index.llms.openai import OpenAI
+
+    where = {"api_base": "http://127.0.0.1:9", "api_key": "none", "max_retries": 0}
+    return FunctionAgent(name="asked", tools=[tool], llm=OpenAI("gpt-4o", **where))
+
+
+async def run_llamaindex(agent: Any, message: str) -> str:
+    return str(await agent.run(message))
+
+
 def make_openai_agents(tool: Any) -> Any:
     from agents import Agent, Model, function_tool
 
@@ -162,6 +187,46 @@ async def run_pydantic_ai(agent: Any, message: str) -> str:
     return str((await agent.run(message)).output)
 
 
+def make_smolagents(tool: Any) -> Any:
+    from smolagents import Model, ToolCallingAgent
+    from smolagents import tool as as_tool
+
+    class Provider(Model):
+        def generate(self, *args: Any, **named: Any) -> Any:
+            raise AssertionError(ASKED)
+
+    return ToolCallingAgent([as_tool(tool)], Provider(), verbosity_level=0)
+
+
+async def run_smolagents(agent: Any, message: str) -> str:
+    return str(await asyncio.to_thread(agent.run, message))
+
+
+def make_strands(tool: Any) -> Any:
+    from strands import Agent
+    from strands import tool as as_tool
+    from strands.models import Model
+
+    class Provider(Model):
+        def update_config(self, **named: Any) -> None: ...
+
+        def get_config(self) -> Any:
+            return {}
+
+        def structured_output(self, *args: Any, **named: Any) -> Any:
+            raise AssertionError(ASKED)
+
+        def stream(self, *args: Any, **named: Any) -> Any:
+            raise AssertionError(ASKED)
+
+    named: Any = {"name": "asked", "callback_handler": None}
+    return Agent(model=Provider(), tools=[as_tool(tool)], **named)
+
+
+async def run_strands(agent: Any, message: str) -> str:
+    return str(await agent.invoke_async(message))
+
+
 def load() -> None:
     """Import all frameworks, which would block an event loop in the agent's run."""
     for name in FRAMEWORKS:
@@ -190,7 +255,7 @@ def _outer(name: str) -> Any:
 
     def made() -> Any:
         load()
-        return globals()[f"make_{name}"](ask_and_wait if name == "crewai" else ask)
+        return globals()[f"make_{name}"](ask_and_wait if name in WAITING else ask)
 
     return made
 

@@ -17,9 +17,14 @@ WANTED = {"path": "README.md"}
 def respond(request: ChatRequest) -> Reply:
     """Let the outer agent ask the one that it is told, and that one read a file."""
     said = request.messages[-1]
+    tools = {tool["function"]["name"] for tool in request.tools}
+    if "final_answer" in tools and "Observation:" in str(
+        said["content"]
+    ):  # smolagents'
+        return Reply(calls=[("final_answer", {"answer": "Done."})])
     if said["role"] == "tool":
         return Reply("Done.")
-    if "ask" in {tool["function"]["name"] for tool in request.tools}:
+    if "ask" in tools:
         which = str(said["content"]).split()[-1]
         return Reply(calls=[("ask", {"which": which})])
     return Reply(calls=[("read_file", WANTED)])
@@ -54,12 +59,15 @@ def test_an_agent_inside_of_another_is_trained_too(
         done = opened.run(wanted, lambda _: None)
     seen = {
         name: (
-            [(x.name, x.arguments) for x in found.get_tool_calls() if x.name != "ask"],
-            [call.content for call in found.model_calls],
+            [
+                (each.name, each.arguments)
+                for each in found.get_tool_calls()
+                if each.name not in ("ask", "final_answer")
+            ],
+            len(found.model_calls),
             str(found.reason),
         )
         for name, found in zip(inner, done, strict=True)
     }
-    script = [None, "Done."] if is_node else [None, None, "Done.", "Done."]
-    calls = [("read_file", WANTED)]
-    assert seen == dict.fromkeys(inner, (calls, script, "goal not reached"))
+    calls, count = [("read_file", WANTED)], 2 if is_node else 4
+    assert seen == dict.fromkeys(inner, (calls, count, "goal not reached"))
