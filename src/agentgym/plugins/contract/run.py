@@ -75,4 +75,5 @@ def run_contract(
         kept = {name: found.settings[name] for name in _OF_SAVED}
         own = kept if contract.is_saved else {}
         RecordedAnswers.of(found, made, own).save(file)
-    return judge(path.stem, found, made, limits, recording, replayed=replay)
+    name = path.resolve().parent.name if path.stem == "contract" else path.stem
+    return judge(name, found, made, limits, recording, replayed=replay)
