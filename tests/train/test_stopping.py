@@ -101,6 +101,17 @@ def repeat_of(value: float) -> Callable[[int], float]:
     return lambda step: next(repeat(value))
 
 
+def test_a_run_whose_tasks_were_solved_before_it_ends_soon() -> None:
+    """As after a warm start; so few tasks cannot show that the goal holds."""
+    few = Metrics.of_tasks([result(f"t{n}", 0, solved=True) for n in range(13)], k=1)
+    stopping = Stopping()
+    ends = []
+    for step in (0, 5, 10):
+        stopping.add_validation(step, few, GOAL)
+        ends.append(stopping.end(step, 100, GOAL))
+    assert ends == [None, None, "settled"]
+
+
 @pytest.mark.slow
 def test_a_policy_just_below_the_goal_rarely_reaches_it() -> None:
     """By Ville's inequality, at most one run in twenty does."""

@@ -244,12 +244,9 @@ class BatchBuilder:
     def _advantages(
         self, role: str, groups: Sequence[Sequence["_Attempt"]]
     ) -> list[list[list[float] | None] | None]:
-        """Return the advantages of one role's calls, by group and rollout.
-
-        The entry of a group without a training signal is None, and so is that of a
-        rollout without a reward. Each role of a team has its own baseline and scale
-        (Dr. MAS, arXiv:2602.08847), since one role's rewards do not predict another's.
-        """
+        """Return the advantages of one role's calls, by group and rollout; or None."""
+        # A baseline and a scale for each role (Dr. MAS, arXiv:2602.08847), since one
+        # role's rewards do not predict another's.
         return batch_advantages(
             [[a.of_role(role, a.rewards or ()) for a in group] for group in groups],
             self.algorithm,

@@ -176,6 +176,8 @@ class Stopping(BaseModel, extra="forbid"):
             return "goal"
         if left and self._is_idle(step):
             return "no_signal"
+        if left and self._was_solved(goal):
+            return "settled"
         looks = sum(not sample.trained for sample in self.samples) - 1
         if not left or looks < _LEAST_LOOKS:
             return None
@@ -216,11 +218,8 @@ class Stopping(BaseModel, extra="forbid"):
         return mean + _ERRORS * math.sqrt(_variance(newest, newest) / 2)
 
     def _improvement(self, metric: MetricName, step: int) -> float:
-        """Return the gain of the newest half of the steps on the start, in errors.
-
-        The start is the measurement before the first step or, if validations always
-        have the same tasks, the first validation.
-        """
+        """Return the gain of the newest half of the steps on the start, in errors."""
+        # The start: the measurement before training, or the first of the same tasks.
         newest = self._window(metric, step / 2, step, trained=False)
         gains = (_gain(s.shares[metric], newest) for s in self.samples if not s.trained)
         gain, variance = next((g for g in gains if g[1] < math.inf), (0.0, math.inf))
@@ -257,6 +256,16 @@ class Stopping(BaseModel, extra="forbid"):
                     old = found.get(family, (0.0, 0))
                     found[family] = old[0] + total, old[1] + count
         return found
+
+    def _was_solved(self, goal: Goal) -> bool:
+        """Return whether all measured tasks were solved from the start, and many."""
+        measured = [sample.shares for sample in self.samples if not sample.trained]
+        found = [
+            s for m in _metrics(goal) for each in measured for s in each[m].values()
+        ]
+        tasks = sum(count for _, count in found) / len(_metrics(goal))
+        is_whole = all(total >= count - 1e-9 for total, count in found)
+        return is_whole and len(measured) > 2 and tasks >= 1 / ENOUGH
 
     def _is_idle(self, step: int) -> bool:
         """Return whether the newest quarter of the steps had no training signal."""

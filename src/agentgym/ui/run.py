@@ -219,9 +219,11 @@ def comparison_table(
             style = {1: "green", 0: "", -1: "red"}[row.clear]
             gain = row.gain if width < _NARROW else row.full_gain
             gain = gain.replace(" points", "") if tight else gain
-            bold = Text(row.after, "bold")
-            warm = [row.warm for _ in between]
-            table.add_row(row.label, row.before, *warm, bold, Text(gain, style))
+            cells = [row.before, *[row.warm for _ in between], row.after]
+            if tight and between:  # each interval on a line of its own
+                cells = [cell.replace(" [", "\n[") for cell in cells]
+            bold = Text(cells.pop(), "bold")
+            table.add_row(row.label, *cells, bold, Text(gain, style))
         return table if width < _NARROW else indent(table)
 
     return ByWidth(draw)

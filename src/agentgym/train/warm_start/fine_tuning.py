@@ -219,13 +219,9 @@ class FineTuning:
         solved: Sequence[Trajectory],
         held_out: Sequence[Trajectory],
     ) -> Iterator[float]:
-        """Fine-tune on the ``solved`` rollouts; yield the loss of each update.
-
-        The learning rate rises, then falls to zero. Training ends early if answers that
-        are sampled on the way of the ``held_out`` rollouts stop getting better, or,
-        where they are not sampled, if the loss of these stops falling, or the time is
-        over. The loss still falls long after the answers are as good as they get.
-        """
+        """Fine-tune on the ``solved`` rollouts; yield the loss of each update."""
+        # It ends early if sampled answers of ``held_out`` rollouts get no better; their
+        # loss, which counts where none are sampled, still falls long after that.
         size = TASKS_PER_UPDATE
         passes = self._passes(len(solved))
         total = passes * math.ceil(len(solved) / size)
@@ -282,14 +278,11 @@ class FineTuning:
         return made
 
     def _imitated(self, call: ModelCall) -> Sequence[int]:
-        """Return the positions of the tokens in an answer that the model imitates.
-
-        These are all tokens outside of the answer's reasoning. Models that are not
-        small make an exception for a final answer, since the plan has no text for it.
-        They imitate only its first token, which decides against a call, and also its
-        end if the text is ``ANSWER``; of an answer in a form all but its values. A
-        model that imitated calls alone would never stop calling tools.
-        """
+        """Return the positions of the tokens in an answer that the model imitates."""
+        # All outside of its reasoning. The plan has no text for a final answer: models
+        # that are not small imitate its first token, which decides against a call (else
+        # they would never stop calling), and also its end if it is ANSWER; of an answer
+        # in a form all but its values.
         every = range(len(call.response_ids))
         components = self.engine.label(call)
         written = call.content == ANSWER or any(c.id == FORM for c in call.tool_calls)
