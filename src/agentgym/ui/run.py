@@ -215,15 +215,18 @@ def comparison_table(
         for name in (names[0], *between, names[1]):
             table.add_column(name, min_width=0 if tight else _SPANS)
         table.add_column(names[2], justify="right", no_wrap=True)
+        lines = []
         for row in compared:
-            style = {1: "green", 0: "", -1: "red"}[row.clear]
             gain = row.gain if width < _NARROW else row.full_gain
             gain = gain.replace(" points", "") if tight else gain
-            cells = [row.before, *[row.warm for _ in between], row.after]
-            if tight and between:  # each interval on a line of its own
-                cells = [cell.replace(" [", "\n[") for cell in cells]
-            bold = Text(cells.pop(), "bold")
-            table.add_row(row.label, *cells, bold, Text(gain, style))
+            warm = [row.warm for _ in between]
+            lines.append([row.label, row.before, *warm, row.after, gain])
+        if sum(1 + max(map(len, cells)) for cells in zip(*lines, strict=True)) > width:
+            for line in lines:  # each interval below its value
+                line[1:-1] = [cell.replace(" [", "\n[") for cell in line[1:-1]]
+        for row, (*cells, after, gain) in zip(compared, lines, strict=True):
+            style = {1: "green", 0: "", -1: "red"}[row.clear]
+            table.add_row(*cells, Text(after, "bold"), Text(gain, style))
         return table if width < _NARROW else indent(table)
 
     return ByWidth(draw)
