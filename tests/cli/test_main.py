@@ -14,6 +14,7 @@ import pytest
 
 import agentgym as package
 from agentgym.cli.main import main
+from agentgym.cli.output import for_terminal
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import TrainingInterrupted
 from agentgym.train import run_folder
@@ -225,3 +226,15 @@ def test_what_the_terminal_cannot_write_is_replaced(
     assert main(["runs", "list"]) == 0
     shown.flush()
     assert name.encode(encoding, "replace") in out.getvalue()
+
+
+def test_a_message_breaks_between_words_and_not_in_commands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "Write some with `agentgym tasks starter`, please:\n    agentgym " + "x" * 40
+    assert for_terminal(text) == text
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    *lines, last = for_terminal(text).splitlines()
+    assert lines == ["Write some with", "`agentgym tasks starter`,", "please:"]
+    assert last == text.splitlines()[-1]

@@ -4,12 +4,7 @@ from random import Random
 
 import pytest
 
-from agentgym.evaluate.compare import (
-    holm,
-    lost_families,
-    measure_effect,
-    stratified_p,
-)
+from agentgym.evaluate.compare import holm, lost_families, measure_effect, stratified_p
 from agentgym.evaluate.metrics import Metrics, TaskResult
 
 TASKS, ATTEMPTS = 8, 4

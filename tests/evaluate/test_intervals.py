@@ -88,10 +88,9 @@ def test_intervals_of_eight_tasks_hold_the_true_share(
     held = 0
     for _ in range(400):
         shape = (1 - agree) / max(agree, 1e-9)
-        chance = {
-            0.0: np.full(8, rate),
-            1.0: (rng.random(8) < rate).astype(float),
-        }.get(agree)
+        chance = {0.0: np.full(8, rate), 1.0: (rng.random(8) < rate).astype(float)}.get(
+            agree
+        )
         if chance is None:
             chance = rng.beta(rate * shape, (1 - rate) * shape, 8)
         found = estimate_ratio([(float(n), 4.0) for n in rng.binomial(4, chance)])

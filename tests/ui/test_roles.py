@@ -102,10 +102,7 @@ def test_the_report_and_the_doctor_tell_of_each_role() -> None:
     assert "| worker | 120 | 100 | 20 | 0 |" in report
     assert "| worker | - → - | 0 → 100 % |" in report
     evidence = Evidence(
-        "done",
-        ledger=found.ledger,
-        baseline=found.baseline,
-        validation=found.metrics,
+        "done", ledger=found.ledger, baseline=found.baseline, validation=found.metrics
     )
     text = shown(findings_view(evidence, [], "done"), 80)
     assert "worker" in text

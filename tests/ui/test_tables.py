@@ -300,8 +300,7 @@ def test_a_training_shows_the_paired_gain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("framework", "method"),
-    [("autogen", "to_autogen()"), ("native", "to_langchain()")],
+    ("framework", "method"), [("autogen", "to_autogen()"), ("native", "to_langchain()")]
 )
 def test_what_to_do_with_an_agent_depends_on_its_framework(
     framework: str, method: str

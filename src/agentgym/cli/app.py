@@ -22,6 +22,7 @@ from agentgym.cli.interrupts import INTERRUPTED, Interrupts
 from agentgym.cli.options import EPILOG, flag, option
 from agentgym.cli.output import (
     discard_output,
+    for_terminal,
     only_results,
     show_log,
     split_log_level,
@@ -293,7 +294,7 @@ def _run(words: list[str], began: float, *, debug: bool) -> int:
     except Exception as error:  # noqa: BLE001 - the last place to explain it
         if debug:
             traceback.print_exc()
-        sys.stderr.write(explain(error) + "\n")
+        sys.stderr.write(for_terminal(explain(error)) + "\n")
         if isinstance(error, AgentGymError):
             return error.exit_code
         return UsageError.exit_code if _is_long_name(error) else 1

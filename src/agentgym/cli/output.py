@@ -152,6 +152,26 @@ def require_place(path: Path) -> None:
     raise UsageError(f"{path} cannot be written: {problem}. Choose another place.")
 
 
+def for_terminal(text: str) -> str:
+    """Break the lines of a message between words if standard error is a terminal.
+
+    A command, in backticks or in an indented line, is not broken: it is to be copied.
+    """
+    if not sys.stderr.isatty():
+        return text
+    from shutil import get_terminal_size
+    from textwrap import fill
+
+    whole = re.sub("`[^`]+`", lambda found: found[0].replace(" ", "\xa0"), text)
+    keep = {"break_long_words": False, "break_on_hyphens": False}
+    width = get_terminal_size().columns
+    lines = (
+        line if line[:1].isspace() else fill(line, width, **keep)
+        for line in whole.splitlines()
+    )
+    return "\n".join(lines).replace("\xa0", " ")
+
+
 def split_log_level(words: list[str]) -> tuple[list[str], int | None]:
     """Remove ``--log-level LEVEL`` from a command line; return the rest and the level.
 

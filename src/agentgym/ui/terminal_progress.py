@@ -109,7 +109,7 @@ class TerminalProgress(LinesProgress):
     def _show_validation(self, event: events.Validated) -> None:
         """Print a validation's metrics, and the worst families (kinds) of tasks."""
         line = Text.assemble(
-            (f"step {event.step:<4}", "dim"),
+            (f"step {event.step:<3}", "dim"),
             (" validation ", "bold"),
             share_words(event.metrics),
             ("  goal reached" if event.reached else "", "bold green"),
