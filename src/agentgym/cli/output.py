@@ -160,16 +160,16 @@ def for_terminal(text: str) -> str:
     if not sys.stderr.isatty():
         return text
     from shutil import get_terminal_size
-    from textwrap import fill
+    from textwrap import TextWrapper
 
     whole = re.sub("`[^`]+`", lambda found: found[0].replace(" ", "\xa0"), text)
-    keep = {"break_long_words": False, "break_on_hyphens": False}
-    width = get_terminal_size().columns
-    lines = (
-        line if line[:1].isspace() else fill(line, width, **keep)
-        for line in whole.splitlines()
+    lines = TextWrapper(
+        get_terminal_size().columns, break_long_words=False, break_on_hyphens=False
     )
-    return "\n".join(lines).replace("\xa0", " ")
+    found = (
+        line if line[:1].isspace() else lines.fill(line) for line in whole.splitlines()
+    )
+    return "\n".join(found).replace("\xa0", " ")
 
 
 def split_log_level(words: list[str]) -> tuple[list[str], int | None]:
