@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.core.files import (
-    new_folder,
-    scratch_folder,
-    write_atomically,
-    write_json,
-)
+from agentgym.core.files import new_folder, scratch_folder, write_atomically, write_json
 
 HOLD = """
 from agentgym.core.files import scratch_folder

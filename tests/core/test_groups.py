@@ -68,10 +68,7 @@ def by_assignments(values: dict[str, Any], *_: Any) -> TrainingConfig:
 @pytest.mark.parametrize(
     ("way", "values"),
     itertools.product(
-        (
-            *(by_code, by_replacing, by_file, by_record, by_assignments),
-            by_variables,
-        ),
+        (*(by_code, by_replacing, by_file, by_record, by_assignments), by_variables),
         (NESTED, DOTTED, SHORT),
     ),
 )

@@ -172,6 +172,7 @@ SCHEMAS = _objects(PARTS).map(lambda made: {**made, **SHARED})
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # for as many examples as are asked for
 @settings(
     max_examples=int(os.environ.get("AGENTGYM_TEST_SCHEMAS", "60")),
     deadline=None,
@@ -233,8 +234,7 @@ def test_schemas_that_allow_few_values_still_give_one(schema: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(
-    "schema",
-    [False, {"enum": []}, {"type": "integer", "minimum": 3, "maximum": 2}],
+    "schema", [False, {"enum": []}, {"type": "integer", "minimum": 3, "maximum": 2}]
 )
 def test_a_schema_without_values_is_said(schema: Any) -> None:
     with pytest.raises(NoValueError, match="'x'"):

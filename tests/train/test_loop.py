@@ -9,11 +9,7 @@ import pytest
 
 from agentgym import Trainer, TrainingConfig
 from agentgym.engines.scripted import Reply, ScriptedEngine
-from agentgym.errors import (
-    ScenarioError,
-    TrainingFailedError,
-    TrainingInterrupted,
-)
+from agentgym.errors import ScenarioError, TrainingFailedError, TrainingInterrupted
 from agentgym.evaluate import events
 from agentgym.train import loop
 from agentgym.train.result import TrainingResult

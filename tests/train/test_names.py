@@ -95,8 +95,7 @@ def test_versions_are_of_the_same_agent_and_tasks(
 
 
 def test_an_agent_of_another_folder_says_where_it_is_at_home(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep(
         saved(tmp_path / "1", agent="elsewhere_desk:graph", tasks="/a/tasks.jsonl"),

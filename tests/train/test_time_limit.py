@@ -272,7 +272,7 @@ def test_a_step_leaves_room_for_the_validation_that_follows_it() -> None:
     )
     states = [RunState(step=step, wall_seconds=460) for step in (3, 4)]
     assert [given.has_room(state, 100, measured=1.0) for state in states] == [
-        *(True, False),
+        *(True, False)
     ]
 
 

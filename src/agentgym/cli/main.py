@@ -28,6 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _write_any_text()
     try:
         load_env_file()
+    except FileNotFoundError:
+        sys.stderr.write("Error: the current folder was deleted; change to another.\n")
+        return ConfigError.exit_code
     except (OSError, ValueError) as error:
         sys.stderr.write(f"Error: Cannot read {os.path.abspath('.env')}: {error}.\n")
         return ConfigError.exit_code

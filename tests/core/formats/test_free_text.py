@@ -28,11 +28,7 @@ DEFINED = {"$defs": {"Route": {"enum": ["a", "b"]}}}
         (schema(next=ROUTE, why=STRING) | DEFINED, '{"next": "a", "why": "n"}', ["n"]),
         (schema(ok={"type": "boolean"}, why=STRING), '{"ok": true, "why": ""}', [""]),
         (schema(n={"type": "integer"}), '{"n": 3}', []),
-        (
-            schema(grade=STRING),
-            '{"grade": "yes"}',
-            [],
-        ),
+        (schema(grade=STRING), '{"grade": "yes"}', []),
         (
             schema(n={"type": "number"}, tags={"type": "array", "items": STRING}),
             '{"n": 1.5, "tags": ["x", "y"]}',

@@ -145,10 +145,7 @@ def test_a_wrong_call_is_an_error_for_the_model(tmp_path: Path, name: str) -> No
 
 @pytest.mark.parametrize(
     ("agent", "reason"),
-    [
-        ("breaking", "the agent is broken"),
-        ("deaf", "ended without calling the model"),
-    ],
+    [("breaking", "the agent is broken"), ("deaf", "ended without calling the model")],
 )
 def test_what_goes_wrong_drops_the_episode_and_says_why(
     tmp_path: Path, agent: str, reason: str

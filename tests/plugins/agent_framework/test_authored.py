@@ -5,14 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.engines.scripted import Reply
-from tests.integrations.authored_runs import (
-    LIST,
-    OK,
-    acting,
-    roles,
-    run,
-    told_last,
-)
+from tests.integrations.authored_runs import LIST, OK, acting, roles, run, told_last
 
 AUTHORED = "tests.plugins.agent_framework.authored"
 SEEN = [("list_files", "ok", True)]

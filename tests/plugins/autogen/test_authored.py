@@ -88,11 +88,7 @@ SEEN = [("list_files", "ok", True)]
             [Reply(calls=[("transfer_to_worker", {})]), LIST, Reply("DONE")],
             ["desk", "worker", "worker"],
         ),
-        (
-            "nested",
-            [LIST, OK, Reply("Fine.")],
-            ["worker", "worker", "planner"],
-        ),
+        ("nested", [LIST, OK, Reply("Fine.")], ["worker", "worker", "planner"]),
         ("society", [LIST, OK, Reply("All fine.")], None),
         ("structured", [LIST, Reply(calls=[("Answer", {"text": "Fine."})])], None),
         (
@@ -100,11 +96,7 @@ SEEN = [("list_files", "ok", True)]
             [OK, OK, ledger("worker"), LIST, OK, ledger("worker", done=True), OK],
             None,
         ),
-        (
-            "boss",
-            [Reply(calls=[("worker", {"task": "Look."})]), LIST, OK, OK],
-            None,
-        ),
+        ("boss", [Reply(calls=[("worker", {"task": "Look."})]), LIST, OK, OK], None),
     ],
 )
 def test_its_models_and_tools_are_led_to_training(

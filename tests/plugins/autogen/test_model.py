@@ -5,12 +5,7 @@ from typing import Any
 
 import pytest
 from autogen_core import CancellationToken, FunctionCall, Image
-from autogen_core.models import (
-    CreateResult,
-    LLMMessage,
-    RequestUsage,
-    UserMessage,
-)
+from autogen_core.models import CreateResult, LLMMessage, RequestUsage, UserMessage
 from autogen_core.tools import FunctionTool
 from openai import BadRequestError
 from PIL.Image import new as new_image

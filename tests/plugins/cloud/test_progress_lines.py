@@ -8,10 +8,7 @@ from typing import Any
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate import events
-from agentgym.plugins.cloud.progress_lines import (
-    ProgressWriter,
-    replay_progress,
-)
+from agentgym.plugins.cloud.progress_lines import ProgressWriter, replay_progress
 from tests.observers import Seen
 from tests.ui import made_up
 

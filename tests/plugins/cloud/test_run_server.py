@@ -10,12 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.plugins.cloud.run_server import (
-    BusyError,
-    RunServer,
-    serve,
-    version,
-)
+from agentgym.plugins.cloud.run_server import BusyError, RunServer, serve, version
 
 
 @pytest.fixture

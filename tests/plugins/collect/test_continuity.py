@@ -54,19 +54,10 @@ def test_whole_conversation_has_no_loss() -> None:
     ("last", "expected"),
     [
         ([SYSTEM, ASKED, RESULT, SAID, THANKS], [(1, "missing")]),
-        (
-            [{**SYSTEM, "content": "Be rude."}, *WHOLE[2][1:]],
-            [(0, "system_changed")],
-        ),
-        (
-            [SYSTEM, {**USER, "content": "What?"}, *WHOLE[2][2:]],
-            [(1, "altered")],
-        ),
+        ([{**SYSTEM, "content": "Be rude."}, *WHOLE[2][1:]], [(0, "system_changed")]),
+        ([SYSTEM, {**USER, "content": "What?"}, *WHOLE[2][2:]], [(1, "altered")]),
         ([SYSTEM, USER, ASKED, RESULT, THANKS], [(4, "reply_missing")]),
-        (
-            [*WHOLE[1], {**SAID, "content": "5"}, THANKS],
-            [(4, "reply_altered")],
-        ),
+        ([*WHOLE[1], {**SAID, "content": "5"}, THANKS], [(4, "reply_altered")]),
         (
             [SYSTEM, USER, RESULT, SAID, THANKS],
             [(2, "result_without_call"), (2, "missing")],

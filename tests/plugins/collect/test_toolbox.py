@@ -150,10 +150,7 @@ async def test_editor_views_creates_replaces_and_inserts(made: Maker) -> None:
     await edit(command="insert", path="src/new.py", insert_line=0, new_str="top")
     assert workspace.files["src/new.py"] == "top\na\nb\nc\n"
     await edit(command="str_replace", path="README", old_str="Adds", new_str="Sums")
-    assert workspace.changed() == {
-        "README": "Sums.\n",
-        "src/new.py": "top\na\nb\nc\n",
-    }
+    assert workspace.changed() == {"README": "Sums.\n", "src/new.py": "top\na\nb\nc\n"}
 
 
 @pytest.mark.parametrize(

@@ -171,9 +171,7 @@ def test_the_model_itself_fails_on_a_worse_description(desk: Desk) -> None:
     assert desk.test()[0] == 0
 
 
-def test_a_limit_that_cannot_be_reached_names_the_number_needed(
-    desk: Desk,
-) -> None:
+def test_a_limit_that_cannot_be_reached_names_the_number_needed(desk: Desk) -> None:
     desk.contract(limits={"pass_1": 0.9})
     code, _, err = desk.test()
     assert code == 2

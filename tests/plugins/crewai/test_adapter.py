@@ -12,12 +12,7 @@ from agentgym.errors import MissingExtraError, ToolError, UnsupportedError
 from agentgym.integrations import registry
 from agentgym.integrations.agent_import import load_agent
 from agentgym.plugins.crewai.adapter import CrewAIAdapter
-from tests.plugins.crewai.teams import (
-    make_agent,
-    make_crew,
-    make_hierarchy,
-    make_task,
-)
+from tests.plugins.crewai.teams import make_agent, make_crew, make_hierarchy, make_task
 
 ADAPTER = CrewAIAdapter()
 

@@ -86,11 +86,7 @@ def note_and_answer(request: ChatRequest) -> Reply:
         pytest.param("Office", note_once, ["Scribe"] * 2, marks=pytest.mark.slow),
         pytest.param("asking", note_once, ["Scribe"] * 2, marks=pytest.mark.slow),
         pytest.param("twins", note_once, ["Twin"] * 2, marks=pytest.mark.slow),
-        (
-            "led",
-            delegate_or_note,
-            ["Crew Manager", "Scribe", "Scribe", "Crew Manager"],
-        ),
+        ("led", delegate_or_note, ["Crew Manager", "Scribe", "Scribe", "Crew Manager"]),
         pytest.param(
             "headed",
             delegate_or_note,

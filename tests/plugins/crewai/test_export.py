@@ -68,9 +68,7 @@ def list_then_answer(request: ChatRequest) -> Reply:
 
 
 def test_an_agent_calls_the_tools_of_its_scenario_and_prints_nothing(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     asked = scripted(monkeypatch, list_then_answer)
     before = dict(os.environ)

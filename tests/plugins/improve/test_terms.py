@@ -76,10 +76,7 @@ def check(terms: Terms, **settings: Any) -> None:
     ],
 )
 def test_terms_that_cannot_work_are_refused(
-    terms: Terms,
-    settings: dict[str, Any],
-    says: str,
-    monkeypatch: pytest.MonkeyPatch,
+    terms: Terms, settings: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(UsageError) as error:

@@ -80,10 +80,7 @@ def test_agreement_counts_pairs_and_ties_by_half() -> None:
     [
         ([attempt("a", "x"), attempt("b", "y", success=False)], group_judge.FEW),
         ([attempt("a", "x"), attempt("b", "x")], group_judge.ALIKE),
-        (
-            [*pair(), attempt("w", "z", success=False, reward=2.0)],
-            group_judge.NO_ROOM,
-        ),
+        ([*pair(), attempt("w", "z", success=False, reward=2.0)], group_judge.NO_ROOM),
         (
             [
                 attempt("a", "x"),

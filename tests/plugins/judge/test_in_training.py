@@ -140,10 +140,7 @@ def test_the_plan_has_the_judges_price(tmp_path: Path) -> None:
     ],
 )
 def test_settings_of_a_judge_that_cannot_work_are_refused_in_the_plan(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    settings: dict[str, Any],
-    why: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], why: str
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)

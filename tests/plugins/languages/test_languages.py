@@ -103,7 +103,7 @@ TESTS = {
             '    #[test]\n    fn wrong() { assert_eq!(total(&[1]), 2, "sum") }\n'
             "    #[test]\n    fn crash() { total(&Vec::new()[3..]); }\n"
             "}\n"
-        ),
+        )
     },
     "typescript": {
         "cart.ts": (

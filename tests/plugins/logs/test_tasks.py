@@ -309,10 +309,7 @@ def test_what_is_broken_is_left_out_and_counted(log: Path) -> None:
         ('{"resourceSpans": []}', "it is empty"),
         ('{"resourceSpans": [{"scopeSpans": [{"spans": [7, {}]}]}]}', "no request"),
         ('{"run_type": "llm"}', "no request of a user"),
-        (
-            '{"run_type": "llm", "inputs": 7, "outputs": [[]]}',
-            "is not a message",
-        ),
+        ('{"run_type": "llm", "inputs": 7, "outputs": [[]]}', "is not a message"),
         ('{"run_type": "tool", "inputs": {}}', "it has no name"),
         ("[" * 100_000, "nested too deeply"),
         ('{"messages": ' + "[" * 200 + "]" * 200 + "}", "is no"),

@@ -7,13 +7,7 @@ import pytest
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import RolloutStatus
 from agentgym.engines.scripted import Reply
-from tests.integrations.authored_runs import (
-    LIST,
-    OK,
-    acting,
-    roles,
-    run,
-)
+from tests.integrations.authored_runs import LIST, OK, acting, roles, run
 
 AUTHORED = "tests.plugins.openai_agents.authored"
 SEEN = [("list_files", "ok", True)]
@@ -55,10 +49,7 @@ pytestmark = pytest.mark.slow  # each starts workers that import the Agents SDK
     ],
 )
 def test_its_models_and_tools_are_led_to_training(
-    tmp_path: Path,
-    agent: str,
-    script: list[Reply],
-    who: list[str] | None,
+    tmp_path: Path, agent: str, script: list[Reply], who: list[str] | None
 ) -> None:
     context = {"agent.context": f"{AUTHORED}:user"} if agent == "knowing" else {}
     found = run(tmp_path, "openai_agents", agent, *script, **context)

@@ -9,13 +9,7 @@ from agentgym.core.trajectory import RolloutStatus
 from agentgym.engines.scripted import Reply
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.inspection import probed
-from tests.integrations.authored_runs import (
-    LIST,
-    OK,
-    acting,
-    roles,
-    run,
-)
+from tests.integrations.authored_runs import LIST, OK, acting, roles, run
 
 AUTHORED = "tests.plugins.pydantic_ai.authored"
 SEEN = [("list_files", "ok", True)]
@@ -58,9 +52,7 @@ def test_its_models_and_tools_are_led_to_training(
     assert who is None or roles(found) == who
 
 
-def test_a_live_tool_that_asks_for_approval_when_it_runs_has_it(
-    tmp_path: Path,
-) -> None:
+def test_a_live_tool_that_asks_for_approval_when_it_runs_has_it(tmp_path: Path) -> None:
     found = run(
         tmp_path,
         "pydantic_ai",

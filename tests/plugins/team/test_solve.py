@@ -214,9 +214,7 @@ def test_a_question_may_name_any_file(
 
 @pytest.mark.slow
 def test_files_that_cannot_be_saved_are_shown(
-    server: str,
-    project: Path,
-    capsys: pytest.CaptureFixture[str],
+    server: str, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project / "out" / "solution.py").mkdir(parents=True)
     assert run("--problem", "Flip", "--model", server, "--save", "out") == 2
@@ -278,10 +276,7 @@ def test_ctrl_c_keeps_the_files_before_it_waits_for_anything(
         (["--problem", "x"], "No model for supervisor"),
         (["--problem", "x", "--model", NOWHERE, "--models", "a"], "takes role=model"),
         (["--problem", "x", "--models", "a=nano,a=nano"], "names the role 'a' twice"),
-        (
-            ["--problem", "x", "--model", NOWHERE, "--file", "no.py"],
-            "Cannot read",
-        ),
+        (["--problem", "x", "--model", NOWHERE, "--file", "no.py"], "Cannot read"),
         (["--problem", "x", "--model", NOWHERE, "--price-in", "1"], "both --price-in"),
         (
             ["--problem", "x", "--model", NOWHERE, "--save", "/dev/null/x"],

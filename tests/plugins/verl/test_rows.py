@@ -22,13 +22,7 @@ def called(agent: str = "", prompt: Sequence[int] = PROMPT) -> ModelCall:
 
 
 def batch_of(*group: Trajectory, roles: Sequence[str] | None = None) -> TrainingBatch:
-    builder = BatchBuilder(
-        "rloo",
-        TRAINABLE,
-        labelled,
-        0.0,
-        roles,
-    )
+    builder = BatchBuilder("rloo", TRAINABLE, labelled, 0.0, roles)
     return builder.build([group], broadcast).batch
 
 

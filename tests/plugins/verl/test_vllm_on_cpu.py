@@ -13,13 +13,7 @@ from agentgym.engines.environments import installed_version
 from agentgym.engines.settings import flat
 from agentgym.plugins.verl.engine import VerlEngine
 from tests.plugins.verl.cpu_vllm import COMMAND
-from tests.plugins.verl.running import (
-    ON_CPU,
-    check_sampled,
-    config,
-    on_cpu,
-    updates_of,
-)
+from tests.plugins.verl.running import ON_CPU, check_sampled, config, on_cpu, updates_of
 from tests.real_models import VLLM_FOLDER, VLLM_ON_CPU
 
 __all__ = ["on_cpu"]

@@ -171,11 +171,7 @@ def entry(category: str, number: int) -> tuple[dict[str, Any], list[Any]]:
     said = [{"role": "user", "content": f"{category}: a table in P{number}, please."}]
     if category == "live_simple":
         said.insert(0, {"role": "system", "content": "Be quick."})
-    entry = {
-        "id": f"{category}_{number}",
-        "question": [said],
-        "function": [function],
-    }
+    entry = {"id": f"{category}_{number}", "question": [said], "function": [function]}
     calls = 2 if "parallel" in category else 1
     answer = {name: {"place": [f"P{number}", f"p{number}"], "day": ["", "Monday"]}}
     return entry, [answer] * calls

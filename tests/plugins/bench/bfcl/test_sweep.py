@@ -26,11 +26,7 @@ from agentgym.plugins.bench.bfcl.entries import (
     specs_of,
     split_entries,
 )
-from agentgym.plugins.bench.bfcl.programs import (
-    Programs,
-    program_tools,
-    write_programs,
-)
+from agentgym.plugins.bench.bfcl.programs import Programs, program_tools, write_programs
 from agentgym.plugins.bench.bfcl.scenario import Checker, MadeCall, right_calls
 from agentgym.sandbox import LazySandbox, SandboxConfig
 

@@ -43,10 +43,7 @@ def main() -> None:
     from bfcl_eval.constants.enums import Language, ModelStyle, ReturnFormat
     from bfcl_eval.constants.type_mappings import GORILLA_TO_OPENAPI
     from bfcl_eval.eval_checker import eval_runner
-    from bfcl_eval.model_handler.utils import (
-        convert_to_function_call,
-        convert_to_tool,
-    )
+    from bfcl_eval.model_handler.utils import convert_to_function_call, convert_to_tool
 
     class Handler:
         """Reads calls as the package's handler of OpenAI's API does."""

@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from agentgym.errors import (
-    ComputeRefusedError,
-)
+from agentgym.errors import ComputeRefusedError
 from agentgym.plugins.cloud.base import Address, MachineState, Offer
 from agentgym.plugins.cloud.providers.lambda_cloud import LambdaCloud
 from tests.plugins.cloud.fakes.lambda_cloud import FakeLambda

@@ -21,10 +21,7 @@ PLANS = {
     "direct": ["generator", "executor", "finish"],
     "wrong_at_first": ["generator", "executor"] * 2 + ["finish"],
     "reviewed": ["generator", "reviewer", "executor", "finish"],
-    "misspelled_at_first": [
-        *("generator", "reviewer") * 2,
-        *("executor", "finish"),
-    ],
+    "misspelled_at_first": [*("generator", "reviewer") * 2, *("executor", "finish")],
     "insecure_at_first": [*("generator", "reviewer") * 2, "executor", "finish"],
 }
 
@@ -67,9 +64,7 @@ def test_the_last_draft_alone_is_right(sandbox: Sandbox, split: Split) -> None:
 
 
 @pytest.mark.slow
-def test_a_plan_succeeds_and_each_part_of_it_pays(
-    scenario: CodingTeamScenario,
-) -> None:
+def test_a_plan_succeeds_and_each_part_of_it_pays(scenario: CodingTeamScenario) -> None:
     for task in tasks(scenario).values():
         plan = scenario.needed_calls(task) or []
         values = [score(scenario, task, plan[:end]) for end in range(len(plan) + 1)]

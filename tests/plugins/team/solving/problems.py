@@ -183,8 +183,7 @@ PROBLEMS = {
             "flip('ab') == 'ba'; flip('') == ''",
         ),
         _javascript(
-            *(EVEN, "even", "x % 2 === 0", "x > 0"),
-            "even(2) == true; even(3) == false",
+            *(EVEN, "even", "x % 2 === 0", "x > 0"), "even(2) == true; even(3) == false"
         ),
         _javascript(
             *(TWICE, "twice", "2 * x", "x + 2"), "twice(2) == 4; twice(5) == 10"

@@ -40,10 +40,7 @@ def test_a_small_problem_is_solved(language: str, style: str) -> None:
     if style == "broken":
         models["executor"] = cast.broken()
     solution = solved(
-        problem.asked,
-        models=models,
-        files=dict([problem.tests]),
-        language=language,
+        problem.asked, models=models, files=dict([problem.tests]), language=language
     )
     assert solution.passed, solution
     assert solution.files[problem.target] == problem.right
