@@ -82,10 +82,6 @@ class UnsupportedError(UsageError):
     """An agent, a model or a combination of settings that is not supported."""
 
 
-class NoToolsError(UnsupportedError):
-    """An agent whose tools cannot be seen before its first requests."""
-
-
 class NotFoundError(UsageError):
     """An unknown name; the message suggests the nearest name and lists all names.
 

@@ -303,10 +303,9 @@ def test_traces_become_tasks_of_an_agents_own_tools(
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "harbour_agent.py").write_text(
         "from langchain.agents import create_agent\n"
-        "from langchain_core.language_models.fake_chat_models import "
-        "FakeListChatModel\n"
+        "from langchain_openai import ChatOpenAI\n"
         f"{harbour.SOURCE}\n"
-        "agent = create_agent(FakeListChatModel(responses=[]), TOOLS,\n"
+        "agent = create_agent(ChatOpenAI(model='gpt-5'), TOOLS,\n"
         "    system_prompt='You run the desk of Gull Harbour.')\n"
     )
     Path("log.json").write_text(json.dumps(harbour.langsmith(), indent=2))

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from agentgym.core.made_up import made_up
 from agentgym.core.tools import (
     Tool,
     ToolOutcome,
@@ -23,7 +22,7 @@ from agentgym.core.tools import (
     tool_specs,
 )
 from agentgym.errors import ScenarioError
-from agentgym.scenarios.schemas import distinct
+from agentgym.scenarios.tool_tasks.unseen import UnseenSpec
 
 
 class Shelf:
@@ -369,23 +368,13 @@ def test_every_argument_of_a_function_is_in_its_schema_whatever_its_name() -> No
 
 
 def test_tools_of_one_name_accept_the_calls_of_each_agent() -> None:
-    def _named(function: Any) -> Tool:
-        function.__name__ = "lookup"
-        return Tool(spec_of(function), function)
-
-    def room(room: int) -> str:
-        """Look up a room."""
-        return f"room {room}"
-
-    def person(person: str) -> str:
-        """Look up a person."""
-        return f"person {person}"
-
-    [both] = distinct([_named(room), _named(person), _named(room)])
-    assert asyncio.run(both(room=7)) == "room 7"
-    assert asyncio.run(both(person="Ada")) == "person Ada"
-    assert same_arguments(both.spec, {"room": "7"}, {"room": 7})
-    assert not same_arguments(both.spec, {"room": 7}, {"person": "7"})
-    with pytest.raises(ValidationError, match="room.* or person"):
-        both.spec.validate({})
-    assert both.spec.accepts(made_up(both.spec.parameters, ""))
+    both = UnseenSpec("lookup")
+    assert both.accepts({"anything": 1})
+    for name, kind in (("room", "integer"), ("person", "string"), ("room", "integer")):
+        schema = {"type": "object", "properties": {name: {"type": kind}}}
+        schema["required"] = [name]
+        both.learn({"name": "lookup", "description": "Look.", "parameters": schema})
+    assert both.accepts({"room": 7})
+    assert both.accepts({"person": "Ada"})
+    assert not both.accepts({})
+    assert not both.accepts({"person": 7})

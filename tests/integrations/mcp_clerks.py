@@ -12,7 +12,6 @@ from typing import Any
 
 from agentgym import Trainer
 from agentgym.core.config import TrainingConfig
-from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.inspection import probed
 from agentgym.scenarios.tool_tasks.user_code import load_tools
@@ -184,7 +183,6 @@ def trained(name: str) -> dict[str, Any]:
         "trained": result.ledger.trained,
         "episodes": result.episodes,
         "kinds": [type(agent).__name__, type(given).__name__],
-        "kept": sorted(x.name for x in FRAMEWORKS.get(framework).extract_tools(agent)),
     }
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.cli.inspect import tools_of, tried
 
 pytestmark = pytest.mark.slow  # each imports a framework
 
@@ -82,7 +82,10 @@ def of_pydantic_ai() -> Any:
 def test_their_tools_are_found_and_one_without_tools_is_a_model(
     make: Callable[[], Any],
 ) -> None:
-    adapter, desk = FRAMEWORKS.get(make.__name__.removeprefix("of_")), make()
-    assert [role.name for role in adapter.roles(desk)] == ["desk", "payer"]
-    tools = {tool.spec.name for tool in adapter.own_tools(desk)}
-    assert tools == {"find_bill", "summarize", "pay_bill"}
+    framework = make.__name__.removeprefix("of_")
+    report = tried(f"{__name__}:{make.__name__}")
+    assert report.framework == framework
+    assert {role.name for role in report.roles} == {"desk", "payer"}
+    assert set(report.bound) == {"find_bill", "summarize", "pay_bill"}
+    assert report.own == {"ask_payer": "runs: it passes control on"}
+    assert {tool.spec.name for tool in tools_of(report)} == set(report.bound)

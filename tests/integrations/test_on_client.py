@@ -62,15 +62,12 @@ def test_what_is_no_agent_is_refused(framework: str, no_model: str) -> None:
         adapter.require_agent(nothing, "app:nothing")
     with pytest.raises(UnsupportedError, match=no_model):
         adapter.with_model(clerk, "gpt-4o")
-    for look in (adapter.roles, adapter.own_tools, adapter.concerns):
-        with pytest.raises(UnsupportedError, match="not an agent"):
-            look(nothing)
 
 
 @pytest.mark.parametrize("framework", EACH)
 def test_defaults_that_a_json_schema_cannot_show_are_filled_in(framework: str) -> None:
     found = load_agent(f"tests.integrations.nested_defaults:{framework}")
-    [tool] = FRAMEWORKS.get(framework).own_tools(found)
+    [tool] = FRAMEWORKS.get(framework).tools_of(found)
     place = {"x": 3, "style": {"colour": "black", "tags": []}}
     short = {"shape": "circle", "at": {"x": 3}}
     assert same_arguments(tool.spec, short, {"shape": "circle", "at": place})

@@ -22,7 +22,6 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import ModelCall
 from agentgym.engines.local.policy import LocalPolicy
-from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.folder import model_source
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.inspection import AgentReport, probed
@@ -266,23 +265,14 @@ def test_what_comes_back_is_what_went_in_but_trained(
     module, _, name = reference.partition(":")
     agent = getattr(import_module(module), name)
     inside = {key: id(value) for key, value in vars(agent).items()}
-    adapter = FRAMEWORKS.get("langchain" if framework == "langgraph" else framework)
-
-    def looked_at(agent: Any) -> tuple[Any, ...]:
-        roles = [
-            (role.name, role.system_prompt, [tool.to_openai() for tool in role.tools])
-            for role in adapter.roles(agent)
-        ]
-        return roles, described(agent)
-
-    before = looked_at(agent)
+    before = described(agent)
     result = trained(agent, framework)
 
     assert {key: id(value) for key, value in vars(agent).items()} == inside
-    assert looked_at(agent) == before
+    assert described(agent) == before
     assert type(result.agent) is type(agent)
     assert result.agent is not agent
-    assert looked_at(result.agent) == before
+    assert described(result.agent) == before
 
     exchanges = recorded(monkeypatch)
     ask(result.agent)
@@ -367,9 +357,6 @@ def test_the_decisions_of_a_ledger_are_trained(tmp_path: Path) -> None:
 
     assert {k: id(v) for k, v in vars(ledger_team.team).items()} == inside
     assert type(result.agent) is type(ledger_team.team)
-    offered = FRAMEWORKS.get("autogen").extract_tools
-    given, back = offered(ledger_team.team), offered(result.agent)
-    assert [x.to_openai() for x in given] == [x.to_openai() for x in back]
     assert result.steps >= 1
     assert result.ledger.roles["MagenticOneOrchestrator"].trained
     ledgers = calls_in(result, "LedgerEntry")

@@ -34,11 +34,12 @@ from agentgym.scenarios.packs import is_tasks_file
 
 if TYPE_CHECKING:
     from agentgym.core.tools import Tool
+    from agentgym.rollout.inspection import AgentReport
 
 _ANY_TASKS = "".join(
     f'{{"instruction": "Please help me with request {n}."}}\n' for n in range(14)
 )
-"""A tasks file for the trial of an agent whose source shows no tools."""
+"""A tasks file for the trial of an agent without tasks."""
 _OF_AGENT = (
     *("framework", "model", "agent.context", "agent.inputs", "agent.on_interrupt"),
     *("agent.configurable", "agent.allow_host"),
@@ -155,45 +156,40 @@ def _list_agents(as_json: bool) -> None:
         print_result("".join(lines))
 
 
-def tools_of(
-    agent: str, tools_from: str | None = None, given: Mapping[str, Any] | None = None
-) -> "list[Tool]":
-    """Return an agent's tools: those that its source shows, else those of a trial.
-
-    A trial also shows the forms of answers, and tools that its code or a program offers
-    later.
-    ``given`` are the settings that the user gave, such as ``framework``.
+def tried(agent: str, given: Mapping[str, Any] | None = None) -> "AgentReport":
+    """Return a report on trials of an agent; ``given`` are settings, e.g. framework.
 
     Raises:
-        UnsupportedError: The trial shows no tools; the message says why.
+        UnsupportedError: The trials show no tools; the message says why.
     """
-    from agentgym.core.agent import is_command
-    from agentgym.rollout.inspection import PASSES_ON
-    from agentgym.scenarios.schemas import spec_of_openai
-    from agentgym.scenarios.tool_tasks.user_code import load_tools, unseen_tool
-
-    source = tools_from or ("" if is_command(agent) else f"@{agent}")
-    if source and (known := load_tools(source)):
-        return known
     announce_trial(agent, as_json=False)
     settings = {key: (given or {}).get(key) for key in _OF_AGENT}
     settings["agent.reference"] = agent
     report = _on_tasks(settings, None)
     if report.problems:
         raise UnsupportedError(" ".join(report.problems))
-    return [
-        unseen_tool(spec_of_openai(function))
-        for name, function in report.offered.items()
-        if report.own.get(name) != PASSES_ON
-    ]
+    return report
 
 
-def _on_tasks(given: dict[str, Any], tasks: str | None, **options: Any) -> Any:
+def tools_of(report: "AgentReport") -> "list[Tool]":
+    """Return the tools that trials saw; the forms of answers if there are no others."""
+    from agentgym.rollout.inspection import IS_ANSWER, PASSES_ON
+    from agentgym.scenarios.schemas import spec_of_openai
+    from agentgym.scenarios.tool_tasks.user_code import unseen_tool
+
+    fates = {name: report.own.get(name) for name in report.offered}
+    named = [name for name in fates if fates[name] not in (PASSES_ON, IS_ANSWER)]
+    named = named or [name for name in fates if fates[name] != PASSES_ON]
+    return [unseen_tool(spec_of_openai(report.offered[name])) for name in named]
+
+
+def _on_tasks(
+    given: dict[str, Any], tasks: str | None, **options: Any
+) -> "AgentReport":
     """Try an agent on a tasks file, and return a report about the agent.
 
-    If ``tasks`` is None, tasks are generated from the agent's tools; if its source
-    shows none, each task is any request. ``options`` are arguments of
-    :func:`with_tools`.
+    If ``tasks`` is None, each task is any request, or one for a tool of
+    ``tools_from``. ``options`` are arguments of :func:`with_tools`.
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.rollout.absolute_paths import located
@@ -203,13 +199,13 @@ def _on_tasks(given: dict[str, Any], tasks: str | None, **options: Any) -> Any:
 
     with TemporaryDirectory(prefix="agentgym-inspect-") as folder:
         if tasks is None:
-            known = load_tools(
-                options.get("tools_from") or f"@{given['agent.reference']}"
-            )
-            if not known:
-                options["check"] = NO_CHECK
             path = Path(folder) / "its_own_tools.jsonl"
-            path.write_text(starter(known) if known else _ANY_TASKS, encoding="utf-8")
+            text = _ANY_TASKS
+            if (tools_from := options.get("tools_from")) is not None:
+                text = starter(load_tools(tools_from))
+            else:
+                options["check"] = NO_CHECK
+            path.write_text(text, encoding="utf-8")
             tasks = str(path)
         scenario = with_tools(tasks, **options)
         config = TrainingConfig.create(**given, scenario=scenario)

@@ -1,7 +1,8 @@
 """``agentgym tasks``: make tasks files, and record answers of tools."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +15,7 @@ from agentgym.cli.options import (
     tools_reference,
 )
 from agentgym.cli.output import print_result
-from agentgym.errors import UnsupportedError, UsageError
+from agentgym.errors import UsageError
 from agentgym.security.redaction import redacted
 
 if TYPE_CHECKING:
@@ -56,13 +57,19 @@ def starter(
     if model is None:
         write_tasks(make(needed_tools(tools_from, agent)), output)
         return
+    from agentgym.cli.inspect import tools_of, tried
     from agentgym.core.background import in_background
     from agentgym.models.reference import resolve_model
     from agentgym.scenarios.tool_tasks.written import written_tasks
 
     endpoint = resolve_model(model)  # importing an agent may set placeholder keys
-    tools = needed_tools(tools_from, agent)
-    prompts = [] if agent is None else _prompts(agent)
+    if agent is None:
+        tools, prompts = needed_tools(tools_from, agent), []
+    else:
+        tools_reference(tools_from, agent)
+        report = tried(agent)
+        tools = tools_of(report)
+        prompts = [role.prompt for role in report.roles if role.prompt]
 
     def say(text: str) -> None:
         typer.echo(text, err=True)
@@ -95,10 +102,21 @@ def record(
     Makes each expected call that has no answer yet. Lists these calls and asks before
     it makes them.
     """
+    from agentgym.cli.inspect import tools_of, tried
+    from agentgym.rollout.inspection import PASSES_ON
+    from agentgym.rollout.real_calls import real_tools
     from agentgym.scenarios.tool_tasks.recording import Recording
 
-    tools = needed_tools(tools_from, agent)
-    plan = Recording.plan(tasks, tools, allow_tool or [])
+    allow = allow_tool or []
+    tools_reference(tools_from, agent)
+    if agent is None:
+        plan = Recording.plan(tasks, needed_tools(tools_from, agent), allow)
+    else:
+        report = tried(agent)
+        tools = tools_of(report)
+        plan = Recording.plan(tasks, tools, allow)
+        passing = [name for name, fate in report.own.items() if fate == PASSES_ON]
+        plan.tools = real_tools(agent, tasks, tools, allow, passing)
     if not plan.calls:
         typer.echo("Every call of these tools has an answer, or accepts any value.")
         return
@@ -120,9 +138,14 @@ def record(
         raise typer.Exit(1)
 
 
-def needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
-    """Return the tools of --tools-from or --agent; one of them must be given."""
-    from agentgym.cli.inspect import tools_of
+def needed_tools(
+    tools_from: str | None, agent: str | None, given: Mapping[str, Any] | None = None
+) -> "list[Tool]":
+    """Return the tools of --tools-from or --agent; one of them must be given.
+
+    ``given`` are settings of the agent's trial.
+    """
+    from agentgym.cli.inspect import tools_of, tried
     from agentgym.scenarios.tool_tasks.user_code import load_tools
 
     whose = tools_reference(tools_from, agent)
@@ -131,19 +154,9 @@ def needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
             "Whose tools? Give --tools-from module:TOOLS, a list of functions, or "
             "--agent module:name, an agent that has them."
         )
-    return load_tools(whose) if agent is None else tools_of(agent)
-
-
-def _prompts(reference: str) -> list[str]:
-    """Return the system prompts of an agent's roles; [] if they cannot be read."""
-    from agentgym.integrations.agent_import import build
-
-    adapter, made = build(reference)
-    try:
-        roles = adapter.roles(made)
-    except UnsupportedError:
-        return []
-    return [role.system_prompt for role in roles if role.system_prompt]
+    if agent is None:
+        return load_tools(whose)
+    return tools_of(tried(agent, given))
 
 
 def refuse_existing(output: Path | None) -> None:

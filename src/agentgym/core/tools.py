@@ -27,16 +27,23 @@ from agentgym.errors import (
 
 RunInPlace = Callable[[dict[str, Any]], Awaitable[Any]]
 
-PENDING: ContextVar[tuple[str, RunInPlace] | None] = ContextVar(
+PENDING: ContextVar[tuple[str, RunInPlace, Any] | None] = ContextVar(
     "agentgym_run_in_place", default=None
 )
-"""The tool whose call a framework is making, and the function that runs the call."""
+"""The tool whose call a framework is making, the function that runs the call, and the
+function as its author wrote it, whose annotation shows the result's type."""
 
 
 def pending_run(name: str) -> RunInPlace | None:
     """Return the function that runs the current call of a tool; None outside of one."""
     pending = PENDING.get()
     return None if pending is None or pending[0] != name else pending[1]
+
+
+def pending_function(name: str) -> Any:
+    """Return the author's function of the current call of a tool; None if unknown."""
+    pending = PENDING.get()
+    return None if pending is None or pending[0] != name else pending[2]
 
 
 ToolFunction = Callable[..., str | Awaitable[str]]
@@ -98,12 +105,6 @@ class ToolSpec:
     name: str
     description: str
     args_model: type[BaseModel]
-
-    @property
-    def variants(self) -> tuple["ToolSpec", ...]:
-        """The agents' different tools of this name; empty if there is only one."""
-        found: tuple[ToolSpec, ...] = getattr(self.args_model, "variants", ())
-        return found
 
     @cached_property
     def parameters(self) -> dict[str, Any]:

@@ -51,6 +51,8 @@ AGENT_CRASHED = "agent crashed"
 NO_REASON = Reason(kind="no reason given")
 OWN = "(a tool of the agent's own)"
 """The result of a call that neither the episode nor the agent's own code recorded."""
+ENDED = "(the agent ended at this call)"
+FORM = "(an answer in this form)"
 PLANNED = -1
 """The ``model_version`` of an answer that is a call of the task's solution: the policy
 did not sample it."""
@@ -216,6 +218,12 @@ class ToolCall(_Record):
     def failed(self) -> bool:
         """Whether the call failed, and not because of an injected fault."""
         return self.outcome is not ToolOutcome.OK and not self.fault
+
+    @property
+    def was_answered(self) -> bool:
+        """Whether a tool answered the call; not a hand-off, nor an answer in a form."""
+        answered = (ToolOutcome.OK, ToolOutcome.RAISED, ToolOutcome.RULE_BROKEN)
+        return self.outcome in answered and self.result not in (OWN, ENDED, FORM)
 
     def repeats(self, other: "ToolCall") -> bool:
         """Return whether ``other`` has the same name, arguments, outcome and result."""

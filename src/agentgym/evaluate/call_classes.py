@@ -11,6 +11,7 @@ from agentgym.core.needs import NeededCall, align, is_own
 from agentgym.core.tools import MALFORMED_CALL, ToolOutcome, ToolSpec, same_arguments
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.integrations.offered import Fault, offered_functions, schema_faults
+from agentgym.scenarios.tool_tasks.unseen import learn_from
 
 NOTHING = "(nothing)"  # row of calls that match no needed call
 NO_CALL = "(no call)"  # column of needed calls that were not made
@@ -73,6 +74,7 @@ def judge_calls(
     specs: Mapping[str, ToolSpec],
 ) -> list[JudgedCall]:
     """Return every tool call of an episode with its class, in order."""
+    learn_from(specs, trajectory)
     calls = trajectory.get_tool_calls()
     offered = _offered(trajectory)
     succeeded = bool(trajectory.success)

@@ -40,7 +40,6 @@ from agentgym.scenarios.task_lists import (
     tasks_to_measure,
     with_id,
 )
-from agentgym.scenarios.tool_tasks.unseen import learn_from
 from agentgym.security.audit import default_log
 
 if TYPE_CHECKING:
@@ -244,7 +243,6 @@ def judge(
         judged: list[JudgedCall] = []
         if trajectory.status is not RolloutStatus.DROPPED:
             specs = needs.specs_of(trajectory.task_id)
-            learn_from(specs.values(), trajectory)
             judged = judge_calls(trajectory, needed, specs)
             if needed is not None:
                 episodes.append((needed, judged))

@@ -109,7 +109,7 @@ def _needed(
     solved = bool(trajectory.success)
     answered: dict[int, str | None] = {}
     specs = needs.specs_of(trajectory.task_id)
-    learn_from(specs.values(), trajectory)
+    learn_from(specs, trajectory)
     places = align(plan, calls, specs, succeeded=solved) if plan else ()
     for (call, by), place in zip(asked, places, strict=bool(plan)):
         if place is not None and call.name in plan[place].tools:

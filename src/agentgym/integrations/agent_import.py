@@ -14,19 +14,15 @@ from typing import Any
 
 from agentgym.core.agent import Trained, is_command
 from agentgym.core.background import in_background, no_running_loop
-from agentgym.core.config import TrainingConfig
 from agentgym.core.import_hints import raised_at
 from agentgym.core.openai import NO_KEY
 from agentgym.core.registry import load_object
-from agentgym.core.tools import Tool
 from agentgym.errors import AgentGymError, UnsupportedError, UsageError, message_of
-from agentgym.integrations.base import AgentLoop, AgentRole, Blueprint, FrameworkAdapter
+from agentgym.integrations.base import FrameworkAdapter
 from agentgym.integrations.projects import named_in_project, prepare_project
 from agentgym.integrations.redirect import GUARD, AgentRanError, refusing_calls, watch
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.programs.program import ProgramCommand
-from agentgym.scenarios.base import Scenario
-from agentgym.scenarios.task_lists import usual_tools
 from agentgym.security.redaction import get_logger
 
 DEFAULT = "langchain"
@@ -403,13 +399,11 @@ def reference_of(agent: Any) -> str:
 
 
 def named_tools(reference: str, option: str, folder: str = "") -> Any:
-    """Return the tools at ``module:name``, or those of the agent ``@module:name``.
+    """Return the tools at ``module:name``.
 
-    Tools and agents of a framework are converted to AgentGym tools. Other objects are
-    returned unchanged. Error messages name the command-line option ``option``.
+    Tools of a framework are converted to AgentGym tools. Other objects are returned
+    unchanged. Error messages name the command-line option ``option``.
     """
-    if reference.startswith("@"):
-        return agent_tools(reference[1:], folder)
     found = load_agent(reference, option=option, folder=folder)
     items = list(found) if isinstance(found, list | tuple) else [found]
     adapters = [_adapter_of(item) for item in items]
@@ -417,22 +411,17 @@ def named_tools(reference: str, option: str, folder: str = "") -> Any:
         return found
     tools: list[Any] = []
     for item, adapter in zip(items, adapters, strict=True):
-        tools += [item] if adapter is None else adapter.own_tools(item)
+        tools += [item] if adapter is None else adapter.tools_of(item)
     return tools
 
 
-def agent_tools(reference: str, folder: str = "") -> list[Tool]:
-    """Import an agent, and return its tools; a call of a tool runs its real code."""
-    found = load_agent(reference, folder=folder)
-    if takes_tools(found):
+def require_own_tools(reference: str) -> None:
+    """Raise UnsupportedError if an agent is given its tools, and has none."""
+    if takes_tools(load_agent(reference)):
         raise UnsupportedError(
             f"{reference} is given its tools, and has none of its own: say which they "
             "are with --tools-from module:TOOLS."
         )
-    adapter, made = build(reference, folder)
-    adapter.check()
-    adapter.require_agent(made, reference)
-    return adapter.own_tools(made)
 
 
 def kind_of(value: Any) -> str:
@@ -462,37 +451,3 @@ def values_for(reference: str | None, option: str) -> Callable[[Any], Any]:
         )
     function: Callable[[Any], Any] = found
     return function
-
-
-def roles_of(config: TrainingConfig, scenario: Scenario) -> list[AgentRole]:
-    """Return the roles of the user's agent; empty if they cannot be listed."""
-    return looked_into(config, scenario)[1]
-
-
-def looked_into(
-    config: TrainingConfig, scenario: Scenario
-) -> tuple[AgentLoop, list[AgentRole]]:
-    """Build the user's agent once, without a model; return it with its roles."""
-    adapter = FRAMEWORKS.get(config.framework)
-
-    async def look() -> tuple[AgentLoop, list[AgentRole]]:
-        loop = adapter.create_environment(
-            Blueprint(
-                system_prompt=scenario.system_prompt(),
-                tools=usual_tools(scenario, config.seed),
-                max_turns=scenario.max_turns,
-                gateway="http://127.0.0.1:1",
-                api_key="none",
-                model="none",
-                connections=1,
-                agent=config.agent,
-            )
-        )
-        try:
-            return loop, adapter.roles(loop.agent)
-        except UnsupportedError:  # the trial will show its calls
-            return loop, []
-        finally:
-            await loop.close()
-
-    return in_background(look())

@@ -1,13 +1,14 @@
 """FrameworkAdapter: the interface between AgentGym and an agent framework."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from agentgym.core.agent import AgentSource, Trained
 from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import NoToolsError, UnsupportedError, UsageError
+from agentgym.errors import UnsupportedError, UsageError
 
 
 @dataclass(frozen=True)
@@ -64,18 +65,6 @@ def refuse_context(blueprint: Blueprint, framework: str) -> None:
         )
 
 
-def no_tools(found: Any, looked_into: Sequence[str]) -> NoToolsError:
-    """Return the error for an agent or a team without tools."""
-    where = " that its source shows"
-    if looked_into:
-        where = f": neither has {' nor '.join(looked_into)}"
-    return NoToolsError(
-        f"The {type(found).__name__} has no tools{where}. Training is about tool "
-        "calls: give an agent its tools, or name functions with --tools-from "
-        "module:TOOLS (a list)."
-    )
-
-
 class Conversation(ABC):
     """One episode's conversation between the user and an agent."""
 
@@ -117,10 +106,15 @@ class AgentLoop(ABC):
     Attributes:
         agent: The framework's agent object, for inspection; None if there is none.
         way: A phrase for messages that says how training replaces the agent's model.
+        notes: Sentences for the user on how the agent behaves differently in training.
+        members: The agents of a team that messages may name, with their models; empty
+            if requests show them.
     """
 
     agent: Any = None
     way: str = "built on the model of training"
+    notes: Sequence[str] = ()
+    members: Mapping[str, Any] = MappingProxyType({})
 
     @abstractmethod
     def converse(self) -> Conversation:
@@ -132,26 +126,6 @@ class AgentLoop(ABC):
 
     async def close(self) -> None:
         """Release the agent's resources."""
-
-
-@dataclass(frozen=True)
-class AgentRole:
-    """Describes an agent, or one member of a team.
-
-    Attributes:
-        name: The agent's name in the framework.
-        system_prompt: The system prompt; None if it is unknown.
-        tools: Schemas of the tools that the agent may call.
-        model: The framework's model object; None if it is unknown.
-        answers: Names of tools that run no code: a call of such a tool is the agent's
-            structured answer.
-    """
-
-    name: str
-    system_prompt: str | None
-    tools: list[ToolSpec]
-    model: Any
-    answers: tuple[str, ...] = ()
 
 
 class FrameworkAdapter(ABC):
@@ -226,35 +200,23 @@ class FrameworkAdapter(ABC):
             UnsupportedError: The object is not an agent; the message has its type.
         """
 
-    def roles(self, agent: Any) -> list[AgentRole]:
-        """Return a description of an agent, or of each member of a team.
+    def tools_of(self, found: Any) -> list[Tool]:
+        """Convert a framework's tool, or a set of tools, to AgentGym tools.
+
+        Calling a returned tool runs its real code.
 
         Raises:
-            UnsupportedError: The object is not an agent of this framework, or cannot be
-                inspected.
-        """
-        raise UnsupportedError(f"{self.name} cannot look into {agent!r}.")
-
-    def extract_tools(self, agent: Any) -> list[ToolSpec]:
-        """Return the tool schemas of an agent or a whole team, each name once.
-
-        Raises:
-            UnsupportedError: The object is not an agent of this framework, or cannot be
-                inspected.
-        """
-        found = {tool.name: tool for role in self.roles(agent) for tool in role.tools}
-        return list(found.values())
-
-    def own_tools(self, found: Any) -> list[Tool]:
-        """Convert the tools of an agent, or one framework tool, to AgentGym tools.
-
-        Calling a returned tool runs its real code. Tools that only pass control to
-        another agent are left out, because training does not replace them.
-
-        Raises:
-            UnsupportedError: The agent has no tools, or they cannot be listed.
+            UnsupportedError: It is no tool.
         """
         raise UnsupportedError(f"{self.name} cannot take tools from {found!r}.")
+
+    def acts(self, value: Any) -> bool:
+        """Return whether an object that a tool's code names is an agent that acts.
+
+        The agent's own code then runs the tool, so that the agent inside it is trained.
+        An agent without tools is asked like a model; it does not act.
+        """
+        return False
 
     def stand_in(self) -> Any:
         """Return a placeholder model, to build a factory's agent without running it.
@@ -290,10 +252,6 @@ class FrameworkAdapter(ABC):
             UnsupportedError: The framework has no models.
         """
         raise UnsupportedError(f"{self.name} has no models.")
-
-    def concerns(self, agent: Any) -> list[str]:
-        """Return notes for the user on how an agent behaves differently in training."""
-        return []
 
     def with_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent with another model.

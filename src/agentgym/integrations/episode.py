@@ -10,7 +10,7 @@ import copy
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ from agentgym.errors import (
 from agentgym.integrations.inner_reward import receive_with
 from agentgym.models.reply import Llm, ModelReply, read_reply
 from agentgym.scenarios.base import Environment, ReportedReward
-from agentgym.scenarios.tool_tasks.unseen import learn_schemas, unseen
+from agentgym.scenarios.tool_tasks.unseen import UnseenSpec, learn_schemas
 from agentgym.security.audit import asking, digest, is_audited, note
 
 STUCK_AFTER = 3
@@ -120,10 +120,9 @@ class Episode:
         tools: All tools by name. If an agent of a Python framework calls its own tool
             of the same name, the episode's tool is run instead.
         task_tools: Schemas of the environment's tools for models, in order.
-        extra: More tools. If the environment has a tool of the same name, the
-            environment's tool is used.
-        stub: Returns a tool with made-up answers for an agent's tool that was not seen
-            before; None to let the agent's code run it.
+        stub: Returns a tool with made-up answers for an agent's own tool that the
+            environment does not answer; None to let the agent's code run it.
+        requests: The last request of each agent, as JSON; it has the schemas of tools.
         end_state: The agent's own state at the end, as JSON values.
     """
 
@@ -145,8 +144,8 @@ class Episode:
     crash: Exception | None = None
     tools: dict[str, Tool] = field(default_factory=dict)
     task_tools: list[ToolSpec] = field(default_factory=list)
-    extra: Sequence[Tool] = ()
     stub: Callable[[str], Tool | None] = lambda name: None
+    requests: dict[str, bytes] = field(default_factory=dict)
     end_state: dict[str, Any] = field(default_factory=dict)
     _inner: list[tuple[int, str, float]] = field(default_factory=list)
     _inner_sum: float = 0.0
@@ -176,23 +175,27 @@ class Episode:
             return [user]
         return [{"role": "system", "content": self.system_prompt}, user]
 
-    @property
-    def unseen(self) -> bool:
-        """Whether a tool's schema is unknown until a request offers the tool."""
-        return bool(unseen(tool.spec for tool in self.tools.values()))
-
     def has(self, name: str) -> bool:
         """Return whether a call of this name runs a tool of the episode.
 
-        An agent's tool that was not seen before may get its made-up answers here.
+        An agent's own tool may become one here.
         """
-        if name not in self.tools and (made := self.stub(name)) is not None:
-            self.tools[name] = made
+        where = self._environment
+        if name not in self.tools and where is not None:
+            made = where.late_tool(name) or self.stub(name)
+            if made is not None:
+                self.tools[name] = where.altered(made)
         return name in self.tools
 
-    def see(self, tools: Iterable[Any]) -> None:
-        """Learn the schemas that are unknown from the tools of a model request."""
-        learn_schemas((tool.spec for tool in self.tools.values()), tools)
+    def _learn(self, name: str, arguments: dict[str, Any]) -> None:
+        """Let an agent's own tool learn its schema from the agents' last requests."""
+        spec = self.tools[name].spec if name in self.tools else None
+        if not isinstance(spec, UnseenSpec) or (
+            spec.is_known and spec.accepts(arguments)
+        ):
+            return
+        for body in [*self.requests.values()]:
+            learn_schemas([spec], json.loads(body).get("tools") or ())
 
     def begin_turn(self, role: str = DEFAULT_AGENT) -> None:
         """Count a model call of the agent ``role``.
@@ -304,6 +307,7 @@ class Episode:
         outcome, result = ToolOutcome.MALFORMED, _MALFORMED
         if parsed is not None:
             try:
+                self._learn(name, parsed)
                 with asking(tool=name, call=call_id):
                     outcome, result = await run_tool(self.tools, name, parsed)
             except Exception as error:
@@ -360,7 +364,7 @@ class Episode:
         if self._environment is None:
             return None
         reply = self._environment.user_reply(answer)
-        for tool in self._environment.tools():
+        for tool in map(self._environment.altered, self._environment.tools()):
             if tool.spec.name not in self.tools:
                 self.tools[tool.spec.name] = tool
                 self.task_tools.append(tool.spec)
@@ -451,13 +455,11 @@ class Episode:
         """
         self._environment = environment
         self._loop = asyncio.get_running_loop()
-        for tool in environment.tools():
+        for tool in map(environment.altered, environment.tools()):
             if tool.spec.name in self.tools:
                 raise UsageError(f"Two tools are named {tool.spec.name!r}; rename one.")
             self.tools[tool.spec.name] = tool
             self.task_tools.append(tool.spec)
-        for tool in self.extra:
-            self.tools.setdefault(tool.spec.name, tool)
         _CURRENT.set(self)
         receive_with(self._receive)
 

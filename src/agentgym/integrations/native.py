@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 from agentgym.core.agent import Trained
 from agentgym.core.files import parse_json
 from agentgym.core.openai import CONTEXT_LENGTH
-from agentgym.core.tools import Tool, ToolSpec, tool_specs
+from agentgym.core.tools import Tool
 from agentgym.core.trajectory import RequestedCall
 from agentgym.errors import RolloutError, UnsupportedError
 from agentgym.integrations.base import (
     AgentLoop,
-    AgentRole,
     Blueprint,
     Conversation,
     FrameworkAdapter,
@@ -234,13 +233,6 @@ class NativeAdapter(FrameworkAdapter):
             raise UnsupportedError(
                 f"--agent {reference} needs a framework; choose one with --framework."
             )
-
-    def roles(self, agent: Any) -> list[AgentRole]:
-        """Return one description, with the object's ``@tool`` methods as its tools."""
-        specs: list[ToolSpec] = tool_specs(type(agent))
-        if not specs:
-            raise UnsupportedError(f"{agent!r} has no methods marked with @tool.")
-        return [AgentRole("agent", None, specs, None)]
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Return the built-in agent; raise UnsupportedError if an agent is given."""

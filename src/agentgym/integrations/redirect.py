@@ -18,11 +18,15 @@ from types import ModuleType
 from typing import Any
 
 from agentgym.errors import UsageError
+from agentgym.integrations.witness import replaces
 from agentgym.plugins import REGISTERED
 
 _PATCHES = {
     "langchain_core.language_models.chat_models": (
         "agentgym.integrations.langchain.redirect:patch_models"
+    ),
+    "langchain.agents.middleware.types": (
+        "agentgym.integrations.langchain.redirect:patch_middleware"
     ),
     "langchain_core.tools.base": "agentgym.integrations.langchain.redirect:patch_tools",
     "openai._base_client": "agentgym.integrations.openai_client:patch_clients",
@@ -82,11 +86,17 @@ def answering(models: Callable[[str], Any]) -> AbstractContextManager[None]:
     return holding(_MODELS, either)
 
 
-def model_for(framework: str, *, is_call: bool = True) -> Any:
-    """Return the model that replaces all models of a framework; None to keep them."""
+def model_for(framework: str, *, is_call: bool = True, instead: Any = None) -> Any:
+    """Return the model that replaces all models of a framework; None to keep them.
+
+    ``instead`` is the model that it replaces, for the record of a trial.
+    """
     if is_call:
         refuse_calls()
-    return _MODELS.get()(framework)
+    found = _MODELS.get()(framework)
+    if found is not None and instead is not found:
+        replaces(instead)
+    return found
 
 
 def patch_methods(
@@ -129,7 +139,7 @@ def replace_calls(base: Any, names: Sequence[str], framework: str) -> None:
     def patch(ask: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(ask)
         def routed(self: Any, *args: Any, **named: Any) -> Any:
-            other = model_for(framework)
+            other = model_for(framework, instead=self)
             if other is None or isinstance(self, type(other)):
                 return ask(self, *args, **named)
             return getattr(other, ask.__name__)(*args, **named)

@@ -19,6 +19,7 @@ from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT, ApiError
 from agentgym.integrations.base import Blueprint
 from agentgym.integrations.episode import Episode, EpisodeCut, current_episode
 from agentgym.integrations.redirect import holding
+from agentgym.integrations.witness import saw_request
 from agentgym.models.links import Links, WholeAnswer
 from agentgym.security.audit import asking
 
@@ -213,8 +214,8 @@ def _episode_of(request: httpx.Request) -> Episode | None:
 def _begin_turn(episode: Episode, body: bytes) -> tuple[str | None, ApiError | None]:
     """Count a model call; return the agent's name, and an error if it is refused."""
     speaker = _SPEAKER.get() or _ANNOUNCED.get()
-    if episode.unseen and b'"tools"' in body:  # parsed only while it is needed
-        episode.see(orjson.loads(body).get("tools") or ())
+    episode.requests[speaker or DEFAULT_AGENT] = body
+    saw_request(speaker or DEFAULT_AGENT)
     try:
         episode.begin_turn(speaker or DEFAULT_AGENT)
     except EpisodeCut as cut:
@@ -228,7 +229,7 @@ def _refused(request: httpx.Request, episode: Episode) -> httpx.Response | None:
 
     Returns an error response if the episode is over, else None.
     """
-    speaker, error = _begin_turn(episode, request.read() if episode.unseen else b"")
+    speaker, error = _begin_turn(episode, request.read())
     if error is not None:
         return httpx.Response(error.status, json=error.body)
     path = request.url.raw_path.removeprefix(PLACEHOLDER.encode())

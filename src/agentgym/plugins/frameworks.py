@@ -1,18 +1,17 @@
 """Parts of the adapters of LlamaIndex, smolagents, Strands and Google ADK."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial, wraps
 from importlib import import_module
-from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agentgym.core.background import call_in_thread
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError
-from agentgym.integrations.base import AgentRole, Conversation
+from agentgym.integrations.base import Conversation
 from agentgym.integrations.episode import episode_or_none
 from agentgym.integrations.on_client.adapter import (
     ClientAdapter,
@@ -21,21 +20,21 @@ from agentgym.integrations.on_client.adapter import (
 )
 from agentgym.integrations.on_client.in_place import (
     CallInPlace,
-    agents_in,
     ending_episode,
     episode_of_call,
     live_tool,
+    runs_agent,
 )
 from agentgym.integrations.redirect import answering, model_for
 from agentgym.integrations.registry import is_installed
-from agentgym.scenarios.schemas import distinct, model_of_schema
+from agentgym.scenarios.schemas import model_of_schema
 
 if TYPE_CHECKING:
     from agentgym.integrations.on_client.clients import PlainOpenAI
 
 
 class Reader(ABC):
-    """Reads prompts, tools and models of a framework's agents.
+    """Reads the tools of a framework's agents.
 
     Attributes:
         AGENTS: Classes of agents and teams.
@@ -52,18 +51,6 @@ class Reader(ABC):
     INSTEAD: ClassVar[str] = ""
 
     @abstractmethod
-    def inner(self, agent: Any) -> Iterable[Any]:
-        """Return the agents that are parts of an agent or a team."""
-
-    @abstractmethod
-    def role(self, agent: Any) -> AgentRole | None:
-        """Return an agent's description without its tools; None for a bare team."""
-
-    @abstractmethod
-    def tools(self, agent: Any) -> Iterable[Any]:
-        """Return the tools of an agent that are not those of the framework."""
-
-    @abstractmethod
     def function(self, tool: Any) -> Any:
         """Return the function that a tool calls; None if there is none."""
 
@@ -75,50 +62,30 @@ class Reader(ABC):
     async def run(self, tool: Any, arguments: dict[str, Any]) -> Any:
         """Run a tool outside of its agent, and return its result for the model."""
 
-    def hand_offs(self, team: Any, agent: Any) -> list[ToolSpec]:
-        """Return the tools with which an agent hands over to others of its team."""
-        return []
+    def acts(self, value: Any) -> bool:
+        """Return whether an object is an agent."""
+        return isinstance(value, self.AGENTS)
 
-    def concerns(self, agent: Any) -> list[str]:
-        """Return notes on parts of an agent that training changes or leaves out."""
-        return []
+    def passes_control(self, tool: Any) -> bool:
+        """Return whether a tool is an agent, or runs one."""
+        return runs_agent(self.function(tool))
 
-    def agents_of(self, tool: Any) -> list[Any]:
-        """Return the agents with tools that a tool's function runs."""
-        return [*agents_in(self.function(tool), self.AGENTS, lambda agent: True)]
+    def refuse_by_text(self, agent: Any) -> None:
+        """Raise UnsupportedError if an agent reads its actions from text."""
+        if isinstance(agent, self.BY_TEXT):
+            raise UnsupportedError(
+                f"{agent.name or 'It'} is a {type(agent).__name__}, which reads its "
+                "actions from the model's text. Training is about tool calls: make it "
+                f"a {self.INSTEAD}, which takes the same tools."
+            )
 
-    def members(self, agent: Any) -> list[Any]:
-        """Return an agent, the agents that are its parts, and those its tools run."""
-        found = [agent]
-        for each in found:  # grows
-            tools = map(self.agents_of, self.tools(each))
-            for inner in (*self.inner(each), *chain.from_iterable(tools)):
-                found += [inner] if all(inner is not x for x in found) else []
-        return [each for each in found if self.role(each) is not None]
+    def tools_of(self, tool: Any) -> list[Tool]:
+        """Convert a tool to an AgentGym tool."""
 
-    def roles(self, agent: Any) -> list[AgentRole]:
-        """Return a description of each member."""
-        found = []
-        for each in self.members(agent):
-            role = self.role(each)
-            assert role is not None
-            role.tools.extend(self.spec(tool) for tool in self.tools(each))
-            role.tools.extend(self.hand_offs(agent, each))
-            found.append(role)
-        return found
-
-    def own_tools(self, found: Any) -> list[Tool]:
-        """Convert the tools of an agent or team, or one tool, to AgentGym tools."""
-        if isinstance(found, self.TOOLS):
-            return [self._own_tool(found)]
-        tools = (tool for each in self.members(found) for tool in self.tools(each))
-        return distinct(self._own_tool(x) for x in tools if not self.agents_of(x))
-
-    def _own_tool(self, tool: Any) -> Tool:
         async def run(arguments: dict[str, Any]) -> Any:
             return await self.run(tool, arguments)
 
-        return live_tool(self.spec(tool), run)
+        return [live_tool(self.spec(tool), run)]
 
 
 def spec_of(
@@ -154,14 +121,7 @@ class ReadingAdapter(ClientAdapter):
     def require_agent(self, agent: Any, origin: str) -> None:
         """Raise UnsupportedError if an object is not an agent that calls tools."""
         super().require_agent(agent, origin)
-        reader = self.describe()
-        for each in reader.members(agent):
-            if isinstance(each, reader.BY_TEXT):
-                raise UnsupportedError(
-                    f"{origin} has a {type(each).__name__}, which reads its actions "
-                    "from the model's text. Training is about tool calls: make it a "
-                    f"{reader.INSTEAD}, which takes the same tools."
-                )
+        self.describe().refuse_by_text(agent)
 
     def in_training(
         self, agent: Any, model: Any
@@ -203,12 +163,16 @@ def asking(framework: str, model: Any, ours: type) -> AbstractContextManager[Non
     return answering({framework: model}.get) if is_trained else nullcontext()
 
 
-def patch_model_of(kind: Any, framework: str) -> None:
+def patch_model_of(kind: Any, framework: str, reader: Reader) -> None:
     """Patch the attribute ``model`` of agents, so that it can be replaced."""
 
     def model(self: Any) -> Any:
-        other = model_for(framework, is_call=False)
-        return vars(self)["model"] if other is None else other.as_role(self.name)
+        own = vars(self)["model"]
+        other = model_for(framework, is_call=False, instead=own)
+        if other is None:
+            return own
+        reader.refuse_by_text(self)
+        return other.as_role(self.name)
 
     kind.model = property(model, lambda self, model: vars(self).update(model=model))
 

@@ -2,8 +2,13 @@
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import is_elsewhere
+from agentgym.core.task import TaskSource
 from agentgym.errors import UsageError
-from agentgym.integrations.agent_import import reference_of, resolve_framework
+from agentgym.integrations.agent_import import (
+    reference_of,
+    require_own_tools,
+    resolve_framework,
+)
 from agentgym.models.reference import located_model
 from agentgym.models.template import template_text
 from agentgym.plugins import registered
@@ -43,6 +48,8 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
             from agentgym.scenarios.tool_tasks.scenario import with_own_tools
 
             scenario = with_own_tools(scenario, agent)
+            if f"@{agent}" in TaskSource.parse(scenario).tools:
+                require_own_tools(agent)
     config = registered("agentgym.judge", "located")(config)
     return config.replaced(
         scenario=absolute_reference(scenario),

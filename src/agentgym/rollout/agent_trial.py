@@ -1,21 +1,32 @@
 """Try a user's agent with a scripted model, and evaluate these trials."""
 
 import json
+import re
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from agentgym.core.json_schema import properties
 from agentgym.core.made_up import NoValueError
+from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.policy import ChatRequest
-from agentgym.core.trajectory import AGENT_CRASHED, RolloutStatus, Trajectory
+from agentgym.core.trajectory import (
+    AGENT_CRASHED,
+    ENDED,
+    ModelCall,
+    RolloutStatus,
+    ToolCall,
+    Trajectory,
+)
 from agentgym.engines.scripted import Reply
 from agentgym.models.forms import answers_any_object
-from agentgym.rollout.workers.assemble import ENDED
 from agentgym.scenarios.tool_tasks.stubs import example_arguments
 
 _Call = tuple[str, str]  # a tool, and the agent that the call names, if any
+_MAY_PASS = re.compile("transfer|hand_?off|delegate|answer", re.IGNORECASE)
+"""Names of tools that are called last, since they may end an agent's turn."""
 
 
 class TrialCalls:
@@ -27,21 +38,21 @@ class TrialCalls:
     repeated in each attempt, to reach the tools of all agents.
 
     To get an answer with a JSON schema, some frameworks offer a single tool that does
-    not exist, and require a call of it. Such a tool is not in ``known``. The answer may
-    decide which agent is next, so enum and boolean values change with each answer. For
-    the same reason, a request without tools whose last message names several agents is
-    answered with one of the names, a different name each time.
+    not exist, and require a call of it. The answer may decide which agent is next, so
+    enum and boolean values change with each answer. For the same reason, a request
+    without tools whose last message names several agents is answered with one of the
+    names, a different name each time.
 
     Args:
         most_turns: Maximum number of model calls of one agent in an attempt.
         addressee: Name of the tool argument whose value names another agent.
-        roles: Names of the agents.
-        known: Names of tools that exist.
-        passing: Names of tools that pass control to another agent.
         right: Arguments of the calls that the task needs, by tool; the others are made
             up.
 
     Attributes:
+        roles: Names of the agents that are known so far.
+        passing: Names of tools that passed control to another agent.
+        answered: Names of tools whose calls were answered.
         answers: Names of the tools that stand for answers with a JSON schema.
         has_called: Whether the last attempt had a call, or an answer that names one.
     """
@@ -51,16 +62,10 @@ class TrialCalls:
         most_turns: int,
         *,
         addressee: str,
-        roles: list[str],
-        known: set[str],
-        passing: set[str],
         right: Mapping[str, Mapping[str, Any]],
     ) -> None:
         self._most_calls = most_turns - 1
         self._addressee = addressee
-        self._roles = roles
-        self._known = known
-        self._passing = passing
         self._right = right
         self._attempts = 0
         self._forms = 0
@@ -71,6 +76,9 @@ class TrialCalls:
         self._made_now: set[_Call] = set()
         self._turns: Counter[str] = Counter()
         self._lock = threading.Lock()
+        self.roles: dict[str, None] = {}
+        self.passing: set[str] = set()
+        self.answered: set[str] = set()
         self.answers: set[str] = set()
         self.has_called = False
 
@@ -79,6 +87,11 @@ class TrialCalls:
         """Number of offered calls, or choices of an answer, that are not tried yet."""
         choices = max(0, self._most_choices - self._attempts)
         return len(self._offered - self._made) + choices
+
+    @property
+    def never_made(self) -> list[str]:
+        """Names of tools that were offered, and never called."""
+        return sorted({name for name, _ in self._offered - self._made})
 
     def begin(self, *, has_crashed: bool = False) -> None:
         """Prepare for the next attempt, in which hand-offs are repeated."""
@@ -92,12 +105,33 @@ class TrialCalls:
             self._forms = self._attempts  # begin with other values in each attempt
             self._attempts += 1
 
+    def learn(self, made: Trajectory, passing: Iterable[str]) -> None:
+        """Learn from an attempt which tools pass control on, and which are forms."""
+        steps = made.steps
+        self.answered |= {x.name for x in made.get_tool_calls() if x.was_answered}
+        self.passing |= set(passing)
+        spoke = ""
+        for step, then in pairwise(steps):
+            spoke = step.agent if isinstance(step, ModelCall) else spoke
+            if isinstance(step, ToolCall) and isinstance(then, ModelCall):
+                is_passed = then.agent != spoke and not step.was_answered
+                self.passing |= {step.name} if is_passed else set()
+        ended = made.status is RolloutStatus.SUCCEEDED
+        if ended and steps and isinstance(last := steps[-1], ToolCall):
+            is_form = made.model_calls[-1].wants_call and not last.was_answered
+            self.answers |= {last.name} if is_form else set()
+        self.answers -= self.answered
+        self.passing -= self.answered | self.answers
+
     def __call__(self, request: ChatRequest) -> Reply:
         """Return the scripted answer to one request."""
         functions = [tool["function"] for tool in request.tools]
         names = [function["name"] for function in functions]
         with self._lock:
-            if request.wants_call and len(names) == 1 and names[0] not in self._known:
+            if (role := request.session.split("/")[-1]) != DEFAULT_AGENT:
+                self.roles.setdefault(role)
+            is_form = request.wants_call and len(names) == 1
+            if is_form and names[0] not in self.answered:
                 self.answers.add(names[0])
                 self.has_called = True
                 return Reply(calls=[(names[0], self._in_a_form(functions[0]))])
@@ -113,10 +147,10 @@ class TrialCalls:
                 for to in self._addressees(function)
             }
             self._offered.update(calls)
-            role = json.dumps(sorted(names))
-            self._turns[role] += 1
+            asker = json.dumps(sorted(names))
+            self._turns[asker] += 1
             call = next(self._next_of(list(calls), forced=request.wants_call), None)
-            if call is None or self._turns[role] > self._most_calls:
+            if call is None or self._turns[asker] > self._most_calls:
                 return Reply("Done.")
             self._made.add(call)
             self._made_now.add(call)
@@ -130,15 +164,16 @@ class TrialCalls:
         passing = [call for call in calls if self._passes(call)]
         yield from (call for call in passing if call not in self._made_now)
         if forced:
-            yield from calls
+            yield from sorted(calls, key=lambda call: call[0] not in self.answers)
 
     def _passes(self, call: _Call) -> bool:
-        return call[0] in self._passing or bool(call[1])
+        is_known = call[0] in self.passing | self.answers
+        return is_known or bool(call[1]) or bool(_MAY_PASS.search(call[0]))
 
     def _name_of(self, request: ChatRequest) -> str:
         """Return the name of one agent if the last message names several; else ""."""
         text = json.dumps(request.messages[-1], ensure_ascii=False)
-        named = [role for role in self._roles if role in text]
+        named = [role for role in self.roles if role in text]
         if len(named) < 2:
             return ""
         chosen = min(named, key=self._named.__getitem__)
@@ -162,7 +197,7 @@ class TrialCalls:
         if self._addressee not in properties(function.get("parameters")):
             return [""]
         message = " ".join((function.get("description") or "").split())
-        return [role for role in self._roles if role in message] or [""]
+        return [role for role in self.roles if role in message] or [""]
 
     def _arguments(self, function: Mapping[str, Any], to: str) -> dict[str, Any]:
         again = str(self._attempts) if self._attempts > 1 else ""  # other values

@@ -1,4 +1,4 @@
-"""Inspect a user's agent, and run trials in which it calls each of its tools."""
+"""Run trials of a user's agent, in which it calls each of its tools; report them."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -13,14 +13,13 @@ from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.json_schema import properties
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, TaskSource
-from agentgym.core.tools import ToolSpec
+from agentgym.core.tools import ToolSpec, result_text
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.engines.tokens.grammar import check_form
 from agentgym.errors import AgentGymError, UnsupportedError
-from agentgym.integrations.agent_import import looked_into
-from agentgym.integrations.base import AgentRole
 from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.integrations.witness import seen
 from agentgym.rollout.agent_trial import (
     TrialCalls,
     calls_ending,
@@ -34,7 +33,6 @@ from agentgym.rollout.prompt_length import compare_with_context
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.rollout.workers.assemble import NOT_RUN
-from agentgym.rollout.workers.offline import OUTSIDE
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import get_scenario
@@ -53,9 +51,8 @@ _MOST_TRIALS = 12
 _MOST_CRASHES = 4
 PASSES_ON = "runs: it passes control on"
 """The fate of calls that pass control to another agent."""
-_ANSWER = "is its answer"
+IS_ANSWER = "is its answer"
 _RUNS = "really runs"
-_MODEL_NAMES = ("model_name", "model", "_model_name")
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ class AgentReport:
     way: str  # how AgentGym replaces the agent's model
     roles: list[RoleFound]
     bound: list[str] = field(default_factory=list)
-    """Names of tools that the scenario has, too; their calls use its environment."""
+    """Names of tools whose calls the task answers."""
     own: dict[str, str] = field(default_factory=dict)
     """How calls of the agent's other tools are answered, by tool name."""
     missing: list[str] = field(default_factory=list)
@@ -95,10 +92,14 @@ class AgentReport:
     model_calls: int | None = None  # in the trials; None without a trial
     offered: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Tools and forms that the model was offered in the trials, as OpenAI functions."""
+    members: list[str] = field(default_factory=list)
+    """Names of a team's agents that its messages may name."""
+    not_called: list[str] = field(default_factory=list)
+    """Names of tools that were offered, and that no trial came to call."""
 
 
 def probed(config: TrainingConfig) -> AgentReport:
-    """Inspect the agent of ``config``, and run trials with a scripted model.
+    """Run trials of the agent of ``config`` with a scripted model, and report on them.
 
     A trial is an attempt at a task of the scenario, in which the scripted model calls
     the offered tools with made-up arguments. The tools do not really run, except those
@@ -108,10 +109,7 @@ def probed(config: TrainingConfig) -> AgentReport:
     given = get_scenario(config.scenario)
     scenario = given.rehearsal()
     try:
-        report = _look(config, scenario)
-        if report.problems:
-            return report
-        return _try(config, scenario, report, given.live_tools())
+        return _try(config, scenario, given.live_tools())
     finally:
         scenario.close()
 
@@ -126,41 +124,8 @@ def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
         )
 
 
-def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
-    from agentgym.rollout.workers.worker import own_tools  # imports aiohttp
-
-    assert config.agent.reference is not None
-    adapter = FRAMEWORKS.get(config.framework)
-    specs = {spec.name: spec for spec in usual_tools(scenario, config.seed)}
-    loop, roles = looked_into(config, scenario)
-    found = {tool.name: tool for role in roles for tool in role.tools}
-    acting = {tool.spec.name for tool in own_tools(adapter, loop)}
-    own = {
-        name: _fate(name, config) if name in acting else PASSES_ON
-        for name in found
-        if name not in specs
-    }
-    own |= {name: _ANSWER for role in roles for name in role.answers}
-    undecided = [name for name, fate in own.items() if not fate]
-    return AgentReport(
-        agent=config.agent.reference,
-        framework=config.framework,
-        kind=type(loop.agent).__name__,
-        way=loop.way,
-        roles=[_found(role) for role in roles],
-        bound=[name for name in found if name in specs],
-        own=own,
-        differences=[
-            d for n in found if n in specs for d in _differ(found[n], specs[n])
-        ],
-        concerns=[*adapter.concerns(loop.agent), *_undescribed(found.values())],
-        problems=[_undecided(undecided, scenario)] if undecided else [],
-        undecided=undecided,
-    )
-
-
-def _undescribed(tools: Iterable[ToolSpec]) -> Iterable[str]:
-    names = [tool.name for tool in tools if not tool.description]
+def _undescribed(offered: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    names = [name for name, tool in offered.items() if not tool.get("description")]
     if names:
         yield (
             f"Without a description: {', '.join(names)}. A model has names and "
@@ -168,10 +133,181 @@ def _undescribed(tools: Iterable[ToolSpec]) -> Iterable[str]:
         )
 
 
-def _fate(name: str, config: TrainingConfig) -> str:
-    if name in config.agent.allow_tools:
-        return _RUNS
-    return "is answered with made-up values" if config.agent.own_tools == "stub" else ""
+def _roles(trials: list[Trajectory], models: Mapping[str, str]) -> list[RoleFound]:
+    """Return the agents that made requests, as their requests show them."""
+    found: dict[str, RoleFound] = {}
+    every = set(models.values())
+    usual = every.pop() if len(every) == 1 else ""
+    for call in (call for trial in trials for call in trial.model_calls):
+        first = call.messages[0] if call.messages else {}
+        is_prompt = first.get("role") in ("system", "developer")
+        prompt = result_text(first["content"]) if is_prompt else None
+        role = found.setdefault(
+            call.agent, RoleFound(call.agent, prompt, [], models.get(call.agent, usual))
+        )
+        role.tools.extend(each for each in call.tools if each not in role.tools)
+    return list(found.values())
+
+
+def _differ(function: Mapping[str, Any], scenarios: ToolSpec) -> Iterable[str]:
+    if isinstance(scenarios, UnseenSpec):
+        return
+    name = scenarios.name
+    given = function.get("parameters")
+    mine, theirs = properties(given), properties(scenarios.parameters)
+    for key in mine.keys() - theirs.keys():
+        yield f"{name}: the scenario's tool takes no {key!r}."
+    for key in theirs.keys() - mine.keys():
+        needed = key in scenarios.parameters.get("required", [])
+        word = "wants" if needed else "also takes"
+        yield f"{name}: the scenario's tool {word} {key!r}."
+    for key in mine.keys() & theirs.keys():
+        kinds = mine[key].get("type"), theirs[key].get("type")
+        if kinds[0] != kinds[1]:
+            yield f"{name}: {key!r} is {kinds[0]} here, {kinds[1]} there."
+
+
+def _try(
+    config: TrainingConfig, scenario: Scenario, allowed: frozenset[str]
+) -> AgentReport:
+    assert config.agent.reference is not None
+    [task] = make_tasks(scenario, Split.TRAIN, config.seed, 1)
+    trial_s = _PROGRAM_TRIAL_S if is_command(config.agent.reference) else _TRIAL_S
+    trial = config.replaced(
+        scenario=_rehearsed(config.scenario),
+        **{"agent.own_tools": "stub"},
+        workers=1,
+        concurrency=1,
+        max_attempts=1,
+        rollout_timeout_s=min(trial_s, config.timeout_s),
+    ).model_copy(update={"allow_tools": ()})
+    specs = {spec.name: spec for spec in usual_tools(scenario, config.seed)}
+    calls = TrialCalls(
+        scenario.max_turns,
+        addressee=FRAMEWORKS.get(config.framework).addressee,
+        right={c.tool: c.arguments for c in scenario.needed_calls(task) or ()},
+    )
+
+    def answer(request: ChatRequest) -> Reply:
+        check_form(request)
+        calls.roles |= dict.fromkeys(session.agent.get("members", ()))
+        return calls(request)
+
+    policy = ScriptedPolicy(answer)
+    policy.gives_forms = config.engine in (AUTO_ENGINE, "local", "vllm")
+    made: list[Trajectory] = []
+    late, problems = unseen(specs.values()), list[str]()
+    wanted = specs.keys() if scenario.has_late_tools else late.keys()
+    with TemporaryDirectory(prefix="agentgym-trial-") as name:
+        folder = Path(name)
+        notes = folder / "seen.jsonl"
+        with RolloutSession(trial, policy, folder, 1, witness=notes) as session:
+            for n in range(_MOST_TRIALS):
+                calls.begin(has_crashed=bool(made) and has_crashed(made[-1]))
+                asked = RolloutRequest(f"trial-{n}", task, True, f"trial-{n}", step=0)
+                try:
+                    made += session.run([asked], lambda _: None)
+                except AgentGymError as error:
+                    if session.refusal is not None:
+                        raise session.refusal from None
+                    problems = [str(error)]
+                    break
+                calls.learn(
+                    made[-1], (x["passes"] for x in seen(notes) if "passes" in x)
+                )
+                if has_crashed(made[-1]) and n < _MOST_CRASHES:
+                    continue  # other values may do
+                is_complete = not calls.left and wanted <= offered_tools(made).keys()
+                if is_complete or is_lost(made[-1]) or is_unfit(made[-1]):
+                    break
+                if not calls.has_called:  # another attempt would be the same
+                    break
+            facts, lines = session.agent, seen(notes)
+    for trajectory in made:
+        learn_from(late, trajectory)
+    models = facts.get("members", {}) | {
+        x["role"]: x["model"] for x in lines if "model" in x
+    }
+    offered = offered_tools(made)
+    report = AgentReport(
+        agent=config.agent.reference,
+        framework=config.framework,
+        kind=facts.get("kind", ""),
+        way=facts.get("way", ""),
+        roles=_roles(made, models),
+        differences=[
+            d for n in offered if n in specs for d in _differ(offered[n], specs[n])
+        ],
+        concerns=[
+            *facts.get("notes", ()),
+            *dict.fromkeys(x["note"] for x in lines if "note" in x),
+            *_undescribed(offered),
+        ],
+        problems=problems,
+        model_calls=sum(len(each.model_calls) for each in made),
+        offered=offered,
+        members=list(facts.get("members", ())),
+        not_called=calls.never_made,
+    )
+    if problems:
+        return report
+    report = _fates(report, config, scenario, calls, specs)
+    report = _judged(report, made, scenario, specs, allowed, lines, late)
+    wrong = "" if config.yes else misspelt(scenario, late, offered)
+    if wrong and not report.problems:
+        report = replace(report, problems=[wrong])
+    if report.problems:
+        return report
+    prompts = [trial.model_calls for trial in made]
+    too_long, note = compare_with_context(config, prompts)
+    concerns = [*report.concerns, *([note] if note else [])]
+    return replace(report, concerns=concerns, too_long=too_long)
+
+
+def _fates(
+    report: AgentReport,
+    config: TrainingConfig,
+    scenario: Scenario,
+    calls: TrialCalls,
+    specs: Mapping[str, ToolSpec],
+) -> AgentReport:
+    """Add to a report how the calls of each offered tool are answered."""
+    adapter = FRAMEWORKS.get(config.framework)
+    if adapter.runs_tools:
+        return replace(
+            report,
+            own=dict.fromkeys(report.offered, _RUNS),
+            missing=sorted(specs.keys() - report.offered.keys()),
+        )
+
+    def names_agent(function: Mapping[str, Any]) -> bool:
+        return adapter.addressee in properties(function.get("parameters"))
+
+    bound, own = [], {}
+    for name, function in report.offered.items():
+        if name in specs or (name in calls.answered and scenario.has_late_tools):
+            bound.append(name)
+        elif name in calls.answers:
+            own[name] = IS_ANSWER
+        elif (
+            adapter.addressee in properties(function.get("parameters"))
+            or name in calls.passing
+        ):
+            own[name] = PASSES_ON
+        elif name in config.agent.allow_tools:
+            own[name] = _RUNS
+        elif name in calls.answered:
+            is_stub = config.agent.own_tools == "stub"
+            own[name] = "is answered with made-up values" if is_stub else ""
+    undecided = [name for name, fate in own.items() if not fate]
+    return replace(
+        report,
+        bound=bound,
+        own=own,
+        missing=sorted(specs.keys() - report.offered.keys()),
+        undecided=undecided,
+        problems=[_undecided(undecided, scenario)] if undecided else [],
+    )
 
 
 def _undecided(names: list[str], scenario: Scenario) -> str:
@@ -182,106 +318,6 @@ def _undecided(names: list[str], scenario: Scenario) -> str:
         f"--allow-tool {names[0]} lets one really run, again and again. Or describe "
         "your own tasks with the agent's own tools in a file: --tasks FILE."
     )
-
-
-def _found(role: AgentRole) -> RoleFound:
-    model = role.model
-    words = model if isinstance(model, str) else ""
-    if model is not None and not isinstance(model, str):
-        given = (getattr(model, name, None) for name in _MODEL_NAMES)
-        named = next((name for name in given if isinstance(name, str)), "")
-        words = f"{type(model).__name__} {named}".strip()
-    tools = [tool.to_openai() for tool in role.tools]
-    return RoleFound(role.name, role.system_prompt, tools, words)
-
-
-def _differ(agents: ToolSpec, scenarios: ToolSpec) -> Iterable[str]:
-    if any(each.parameters == agents.parameters for each in scenarios.variants):
-        return
-    mine = properties(agents.parameters)
-    theirs = properties(scenarios.parameters)
-    for name in mine.keys() - theirs.keys():
-        yield f"{agents.name}: the scenario's tool takes no {name!r}."
-    for name in theirs.keys() - mine.keys():
-        needed = name in scenarios.parameters.get("required", [])
-        word = "wants" if needed else "also takes"
-        yield f"{agents.name}: the scenario's tool {word} {name!r}."
-    for name in mine.keys() & theirs.keys():
-        kinds = mine[name].get("type"), theirs[name].get("type")
-        if kinds[0] != kinds[1]:
-            yield f"{agents.name}: {name!r} is {kinds[0]} here, {kinds[1]} there."
-
-
-def _try(
-    config: TrainingConfig,
-    scenario: Scenario,
-    report: AgentReport,
-    allowed: frozenset[str],
-) -> AgentReport:
-    [task] = make_tasks(scenario, Split.TRAIN, config.seed, 1)
-    is_program = is_command(config.agent.reference or "")
-    trial_s = _PROGRAM_TRIAL_S if is_program else _TRIAL_S
-    trial = config.replaced(
-        scenario=_rehearsed(config.scenario),
-        **{"agent.own_tools": "stub"},
-        workers=1,
-        concurrency=1,
-        max_attempts=1,
-        rollout_timeout_s=min(trial_s, config.timeout_s),
-    ).model_copy(update={"allow_tools": ()})
-    tools = {spec.name for spec in usual_tools(scenario, config.seed)}
-    acting = {name for name, fate in report.own.items() if fate != _ANSWER}
-    calls = TrialCalls(
-        scenario.max_turns,
-        addressee=FRAMEWORKS.get(config.framework).addressee,
-        roles=[role.name for role in report.roles],
-        known=acting | tools,
-        passing={name for name, fate in report.own.items() if fate == PASSES_ON},
-        right={c.tool: c.arguments for c in scenario.needed_calls(task) or ()},
-    )
-
-    def answer(request: ChatRequest) -> Reply:
-        check_form(request)
-        return calls(request)
-
-    policy = ScriptedPolicy(answer)
-    policy.gives_forms = config.engine in (AUTO_ENGINE, "local", "vllm")
-    made: list[Trajectory] = []
-    late = unseen(usual_tools(scenario, config.seed))
-    wanted = (set(report.bound) or tools) | late.keys()
-    with TemporaryDirectory(prefix="agentgym-trial-") as name:
-        folder = Path(name)
-        hosts = folder / "hosts"
-        with RolloutSession(trial, policy, folder, 1, hosts=hosts) as session:
-            for n in range(_MOST_TRIALS):
-                calls.begin(has_crashed=bool(made) and has_crashed(made[-1]))
-                asked = RolloutRequest(f"trial-{n}", task, True, f"trial-{n}", step=0)
-                try:
-                    made += session.run([asked], lambda _: None)
-                except AgentGymError as error:
-                    return replace(report, problems=[str(error)])
-                if has_crashed(made[-1]) and n < _MOST_CRASHES:
-                    continue  # other values may do
-                is_complete = not calls.left and wanted <= offered_tools(made).keys()
-                if is_complete or is_lost(made[-1]) or is_unfit(made[-1]):
-                    break
-                if not calls.has_called:  # another attempt would be the same
-                    break
-        tried = hosts.read_text(encoding="utf-8").split() if hosts.is_file() else []
-    answers = dict.fromkeys(sorted(calls.answers), _ANSWER)
-    report = replace(report, own=report.own | answers)
-    for trajectory in made:
-        learn_from(late.values(), trajectory)
-    report = _judged(report, made, scenario, tools, allowed, tried, late)
-    wrong = "" if config.yes else misspelt(scenario, late, offered_tools(made))
-    if wrong and not report.problems:
-        report = replace(report, problems=[wrong])
-    if report.problems:
-        return report
-    prompts = [trial.model_calls for trial in made]
-    too_long, note = compare_with_context(config, prompts)
-    concerns = [*report.concerns, *([note] if note else [])]
-    return replace(report, concerns=concerns, too_long=too_long)
 
 
 def _rehearsed(reference: str) -> str:
@@ -297,20 +333,17 @@ def _judged(
     report: AgentReport,
     trials: list[Trajectory],
     scenario: Scenario,
-    specs: set[str],
+    specs: Mapping[str, ToolSpec],
     allowed: frozenset[str],
-    tried: list[str],
+    lines: list[Mapping[str, Any]],
     late: Mapping[str, UnseenSpec],
 ) -> AgentReport:
-    hosts = [name for name in dict.fromkeys(tried) if name != OUTSIDE]
+    hosts = [x["host"] for x in lines if "host" in x and not x["outside"]]
+    is_outside = any(x.get("outside") for x in lines)
+    hosts = list(dict.fromkeys(hosts))
     made = next((each for each in trials if is_lost(each)), trials[0])
-    offered = offered_tools(trials)
+    offered, own = report.offered, report.own
     adapter = FRAMEWORKS.get(report.framework)
-    own = report.own | {
-        name: PASSES_ON
-        for name, function in offered.items()
-        if adapter.addressee in properties(function.get("parameters"))
-    }
     not_run = dict.fromkeys(
         call.name
         for trial in trials
@@ -320,7 +353,8 @@ def _judged(
     )
     answering = [name for name in not_run if name in allowed]
     past = [name for name in not_run if name not in allowed]
-    unknown = [n for n in offered if n not in specs and n not in own]
+    known = {*report.bound, *own, *report.not_called}
+    unknown = [name for name in offered if name not in known]
     listed = ", ".join(hosts)
     option = f"--allow-host {hosts[0]}" if hosts else ""
     reached = (
@@ -330,8 +364,10 @@ def _judged(
         else ""
     )
     unfit = not is_lost(made) and is_unfit(trials[-1])
-    problems = []
-    if made.reason is not None and made.reason.kind == "interrupt":
+    problems = [*report.problems]
+    if problems:
+        pass
+    elif made.reason is not None and made.reason.kind == "interrupt":
         problems.append(
             f"In a trial it waited for a person: {made.reason.detail}. Let the "
             "scenario's user answer (Environment.user_reply), or leave the question "
@@ -339,7 +375,7 @@ def _judged(
         )
     elif "response_format = " in str(made.reason):
         problems.append(_in_a_form(report))
-    elif OUTSIDE in tried and made.status is RolloutStatus.DROPPED:
+    elif is_outside and made.status is RolloutStatus.DROPPED:
         problems.append(f"{_threads(report)}{reached}")
     elif made.status is RolloutStatus.DROPPED:
         problems.append(
@@ -350,7 +386,7 @@ def _judged(
             "In a trial its model was offered no tool, so that there is nothing to "
             f"learn: bind the tools to the model.{reached}"
         )
-    elif specs - late.keys() and not specs & offered.keys() and not unfit:
+    elif specs.keys() - late and not specs.keys() & offered and not unfit:
         problems.append(
             f"In a trial its model was offered {', '.join(offered)}, and none of the "
             f"tools of {scenario.name}: {', '.join(sorted(specs))}."
@@ -408,19 +444,7 @@ def _judged(
             f"In the trial it tried to reach {listed}; this was blocked. In training "
             f"it is not. {option} lets it through in the trial, too."
         )
-    bound = [name for name in offered if name in specs]
-    if adapter.runs_tools:
-        own, bound = own | dict.fromkeys(offered, _RUNS), []
-    return replace(
-        report,
-        bound=bound,
-        own=own,
-        missing=sorted(specs - offered.keys()),
-        concerns=concerns,
-        problems=problems,
-        model_calls=sum(len(each.model_calls) for each in trials),
-        offered=offered,
-    )
+    return replace(report, concerns=concerns, problems=problems)
 
 
 def _never_offered(names: list[str], offered: Collection[str]) -> str:

@@ -1,7 +1,7 @@
 """RolloutSession: open and close the store, gateway and workers of one run together."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.files import Beat, no_beat, require_writable_state
 from agentgym.core.policy import Policy, RegisteredPolicy, ServedPolicy
 from agentgym.core.trajectory import Trajectory
-from agentgym.errors import ProviderError
+from agentgym.errors import ProviderError, UsageError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.reference import Endpoint
@@ -56,8 +56,8 @@ class RolloutSession:
     """Called every half second while waiting, with the reason why the store waits, or
     None; may raise an error to stop waiting.
     """
-    hosts: Path | None = None
-    """If set, workers cannot connect to other machines; refusals are in this file."""
+    witness: Path | None = None
+    """The file of a trial's notes; then workers cannot connect to other machines."""
     cache: "AnswerCache | None" = None  # of answers from a provider's model
     audit: Path | None = None
     """File of the audit log. By default, the log that is open in the caller's context
@@ -102,7 +102,7 @@ class RolloutSession:
                         gateway=gateway.url,
                         api_key=gateway.api_key,
                         model=gateway.model_name,
-                        hosts=self.hosts,
+                        witness=self.witness,
                         audit=audit.path,
                     ),
                     count=self.workers,
@@ -142,6 +142,16 @@ class RolloutSession:
     def reword(self, wording: Wording) -> None:
         """Replace the agent's prompts and tool descriptions in all later requests."""
         self._gateway.reword(wording)
+
+    @property
+    def agent(self) -> Mapping[str, Any]:
+        """What a worker says of the agent that it has built; {} before it is ready."""
+        return self._pool.agent
+
+    @property
+    def refusal(self) -> UsageError | None:
+        """The error in the user's settings or agent that ended a worker, if any."""
+        return self._pool.refusal
 
     @property
     def troubles(self) -> list[str]:

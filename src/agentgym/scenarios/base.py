@@ -81,6 +81,20 @@ class Environment(ABC):
         """Return the tools of this episode; their calls change this environment."""
         return bound_tools(self)
 
+    def late_tool(self, name: str) -> Tool | None:
+        """Return a tool that answers calls of an agent's own tool.
+
+        Called once for each tool of the agent that is not one of :meth:`tools`.
+
+        Returns:
+            The tool; None (the default) if the agent's own code runs it.
+        """
+        return None
+
+    def altered(self, tool: Tool) -> Tool:
+        """Return a tool as the episode has it, e.g. one that fails now and then."""
+        return tool
+
     def user_reply(self, message: str) -> str | None:
         """Return the user's reply to an answer of the agent.
 
@@ -152,6 +166,7 @@ class Scenario(ABC):
         has_check: Whether ``Reward.success`` means that an attempt is right. Set it to
             False if nothing can check that, and return success for every attempt that
             is not clearly wrong. A judge model (``--judge``) then ranks the attempts.
+        has_late_tools: Whether the agent's own tools belong to the scenario, too.
         unsafe_local_exec: Whether model-written code may run without a sandbox. The
             runner sets it if the user allowed that.
     """
@@ -169,6 +184,7 @@ class Scenario(ABC):
     train_tokens: ClassVar[TrainTokens] = "calls"
     judges_work: bool = False
     has_check: bool = True
+    has_late_tools: bool = False
     unsafe_local_exec: bool = False
 
     @classmethod

@@ -1,14 +1,13 @@
 """Convert the JSON schema of a tool's arguments to a pydantic model."""
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
-from agentgym.core.json_schema import JsonSchema, SchemaArguments, properties, resolved
-from agentgym.core.tools import Tool, ToolSpec, as_read, name_fault
-from agentgym.errors import UnsupportedError, first_problem, message_of
+from agentgym.core.json_schema import JsonSchema, SchemaArguments, resolved
+from agentgym.core.tools import ToolSpec, name_fault
+from agentgym.errors import UnsupportedError, message_of
 
 _BESIDE = {"allOf", "anyOf", "oneOf", "if", "dependentSchemas", "unevaluatedProperties"}
 """Keywords by which a schema of arguments may name more of them."""
@@ -119,61 +118,3 @@ def model_of_schema(
 
     Arguments.__name__ = name
     return Arguments
-
-
-def distinct(tools: Iterable[Tool]) -> list[Tool]:
-    """Return one tool for each name, for the tools of all agents of a team.
-
-    Of different tools of one name, it runs the one that a call fits.
-    """
-    by_name: dict[str, list[Tool]] = {}
-    for tool in tools:
-        same = by_name.setdefault(tool.spec.name, [])
-        if all(tool.spec.parameters != other.spec.parameters for other in same):
-            same.append(tool)
-    return [each[0] if len(each) == 1 else _either(each) for each in by_name.values()]
-
-
-def _either(tools: Sequence[Tool]) -> Tool:
-    """Return a tool for several tools of one name and different arguments."""
-    specs = tuple(tool.spec for tool in tools)
-
-    class Arguments(SchemaArguments):
-        variants: ClassVar[tuple[ToolSpec, ...]] = specs
-
-        @model_validator(mode="before")
-        @classmethod
-        def _check(cls, given: Any) -> Any:
-            faults = []
-            for spec in specs:
-                try:
-                    spec.validate(given)
-                except ValidationError as error:
-                    faults.append(first_problem(error))
-                else:
-                    return given
-            raise ValueError(" or ".join(dict.fromkeys(faults)))
-
-        @classmethod
-        def as_read(cls, arguments: dict[str, Any]) -> dict[str, Any]:
-            fitting = next(spec for spec in specs if spec.accepts(arguments))
-            return as_read(fitting, arguments)
-
-        @classmethod
-        def model_json_schema(cls, *args: Any, **named: Any) -> dict[str, Any]:
-            made: dict[str, Any] = {"type": "object", "properties": {}, "anyOf": []}
-            for spec in specs:
-                made["properties"] |= properties(spec.parameters)
-                made["$defs"] = made.get("$defs", {}) | spec.parameters.get("$defs", {})
-                made["anyOf"].append({**spec.parameters, "$defs": {}})
-            return made
-
-    async def call(**arguments: Any) -> Any:
-        fitting = next(tool for tool in tools if tool.spec.accepts(arguments))
-        result = fitting.function(**arguments)
-        return await result if inspect.isawaitable(result) else result
-
-    first = specs[0]
-    Arguments.__name__ = first.name
-    spec = ToolSpec(first.name, first.description, Arguments)
-    return Tool(spec, call, as_written=True)

@@ -9,6 +9,7 @@ from agentgym.core.task import EVERY_SPLIT, Split, Task
 from agentgym.core.tools import ToolSpec
 from agentgym.errors import NotFoundError, ScenarioError
 from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.tool_tasks.unseen import AgentTools
 
 MOST_SEARCHED = 2000
 """Number of a scenario's tasks that are searched for an id."""
@@ -48,8 +49,9 @@ def needs_of(scenario: Scenario, tasks: Iterable[Task]) -> Needs:
     """Return the tool calls that the tasks need, and the specs of their tools."""
     tasks = list(tasks)
     by_task = {task.id: scenario.needed_calls(task) for task in tasks}
-    if usual := scenario.tools():
-        return Needs(by_task, {spec.name: spec for spec in usual})
+    kind = AgentTools if scenario.has_late_tools else dict
+    if (usual := scenario.tools()) or scenario.has_late_tools:
+        return Needs(by_task, kind({spec.name: spec for spec in usual}))
     tools = {
         task.id: {spec.name: spec for spec in tools_of(scenario, task)}
         for task in tasks

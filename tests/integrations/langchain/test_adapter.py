@@ -6,7 +6,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.tools import StructuredTool, tool
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import MessagesState, StateGraph
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentgym.core.tools import same_arguments
@@ -38,16 +38,6 @@ def answer(graph: Any) -> str:
     return str(graph.invoke({"messages": [("user", "?")]})["messages"][-1].text)
 
 
-def test_prompt_tools_and_model_of_a_graph_are_found() -> None:
-    [role] = ADAPTER.roles(agent())
-    assert role.system_prompt == "You look."
-    assert role.model.responses == ["old"]
-    [spec] = role.tools
-    assert (spec.name, spec.description) == ("look", "Look somewhere.")
-    assert spec.parameters["required"] == ["place"]
-    assert [tool.name for tool in ADAPTER.extract_tools(agent())] == ["look"]
-
-
 def test_a_copy_answers_from_another_model_and_the_agent_as_before() -> None:
     graph = agent()
     other = ADAPTER.with_model(graph, Model(responses=["new"]))
@@ -58,20 +48,9 @@ def test_a_copy_answers_from_another_model_and_the_agent_as_before() -> None:
 
 def test_what_is_no_graph_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="not a compiled graph"):
-        ADAPTER.roles(object())
+        ADAPTER.require_agent(object(), "it")
     with pytest.raises(UnsupportedError, match="StateGraph that is not compiled"):
-        ADAPTER.roles(StateGraph(MessagesState))
-
-
-def test_a_graph_without_tools_of_its_own_says_so() -> None:
-    graph = StateGraph(MessagesState)
-    graph.add_node("ask", lambda state: {})
-    graph.add_edge(START, "ask")
-    graph.add_edge("ask", END)
-    bare = graph.compile()
-    assert ADAPTER.roles(bare) == []
-    with pytest.raises(UnsupportedError, match=r"no tools: neither has \w+.*--tools"):
-        ADAPTER.own_tools(bare)
+        ADAPTER.require_agent(StateGraph(MessagesState), "it")
 
 
 class Mail(BaseModel):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentgym.engines.scripted import Reply
-from agentgym.errors import UnsupportedError, UsageError
+from agentgym.errors import UsageError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.plugins.agent_framework.adapter import AgentFrameworkAdapter
 from tests.integrations.exported import list_then_say, scripted, trained_in
@@ -22,42 +22,17 @@ def authored() -> Any:
     return sys.modules[AUTHORED]
 
 
-def test_prompts_tools_and_clients_are_found(authored: Any) -> None:
-    [role] = ADAPTER.roles(authored.clerk)
-    assert (role.name, role.system_prompt) == ("clerk", "You look.")
-    assert [tool.name for tool in role.tools] == ["list_files", "shout"]
-    assert role.tools[1].description == "Say it aloud."
-    assert role.tools[1].parameters["required"] == ["word"]
-    assert role.model is authored.client
-    for workflow in (authored.chain, authored.sequence):
-        names = [role.name for role in ADAPTER.roles(workflow)]
-        assert names == ["planner", "worker"]
-    [desk, expert] = ADAPTER.roles(authored.handed)
-    assert [tool.name for tool in desk.tools] == ["handoff_to_expert"]
-    assert expert.tools[0].name == "list_files"
-
-
 async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
-    [_, shout] = ADAPTER.own_tools(authored.clerk)
+    shout = next(x for x in tools_of(authored.clerk) if x.spec.name == "shout")
     assert await shout(word="hey") == "HEY"
-    assert [x.spec.name for x in ADAPTER.own_tools(authored.handed)] == ["list_files"]
-    [leave] = ADAPTER.own_tools(authored.quit_all)
+    [leave] = ADAPTER.tools_of(authored.quit_all)
     with pytest.raises(RuntimeError, match=r"quit_all called sys.exit\(3\)"):
         await leave()
-    of_clerk = [x.spec.name for x in ADAPTER.own_tools(authored.boss)]
-    assert of_clerk == ["list_files", "shout"]
 
 
-def test_an_mcp_server_that_does_not_start_is_named(authored: Any) -> None:
-    wanted = r"MCP server shop of afar cannot be asked for its tools: \w+: .+\."
-    with pytest.raises(UnsupportedError, match=wanted):
-        ADAPTER.own_tools(authored.afar)
-
-
-def test_tools_of_a_providers_servers_are_left_out_and_named(authored: Any) -> None:
-    [note] = ADAPTER.concerns(authored.searching)
-    assert note.startswith("web_search of 'searching' is left out")
-    assert ADAPTER.concerns(authored.chain) == []
+def tools_of(agent: Any) -> list[Any]:
+    held = agent.default_options["tools"]
+    return [tool for each in held for tool in ADAPTER.tools_of(each)]
 
 
 async def test_the_scenarios_agent_uses_its_tools_and_streams(
@@ -111,7 +86,6 @@ async def test_a_workflow_comes_back_as_a_workflow(
     assert workflow is not authored.chain
     assert (await workflow.run("Go.")).get_outputs()[-1] == authored.REAL
     assert len(asked) == 3
-    assert all(role.model is authored.client for role in ADAPTER.roles(authored.chain))
 
 
 async def test_a_hand_off_workflow_comes_back_and_hands_over(

@@ -23,20 +23,6 @@ def authored() -> Any:
     return sys.modules[AUTHORED]
 
 
-def test_prompt_tools_hand_offs_and_model_are_found(authored: Any) -> None:
-    [role] = ADAPTER.roles(authored.clerk)
-    assert (role.name, role.system_prompt) == ("clerk", "You look.")
-    assert [tool.name for tool in role.tools] == ["list_files", "shout"]
-    assert role.tools[1].parameters["required"] == ["word"]
-    assert role.model.model == "gpt-4o"
-    front, back = ADAPTER.roles(authored.desk)
-    assert [tool.name for tool in front.tools] == ["handoff"]
-    assert [tool.name for tool in back.tools] == ["list_files", "handoff"]
-    assert [role.name for role in ADAPTER.roles(authored.boss)] == ["boss", "clerk"]
-    [role] = ADAPTER.roles(authored.typed)
-    assert role.answers == ("Answer",)
-
-
 @pytest.mark.parametrize("first", ["llama_index.llms.openai", "llama_index.core.llms"])
 def test_any_import_of_its_may_be_the_first(tmp_path: Path, first: str) -> None:
     (tmp_path / "app.py").write_text(
@@ -52,11 +38,11 @@ def test_any_import_of_its_may_be_the_first(tmp_path: Path, first: str) -> None:
 
 
 async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
-    [_, shout] = ADAPTER.own_tools(authored.clerk)
+    [shout] = ADAPTER.tools_of(authored.clerk.tools[1])
     assert await shout(word="hey") == "HEY"
-    [shout] = ADAPTER.own_tools(authored.named.tools[0])
+    [shout] = ADAPTER.tools_of(authored.named.tools[0])
     assert (shout.spec.name, await shout(word="ho")) == ("my_shout", "HO")
-    [leave] = ADAPTER.own_tools(authored.quitting)
+    [leave] = ADAPTER.tools_of(authored.quitting.tools[0])
     with pytest.raises(RuntimeError, match=r"quit_all called sys.exit\(3\)"):
         await leave()
 

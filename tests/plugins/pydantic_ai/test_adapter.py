@@ -23,41 +23,13 @@ def authored() -> Any:
     return sys.modules[AUTHORED]
 
 
-@pytest.mark.slow
-def test_prompt_tools_outputs_and_model_are_found(authored: Any) -> None:
-    [role] = ADAPTER.roles(authored.clerk)
-    assert (role.name, role.system_prompt) == ("clerk", "You look.")
-    assert [tool.name for tool in role.tools] == ["list_files", "shout"]
-    assert role.tools[1].description == "Say it aloud."
-    assert role.tools[1].parameters["required"] == ["word"]
-    assert role.model.model_name == "gpt-4o"
-    [role] = ADAPTER.roles(authored.typed)
-    assert role.answers == ("final_result",)
-    [role] = ADAPTER.roles(authored.without_model)
-    assert (role.system_prompt, role.model) == ("You look.", None)
-
-
-@pytest.mark.slow
 async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
-    [_, shout] = ADAPTER.own_tools(authored.clerk)
-    assert await shout(word="hey") == "HEY"
-    [shout] = ADAPTER.own_tools(authored.named)
+    [shout] = ADAPTER.tools_of(authored.named)
     assert (shout.spec.name, await shout(word="ho")) == ("my_shout", "HO")
-    assert [tool.spec.name for tool in ADAPTER.own_tools(authored.toolset)] == [
-        "list_files"
-    ]
-    [leave] = ADAPTER.own_tools(authored.quitting)
-    with pytest.raises(RuntimeError, match=r"quit_all called sys.exit\(3\)"):
-        await leave()
-    with pytest.raises(UnsupportedError, match="has no tools"):
-        ADAPTER.own_tools(authored.instructed(ValueError).__class__("openai:gpt-4o"))
-
-
-def test_tools_that_need_a_run_to_be_chosen_are_listed(authored: Any) -> None:
-    tools = ADAPTER.own_tools(authored.choosing)
-    assert [tool.spec.name for tool in tools] == ["greet", "my_shout"]
-    tools = ADAPTER.own_tools(authored.deciding)
-    assert [tool.spec.name for tool in tools] == ["list_files"]
+    [made] = ADAPTER.tools_of(authored.toolset)
+    assert made.spec.name == "list_files"
+    with pytest.raises(UnsupportedError, match="cannot take tools from"):
+        ADAPTER.tools_of(authored.clerk)
 
 
 def test_an_mcp_server_that_does_not_start_is_named(authored: Any) -> None:
@@ -69,7 +41,7 @@ def test_an_mcp_server_that_does_not_start_is_named(authored: Any) -> None:
     assert servers_of(afar) == [server]
     wanted = r"tools of .*MCPToolset.* cannot be listed.*Error: .*'no-such-command'"
     with pytest.raises(UnsupportedError, match=wanted):
-        ADAPTER.own_tools(afar)
+        ADAPTER.tools_of(server)
 
 
 async def test_the_scenarios_agent_uses_its_tools(

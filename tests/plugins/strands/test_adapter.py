@@ -22,26 +22,9 @@ def authored() -> Any:
     return sys.modules[AUTHORED]
 
 
-def test_prompt_tools_and_model_are_found(authored: Any) -> None:
-    [role] = ADAPTER.roles(authored.clerk)
-    assert (role.name, role.system_prompt) == ("clerk", "You look.")
-    assert [tool.name for tool in role.tools] == ["list_files", "shout"]
-    assert role.tools[1].parameters["required"] == ["word"]
-    assert role.model.config["model_id"] == "gpt-4o"
-    boss, clerk = ADAPTER.roles(authored.boss)
-    assert (boss.name, [tool.name for tool in boss.tools]) == ("boss", ["clerk"])
-    assert clerk.name == "clerk"
-    [role] = ADAPTER.roles(authored.typed)
-    assert role.answers == ("Answer",)
-
-
 async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
-    [_, shout] = ADAPTER.own_tools(authored.clerk)
-    assert await shout(word="hey") == "HEY"
-    [shout] = ADAPTER.own_tools(authored.shout)
+    [shout] = ADAPTER.tools_of(authored.shout)
     assert await shout(word="ho") == "HO"
-    names = [tool.spec.name for tool in ADAPTER.own_tools(authored.boss)]
-    assert names == ["list_files", "shout"]
 
 
 async def test_the_scenarios_agent_uses_its_tools(

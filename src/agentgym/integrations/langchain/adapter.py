@@ -13,7 +13,6 @@ from agentgym.integrations.agent_import import (
 )
 from agentgym.integrations.base import (
     AgentLoop,
-    AgentRole,
     Blueprint,
     Conversation,
     FrameworkAdapter,
@@ -59,6 +58,7 @@ class LangChainAgent(AgentLoop):
             return GraphRun(graph, self._models)
         graph = make(self._found, blueprint.agent.reference, llm=llm, tools=tools)
         graphs.require_graph(graph, blueprint.agent.reference)
+        self.notes = graphs.notes(graph)
         return GraphRun(graph, self._models)
 
     def converse(self) -> Conversation:
@@ -94,13 +94,17 @@ class LangChainAdapter(FrameworkAdapter):
         """Check that an object is a compiled graph."""
         graphs.require_graph(agent, origin)
 
-    def roles(self, agent: Any) -> list[AgentRole]:
-        """Return a description of the graph's agent, and of agents nested in it."""
-        return graphs.roles(agent)
+    def tools_of(self, found: Any) -> list[Tool]:
+        """Convert a LangChain tool to an AgentGym tool."""
+        from langchain_core.tools import BaseTool
 
-    def own_tools(self, found: Any) -> list[Tool]:
-        """Convert the tools of a graph, or a LangChain tool, to AgentGym tools."""
-        return graphs.own_tools(found)
+        if not isinstance(found, BaseTool):
+            return super().tools_of(found)
+        return [graphs.callable_tool(found)]
+
+    def acts(self, value: Any) -> bool:
+        """Return whether a value is a graph, or makes one."""
+        return graphs.acts(value)
 
     def stand_in(self) -> Any:
         """Return a placeholder chat model, which is never called."""
@@ -134,10 +138,6 @@ class LangChainAdapter(FrameworkAdapter):
 
         endpoint = TrainedEndpoint.of(trained, base_url, api_key)
         return RoleChatOpenAI.at(endpoint, None if base_url is None else trained.roles)
-
-    def concerns(self, agent: Any) -> list[str]:
-        """Return notes on the parts that training changes, e.g. the graph's memory."""
-        return graphs.concerns(agent)
 
     def with_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of a graph in which ``model`` replaces all chat models."""

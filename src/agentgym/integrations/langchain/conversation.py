@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from agentgym.core.background import call_in_thread
 from agentgym.core.task import Task
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.agent_import import values_for
@@ -17,13 +16,18 @@ from agentgym.integrations.gateway_models import GatewayModels
 from agentgym.integrations.langchain.graphs import (
     can_wait,
     input_of_function,
-    is_synchronous,
     most_steps,
 )
 from agentgym.integrations.on_client.adapter import text_of
+from agentgym.integrations.witness import saw
 
 _INTERRUPTED = "__interrupt__"
 _REJECTED = "This call is not allowed."
+_WAITS = (
+    "Where it waits for a person it goes on at once: breakpoints are passed, calls "
+    "that wait for approval are approved, and questions are answered by the scenario's "
+    f"user, else with {YES!r}. --on-interrupt module:function answers in your way."
+)
 
 
 async def resumption(
@@ -143,7 +147,6 @@ class GraphRun:
         self._blueprint = blueprint = models.blueprint
         self.steps = most_steps(graph, blueprint.max_turns)
         self.can_wait = can_wait(graph)
-        self.is_synchronous = is_synchronous(graph)
         self.takes = input_of_function(graph)
         self.inputs = values_for(blueprint.agent.inputs, "--inputs")
         given = blueprint.agent.on_interrupt
@@ -233,6 +236,7 @@ class GraphConversation(Conversation):
                     given = await resumption(self._graph, self._config, state, answer)
                     if not given:
                         break
+                    saw(note=_WAITS)
                     state = await self._resumed(*given)
                 else:
                     raise EpisodeCut("max_turns", "it does not stop waiting")
@@ -317,10 +321,7 @@ class GraphConversation(Conversation):
         self._turns += 1
 
     async def _invoke(self, asked: Any) -> Any:
-        given = {"config": self._config, **self._options}
-        if self._run.is_synchronous:
-            return await call_in_thread(self._graph.invoke, asked, **given)
-        return await self._graph.ainvoke(asked, **given)
+        return await self._graph.ainvoke(asked, config=self._config, **self._options)
 
 
 def _as_json(value: Any) -> Any:

@@ -6,6 +6,7 @@ the same name, the episode's tool is run. The patched methods are not public: a 
 fails when a new version of LangChain changes them.
 """
 
+import asyncio
 import copy
 import inspect
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -16,10 +17,21 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from agentgym.integrations.episode import current_episode
-from agentgym.integrations.langchain.graphs import aliases_of, by_name, passes_control
-from agentgym.integrations.on_client.in_place import CallInPlace, episode_of_call
+from agentgym.core.background import call_in_thread
+from agentgym.integrations.episode import current_episode, episode_or_none
+from agentgym.integrations.langchain.graphs import (
+    aliases_of,
+    by_name,
+    function_of,
+    passes_control,
+    returns_command,
+)
+from agentgym.integrations.on_client.in_place import (
+    CallInPlace,
+    episode_of_call,
+)
 from agentgym.integrations.redirect import holding, model_for
+from agentgym.integrations.witness import saw
 
 _SHAPING = ("tools", "tool_choice", "response_format", "stream")
 """Options of a call that the other model receives. The other options are
@@ -31,7 +43,7 @@ _WRITTEN: ContextVar[Any] = ContextVar("agentgym_written_arguments", default=Non
 
 
 def _other(model: Any) -> Any:
-    other = model_for("langchain")
+    other = model_for("langchain", instead=model)
     return None if other is model else other
 
 
@@ -126,6 +138,30 @@ def patch_tools(module: ModuleType) -> None:
     base.run, base.arun = routed_run, routed_arun
 
 
+def patch_middleware(module: ModuleType) -> None:
+    """Patch middleware so that one with only a sync version runs in async graphs."""
+    kind = module.AgentMiddleware
+    for name in ("wrap_model_call", "wrap_tool_call"):
+        setattr(kind, f"a{name}", _in_thread(kind, name))
+
+
+def _in_thread(kind: Any, name: str) -> Any:
+    missing = getattr(kind, f"a{name}")
+
+    async def wrap(self: Any, request: Any, handler: Any) -> Any:
+        wrapped = getattr(self, name)
+        if episode_or_none() is None or wrapped.__func__ is getattr(kind, name):
+            return await missing(self, request, handler)
+        loop = asyncio.get_running_loop()
+
+        def ask(request: Any) -> Any:
+            return asyncio.run_coroutine_threadsafe(handler(request), loop).result()
+
+        return await call_in_thread(wrapped, request, ask)
+
+    return wrap
+
+
 @contextmanager
 def _call(call_id: str | None, written: Any) -> Iterator[None]:
     """Keep a call's id and arguments as they are before LangChain validates them."""
@@ -139,6 +175,12 @@ def _in_episode(tool: Any) -> Any:
         return tool
     if episode_of_call(tool.name, lambda: passes_control(tool)) is None:
         return tool
+    if returns_command(tool):
+        saw(
+            note=f"{tool.name} can change the graph's state (Command), which a "
+            "recorded answer does not. If later steps depend on it, let it really run: "
+            f"--tools live --allow-tool {tool.name}."
+        )
     if _ROUTED not in vars(tool):
         vars(tool)[_ROUTED] = _patched(tool)
     return vars(tool)[_ROUTED]
@@ -200,6 +242,7 @@ def _in_place(tool: Any, args: tuple[Any, ...], named: dict[str, Any]) -> CallIn
     return CallInPlace(
         tool.name,
         run,
+        function=function_of(tool),
         read=_as_read,
         handled=(ToolException,),
         not_done=(GraphBubbleUp,),

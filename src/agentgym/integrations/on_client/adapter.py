@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic_core import to_jsonable_python
 
 from agentgym.core.agent import AgentSpec, Trained
-from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, ToolSpec, run_tool
 from agentgym.errors import UnsupportedError, UsageError
@@ -26,11 +25,9 @@ from agentgym.integrations.agent_import import (
 )
 from agentgym.integrations.base import (
     AgentLoop,
-    AgentRole,
     Blueprint,
     Conversation,
     FrameworkAdapter,
-    no_tools,
     refuse_context,
     refuse_graph_options,
 )
@@ -41,6 +38,7 @@ from agentgym.integrations.redirect import watch
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
 from agentgym.integrations.transport import PLACEHOLDER
+from agentgym.integrations.witness import saw
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -96,6 +94,7 @@ class ClientLoop(AgentLoop):
             )
         if self.agent is None:
             self.agent = agent
+            self.members, self.notes = adapter.members(agent), adapter.notes(agent)
         return adapter.in_training(agent, self._model)
 
     def converse(self) -> Conversation:
@@ -162,11 +161,9 @@ class ClientAdapter(FrameworkAdapter):
         takes_any_input: Whether ``--inputs`` may return types other than text and list.
         agents: Name of the framework's agents in messages, e.g. ``an Agent of X``.
         models: Name of the framework's models in messages, e.g. ``a model of X``.
-        inspector: The module that inspects the framework's agents. It defines the
-            classes ``AGENTS``, ``TOOLS`` (single tools) and ``MODEL``, and four
-            functions. ``members(agent)`` returns the agents of a team, and
-            ``roles(agent)`` their descriptions. ``own_tools(found)`` returns AgentGym
-            tools, perhaps none. ``concerns(agent)`` is as in :class:`FrameworkAdapter`.
+        inspector: The module with the framework's classes: ``AGENTS``, ``TOOLS`` (tools
+            and sets of them) and ``MODEL``; and the functions ``tools_of`` and
+            ``acts``, as in :class:`FrameworkAdapter`.
     """
 
     title: ClassVar[str]
@@ -208,6 +205,14 @@ class ClientAdapter(FrameworkAdapter):
         All model calls of the framework go to ``model`` in any case.
         """
 
+    def members(self, agent: Any) -> dict[str, Any]:
+        """Return a team's agents that its messages may name, with their models."""
+        return {}
+
+    def notes(self, agent: Any) -> list[str]:
+        """Return notes for the user on how an agent behaves in training."""
+        return []
+
     @abstractmethod
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent and of the agents that it runs, with ``model``."""
@@ -228,29 +233,18 @@ class ClientAdapter(FrameworkAdapter):
                 f"{origin} gave {kind_of(agent)}, not an agent. Return {self.agents}."
             )
 
-    def roles(self, agent: Any) -> list[AgentRole]:
-        """Return a description of an agent, or of each member of a team."""
-        self.require_agent(agent, repr(agent))
-        found: list[AgentRole] = self.describe().roles(agent)
-        return found
-
-    def own_tools(self, found: Any) -> list[Tool]:
-        """Convert the tools of an agent or team, or one tool, to AgentGym tools."""
+    def tools_of(self, found: Any) -> list[Tool]:
+        """Convert a tool, or a set of tools, of the framework to AgentGym tools."""
         self.check()
         describe = self.describe()
         if not isinstance(found, describe.TOOLS):
-            self.require_agent(found, repr(found))
-        tools: list[Tool] = describe.own_tools(found)
-        if not tools:
-            members = describe.members(found)
-            names = [f"{x.name or DEFAULT_AGENT} ({type(x).__name__})" for x in members]
-            raise no_tools(found, names)
+            return super().tools_of(found)
+        tools: list[Tool] = describe.tools_of(found)
         return tools
 
-    def concerns(self, agent: Any) -> list[str]:
-        """Return notes for the user on parts that training changes or leaves out."""
-        self.require_agent(agent, repr(agent))
-        found: list[str] = self.describe().concerns(agent)
+    def acts(self, value: Any) -> bool:
+        """Return whether an object is an agent of the framework that has tools."""
+        found: bool = self.describe().acts(value)
         return found
 
     def with_model(self, agent: Any, model: Any) -> Any:
@@ -322,11 +316,13 @@ class ClientAdapter(FrameworkAdapter):
         return self.model(client, at.model)
 
 
-def left_out(tool: str, agent: str) -> str:
-    """Return the warning that a tool is left out: a provider's servers run it."""
-    return (
-        f"{tool} of {agent!r} is left out, in training and in the trained agent: it "
-        "runs by its provider's own models."
+def left_out(tool: Any) -> None:
+    """Note that a tool is left out: a provider's servers run it."""
+    kind = tool.get("type") if isinstance(tool, dict) else tool
+    kind = kind if isinstance(kind, str) else type(tool).__name__
+    saw(
+        note=f"{kind} is left out, in training and in the trained agent: it runs by "
+        "its provider's own models."
     )
 
 

@@ -6,17 +6,23 @@ framework calls it, and the episode records the call.
 """
 
 import inspect
+import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 from agentgym.core.tools import PENDING, RunInPlace, Tool, ToolSpec, pending_run
 from agentgym.errors import RolloutError, ToolExitError
 from agentgym.integrations.episode import Episode, episode_or_none
 from agentgym.integrations.redirect import holding
+from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.integrations.witness import saw
 
-_DEEPEST = 2  # functions that call functions
+_DEEPEST = 12
+_MOST_REACHED = 5_000
 
 
 class CallInPlace:
@@ -28,6 +34,7 @@ class CallInPlace:
     Args:
         name: The tool's name.
         run: Runs the tool with the call's arguments.
+        function: The author's function, whose annotation shows the result's type.
         read: Converts the result to the text or JSON that the model reads.
         handled: Exceptions that the framework converts to a text for the model. The
             episode records them as failed calls.
@@ -40,12 +47,14 @@ class CallInPlace:
         name: str,
         run: RunInPlace,
         *,
+        function: Any = None,
         read: Callable[[Any], Any] = lambda result: result,
         handled: tuple[type[Exception], ...] = (),
         not_done: tuple[type[Exception], ...] = (),
     ) -> None:
         self._name = name
         self._run = run
+        self._function = function
         self._read = read
         self._handled = handled
         self._not_done = not_done
@@ -56,7 +65,7 @@ class CallInPlace:
     def running(self) -> Iterator[None]:
         """Make the live tool run this call within the block."""
         try:
-            with holding(PENDING, (self._name, self._called)):
+            with holding(PENDING, (self._name, self._called, self._function)):
                 yield
         except _NotDone as end:
             raise end.error from None
@@ -110,33 +119,91 @@ def episode_of_call(
     own code, unless the scenario defines a tool of that name.
     """
     episode = None if name in _AS_THEY_ARE.get() else episode_or_none()
-    if episode is None or (name not in episode.tools and passes_control()):
+    if episode is None:
+        return None
+    if name not in episode.tools and passes_control():
+        saw(passes=name)
         return None
     return episode if episode.has(name) else None
 
 
-def agents_in[T](
-    function: Any, kind: type[T], has_tools: Callable[[T], Any]
-) -> Iterator[T]:
-    """Yield the agents with tools that a tool's function names, and so may run.
+def runs_agent(function: Any) -> bool:
+    """Return whether a tool's function names an agent of any framework that acts."""
+    if function is None:
+        return False
+    adapters = [FRAMEWORKS.get(name) for name in FRAMEWORKS]
+    return any(
+        each.acts(value)
+        for value in reached(function)
+        for each in adapters
+        if any(map(each.owns, _roots(value)))  # the others need not be installed
+    )
 
-    An agent without tools is asked like a model: the function is then a tool.
+
+def _roots(value: Any) -> set[str]:
+    is_named = inspect.isroutine(value) or inspect.isclass(value)
+    kinds = [value] if is_named else type(value).__mro__
+    return {str(kind.__module__).partition(".")[0] for kind in kinds}
+
+
+def reached(start: Any, *, with_parts: bool = False) -> Iterator[Any]:
+    """Yield the objects that a function's code names, also in functions that it names.
+
+    Functions of libraries are not followed. ``with_parts`` also yields the parts of the
+    user's and of frameworks' objects.
     """
-    for found in _named_in(function):
-        if isinstance(found, kind) and has_tools(found):
-            yield found
-
-
-def _named_in(function: Any, depth: int = 0) -> Iterator[Any]:
-    """Yield the objects that a function's code names, and those of its functions."""
-    try:
-        names = inspect.getclosurevars(inspect.unwrap(function))
-    except (TypeError, ValueError):  # not a Python function, or an empty cell
-        return
-    for value in [*names.nonlocals.values(), *names.globals.values()]:
+    seen, waiting = {id(start)}, deque([(start, 0)])
+    while waiting and len(seen) < _MOST_REACHED:
+        value, depth = waiting.popleft()
         yield value
-        if inspect.isfunction(value) and depth < _DEEPEST:
-            yield from _named_in(value, depth + 1)
+        for inner, is_followed in _held(value, with_parts) if depth < _DEEPEST else ():
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                waiting.append((inner, depth + 1 if is_followed else _DEEPEST))
+
+
+def _held(value: Any, with_parts: bool) -> Iterator[tuple[Any, bool]]:
+    """Yield the objects that an object holds, and whether to follow each further."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple | set):
+        yield from ((each, True) for each in value)
+    elif inspect.isroutine(value):
+        function = inspect.unwrap(value)
+        try:
+            names = inspect.getclosurevars(function)
+        except (TypeError, ValueError):  # not a Python function, or an empty cell
+            return
+        yield from ((each, True) for each in names.nonlocals.values())
+        is_users = _is_users(function)
+        yield from ((each, is_users) for each in names.globals.values())
+        own = getattr(getattr(value, "__self__", None), "__dict__", {})
+        yield from ((own[name], True) for name in names.unbound if name in own)
+    elif not inspect.isclass(value) and not inspect.ismodule(value):
+        kind = type(value)
+        is_users = _is_users(kind)
+        if with_parts and (is_users or _is_frameworks(kind)):
+            parts = getattr(value, "__dict__", {})
+            yield from ((each, True) for each in parts.values())
+        if with_parts and is_users and callable(value):
+            yield value.__call__, True
+        if isinstance(value, partial):
+            yield value.func, True
+
+
+def _is_users(value: Any) -> bool:
+    """Return whether a class or function is the user's own, not one of a library."""
+    name = value.__module__ or ""
+    root = name.partition(".")[0]
+    if root == "agentgym" or root in sys.stdlib_module_names - {"__main__"}:
+        return False
+    file = getattr(sys.modules.get(name), "__file__", None) or ""
+    return not any(folder in file for folder in ("site-packages", "dist-packages"))
+
+
+def _is_frameworks(kind: type) -> bool:
+    root = kind.__module__.partition(".")[0]
+    return any(FRAMEWORKS.get(name).owns(root) for name in FRAMEWORKS)
 
 
 @contextmanager

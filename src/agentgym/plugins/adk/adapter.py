@@ -54,8 +54,10 @@ class AdkAdapter(ReadingAdapter):
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent in which it and its sub-agents use ``model``."""
         made = agent.clone()
-        for each in self.describe().members(made):
-            if each is made or each.parent_agent is not None:
+        agents = [made]
+        for each in agents:  # grows
+            agents += each.sub_agents
+            if hasattr(each, "model"):
                 each.model = model
         return made
 

@@ -6,7 +6,7 @@ new version of ADK changes them.
 """
 
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import partial, wraps
 from typing import Any, Self
 
@@ -19,9 +19,7 @@ from google.genai import types
 from pydantic import PrivateAttr
 from pydantic_core import to_jsonable_python
 
-from agentgym.core.background import in_background
 from agentgym.core.tools import ToolSpec, parse_arguments
-from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.adapter import left_out
 from agentgym.integrations.redirect import model_for, patch_methods, replace_calls
 from agentgym.plugins import frameworks
@@ -54,6 +52,9 @@ class PolicyLlm(BaseLlm):
         config = llm_request.config
         body: dict[str, Any] = {"messages": [*_messages(llm_request)]}
         held = [tool.function_declarations or () for tool in config.tools or ()]
+        for tool, own in zip(config.tools or (), held, strict=True):
+            if not own:
+                left_out(next(iter(tool.model_fields_set), tool))
         if tools := [_spec(each).to_openai() for some in held for each in some]:
             body["tools"] = tools
         form = config.response_json_schema or config.response_schema
@@ -172,41 +173,15 @@ class AdkReader(frameworks.Reader):
 
     AGENTS, TOOLS, MODEL = BaseAgent, BaseTool, BaseLlm
 
-    def inner(self, agent: Any) -> Iterable[Any]:
-        """Return an agent's sub-agents."""
-        return agent.sub_agents
-
-    def role(self, agent: Any) -> AgentRole | None:
-        """Return an agent's description; None for a workflow agent."""
-        if not isinstance(agent, LlmAgent):
-            return None
-        prompt = agent.instruction if isinstance(agent.instruction, str) else None
-        form = ("set_model_response",) if agent.output_schema and agent.tools else ()
-        return AgentRole(agent.name, prompt or None, [], agent.model or None, form)
-
-    def tools(self, agent: Any) -> Iterable[Any]:
-        """Return an agent's tools that run here, those of its toolsets too."""
-        if not isinstance(agent, LlmAgent):
-            return ()
-        found = in_background(agent.canonical_tools())
-        return [tool for tool in found if tool._get_declaration() is not None]
-
-    def concerns(self, agent: Any) -> list[str]:
-        """Return a note on each tool that Google's servers run."""
-        return [
-            left_out(tool.name, each.name)
-            for each in self.members(agent)
-            for tool in each.tools
-            if isinstance(tool, BaseTool) and tool._get_declaration() is None
-        ]
-
     def function(self, tool: Any) -> Any:
         """Return the function of a tool."""
         return getattr(tool, "func", None)
 
-    def agents_of(self, tool: Any) -> list[Any]:
-        """Return the agent that is a tool, or the agents that a function runs."""
-        return [tool.agent] if isinstance(tool, AgentTool) else super().agents_of(tool)
+    def passes_control(self, tool: Any) -> bool:
+        """Return whether a tool is an agent, runs one, or hands over to one."""
+        is_theirs = type(tool).__module__.startswith("google.adk.tools.transfer")
+        is_one = isinstance(tool, AgentTool) or is_theirs
+        return is_one or super().passes_control(tool)
 
     def spec(self, tool: Any) -> ToolSpec:
         """Return a tool's name, description and schema."""
@@ -228,7 +203,7 @@ def patch() -> None:
     resolve = kind.canonical_model.fget
 
     def canonical_model(self: Any) -> Any:
-        other = model_for(_NAME, is_call=False)
+        other = model_for(_NAME, is_call=False, instead=self.model)
         found = resolve(self) if other is None else other
         return found.as_role(self.name) if isinstance(found, PolicyLlm) else found
 
@@ -250,14 +225,9 @@ def _running(run_async: Callable[..., Any]) -> Callable[..., Any]:
             _arguments(args),
             run,
             lambda text: _given(self, text),
-            partial(_passes_control, self),
+            partial(READER.passes_control, self),
             call_id=getattr(tool_context, "function_call_id", None),
             read=_read,
         )
 
     return routed
-
-
-def _passes_control(tool: Any) -> bool:
-    is_theirs = type(tool).__module__.startswith("google.adk.tools.transfer")
-    return is_theirs or bool(READER.agents_of(tool))

@@ -7,16 +7,17 @@ patching these classes: a test fails when a new version changes them.
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
 from agentgym.core.openai import DEFAULT_AGENT
+from agentgym.integrations.on_client.adapter import left_out
 from agentgym.integrations.on_client.clients import PlainOpenAI
 from agentgym.integrations.on_client.in_place import (
     CallInPlace,
-    agents_in,
     episode_of_call,
+    runs_agent,
 )
 from agentgym.integrations.on_client.servers import current_servers
 from agentgym.integrations.redirect import model_for
@@ -58,26 +59,19 @@ def for_any_model(options: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: options[key] for key in options if key in _KEPT_OPTIONS}
     if "tools" in kept:
         found = kept["tools"] or ()
+        for tool in found:
+            if not isinstance(tool, FunctionTool):
+                left_out(tool)
         kept["tools"] = [each for each in found if isinstance(each, FunctionTool)]
     return kept
 
 
-def passes_on(tool: Any) -> bool:
+def _passes_on(tool: Any) -> bool:
     """Return whether a tool runs another agent, or hands over to another agent."""
     module = getattr(tool.func, "__module__", None) or ""
     if module.startswith("agent_framework"):
         return module != _MCP
-    return any(agents_of(tool))
-
-
-def agents_of(tool: Any) -> Iterator[Any]:
-    """Yield the agents with tools that a tool's function runs."""
-    from agent_framework import Agent
-
-    def has_tools(agent: Any) -> Any:
-        return agent.default_options.get("tools") or agent.mcp_tools
-
-    return agents_in(tool.func, Agent, has_tools)
+    return runs_agent(tool.func)
 
 
 def patch_agents(module: ModuleType) -> None:
@@ -85,7 +79,7 @@ def patch_agents(module: ModuleType) -> None:
 
     def client(self: Any) -> Any:
         own = vars(self)["client"]
-        other = model_for(_NAME, is_call=False)
+        other = model_for(_NAME, is_call=False, instead=own)
         return own if other is None else client_for(other, self, own)
 
     def set_client(self: Any, client: Any) -> None:
@@ -126,7 +120,7 @@ def patch_tools(module: ModuleType) -> None:
                 self, arguments=given, tool_call_id=tool_call_id, **named
             )
 
-        episode = episode_of_call(self.name, lambda: passes_on(self))
+        episode = episode_of_call(self.name, lambda: _passes_on(self))
         if episode is None:
             return await run(arguments)
         if arguments is None:

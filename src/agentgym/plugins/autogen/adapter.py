@@ -132,6 +132,19 @@ class AutoGenAdapter(ClientAdapter):
         copies = Copies(agent, model)
         return lambda loop: _AgentConversation(copies.make(), loop)
 
+    def members(self, agent: Any) -> dict[str, Any]:
+        """Return the members of a team, with their model clients."""
+        from autogen_agentchat.base import ChatAgent
+
+        describe = self.describe()
+        parts = [x for x in describe.parts(agent) if isinstance(x, ChatAgent)]
+        return {each.name: describe.model_of(each) for each in parts}
+
+    def notes(self, agent: Any) -> list[str]:
+        """Return notes on an agent's users, code and memory in training."""
+        found: list[str] = self.describe().notes(agent)
+        return found
+
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent or team whose model clients are all ``model``.
 

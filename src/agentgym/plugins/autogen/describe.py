@@ -1,4 +1,4 @@
-"""Inspect an agent or team: its members, prompts, tools and models.
+"""Classes of AutoGen, the parts of teams, and tools as AgentGym tools.
 
 Most of the inspected attributes are private in AutoGen: a test fails when a new version
 changes them.
@@ -9,7 +9,6 @@ from typing import Any
 
 from autogen_agentchat.agents import CodeExecutorAgent, UserProxyAgent
 from autogen_agentchat.base import ChatAgent, Team
-from autogen_agentchat.tools import AgentTool, TeamTool
 from autogen_core import CancellationToken
 from autogen_core.memory import ListMemory
 from autogen_core.models import ChatCompletionClient
@@ -17,12 +16,11 @@ from autogen_core.tools import BaseTool, StaticWorkbench, Workbench
 
 from agentgym.core.background import in_background
 from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import ToolError, UnsupportedError
-from agentgym.integrations.base import AgentRole
+from agentgym.errors import ToolError
 from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.integrations.on_client.servers import Servers
 from agentgym.plugins.autogen.tools import SpecTool
-from agentgym.scenarios.schemas import distinct, model_of_schema, spec_of_model
+from agentgym.scenarios.schemas import model_of_schema, spec_of_model
 
 _MODEL_SLOTS = ("model_client", "_model_client")
 _PARTS = (BaseTool, ChatAgent, Team, Workbench)
@@ -53,97 +51,35 @@ def parts(agent: Any) -> list[Any]:
     return list(found.values())
 
 
-def members(agent: Any) -> list[ChatAgent]:
-    """Return the agent itself or the team's agents, and all agents nested in them."""
-    return [part for part in parts(agent) if isinstance(part, ChatAgent)]
+def acts(value: Any) -> bool:
+    """Return whether an object is a team, or an agent with tools."""
+    benches = getattr(value, "_workbench", None) or ()
+    has_tools = any(getattr(bench, "_tools", True) for bench in benches)
+    return isinstance(value, Team) or (isinstance(value, ChatAgent) and has_tools)
 
 
-def speakers(agent: Any) -> list[ChatAgent]:
-    """Return the members that have a model, or that are of the user's own classes.
-
-    Agents of the user's own classes may call a model in their own way.
-    """
-    everyone = members(agent)
-    found = [member for member in everyone if model_of(member) is not None]
-    own = [each for each in everyone if not _is_autogens(each)]
-    if not found and not own:
-        raise UnsupportedError(f"{agent!r} has no agent with a model.")
-    return [each for each in everyone if each in found or each in own]
-
-
-def roles(agent: Any) -> list[AgentRole]:
-    """Return a description of an agent, or of the members that call a model."""
-    return [_role_of(speaker) for speaker in speakers(agent)]
-
-
-def _role_of(speaker: ChatAgent) -> AgentRole:
-    prompts = getattr(speaker, "_system_messages", None)
-    handoffs = getattr(speaker, "_handoff_tools", ())
-    tools = [tool for part in _held(speaker) for tool in tools_of(part)]
-    offered = [tool.spec for tool in tools] + list(map(spec_of, handoffs))
-    return AgentRole(
-        name=speaker.name,
-        system_prompt="\n".join(p.content for p in prompts) if prompts else None,
-        tools=list({spec.name: spec for spec in offered}.values()),
-        model=model_of(speaker),
-    )
-
-
-def own_tools(found: Any) -> list[Tool]:
-    """Convert the tools of an agent, team or workbench, or one tool, to AgentGym tools.
-
-    Tools that run an agent or a team are left out.
-    """
-    if isinstance(found, TOOLS):
-        return tools_of(found)
-    within = [part for part in parts(found) if isinstance(part, BaseTool | Workbench)]
-    benches = [part for part in within if isinstance(part, StaticWorkbench)]
-    on_benches = {id(tool) for bench in benches for tool in bench._tools}
-    passing = {part.name for part in within if isinstance(part, AgentTool | TeamTool)}
-    return distinct(
-        tool
-        for part in within
-        if id(part) not in on_benches
-        for tool in tools_of(part)
-        if tool.spec.name not in passing
-    )
-
-
-def concerns(agent: Any) -> list[str]:
+def notes(agent: Any) -> list[str]:
     """Return notes for the user on how an agent or team behaves in training."""
-    notes = []
+    found = []
     for part in parts(agent):
         if isinstance(part, UserProxyAgent):
-            notes.append(f"The scenario's user answers instead of {part.name!r}.")
+            found.append(f"The scenario's user answers instead of {part.name!r}.")
         if isinstance(part, CodeExecutorAgent):
             kind = type(part._code_executor).__name__
-            notes.append(f"{part.name!r} really runs the policy's code, by {kind}.")
+            found.append(f"{part.name!r} really runs the policy's code, by {kind}.")
         for memory in getattr(part, "_memory", None) or ():
             if not isinstance(memory, ListMemory):
-                notes.append(
+                found.append(
                     f"The memory of {part.name!r}, {type(memory).__name__}, is shared "
                     "by all rollouts: each reads the entries of the others."
                 )
-    return notes
+    return found
 
 
 def model_of(holder: Any) -> ChatCompletionClient | None:
     """Return the model client of an agent or team; None if there is none."""
     held = [getattr(holder, name, None) for name in _MODEL_SLOTS]
     return next((x for x in held if isinstance(x, ChatCompletionClient)), None)
-
-
-def _is_autogens(agent: ChatAgent) -> bool:
-    return type(agent).__module__.startswith("autogen_")
-
-
-def _held(speaker: ChatAgent) -> list[Any]:
-    """Return an agent's own tools and workbenches."""
-    held: list[Any] = []
-    for name, value in vars(speaker).items():
-        if name not in _NOT_WITHIN:
-            held += value if isinstance(value, list | tuple) else [value]
-    return [part for part in held if isinstance(part, BaseTool | Workbench)]
 
 
 def tools_of(part: Any) -> list[Tool]:

@@ -18,6 +18,7 @@ from agentgym.integrations.on_client.in_place import (
     CallInPlace,
     ending_episode,
     episode_of_call,
+    runs_agent,
 )
 from agentgym.integrations.on_client.servers import current_servers
 from agentgym.integrations.redirect import patch_methods, replace_calls
@@ -48,7 +49,8 @@ def _running(run_json: Callable[..., Any]) -> Callable[..., Any]:
         episode = episode_of_call(self.name, lambda: _passes_on(self))
         if episode is not None:
             read = self.return_value_as_string
-            return await _called(episode, self.name, args, call_id, run, read)
+            function = getattr(self, "_func", None)
+            return await _called(episode, self.name, args, call_id, run, read, function)
         with ending_episode(self.name):
             return await run(args)
 
@@ -57,8 +59,10 @@ def _running(run_json: Callable[..., Any]) -> Callable[..., Any]:
 
 def _passes_on(tool: Any) -> bool:
     """Return whether a tool runs another agent or team, or hands over to it."""
-    parts = (type(tool), getattr(tool, "_func", None))
-    return any(str(x.__module__).startswith(_PASSING_ON) for x in parts if x)
+    function = getattr(tool, "_func", None)
+    parts = (type(tool), function)
+    is_autogens = any(str(x.__module__).startswith(_PASSING_ON) for x in parts if x)
+    return is_autogens or runs_agent(function)
 
 
 async def _called(
@@ -68,6 +72,7 @@ async def _called(
     call_id: str | None,
     run: Callable[[Any], Awaitable[Any]],
     read: Callable[[Any], Any],
+    function: Any = None,
 ) -> Any:
     """Run a tool of the episode; return its result, or an error as text.
 
@@ -82,7 +87,7 @@ async def _called(
 
     is_object = arguments is None or isinstance(arguments, Mapping)
     asked = dict(arguments or {}) if is_object else json.dumps(arguments)
-    call = CallInPlace(name, run_in_place, read=read)
+    call = CallInPlace(name, run_in_place, function=function, read=read)
     try:
         with call.running():
             text = await episode.use_tool(name, asked, call_id=call_id)

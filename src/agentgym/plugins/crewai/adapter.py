@@ -23,7 +23,6 @@ from agentgym.integrations.agent_import import (
 )
 from agentgym.integrations.base import (
     AgentLoop,
-    AgentRole,
     Blueprint,
     Conversation,
     FrameworkAdapter,
@@ -80,13 +79,21 @@ class CrewAIAgent(AgentLoop):
         from crewai import Agent, Flow
 
         from agentgym.plugins.crewai.copies import in_training
-        from agentgym.plugins.crewai.crews import require_inputs, runner
+        from agentgym.plugins.crewai.crews import (
+            members,
+            notes,
+            require_inputs,
+            role_of,
+            runner,
+        )
 
         found = load_agent(origin)
         agent = make(found, origin, llm=self._llm, tools=tools)
         if self.agent is None:
             self.agent = agent
         form = runner(agent, origin)
+        self.notes = notes(agent)
+        self.members = {role_of(x): x.llm for x in members(agent, origin)}
         if isinstance(form, Flow):
             self.way = "every rollout has a new flow, all of whose llms are replaced"
             again = type(form) if found is agent else found
@@ -237,19 +244,22 @@ class CrewAIAdapter(FrameworkAdapter):
 
         members(agent, origin)
 
-    def roles(self, agent: Any) -> list[AgentRole]:
-        """Return a description of each agent in an Agent, a Task or a Crew."""
+    def tools_of(self, found: Any) -> list[Tool]:
+        """Convert a CrewAI tool to an AgentGym tool."""
         self.check()
-        from agentgym.plugins.crewai.crews import roles
+        from crewai.tools import BaseTool
 
-        return roles(agent)
+        from agentgym.plugins.crewai.tools import callable_tool
 
-    def own_tools(self, found: Any) -> list[Tool]:
-        """Convert tools of an Agent, Task or Crew, or one tool, to AgentGym tools."""
-        self.check()
-        from agentgym.plugins.crewai.crews import own_tools
+        if not isinstance(found, BaseTool):
+            return super().tools_of(found)
+        return [callable_tool(found)]
 
-        return own_tools(found)
+    def acts(self, value: Any) -> bool:
+        """Return whether an object is a crew or a flow, or an agent with tools."""
+        from agentgym.plugins.crewai.crews import acts
+
+        return acts(value)
 
     def stand_in(self) -> Any:
         """Return a placeholder LLM, which is never called."""
@@ -280,13 +290,6 @@ class CrewAIAdapter(FrameworkAdapter):
             temperature=at.temperature,
             max_completion_tokens=at.max_tokens,
         )
-
-    def concerns(self, agent: Any) -> list[str]:
-        """Return notes on the parts that training changes or disables, e.g. memory."""
-        self.check()
-        from agentgym.plugins.crewai.crews import concerns
-
-        return concerns(agent)
 
     def with_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an Agent, Task or Crew whose LLMs are all ``model``."""

@@ -1,22 +1,14 @@
-"""Inspect CrewAI's agents, tasks and crews: parts, tools and inputs."""
+"""Read the agents, tasks, tools and inputs of CrewAI's crews."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from crewai import Agent, Crew, Flow, Task
 from crewai.tools import BaseTool
-from crewai.utilities.i18n import I18N_DEFAULT
-from crewai.utilities.reasoning_handler import FUNCTION_SCHEMA
 
 from agentgym.core.openai import DEFAULT_AGENT
-from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.agent_import import kind_of
-from agentgym.integrations.base import AgentRole, no_tools
-from agentgym.plugins.crewai.tools import callable_tool, spec_of
-from agentgym.scenarios.schemas import distinct
 
-_PLAN: str = FUNCTION_SCHEMA["function"]["name"]
 PLACE = "task"
 """Name of the crew input with the user's request: ``{task}`` in a description."""
 
@@ -127,20 +119,9 @@ def members(found: Any, origin: str) -> list[Agent]:
     return agents
 
 
-def roles(found: Any) -> list[AgentRole]:
-    """Return a description of each agent, with its own tools and those of its tasks."""
-    return [
-        AgentRole(
-            name=" ".join(agent.role.split()),
-            system_prompt=I18N_DEFAULT.slice("role_playing").format(
-                role=agent.role, backstory=agent.backstory, goal=agent.goal
-            ),
-            tools=list(_tools(agent, tasks_of(found)).values()),
-            model=agent.llm,
-            answers=(_PLAN,) if agent.planning_enabled else (),
-        )
-        for agent in members(found, f"The {type(found).__name__}")
-    ]
+def role_of(agent: Agent) -> str:
+    """Return an agent's role on one line, as its requests name it."""
+    return " ".join(agent.role.split())
 
 
 def _observes(agent: Agent) -> bool:
@@ -148,23 +129,6 @@ def _observes(agent: Agent) -> bool:
     if plans is None or plans.observe_steps is not None:
         return plans is not None and bool(plans.observe_steps)
     return plans.reasoning_effort != "low"
-
-
-def _tools(agent: Agent, tasks: list[Task]) -> dict[str, ToolSpec]:
-    given = [tool for task in tasks if task.agent is agent for tool in task.tools or ()]
-    specs = map(spec_of, [*tools_of(agent), *given])
-    return {spec.name: spec for spec in specs}
-
-
-def own_tools(found: Any) -> list[Tool]:
-    """Convert tools of an Agent, Task or Crew, or a CrewAI tool, to AgentGym tools."""
-    if isinstance(found, BaseTool):
-        return [callable_tool(found)]
-    tools = list(_given(found))
-    if not tools:
-        agents = members(found, "It")
-        raise no_tools(found, [f"{each.role.strip()} (Agent)" for each in agents])
-    return distinct(map(callable_tool, tools))
 
 
 def tools_of(agent: Agent) -> list[BaseTool]:
@@ -189,18 +153,17 @@ def tools_of(agent: Agent) -> list[BaseTool]:
         resolver.cleanup()
 
 
-def _given(found: Any) -> Iterator[BaseTool]:
-    for agent in members(found, f"The {type(found).__name__}"):
-        yield from tools_of(agent)
-    for task in tasks_of(found):
-        yield from task.tools or ()
+def acts(value: Any) -> bool:
+    """Return whether an object is a crew or a flow, or an agent with tools."""
+    is_agent = isinstance(value, Agent) and bool(value.tools or value.mcps)
+    return is_agent or isinstance(value, Crew | Flow)
 
 
-def concerns(found: Any) -> list[str]:
+def notes(found: Any) -> list[str]:
     """Return notes for the user on how an agent or crew behaves in training."""
-    notes = []
+    said = []
     if isinstance(found, Flow):
-        notes.append(
+        said.append(
             "Each rollout has a new flow. Its own code really runs: files that it "
             "writes are written, and memory of its crews is not turned off."
         )
@@ -208,11 +171,11 @@ def concerns(found: Any) -> list[str]:
     crews = [found] if isinstance(found, Crew) else []
     holders: list[Agent | Crew] = [*agents, *crews]
     if any(held.memory for held in holders):
-        notes.append("Memory is off: no rollout reads the entries of another one.")
+        said.append("Memory is off: no rollout reads the entries of another one.")
     if any(held.knowledge_sources or held.knowledge for held in holders):
-        notes.append("Knowledge is off: no model is asked for embeddings.")
+        said.append("Knowledge is off: no model is asked for embeddings.")
     if any(crew.planning for crew in crews):
-        notes.append("Planning is off: it wants a structured answer.")
+        said.append("Planning is off: it wants a structured answer.")
     written = [task.output_file for task in tasks_of(found) if task.output_file]
     for crew in crews:
         log = crew.output_log_file
@@ -220,12 +183,12 @@ def concerns(found: Any) -> list[str]:
     if any(held.checkpoint for held in holders):
         written.append("checkpoints")
     if written:
-        notes.append(f"Not written in training: {', '.join(written)}.")
+        said.append(f"Not written in training: {', '.join(written)}.")
     if any(_observes(agent) for agent in agents):
-        notes.append("Steps of a plan are not observed: it wants a structured answer.")
+        said.append("Steps of a plan are not observed: it wants a structured answer.")
     if any(task.human_input for task in tasks_of(found)):
-        notes.append("Tasks that wait for a person's word go on without it.")
+        said.append("Tasks that wait for a person's word go on without it.")
     names = [agent.role.strip() for agent in agents if agent.apps]
     if names:
-        notes.append(f"Apps of {', '.join(names)} are really reached.")
-    return notes
+        said.append(f"Apps of {', '.join(names)} are really reached.")
+    return said

@@ -20,6 +20,7 @@ from agentgym.integrations.on_client.in_place import (
     CallInPlace,
     ending_episode,
     episode_of_call,
+    runs_agent,
 )
 from agentgym.integrations.redirect import model_for, patch_methods, replace_calls
 
@@ -101,9 +102,12 @@ def _episode_of(tool: Any) -> tuple[Episode, str] | None:
     current = episode_or_none()
     names = () if current is None else current.tools
     name = next((x for x in names if sanitize_tool_name(x) == known_as), known_as)
-    episode = episode_of_call(
-        name, lambda: type(tool).__module__.startswith(_PASSING_ON)
-    )
+
+    def passes_on() -> bool:
+        is_crewais = type(tool).__module__.startswith(_PASSING_ON)
+        return is_crewais or runs_agent(_function_of(tool))
+
+    episode = episode_of_call(name, passes_on)
     return None if episode is None else (episode, name)
 
 
@@ -150,4 +154,8 @@ def _in_place(tool: Any, name: str) -> CallInPlace:
             raise ToolError(text)
         return text
 
-    return CallInPlace(name, run, read=read)
+    return CallInPlace(name, run, function=_function_of(tool), read=read)
+
+
+def _function_of(tool: Any) -> Any:
+    return getattr(tool, "func", None) or type(tool)._run

@@ -52,8 +52,7 @@ def add_faults(
     def create_environment(task: Task) -> Environment:
         environment = create(_bare(task))
         if task.id.endswith(MARK):
-            tools, faults = environment.tools, Faults(rates, _bare(task))
-            vars(environment)["tools"] = lambda: list(map(faults.wrap, tools()))
+            vars(environment)["altered"] = Faults(rates, _bare(task)).wrap
         return environment
 
     def marked_tasks(split: Split, *rest: Any, **more: Any) -> list[Task]:

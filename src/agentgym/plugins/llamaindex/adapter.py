@@ -29,6 +29,7 @@ class LlamaIndexAdapter(ReadingAdapter):
     models = "an LLM of LlamaIndex"
     modules = ("llama_index.core", "llama_index.llms.openai")
     packages = ("llama_index",)
+    addressee = "to_agent"
     inspector = "agentgym.plugins.llamaindex.agents"
     preload = ("openai.resources", inspector)
 
@@ -54,6 +55,11 @@ class LlamaIndexAdapter(ReadingAdapter):
 
         prompt = settings.system_prompt or None
         return FunctionAgent(name=name, system_prompt=prompt, tools=tools, llm=model)
+
+    def members(self, agent: Any) -> dict[str, Any]:
+        """Return the agents of a workflow, with their models."""
+        agents = getattr(agent, "agents", {})
+        return {name: each.llm for name, each in agents.items()}
 
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent or workflow in which all agents use ``model``."""

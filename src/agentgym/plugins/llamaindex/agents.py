@@ -5,7 +5,7 @@ episode's tool is run. Some of the patched methods are not public: a test fails 
 new version of LlamaIndex changes them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache, wraps
 from typing import Any, Self
@@ -21,7 +21,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.tools import BaseTool, ToolOutput, adapt_to_async_tool
 
 from agentgym.core.tools import ToolSpec, parse_arguments
-from agentgym.integrations.base import AgentRole
+from agentgym.integrations.episode import episode_or_none
 from agentgym.integrations.redirect import patch_methods, replace_calls
 from agentgym.integrations.transport import speaking_as
 from agentgym.plugins.frameworks import (
@@ -93,21 +93,6 @@ class LlamaIndexReader(Reader):
     AGENTS, TOOLS, MODEL = (BaseWorkflowAgent, AgentWorkflow), BaseTool, LLM
     BY_TEXT, INSTEAD = (CodeActAgent, ReActAgent), "FunctionAgent"
 
-    def inner(self, agent: Any) -> Iterable[Any]:
-        """Return the agents of a workflow."""
-        return agent.agents.values() if isinstance(agent, AgentWorkflow) else ()
-
-    def role(self, agent: Any) -> AgentRole | None:
-        """Return an agent's description; None for a workflow."""
-        if isinstance(agent, AgentWorkflow):
-            return None
-        form = (agent.output_cls.__name__,) if agent.output_cls else ()
-        return AgentRole(agent.name, agent.system_prompt, [], agent.llm, form)
-
-    def tools(self, agent: Any) -> Iterable[Any]:
-        """Return an agent's tools."""
-        return getattr(agent, "tools", None) or ()
-
     def function(self, tool: Any) -> Any:
         """Return the function of a FunctionTool."""
         return getattr(tool, "_real_fn", None)
@@ -123,12 +108,6 @@ class LlamaIndexReader(Reader):
         """Run a tool; one that takes its run's context runs only in place."""
         return (await adapt_to_async_tool(tool).acall(**arguments)).content
 
-    def hand_offs(self, team: Any, agent: Any) -> list[ToolSpec]:
-        """Return the tool that a workflow gives an agent to hand over to others."""
-        is_member = isinstance(team, AgentWorkflow) and agent.name in team.agents
-        tool = team._get_handoff_tool(agent) if is_member else None
-        return [] if tool is None else [self.spec(tool)]
-
 
 READER = LlamaIndexReader()
 
@@ -136,11 +115,16 @@ READER = LlamaIndexReader()
 def patch() -> None:
     """Patch LLMs, so that one can replace the others, agents, and their tools."""
     replace_calls(LLM, (*_ASKING, "get_tool_calls_from_response"), _NAME)
-    as_role = within(lambda agent: speaking_as(agent.name))
-    patch_methods(BaseWorkflowAgent, ("take_step",), as_role)
+    patch_methods(BaseWorkflowAgent, ("take_step",), within(_as_role))
     for kind in (BaseWorkflowAgent, AgentWorkflow):
         patch_methods(kind, ("_call_tool",), within(_asking))
     patch_methods(BaseTool, ("acall",), _calling)
+
+
+def _as_role(agent: Any) -> AbstractContextManager[None]:
+    if episode_or_none() is not None:
+        READER.refuse_by_text(agent)
+    return speaking_as(agent.name)
 
 
 def _asking(team: Any) -> AbstractContextManager[None]:
@@ -167,7 +151,7 @@ def _calling(acall: Callable[..., Any]) -> Callable[..., Any]:
             given.get(_UNREADABLE, given),
             lambda: acall(self, *args, **named),
             answer,
-            lambda: name == "handoff" or bool(READER.agents_of(self)),
+            lambda: name == "handoff" or READER.passes_control(self),
             read=lambda output: output.content,
         )
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.options import AgentTools, tools_reference
-from agentgym.cli.tasks import Output, Tools, refuse_existing, write_tasks
+from agentgym.cli.options import AgentTools
+from agentgym.cli.tasks import Output, Tools, needed_tools, refuse_existing, write_tasks
 from agentgym.evaluate.numbers import plural
 
 if TYPE_CHECKING:
@@ -70,11 +70,10 @@ def _from_logs(
 ) -> "FromLogs":
     """Write a tasks file from logs or reviews, and report calls that were left out."""
     from agentgym.plugins.logs import from_logs as make
-    from agentgym.scenarios.tool_tasks.user_code import load_tools
 
     refuse_existing(output)
-    whose = tools_reference(tools_from, agent)
-    tools = None if whose is None else load_tools(whose)
+    is_given = tools_from is not None or agent is not None
+    tools = needed_tools(tools_from, agent) if is_given else None
     found = make(file, tools, reviewed=reviewed)
     write_tasks(found.text, output)
     for why, count in found.skipped.items():

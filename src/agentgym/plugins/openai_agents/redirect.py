@@ -8,11 +8,10 @@ public: a test fails when a new version of the SDK changes them.
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from agents.agent import Agent
 from agents.guardrail import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from agents.model_settings import ModelSettings
 from agents.models import get_default_model_settings
@@ -26,14 +25,16 @@ from agents.tool_guardrails import (
 )
 
 from agentgym.integrations.episode import episode_or_none
+from agentgym.integrations.on_client.adapter import left_out
 from agentgym.integrations.on_client.in_place import (
     CallInPlace,
-    agents_in,
     episode_of_call,
+    runs_agent,
 )
 from agentgym.integrations.on_client.servers import current_servers
 from agentgym.integrations.redirect import answering, model_for, refusing_calls
 from agentgym.integrations.transport import speaking_as
+from agentgym.integrations.witness import saw
 
 _NAME = "openai_agents"
 _PASSED = {
@@ -42,6 +43,12 @@ _PASSED = {
     ToolInputGuardrail: ToolGuardrailFunctionOutput.allow(),
     ToolOutputGuardrail: ToolGuardrailFunctionOutput.allow(),
 }
+
+
+_GUARDS = (
+    "Guardrails that ask a model are left out of training: there they pass, unasked. "
+    "In the trained agent they ask their own model."
+)
 
 
 class _AsksModel(BaseException):
@@ -92,7 +99,7 @@ def patch_runs(module: Any) -> None:
     get_all_tools = kind.get_all_tools
 
     def model_of(agent: Any, config: Any) -> Any:
-        other = model_for(_NAME)
+        other = model_for(_NAME, instead=agent.model)
         if other is None:
             return get_model(agent, config)
         return ModelOfRole(other, agent.name)
@@ -121,6 +128,9 @@ def patch_runs(module: Any) -> None:
                 await servers.open(server, server)
         with _within(self):
             found = await get_all_tools(self, context)
+        for tool in found:
+            if not isinstance(tool, FunctionTool):
+                left_out(tool)
         return [_routed(x, self) for x in found if isinstance(x, FunctionTool)]
 
     module.get_model, module.get_model_settings = model_of, settings_of
@@ -131,19 +141,10 @@ def patch_runs(module: Any) -> None:
         patched.run = _without_model(patched.run, passed)
 
 
-def passes_on(tool: FunctionTool) -> bool:
+def _passes_on(tool: FunctionTool) -> bool:
     """Return whether a tool runs another agent."""
-    return tool._is_agent_tool or any(agents_of(tool))
-
-
-def agents_of(tool: FunctionTool) -> Iterator[Any]:
-    """Yield the agents with tools that a tool's function runs."""
     function = getattr(tool.on_invoke_tool, "_invoke_tool_impl", None)
-    return agents_in(
-        function,
-        Agent,
-        lambda agent: agent.tools or agent.mcp_servers or agent.handoffs,
-    )
+    return tool._is_agent_tool or runs_agent(function)
 
 
 def _within(agent: Any) -> AbstractContextManager[None]:
@@ -174,6 +175,7 @@ def _without_model(check: Callable[..., Any], passed: Any) -> Callable[..., Any]
             with refusing_calls(_AsksModel()):
                 return await check(self, *args, **named)
         except _AsksModel:
+            saw(note=_GUARDS)
             always = dataclasses.replace(self, guardrail_function=lambda *_: passed)
             return await check(always, *args, **named)
 
@@ -192,7 +194,7 @@ def _routed(tool: FunctionTool, agent: Any) -> FunctionTool:
                 )
 
         name = tool.name
-        if (episode := episode_of_call(name, lambda: passes_on(tool))) is None:
+        if (episode := episode_of_call(name, lambda: _passes_on(tool))) is None:
             return await run(None)
         call = CallInPlace(name, run)
         with call.running():

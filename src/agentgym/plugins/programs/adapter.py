@@ -1,18 +1,13 @@
 """CommandAdapter: train programs in any language, ``--command "node agent.js"``."""
 
-import functools
-import os
 from typing import Any
 
 import orjson
 
 from agentgym.core.agent import Trained
-from agentgym.core.background import in_background
 from agentgym.core.files import parse_json
 from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT, ApiError
-from agentgym.core.task import Split, Task
-from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import NoToolsError, RolloutError, ToolError, UnsupportedError
+from agentgym.errors import UnsupportedError
 from agentgym.integrations.base import (
     AgentLoop,
     Blueprint,
@@ -20,59 +15,9 @@ from agentgym.integrations.base import (
     FrameworkAdapter,
     refuse_graph_options,
 )
-from agentgym.integrations.episode import Episode, EpisodeCut, current_episode
+from agentgym.integrations.episode import Episode, current_episode
 from agentgym.plugins.programs.attempt import ProgramAttempts
 from agentgym.programs.program import ProgramCommand
-from agentgym.scenarios.schemas import spec_of_openai
-
-_SEEN = "its tools were seen"
-_TIMEOUT_S = 60.0
-
-
-def offered_tools(program: ProgramCommand) -> list[ToolSpec]:
-    """Start a program, and return the tools in its first model request."""
-    return in_background(_offered_tools(program))
-
-
-async def _offered_tools(program: ProgramCommand) -> list[ToolSpec]:
-    seen: list[Any] = []
-
-    async def ask(episode: Episode, body: dict[str, Any], role: str) -> dict[str, Any]:
-        seen.extend(body.get("tools") or ())
-        episode.turns += 1
-        episode.cut_short(_SEEN)
-        raise EpisodeCut(_SEEN)
-
-    task = Task(
-        id="tools",
-        split=Split.TRAIN,
-        seed=0,
-        family="tools",
-        level=1,
-        instruction="What can you do?",
-    )
-    episode = Episode(task)
-    attempts = ProgramAttempts(program, "policy", ask, timeout_s=_TIMEOUT_S)
-    why = "it offered its model none in its first request"
-    try:
-        await attempts.run(episode)
-    except EpisodeCut:
-        pass
-    except RolloutError as error:
-        why = str(error)
-    finally:
-        await attempts.close()
-    try:
-        specs = [spec_of_openai(tool) for tool in seen]
-    except ValueError as error:
-        specs, why = [], f"of its tools {error}"
-    if not specs:
-        raise NoToolsError(
-            f"The tools of {str(program)!r} cannot be listed: {why}. Write `tools` in "
-            "each line of the tasks file, name functions with --tools-from, or judge "
-            "by a command: --check-command."
-        )
-    return list({spec.name: spec for spec in specs}.values())
 
 
 class _ProgramConversation(Conversation):
@@ -95,6 +40,12 @@ class ProgramAgent(AgentLoop):
     """Runs a program on each episode's task; its model calls go to the gateway."""
 
     way = "asked for at the address that the program's environment names"
+    notes = (
+        (
+            "Its own tools really run, again and again, with whatever arguments the "
+            "model writes, and it reaches every machine that you do."
+        ),
+    )
 
     def __init__(self, program: ProgramCommand, blueprint: Blueprint) -> None:
         import aiohttp
@@ -124,7 +75,6 @@ class ProgramAgent(AgentLoop):
         self, episode: Episode, body: dict[str, Any], role: str
     ) -> dict[str, Any]:
         episode.begin_turn(role)
-        episode.see(body.get("tools") or ())
         headers = {} if role == DEFAULT_AGENT else {"X-Agent-ID": role}
         url = f"{episode.path}/chat/completions"
         data = orjson.dumps(body)
@@ -182,27 +132,10 @@ class CommandAdapter(FrameworkAdapter):
                 'agent.js".'
             )
 
-    def own_tools(self, found: Any) -> list[Tool]:
-        """Return the tools that a program offers to the model in its first request.
-
-        The program is started once, and ended after that request. The returned tools
-        raise ToolError when called: only the program can run them.
-        """
-        self.require_agent(found, str(found))
-        return [Tool(spec, _not_here) for spec in _tools_of(found, os.getcwd())]
-
     def require_agent(self, agent: Any, origin: str) -> None:
         """Raise UnsupportedError if an object is not a program."""
         if not isinstance(agent, ProgramCommand):
             raise UnsupportedError(f"{origin} is a {type(agent).__name__}, no program.")
-
-    def concerns(self, agent: Any) -> list[str]:
-        """Return a warning that the program's own tools really run in training."""
-        really = (
-            "Its own tools really run, again and again, with whatever arguments the "
-            "model writes, and it reaches every machine that you do."
-        )
-        return [really]
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
         """Raise UnsupportedError; the message says how to serve the program's model."""
@@ -212,12 +145,3 @@ class CommandAdapter(FrameworkAdapter):
             "OPENAI_BASE_URL=http://127.0.0.1:8000/v1 OPENAI_MODEL="
             f"{trained.name.partition('@')[0]}."
         )
-
-
-@functools.cache
-def _tools_of(program: ProgramCommand, folder: str) -> list[ToolSpec]:
-    return offered_tools(program)
-
-
-def _not_here(**arguments: Any) -> str:
-    raise ToolError("this tool is the program's own")

@@ -5,7 +5,7 @@ episode's tool is run. The patched methods are not public: a test fails when a n
 version of pydantic-ai changes them.
 """
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from types import ModuleType
 from typing import Any
@@ -26,8 +26,8 @@ from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.on_client.in_place import (
     CallInPlace,
-    agents_in,
     episode_of_call,
+    runs_agent,
 )
 from agentgym.integrations.redirect import answering, model_for
 from agentgym.integrations.transport import speaking_as
@@ -69,7 +69,7 @@ def patch_agents(module: ModuleType) -> None:
     pick = kind._pick_raw_model
 
     def _pick_raw_model(self: Any, model: Any) -> Any:
-        if (other := model_for(_NAME)) is None:
+        if (other := model_for(_NAME, instead=self.model)) is None:
             return pick(self, model)
         return ModelThroughout(other, self.name)
 
@@ -142,19 +142,8 @@ def _as_read(result: Any) -> Any:
 def _episode_of(tool: Any, name: str) -> Episode | None:
     if tool is None or tool.tool_def.kind in _OF_FRAMEWORK:
         return None
+    while hasattr(tool, "source_tool"):  # of several toolsets
+        tool = tool.source_tool
     schema = getattr(getattr(tool, "call_func", None), "__self__", None)
     function = getattr(schema, "function", None)
-    return episode_of_call(name, lambda: any(agents_of(function)))
-
-
-def agents_of(function: Any) -> Iterator[Any]:
-    """Yield the agents with tools that a tool's function runs."""
-    from pydantic_ai import Agent
-
-    return agents_in(function, Agent, functions_of)
-
-
-def functions_of(agent: Any) -> dict[str, Any]:
-    """Return the functions of an agent's tools, without those of MCP servers."""
-    held = (getattr(toolset, "tools", {}) for toolset in agent.toolsets)
-    return {name: tool.function for tools in held for name, tool in tools.items()}
+    return episode_of_call(name, lambda: runs_agent(function))

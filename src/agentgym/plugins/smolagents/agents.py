@@ -6,7 +6,7 @@ new version of smolagents changes them.
 """
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
@@ -18,7 +18,6 @@ from smolagents.monitoring import AgentLogger, Monitor
 from agentgym.core.background import call_in_thread, in_background
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import ToolSpec
-from agentgym.integrations.base import AgentRole
 from agentgym.integrations.redirect import patch_methods, replace_calls
 from agentgym.integrations.transport import speaking_as
 from agentgym.plugins import frameworks
@@ -115,24 +114,6 @@ class SmolagentsReader(frameworks.Reader):
     AGENTS, TOOLS, MODEL = MultiStepAgent, Tool, Model
     BY_TEXT, INSTEAD = CodeAgent, "ToolCallingAgent"
 
-    def inner(self, agent: Any) -> Iterable[Any]:
-        """Return the agents that an agent manages."""
-        return agent.managed_agents.values()
-
-    def role(self, agent: Any) -> AgentRole | None:
-        """Return an agent's description."""
-        name, prompt = agent.name or DEFAULT_AGENT, agent.system_prompt
-        return AgentRole(name, prompt, [], agent.model, (_ANSWER,))
-
-    def tools(self, agent: Any) -> Iterable[Any]:
-        """Return an agent's tools, without ``final_answer``."""
-        return [tool for name, tool in agent.tools.items() if name != _ANSWER]
-
-    def hand_offs(self, team: Any, agent: Any) -> list[ToolSpec]:
-        """Return the tools that ask managed agents, and ``final_answer``."""
-        others = [*agent.managed_agents.values(), agent.tools[_ANSWER]]
-        return [self.spec(each) for each in others]
-
     def function(self, tool: Any) -> Any:
         """Return the function of a tool."""
         return tool.forward
@@ -156,7 +137,7 @@ def patch() -> None:
     names = ("generate", "generate_stream", "__call__", "parse_tool_calls")
     replace_calls(Model, names, _NAME)
     patch_methods(ToolCallingAgent, ("execute_tool_call",), _calling)
-    frameworks.patch_model_of(MultiStepAgent, _NAME)
+    frameworks.patch_model_of(MultiStepAgent, _NAME, READER)
 
 
 def _calling(execute: Callable[..., Any]) -> Callable[..., Any]:
@@ -172,7 +153,7 @@ def _calling(execute: Callable[..., Any]) -> Callable[..., Any]:
 
         def passes_control() -> Any:
             others = tool_name in (_ANSWER, *self.managed_agents)
-            return others or (tool is not None and READER.agents_of(tool))
+            return others or (tool is not None and READER.passes_control(tool))
 
         return frameworks.called_sync(
             tool_name, arguments, run, str, passes_control, read=str

@@ -7,7 +7,7 @@ new version of Strands changes them.
 
 import copy
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial, wraps
 from typing import Any
 
@@ -25,7 +25,6 @@ from strands.types.tools import AgentTool
 
 from agentgym.core.tools import ToolSpec, parse_arguments
 from agentgym.errors import ToolError
-from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.in_place import episode_of_call
 from agentgym.integrations.redirect import patch_methods, replace_calls
 from agentgym.plugins import frameworks
@@ -118,29 +117,13 @@ class StrandsReader(frameworks.Reader):
 
     AGENTS, TOOLS, MODEL = Agent, AgentTool, Model
 
-    def inner(self, agent: Any) -> Iterable[Any]:
-        """Return the agents that are tools of an agent."""
-        tools = agent.tool_registry.registry.values()
-        return [each._agent for each in tools if hasattr(each, "_agent")]
-
-    def role(self, agent: Any) -> AgentRole | None:
-        """Return an agent's description."""
-        form = agent._default_structured_output_model
-        answers = (form.__name__,) if form else ()
-        return AgentRole(agent.name, agent.system_prompt, [], agent.model, answers)
-
-    def tools(self, agent: Any) -> Iterable[Any]:
-        """Return an agent's tools."""
-        return agent.tool_registry.registry.values()
-
     def function(self, tool: Any) -> Any:
         """Return the function of a tool."""
         return getattr(tool, "_tool_func", None)
 
-    def agents_of(self, tool: Any) -> list[Any]:
-        """Return the agent that is a tool, or the agents that a function runs."""
-        agent = getattr(tool, "_agent", None)
-        return super().agents_of(tool) if agent is None else [agent]
+    def passes_control(self, tool: Any) -> bool:
+        """Return whether a tool is an agent, or runs one."""
+        return hasattr(tool, "_agent") or super().passes_control(tool)
 
     def spec(self, tool: Any) -> ToolSpec:
         """Return a tool's name, description and schema."""
@@ -183,7 +166,7 @@ def patch() -> None:
     """Patch models, so that one can replace the others, agents, and their tools."""
     replace_calls(Model, ("stream", "structured_output"), _NAME)
     patch_methods(AgentTool, ("stream",), _streaming)
-    frameworks.patch_model_of(Agent, _NAME)
+    frameworks.patch_model_of(Agent, _NAME, READER)
 
 
 def _streaming(stream: Callable[..., Any]) -> Callable[..., Any]:
@@ -192,7 +175,7 @@ def _streaming(stream: Callable[..., Any]) -> Callable[..., Any]:
         self: Any, tool_use: Any, invocation_state: Any, **named: Any
     ) -> AsyncGenerator[Any]:
         name, events = self.tool_name, stream(self, tool_use, invocation_state, **named)
-        passes_control: Any = partial(READER.agents_of, self)
+        passes_control: Any = partial(READER.passes_control, self)
         if episode_of_call(name, passes_control) is None:
             model = getattr(invocation_state.get("agent"), "model", None)
             while True:

@@ -12,12 +12,19 @@ from agentgym.core.tools import (
     result_text,
     same_arguments,
 )
-from agentgym.core.trajectory import OWN, ModelCall, RequestedCall, Step, ToolCall
+from agentgym.core.trajectory import (
+    ENDED,
+    FORM,
+    OWN,
+    ModelCall,
+    RequestedCall,
+    Step,
+    ToolCall,
+)
 from agentgym.integrations.offered import check_offered, offered_functions
+from agentgym.scenarios.tool_tasks.unseen import UnseenSpec, learn_schemas
 
 NOT_RUN = "(the agent ended before this call ran)"
-ENDED = "(the agent ended at this call)"
-FORM = "(an answer in this form)"
 
 
 def assemble_steps(
@@ -43,6 +50,8 @@ def assemble_steps(
     - A call that ends the agent, e.g. of a tool ``Done``, counts as made although
       nothing ran. It is the only call of the last answer, and its tool never ran.
     """
+    for asked in model_calls:
+        learn_schemas(specs.values(), asked.tools)
     judged = [_judge(call, specs) for call in model_calls]
     pending = list(tool_calls)
     outcomes: dict[_Requested, ToolCall] = {}
@@ -165,7 +174,7 @@ def _judge(call: ModelCall, specs: Mapping[str, ToolSpec]) -> list[_Requested]:
     known = {name: spec for name, spec in specs.items() if name in offered}
     judged: list[_Requested] = []
     for asked in call.tool_calls:
-        is_own = asked.name not in specs or specs[asked.name].variants
+        is_own = isinstance(specs.get(asked.name), UnseenSpec | None)
         if asked.name in offered and is_own:
             found = check_offered(offered[asked.name], asked.arguments)
         else:

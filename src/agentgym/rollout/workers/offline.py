@@ -4,24 +4,22 @@ import socket
 import sys
 import traceback
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 from agentgym.integrations.episode import episode_or_none
+from agentgym.integrations.witness import saw
 from agentgym.rollout.gateway.address import is_own
 
-OUTSIDE = "outside"
 _CLIENTS = ("openai", "langchain_core")
 _ANY = ("", "None", "0.0.0.0", "::")  # this machine, too
 
 
-def keep_offline(hosts: Path, allowed: Collection[str] = ()) -> None:
+def keep_offline(allowed: Collection[str] = ()) -> None:
     """Refuse all later connections of this process to other machines.
 
-    Those whose name is in ``allowed``, or ends in a dot and such a name, are made. For
-    each refused connection, a line with the machine's name is added to the file
-    ``hosts``. The line ends with ``outside`` if a model client, e.g. OpenAI's,
-    connected in a thread that does not belong to an episode.
+    Those whose name is in ``allowed``, or ends in a dot and such a name, are made. Each
+    refused one is noted, with whether a model client, e.g. OpenAI's, connected in a
+    thread that does not belong to an episode.
     """
     find, addresses = socket.getaddrinfo, set(allowed)
 
@@ -43,9 +41,7 @@ def keep_offline(hosts: Path, allowed: Collection[str] = ()) -> None:
             return
         name = _text(host)
         if name not in _ANY and not is_own(name) and not is_allowed(name):
-            mark = f" {OUTSIDE}" if _is_outside() else ""
-            with hosts.open("a", encoding="utf-8") as file:
-                file.write(f"{name}{mark}\n")
+            saw(host=name, outside=_is_outside())
             raise ConnectionRefusedError(
                 f"{name} may not be reached in a trial: nothing has started yet"
             )

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import orjson
 
+from agentgym import errors
+from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.workers.forks import Child, ForkServer, fork_server
 from agentgym.rollout.workers.spec import WorkerSpec
@@ -41,6 +43,8 @@ class _Worker:
         self.name = spec.worker
         self.ready = False
         self.error: str | None = None
+        self.kind = ""
+        self.agent: dict[str, Any] = {}
         self.blamed: str | None = None
         self.child: Child | None = None
         self._spec = spec
@@ -82,6 +86,8 @@ class _Worker:
         if isinstance(said, dict):
             self.ready = self.ready or "ready" in said
             self.error = said.get("error", self.error)
+            self.kind = said.get("kind", self.kind)
+            self.agent = said.get("agent", self.agent)
             self.blamed = said.get("blocked", self.blamed)
 
     def end(self, until: float) -> None:
@@ -148,6 +154,12 @@ class WorkerPool:
         self._log.wait()
 
     @property
+    def agent(self) -> dict[str, Any]:
+        """What a worker says of the user's agent; {} before one is ready."""
+        said = [worker.agent for worker in list(self._workers.values())]
+        return next(filter(None, said), {})
+
+    @property
     def failure(self) -> str | None:
         """Why workers cannot start; None if they can."""
         if self._bad_starts < _MAX_BAD_STARTS:
@@ -156,6 +168,17 @@ class WorkerPool:
         if said:
             return said[0]
         return f"they end while starting: {self._last_end}; see {self._log_path}"
+
+    @property
+    def refusal(self) -> UsageError | None:
+        """The error in the user's settings or agent that ended a worker, if any."""
+        for worker in list(self._workers.values()):
+            kind = getattr(errors, worker.kind, None)
+            if isinstance(kind, type) and issubclass(kind, UsageError):
+                is_unsupported = issubclass(kind, UnsupportedError)
+                own = UnsupportedError if is_unsupported else UsageError
+                return own(worker.error or "")
+        return None
 
     @property
     def pids(self) -> list[int]:

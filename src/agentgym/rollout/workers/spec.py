@@ -22,8 +22,8 @@ class WorkerSpec(BaseModel):
     groups: dict[str, dict[str, Any]] = {}  # settings of plug-ins, by name
     framework: str
     agent: AgentSource = AgentSource()
-    hosts: Path | None = None
-    """If set, connections to other machines are refused, and listed in this file."""
+    witness: Path | None = None
+    """The file of a trial's notes; then other machines cannot be reached."""
     audit: Path | None = None  # file of the audit log
     private: bool = False  # whether the audit log has no texts
     concurrency: int = 64  # episodes that run at the same time
@@ -39,7 +39,7 @@ class WorkerSpec(BaseModel):
         gateway: str,
         api_key: str,
         model: str,
-        hosts: Path | None = None,
+        witness: Path | None = None,
         audit: Path | None = None,
     ) -> Self:
         """Return the workers' configuration, with values from a run's ``config``."""
@@ -52,7 +52,7 @@ class WorkerSpec(BaseModel):
             groups=config.plugin_groups,
             framework=config.framework,
             agent=config.agent,
-            hosts=hosts,
+            witness=witness,
             audit=None if audit is None else audit.absolute(),
             private=config.private,
             concurrency=config.in_flight,

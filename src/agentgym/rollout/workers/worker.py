@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import asdict
 from typing import Any
@@ -40,13 +40,18 @@ from agentgym.errors import (
     ProgramError,
     RolloutError,
     ToolExitError,
-    UnsupportedError,
 )
-from agentgym.integrations.base import AgentLoop, Blueprint, FrameworkAdapter
+from agentgym.integrations.base import AgentLoop, Blueprint
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.inner_reward import refuse_outside_episodes
 from agentgym.integrations.registry import FRAMEWORKS
-from agentgym.integrations.run import ScenarioEnding, converse, reason_of, run_episode
+from agentgym.integrations.run import (
+    ScenarioEnding,
+    converse,
+    reason_of,
+    run_episode,
+)
+from agentgym.integrations.witness import model_words, note_into
 from agentgym.models.forms import answers_any_object
 from agentgym.models.links import Links
 from agentgym.rollout.gateway.http.keys import agent_key
@@ -58,7 +63,7 @@ from agentgym.rollout.workers.offline import keep_offline
 from agentgym.rollout.workers.spec import WorkerSpec
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import scenario_of
-from agentgym.scenarios.tool_tasks.stubs import returns, stub_answer
+from agentgym.scenarios.tool_tasks.stubs import result_schema, stub_answer
 from agentgym.scenarios.tool_tasks.unseen import UnseenSpec
 from agentgym.scenarios.tool_tasks.user_code import unseen_tool
 from agentgym.security.audit import audit_into
@@ -107,16 +112,25 @@ class Worker:
         spec: WorkerSpec,
         scenario: Scenario,
         agent: AgentLoop,
-        stubs: Sequence[Tool] = (),
     ) -> None:
         self._spec = spec
         self._scenario = scenario
         self._agent = agent
-        self._extra = tuple(stubs)
         self._ending = _GatewayEnding(scenario, self.get)
         self._running: set[asyncio.Task[None]] = set()
         self._headers = {"Authorization": f"Bearer {spec.api_key}"}
         self._links = Links(None, _CONNECT_S)
+
+    @property
+    def agent(self) -> dict[str, Any]:
+        """The kind of the user's agent, and what its adapter says of it."""
+        agent = self._agent
+        return {
+            "kind": type(agent.agent).__name__,
+            "way": agent.way,
+            "notes": list(agent.notes),
+            "members": {k: model_words(v) for k, v in agent.members.items()},
+        }
 
     async def run(self) -> None:
         """Claim and run episodes until the gateway cannot be reached."""
@@ -160,8 +174,7 @@ class Worker:
             mode="train" if rollout["is_train"] else "val",
             scenario=scenario.name,
             max_turns=scenario.max_turns,
-            extra=self._extra,
-            stub=self._stub_unseen,
+            stub=self._stub,
         )
         return await run_episode(
             episode,
@@ -171,11 +184,17 @@ class Worker:
             timeout_s=self._spec.timeout_s,
         )
 
-    def _stub_unseen(self, name: str) -> Tool | None:
+    def _stub(self, name: str) -> Tool | None:
+        """Return a tool with made-up results for an agent's own, if it is wanted."""
         how = self._spec.agent
         if how.own_tools != "stub" or name in how.allow_tools:
             return None
-        return _stub(unseen_tool(UnseenSpec(name)))
+        tool = unseen_tool(UnseenSpec(name))
+
+        def answer(**arguments: Any) -> str:
+            return stub_answer(name, result_schema(tool), arguments, {})
+
+        return Tool(tool.spec, answer)
 
     async def _run_rollout(self, rollout: dict[str, Any]) -> None:
         attempt = rollout["status"]["last_attempt_id"]
@@ -402,38 +421,15 @@ def make_worker(spec: WorkerSpec) -> Worker:
     )
     if spec.audit is not None:
         audit_into(spec.audit, private=spec.private)
-    if spec.hosts is not None:
-        keep_offline(spec.hosts, spec.agent.allow_host)
-    adapter = FRAMEWORKS.get(spec.framework)
+    if spec.witness is not None:
+        note_into(spec.witness)
+        keep_offline(spec.agent.allow_host)
     agent = require_type(
-        adapter.create_environment(blueprint),
+        FRAMEWORKS.get(spec.framework).create_environment(blueprint),
         AgentLoop,
         f"create_environment() of the framework {spec.framework!r}",
     )
-    stubs = []
-    if spec.agent.own_tools == "stub":
-        known = {tool.name for tool in scenario.tools()} | set(spec.agent.allow_tools)
-        own = own_tools(adapter, agent)
-        stubs = [_stub(tool) for tool in own if tool.spec.name not in known]
-    return Worker(spec, scenario, agent, stubs)
-
-
-def own_tools(adapter: FrameworkAdapter, agent: AgentLoop) -> list[Tool]:
-    """Return the tools of the user's agent; empty if they cannot be listed."""
-    try:
-        return [] if agent.agent is None else adapter.own_tools(agent.agent)
-    except UnsupportedError:
-        return []
-
-
-def _stub(tool: Tool) -> Tool:
-    """Copy a tool; the copy returns made-up values instead of running the tool."""
-    schema = returns(tool.function)
-
-    def answer(**arguments: Any) -> str:
-        return stub_answer(tool.spec.name, schema, arguments, {})
-
-    return Tool(tool.spec, answer)
+    return Worker(spec, scenario, agent)
 
 
 async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
@@ -459,7 +455,7 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
                 every_s=_BEAT_S,
             ),
         ):
-            control.say(ready=True)
+            control.say(ready=True, agent=worker.agent)
             await worker.run()
     except asyncio.CancelledError:
         logger.info("worker %s was stopped", spec.worker)

@@ -1,7 +1,7 @@
 """Answer tool calls in training, with recorded or made-up answers or real calls."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -14,8 +14,10 @@ from agentgym.core.trajectory import ToolCall
 from agentgym.errors import RuleViolation, ToolError
 from agentgym.scenarios.base import Environment
 from agentgym.scenarios.tool_tasks.judging import folder_with
-from agentgym.scenarios.tool_tasks.stubs import Schema, returns, stub_answer
+from agentgym.scenarios.tool_tasks.stubs import result_schema, stub_answer
 from agentgym.scenarios.tool_tasks.task_file import Answer, TaskLine
+from agentgym.scenarios.tool_tasks.unseen import UnseenSpec
+from agentgym.scenarios.tool_tasks.user_code import unseen_tool
 
 
 @dataclass(frozen=True)
@@ -28,19 +30,14 @@ class Answering:
             (the tools in ``allow`` run).
         allow: Names of the tools that really run if ``mode`` is ``live``.
         recorded: Recorded answers that apply to all tasks.
-        schemas: JSON schema of each tool's result, by the tool's name; None if the
-            result is text or its type is unknown.
+        is_open: Whether calls of other tools of the agent are answered, too.
     """
 
     tools: Sequence[Tool]
     mode: Answers
     allow: frozenset[str]
     recorded: Sequence[Answer]
-    schemas: Mapping[str, Schema | None] = field(init=False)
-
-    def __post_init__(self) -> None:
-        schemas = {tool.spec.name: returns(tool.function) for tool in self.tools}
-        object.__setattr__(self, "schemas", schemas)
+    is_open: bool = False
 
     def tools_of(self, line: TaskLine) -> Sequence[Tool]:
         """Return a line's own tools, which cannot really run, or those of the file."""
@@ -81,6 +78,13 @@ class ToolEnvironment(Environment):
             Tool(tool.spec, self._bound(tool), as_written=True)
             for tool in self._tools.values()
         ]
+
+    def late_tool(self, name: str) -> Tool | None:
+        """Return the tool that answers calls of an agent's own tool."""
+        if not self._how.is_open or self._line.tools:
+            return None
+        tool = self._tools[name] = unseen_tool(UnseenSpec(name))
+        return Tool(tool.spec, self._bound(tool), as_written=True)
 
     def folder(self) -> Path | None:
         """Return the episode's folder with the task's files; create it if needed."""
@@ -123,7 +127,7 @@ class ToolEnvironment(Environment):
                 f"nothing is recorded for {name} with these arguments: "
                 f"{result_text(arguments)}"
             )
-        schema = None if has_own else how.schemas[name]
+        schema = None if has_own else result_schema(tool)
         read = tool.spec.validate(arguments)
         return stub_answer(name, schema, read, facts or {})
 

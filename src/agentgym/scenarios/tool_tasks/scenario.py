@@ -93,7 +93,8 @@ class ToolScenario(Scenario):
         source: TaskSource | str = "",
     ) -> None:
         specs = {tool.spec.name: tool.spec for tool in tools}
-        if isinstance(source, TaskSource) and any(map(is_agent, source.tools)):
+        is_open = isinstance(source, TaskSource) and any(map(is_agent, source.tools))
+        if is_open:
             specs = AgentTools(specs)
         self._source = source
         self._specs = specs
@@ -110,7 +111,11 @@ class ToolScenario(Scenario):
         self._by_id = {line.id: line for line in lines}
         self._splits, shared = split_lines(lines)
         self._answering = Answering(
-            tools=tools, mode=answers, allow=frozenset(allow), recorded=recorded
+            tools=tools,
+            mode=answers,
+            allow=frozenset(allow),
+            recorded=recorded,
+            is_open=is_open,
         )
         longest = max(len(line.expect) for line in lines)
         given = read_settings(file)
@@ -119,6 +124,7 @@ class ToolScenario(Scenario):
             description=f"{len(lines)} tasks of {file.name}; splits: "
             f"{_shared_words(shared)}.",
             judges_work=judge is not None,
+            has_late_tools=is_open,
             has_check=check is not accept_all,
             splits=tuple(split for split in Split if self._splits[split]),
             max_turns=given.max_turns or max(_LEAST_TURNS, 2 * longest + 2),
@@ -153,7 +159,7 @@ class ToolScenario(Scenario):
         how = self._answering
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
-        made._answering = Answering(how.tools, answers, frozenset(), how.recorded)
+        made._answering = replace(how, mode=answers, allow=frozenset())
         return made
 
     def system_prompt(self) -> str:
@@ -220,7 +226,7 @@ class ToolScenario(Scenario):
         """Score by the judge, ``check``, the reward for code, or the expected calls."""
         line, (made, by_code) = self._line(task), trajectory.calls_by_maker()
         specs = line.tools or self._specs
-        learn_from(specs.values(), trajectory)
+        learn_from(specs, trajectory)
         if self._judge is not None:
             if any(call.name in line.forbid for call in made):
                 return Reward(LOWEST, False, {"forbidden": LOWEST})
@@ -374,9 +380,9 @@ def _require_folders(lines: Sequence[TaskLine], base: Path) -> None:
 def _check_allowed(
     answers: Answers, allow: Sequence[str], specs: dict[str, ToolSpec]
 ) -> None:
-    names = ", ".join(specs)
+    names = f", of {', '.join(specs)}" if specs else ""
     for name in allow:
-        if name not in specs:
+        if name not in specs and not isinstance(specs, AgentTools):
             raise NotFoundError("tool", name, specs)
     if allow and answers != "live":
         raise UsageError(
@@ -386,7 +392,7 @@ def _check_allowed(
     if answers == "live" and not allow:
         raise UsageError(
             "Live tools really run, with whatever arguments an untrained model writes. "
-            f"Allow those for which that does no harm: --allow-tool NAME, of {names}."
+            f"Allow those for which that does no harm: --allow-tool NAME{names}."
         )
     warn_of_calls(allow)
 

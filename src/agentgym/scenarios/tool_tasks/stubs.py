@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
 
 from agentgym.core.json_schema import properties
 from agentgym.core.made_up import NoValueError, made_up
-from agentgym.core.tools import result_text
+from agentgym.core.tools import Tool, pending_function, result_text
 
 Schema = Mapping[str, Any]
 
@@ -29,6 +30,12 @@ def example_arguments(parameters: Schema, key: str = "") -> dict[str, Any]:
     return made
 
 
+def result_schema(tool: Tool) -> Schema | None:
+    """Return the JSON schema of a tool's results; None for text or unknown."""
+    return returns(pending_function(tool.spec.name) or tool.function)
+
+
+@lru_cache(maxsize=1024)
 def returns(function: Callable[..., Any]) -> Schema | None:
     """Return the JSON schema of a function's annotated result.
 

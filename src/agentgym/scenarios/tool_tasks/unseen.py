@@ -1,6 +1,5 @@
-"""Tools that tasks name and an agent's source does not show.
+"""An agent's own tools, whose schemas are unknown until the agent runs.
 
-They belong to a later agent, a sub-agent in a function, or an agent behind a hand-off.
 Their schema is the one that the model is offered, in the first request that has it.
 """
 
@@ -9,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Task
@@ -31,10 +30,14 @@ class _AnyArguments(BaseModel):
 
 
 class UnseenSpec(ToolSpec):
-    """A tool that accepts any arguments until a request shows its schema."""
+    """A tool that accepts any arguments until a request shows its schema.
+
+    Agents of a team may have different tools of one name; a call fits one of them.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(name, "", _AnyArguments)
+        vars(self).update(others=[], seen=[])
 
     @property
     def is_known(self) -> bool:
@@ -42,12 +45,20 @@ class UnseenSpec(ToolSpec):
         return self.args_model is not _AnyArguments
 
     def learn(self, offered: Mapping[str, Any]) -> None:
-        """Take the schema of an OpenAI function; keep the present one if it is bad."""
+        """Take the schema of an OpenAI function, unless it is bad."""
         from agentgym.scenarios.schemas import spec_of_openai  # jsonschema is slow
 
+        seen: list[Any] = vars(self)["seen"]
+        if offered.get("parameters") in seen:
+            return
+        seen.append(offered.get("parameters"))
         try:
             spec = spec_of_openai(offered)
         except ValueError:
+            return
+        others: list[ToolSpec] = vars(self)["others"]
+        if self.is_known:
+            others.append(spec)
             return
         vars(self).pop("parameters", None)
         vars(self).update(description=spec.description, args_model=spec.args_model)
@@ -62,7 +73,14 @@ class UnseenSpec(ToolSpec):
             for name, value in arguments.items()
             if name in required or not _is_default(value, properties.get(name))
         }
-        return super().validate(given)
+        try:
+            return super().validate(given)
+        except ValidationError:
+            others: list[ToolSpec] = vars(self)["others"]
+            for each in others:
+                if each.accepts(given):
+                    return each.validate(given)
+            raise
 
 
 def _is_default(value: Any, schema: Any) -> bool:
@@ -71,7 +89,7 @@ def _is_default(value: Any, schema: Any) -> bool:
 
 
 class AgentTools(dict[str, ToolSpec]):
-    """The tools that an agent's source shows, and those that tasks name besides."""
+    """An agent's own tools: those that tasks name, and those that it calls."""
 
     def admit(self, name: Any) -> bool:
         """Add a tool that only tasks name; return whether the name can be a tool's."""
@@ -103,19 +121,25 @@ def unseen(specs: Iterable[ToolSpec]) -> dict[str, UnseenSpec]:
 
 
 def learn_schemas(specs: Iterable[ToolSpec], tools: Iterable[Any]) -> None:
-    """Give tools whose schema is unknown the one in the tools of a request."""
-    missing = unseen(specs)
+    """Let an agent's own tools learn their schemas from the tools of a request."""
+    missing = {spec.name: spec for spec in specs if isinstance(spec, UnseenSpec)}
     for tool in tools if missing else ():
         function = tool.get("function", tool) if isinstance(tool, dict) else {}
         if isinstance(function, dict) and function.get("name") in missing:
             missing[function["name"]].learn(function)
 
 
-def learn_from(specs: Iterable[ToolSpec], trajectory: Trajectory) -> None:
-    """Give tools whose schema is unknown the one in the requests of an episode."""
-    if missing := unseen(specs).values():
-        for call in trajectory.model_calls:
-            learn_schemas(missing, call.tools)
+def learn_from(specs: Mapping[str, ToolSpec], trajectory: Trajectory) -> None:
+    """Give tools whose schema is unknown the one in the requests of an episode.
+
+    The tools of an agent's own that were called in it are added.
+    """
+    if isinstance(specs, AgentTools):
+        for made in trajectory.get_tool_calls():
+            if made.was_answered and made.name not in specs:
+                specs[made.name] = UnseenSpec(made.name)
+    for call in trajectory.model_calls:
+        learn_schemas(specs.values(), call.tools)
 
 
 def misfits(scenario: Scenario, learned: Mapping[str, UnseenSpec]) -> str:

@@ -14,13 +14,7 @@ from agentgym.core.registry import load_object
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, ToolSpec, as_tools, pending_run
 from agentgym.core.trajectory import ToolCall
-from agentgym.errors import (
-    AgentGymError,
-    NoToolsError,
-    ScenarioError,
-    ToolError,
-    UsageError,
-)
+from agentgym.errors import AgentGymError, ScenarioError, ToolError, UsageError
 from agentgym.scenarios.schemas import spec_of_openai
 from agentgym.scenarios.tool_tasks.reward import Check
 
@@ -31,19 +25,17 @@ NO_CHECK = "none"
 
 
 def load_tools(reference: str, folder: str = "") -> list[Tool]:
-    """Import the tools at ``module:name``; those of the agent at ``@module:name``.
+    """Import the tools at ``module:name``; [] for an agent, ``@module:name``.
 
+    An agent's own tools are those that its model is offered, as it runs.
     A tool is a function or a framework's tool, a schema as OpenAI's, Anthropic's or
     MCP's clients take it, or a class of its arguments.
     """
-    # Imported by name: adapters, which know agents' tools, are in a higher layer.
+    if is_agent(reference):
+        return []
+    # Imported by name: adapters, which know frameworks' tools, are in a higher layer.
     named = resolve_name("agentgym.integrations.agent_import:named_tools")
-    try:
-        found = named(reference, TOOLS_FROM, folder)
-    except NoToolsError:  # none are seen: the agent's model may be offered some later
-        if is_agent(reference):
-            return []
-        raise
+    found = named(reference, TOOLS_FROM, folder)
     if isinstance(found, Mapping) and _schema_in(found) is None:
         found = list(found.values())
     if isinstance(found, list | tuple):

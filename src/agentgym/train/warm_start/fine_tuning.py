@@ -18,7 +18,6 @@ from agentgym.core.trajectory import NO_REASON, ModelCall, Trajectory
 from agentgym.engines.base import Engine, Imitation, TrainingBatch
 from agentgym.errors import ScenarioError, TrainingFailedError
 from agentgym.evaluate import events
-from agentgym.integrations.agent_import import roles_of
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.folder import is_small
 from agentgym.rollout.runner import RolloutRequest
@@ -175,9 +174,12 @@ class FineTuning:
         tasks = (task for task, _ in self._planned)
         own = frozenset(needs_of(self.scenario, tasks).specs)
         addressee = FRAMEWORKS.get(self.config.framework).addressee
-        roles = roles_of(self.config, self.scenario)
-        answers = frozenset(name for role in roles for name in role.answers)
-        return Routes(own, addressee, [role.name for role in roles], answers)
+        from agentgym.rollout.inspection import IS_ANSWER, probed
+
+        found = probed(self.config)
+        names = [*found.members, *(role.name for role in found.roles)]
+        answers = frozenset(n for n, fate in found.own.items() if fate == IS_ANSWER)
+        return Routes(own, addressee, list(dict.fromkeys(names)), answers)
 
     def _try_hand_offs(self, session: RolloutSession, routes: Routes) -> None:
         """Run rollouts in which a team tries its hand-offs; ``routes`` records them."""
