@@ -206,7 +206,7 @@ class FrameworkAdapter(ABC):
         Calling a returned tool runs its real code.
 
         Raises:
-            UnsupportedError: It is no tool.
+            UnsupportedError: It is not a tool.
         """
         raise UnsupportedError(f"{self.name} cannot take tools from {found!r}.")
 

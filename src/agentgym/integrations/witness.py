@@ -1,4 +1,4 @@
-"""Note what a trial sees besides its calls: lines of JSON in a file of its worker."""
+"""Notes of a trial on more than its calls: lines of JSON in a file of its worker."""
 
 import json
 from collections.abc import Mapping

@@ -145,7 +145,7 @@ class RolloutSession:
 
     @property
     def agent(self) -> Mapping[str, Any]:
-        """What a worker says of the agent that it has built; {} before it is ready."""
+        """Facts from a worker about the agent that it built; {} before it is ready."""
         return self._pool.agent
 
     @property

@@ -155,7 +155,7 @@ class WorkerPool:
 
     @property
     def agent(self) -> dict[str, Any]:
-        """What a worker says of the user's agent; {} before one is ready."""
+        """Facts from a worker about the user's agent; {} before one is ready."""
         said = [worker.agent for worker in list(self._workers.values())]
         return next(filter(None, said), {})
 

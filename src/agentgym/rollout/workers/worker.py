@@ -123,7 +123,7 @@ class Worker:
 
     @property
     def agent(self) -> dict[str, Any]:
-        """The kind of the user's agent, and what its adapter says of it."""
+        """Facts about the user's agent: its kind, and notes of its adapter."""
         agent = self._agent
         return {
             "kind": type(agent.agent).__name__,
