@@ -225,6 +225,8 @@ def resolve_framework(
         return framework
     try:
         return build(reference, folder)[0].name
+    except UnsupportedError:  # it makes no agent
+        raise
     except AgentGymError:  # building the agent for training raises it again
         return _likely_adapters(found)[0].name
 
