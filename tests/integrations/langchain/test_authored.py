@@ -269,7 +269,6 @@ def test_a_call_that_a_node_replaces_is_followed(
         ("BOOKS", "gave a dict, which is not an agent of"),
         ("make_of_nobody", "requires 'database', which training does not pass"),
         ("make_nothing", "failed to make the agent: OSError: no database"),
-        ("unspeakable", "'lend_to' cannot be described to a model"),
         ("holder", "its graph is an agent. .*: agent = holder.graph"),
         ("Holder", r"its graph is an agent. .*: agent = Holder\(\).graph"),
         ("nothing", "has no 'nothing'"),
