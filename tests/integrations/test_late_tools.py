@@ -133,15 +133,13 @@ def test_every_branch_of_an_answer_is_tried() -> None:
 
 @pytest.mark.slow
 def test_a_tool_that_no_trial_offers_is_a_warning(tmp_path: Path) -> None:
-    report = looked_into(tmp_path, IN_NODES, tool="order_refund")
+    report = looked_into(tmp_path, IN_NODES, tool="cancel_order")
     assert report.problems == []
-    [concern] = [each for each in report.concerns if "order_refund" in each]
+    [concern] = [each for each in report.concerns if "cancel_order" in each]
     assert "the trials saw" in concern
 
 
 @pytest.mark.slow
-def test_a_misspelt_tool_is_a_warning_with_the_right_name(tmp_path: Path) -> None:
-    report = looked_into(tmp_path, IN_NODES, tool="refund_odrer")
-    assert report.problems == []
-    [concern] = [each for each in report.concerns if "refund_odrer" in each]
-    assert "did you mean refund_order?" in concern
+def test_a_misspelt_tool_is_a_problem_with_the_right_name(tmp_path: Path) -> None:
+    [problem] = looked_into(tmp_path, IN_NODES, tool="refund_odrer").problems
+    assert "Did you mean 'refund_order'?" in problem

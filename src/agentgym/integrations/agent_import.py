@@ -225,8 +225,6 @@ def resolve_framework(
         return framework
     try:
         return build(reference, folder)[0].name
-    except UnsupportedError:  # it makes no agent
-        raise
     except AgentGymError:  # building the agent for training raises it again
         return _likely_adapters(found)[0].name
 
@@ -257,9 +255,7 @@ def build(reference: str, folder: str = "") -> tuple[FrameworkAdapter, Any]:
 def _not_an_agent(reference: str, found: Any) -> UnsupportedError:
     _refuse_programs(found, reference)
     kinds = ", ".join(name for name in FRAMEWORKS.names() if name != "native")
-    parts = getattr(found, "__dict__", {})
-    inner = next((name for name in parts if _adapter_of(parts[name])), None)
-    if inner is not None:
+    if inner := _agent_in(found):
         called = "()" if type(found).__name__ == reference.partition(":")[2] else ""
         return UnsupportedError(
             f"{reference} has the type {type(found).__name__}; its {inner} is an agent."
@@ -271,6 +267,12 @@ def _not_an_agent(reference: str, found: Any) -> UnsupportedError:
         f"{kinds}. Name a compiled graph, an AssistantAgent or team, an Agent, Task or "
         f"Crew, or a function that returns an agent. {_AS_PROGRAM}"
     )
+
+
+def _agent_in(found: Any) -> str:
+    """Return the name of an attribute of an object that is an agent; "" if none is."""
+    parts = getattr(found, "__dict__", {})
+    return next((name for name in parts if _adapter_of(parts[name])), "")
 
 
 def _refuse_programs(found: Any, reference: str) -> None:
@@ -314,6 +316,8 @@ def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
         given = {"model": llm, "tools": tools, "config": {}}
         made = _called(origin, found, **{k: given[v] for k, v in named.items()})
     _refuse_programs(made, origin)
+    if made is None or (_adapter_of(made) is None and _agent_in(made)):
+        raise _not_an_agent(origin, made)
     return made
 
 

@@ -24,7 +24,7 @@ def authored() -> Any:
 
 
 async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
-    [shout] = ADAPTER.tools_of(authored.named)
+    [shout] = ADAPTER.tools_of(authored.named.toolsets[-1])
     assert (shout.spec.name, await shout(word="ho")) == ("my_shout", "HO")
     [made] = ADAPTER.tools_of(authored.toolset)
     assert made.spec.name == "list_files"

@@ -35,6 +35,7 @@ class LlamaIndexAdapter(ReadingAdapter):
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
         """Return an LLM of LlamaIndex that sends its requests with ``client``."""
+        import_module("llama_index.core.agent.workflow")  # it is patched at its import
         return import_module(self.inspector).policy_llm().on(client, name)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:

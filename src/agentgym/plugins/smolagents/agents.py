@@ -114,6 +114,12 @@ class SmolagentsReader(frameworks.Reader):
     AGENTS, TOOLS, MODEL = MultiStepAgent, Tool, Model
     BY_TEXT, INSTEAD = CodeAgent, "ToolCallingAgent"
 
+    def refuse_by_text(self, agent: Any) -> None:
+        """Raise UnsupportedError if an agent or one that it manages writes code."""
+        super().refuse_by_text(agent)
+        for each in agent.managed_agents.values():
+            self.refuse_by_text(each)
+
     def function(self, tool: Any) -> Any:
         """Return the function of a tool."""
         return tool.forward
