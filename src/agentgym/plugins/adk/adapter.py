@@ -35,11 +35,11 @@ class AdkAdapter(ReadingAdapter):
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
         """Return a model of ADK that sends its requests with ``client``."""
-        return import_module(self.inspector).PolicyLlm.on(client, name)
+        return import_module(self.inspector).AdkLlm.on(client, name)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
         """Return a tool of the framework with the schema ``spec``; it calls ``run``."""
-        return import_module(self.inspector).SpecTool(spec, run)
+        return import_module(self.inspector).AdkTool(spec, run)
 
     def default_agent(
         self, name: str, model: Any, tools: list[Any], settings: Blueprint | AgentSpec

@@ -29,7 +29,7 @@ _UNREADABLE = "__arguments__"
 """Key of the arguments of a call that are not a JSON object, with their text."""
 
 
-class PolicyLlm(BaseLlm):
+class AdkLlm(BaseLlm):
     """A model of ADK that sends chat completions with a client of OpenAI's."""
 
     _client: Any = PrivateAttr()
@@ -41,7 +41,7 @@ class PolicyLlm(BaseLlm):
         made._client = client
         return made
 
-    def as_role(self, name: str) -> "PolicyLlm":
+    def as_role(self, name: str) -> "AdkLlm":
         """Return a copy that sends an agent's name with each request."""
         return self.on(self._client.as_role(name), self.model)
 
@@ -136,7 +136,7 @@ def _spec(declared: Any) -> ToolSpec:
     return frameworks.spec_of(declared.name, declared.description or "", known)
 
 
-class SpecTool(BaseTool):
+class AdkTool(BaseTool):
     """A tool that is known by its schema, whose arguments AgentGym checks."""
 
     def __init__(self, spec: ToolSpec, run: Any) -> None:
@@ -205,7 +205,7 @@ def patch() -> None:
     def canonical_model(self: Any) -> Any:
         other = model_for(_NAME, is_call=False, instead=self.model)
         found = resolve(self) if other is None else other
-        return found.as_role(self.name) if isinstance(found, PolicyLlm) else found
+        return found.as_role(self.name) if isinstance(found, AdkLlm) else found
 
     kind.canonical_model = property(canonical_model)
 
@@ -217,7 +217,7 @@ def _running(run_async: Callable[..., Any]) -> Callable[..., Any]:
 
         async def run() -> Any:
             own = getattr(model, "model", None)
-            with frameworks.asking(_NAME, own, PolicyLlm):
+            with frameworks.asking(_NAME, own, AdkLlm):
                 return await run_async(self, args=args, tool_context=tool_context)
 
         return await frameworks.called(

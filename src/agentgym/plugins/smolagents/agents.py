@@ -26,7 +26,7 @@ _NAME = "smolagents"
 _ANSWER = "final_answer"
 
 
-class PolicyModel(OpenAIModel):
+class SmolagentsModel(OpenAIModel):
     """OpenAI's model of smolagents, which asks as an agent of a name."""
 
     role = DEFAULT_AGENT
@@ -35,7 +35,7 @@ class PolicyModel(OpenAIModel):
         sync = frameworks.sync_client(client)
         super().__init__(name, client=sync, flatten_messages_as_text=True)
 
-    def as_role(self, name: str | None) -> "PolicyModel":
+    def as_role(self, name: str | None) -> "SmolagentsModel":
         """Return a copy that sends an agent's name with each request."""
         made = copy.copy(self)
         made.role = name or DEFAULT_AGENT
@@ -57,7 +57,7 @@ class PolicyModel(OpenAIModel):
         return {**made, "tools": tools, "tool_choice": "required"} if tools else made
 
 
-class SpecTool(Tool):
+class SmolagentsTool(Tool):
     """A tool that is known by its schema, whose arguments AgentGym checks."""
 
     skip_forward_signature_validation = True
@@ -77,7 +77,7 @@ class SpecTool(Tool):
 
 
 def _described(tool: Any) -> dict[str, Any]:
-    is_ours = isinstance(tool, SpecTool)
+    is_ours = isinstance(tool, SmolagentsTool)
     return tool.spec.to_openai() if is_ours else get_tool_json_schema(tool)
 
 
@@ -152,8 +152,8 @@ def _calling(execute: Callable[..., Any]) -> Callable[..., Any]:
         tool = self.tools.get(tool_name)
 
         def run() -> Any:
-            with frameworks.asking(_NAME, self.model, PolicyModel):
-                if isinstance(tool, SpecTool):  # it checks its arguments itself
+            with frameworks.asking(_NAME, self.model, SmolagentsModel):
+                if isinstance(tool, SmolagentsTool):  # it checks its arguments itself
                     return tool.forward(**arguments)
                 return execute(self, tool_name, arguments)
 

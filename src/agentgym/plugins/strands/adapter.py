@@ -30,7 +30,7 @@ class StrandsAdapter(ReadingAdapter):
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
         """Return a model of Strands that sends its requests with ``client``."""
-        made = import_module(self.inspector).PolicyModel
+        made = import_module(self.inspector).StrandsModel
         return made(client=client, model_id=name)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:

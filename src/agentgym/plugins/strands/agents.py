@@ -34,10 +34,10 @@ _UNREADABLE = "__arguments__"
 """Key of the arguments of a call that are not a JSON object, with their text."""
 
 
-class PolicyModel(OpenAIModel):
+class StrandsModel(OpenAIModel):
     """OpenAI's model of Strands, which keeps arguments that are not a JSON object."""
 
-    def as_role(self, name: str) -> "PolicyModel":
+    def as_role(self, name: str) -> "StrandsModel":
         """Return a copy that sends an agent's name with each request."""
         made = copy.copy(self)
         made._custom_client = self._custom_client.as_role(name)
@@ -179,7 +179,7 @@ def _streaming(stream: Callable[..., Any]) -> Callable[..., Any]:
         if episode_of_call(name, passes_control) is None:
             model = getattr(invocation_state.get("agent"), "model", None)
             while True:
-                with frameworks.asking(_NAME, model, PolicyModel):  # not for the yield
+                with frameworks.asking(_NAME, model, StrandsModel):  # not for the yield
                     event = await anext(events, None)
                 if event is None:
                     return
