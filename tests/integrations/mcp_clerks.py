@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from agentgym import Trainer
+from agentgym.cli.inspect import tools_of, tried
 from agentgym.core.config import TrainingConfig
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.inspection import probed
-from agentgym.scenarios.tool_tasks.user_code import load_tools
 
 SERVER = """#!{python}
 import os
@@ -145,7 +145,7 @@ def trained(name: str) -> dict[str, Any]:
     Path(f"{module}.py").write_text(AGENTS[name])
     reference = f"{module}:clerk"
     # CrewAI's names begin with the server's command.
-    status, cancel = (tool.spec.name for tool in load_tools(f"@{reference}"))
+    status, cancel = (tool.spec.name for tool in tools_of(tried(reference)))
     tasks = [
         {
             "instruction": f"What is the status of order A-{number}?",
