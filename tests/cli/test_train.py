@@ -168,7 +168,7 @@ def test_dry_run_starts_nothing(agentgym: Command, fake: type[FakeTrainer]) -> N
     assert "Nothing was started" in ended.out
     assert fake.calls == []
     plan = json.loads(agentgym("train", "coding", "--dry-run", "--json").out)
-    assert plan["steps"] == 79
+    assert plan["steps"] == 16
 
 
 def test_resume_takes_the_run_and_a_larger_budget(

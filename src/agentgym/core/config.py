@@ -209,7 +209,7 @@ class TrainingConfig(Settings):
     )
     episodes: int = setting(
         2_048,
-        "Most training rollouts; with `time`, 10,000 by default. With 0 and "
+        "Most training rollouts. With `time`, 10,000 by default. With 0 and "
         "`warm_start`, the run ends after the warm start.",
         TRAINING,
         metavar="N",

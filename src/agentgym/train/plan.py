@@ -21,6 +21,7 @@ from agentgym.evaluate.ranker import check_judge, is_judged, plan_words
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.folder import held_roles, model_source
 from agentgym.models.hub import require_config
+from agentgym.models.reference import is_remote
 from agentgym.rollout.inspection import probed, require_trainable
 from agentgym.rollout.prompt_length import prompt_notes
 from agentgym.rollout.session import check_rollouts, worker_count
@@ -78,7 +79,8 @@ def make_plan(config: TrainingConfig) -> events.Plan:
     """Check ``config`` without loading a model or writing anything; return the plan."""
     config, engine_note = chosen_engine(config)
     _require_extras(config)
-    require_config(base_source(config.model))  # importing an agent takes longer
+    if not is_remote(config.model):  # which check_engine refuses
+        require_config(base_source(config.model))  # importing an agent takes longer
     scenario, sandbox = check_rollouts(config)
     wrong = list(flaws(scenario))
     if wrong:

@@ -66,7 +66,7 @@ def test_other_releases_are_refused(
 
 def test_fewer_gpus_than_asked_for_are_refused(made: Make) -> None:
     made()
-    said = refused(**{"gpus.per_node": 512}, group_size=512)
+    said = refused(**{"gpus.per_node": 512}, group_size=512, episodes=9000)
     assert "gpus.per_node = 512, and this machine has" in said
 
 
