@@ -176,7 +176,7 @@ def test_a_dry_run_shows_the_quote(agentgym: Command, runpod: FakeRunPod) -> Non
     for told in ("rented of runpod", "$0.71 an hour", "(assumed, not measured"):
         assert told in out
     assert "stopped at $" in out
-    assert "If that is taken: A100 PCIe $1.66 an hour" in out
+    assert "If that is taken: L4 $0.45 an hour" in out
     found = json.loads(agentgym(*words, "--json").out)
     assert found["quotes"][0]["gpu"] == "RTX 4090"
     assert found["quotes"][0]["needed_gb"] < 24
