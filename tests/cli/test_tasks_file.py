@@ -231,6 +231,41 @@ def test_answers_are_recorded_once_with_consent(
     assert "RuntimeError: it was sent already" in failed.err
 
 
+@pytest.mark.slow
+def test_real_answers_are_recorded_where_the_agent_calls_its_tools(
+    agentgym: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "till_agent.py").write_text(
+        "import os\n"
+        "from langchain.agents import create_agent\n"
+        "from langchain_core.tools import tool\n"
+        "from langchain_openai import ChatOpenAI\n"
+        "@tool\n"
+        "def price_of(item: str) -> str:\n"
+        "    'Look up a price.'\n"
+        "    return f'{item} in process {os.getpid()}'\n"
+        "agent = create_agent(ChatOpenAI(model='gpt-5'), [price_of])\n"
+    )
+    own = ("--agent", "till_agent:agent", "--allow-tool", "price_of", "--yes")
+    missing = agentgym("tasks", "record", "nofile.jsonl", *own)
+    assert missing.code == 2
+    assert "till_agent" not in sys.modules, "the file is looked for first"
+    with Path("till.jsonl").open("w") as file:
+        for n in range(14):
+            call = {"tool": "price_of", "args": {"item": ("tea", "jam")[n % 2]}}
+            line = {"instruction": f"Price {n}?", "expect": [call]}
+            file.write(f"{json.dumps(line)}\n")
+    done = agentgym("tasks", "record", "till.jsonl", *own)
+    assert done.code == 0, done.err
+    assert "2 answers are new" in done.out
+    lines = Path("till.answers.jsonl").read_text().splitlines()
+    answers = [json.loads(line)["answer"] for line in lines]
+    assert [answer.partition(" ")[0] for answer in answers] == ["tea", "jam"]
+    [process] = {answer.rpartition(" ")[2] for answer in answers}  # one worker's
+    assert process != str(os.getpid())
+
+
 def log(*messages: dict[str, object]) -> str:
     return json.dumps({"messages": list(messages)}) + "\n"
 
@@ -361,7 +396,7 @@ def test_a_programs_first_tasks_are_of_all_tools_that_its_trial_saw(
     first = agentgym("train", "--command", command)
     assert first.code == 2
     assert "Wrote bookshop_tasks.jsonl: 32 requests" in first.err
-    go_on = f'--command "{command}" --tasks bookshop_tasks.jsonl --warm-start'
+    go_on = f"--command '{command}' --tasks bookshop_tasks.jsonl --warm-start"
     assert f"    agentgym train {go_on}\n" in first.err
 
 

@@ -1,6 +1,7 @@
 """``agentgym tasks``: make tasks files, and record answers of tools."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from agentgym.cli.options import (
     flag,
     opt,
     option,
+    tasks_or_scenario,
     tools_reference,
 )
 from agentgym.cli.output import print_result
@@ -109,14 +111,16 @@ def record(
 
     allow = allow_tool or []
     tools_reference(tools_from, agent)
+    tasks_or_scenario(None, tasks)
     if agent is None:
         plan = Recording.plan(tasks, needed_tools(tools_from, agent), allow)
+        calling: AbstractContextManager[dict[str, Tool]] = nullcontext(plan.tools)
     else:
         report = tried(agent)
         tools = tools_of(report)
         plan = Recording.plan(tasks, tools, allow)
         passing = [name for name, fate in report.own.items() if fate == PASSES_ON]
-        plan.tools = real_tools(agent, tasks, tools, allow, passing)
+        calling = real_tools(agent, tasks, tools, allow, passing)
     if not plan.calls:
         typer.echo("Every call of these tools has an answer, or accepts any value.")
         return
@@ -130,7 +134,8 @@ def record(
             agreed = False
         if not agreed:
             raise UsageError("Nothing was called. --yes agrees without being asked.")
-    made = plan.run()
+    with calling as plan.tools:
+        made = plan.run()
     typer.echo(f"{made} answers are new in {plan.path}.")
     for problem in plan.failed:
         typer.echo(f"Failed: {problem}", err=True)

@@ -1,6 +1,8 @@
 """Really call an agent's tools, one call an episode, where the agent calls them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,15 +20,18 @@ from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks
 from agentgym.scenarios.tool_tasks.stubs import example_arguments
 
+Answer = Callable[[ChatRequest], Reply]
 
+
+@contextmanager
 def real_tools(
     agent: str,
     tasks: Path,
     tools: Sequence[Tool],
     allow: Sequence[str],
     passing: Collection[str],
-) -> dict[str, Tool]:
-    """Return tools by name; a call of one in ``allow`` really runs in its agent.
+) -> Iterator[dict[str, Tool]]:
+    """Provide tools by name; a call of one in ``allow`` really runs in its agent.
 
     ``passing`` are the names of tools that pass control to another agent.
     """
@@ -34,18 +39,34 @@ def real_tools(
     config = located(TrainingConfig.create(scenario=str(source), agent=agent))
     config = config.replaced(workers=1, max_attempts=1)
 
+    [task] = make_tasks(get_scenario(config.scenario), Split.TRAIN, config.seed, 1)
+    numbers, answers = count(), list[Answer]()
+
+    def call(name: str, arguments: dict[str, Any]) -> str:
+        answers[:] = [_caller(name, arguments, passing)]
+        number = f"call-{next(numbers)}"
+        asked = RolloutRequest(number, task, True, number, step=0)
+        [ended] = session.run([asked], lambda _: None)
+        if not (made := ended.get_tool_calls(name)):
+            raise ToolError(f"its agent did not come to call it ({ended.reason})")
+        if made[0].outcome is not ToolOutcome.OK:
+            raise ToolError(made[0].result.removeprefix("Error: "))
+        return made[0].result
+
     def really(tool: Tool) -> Tool:
         def run(**arguments: Any) -> str:
-            return _called(config, tool.spec.name, arguments, passing)
+            return call(tool.spec.name, arguments)
 
         return Tool(tool.spec, run, as_written=True)
 
-    return {tool.spec.name: really(tool) for tool in tools}
+    with TemporaryDirectory(prefix="agentgym-record-") as folder:
+        policy = ScriptedPolicy(lambda request: answers[-1](request))
+        with RolloutSession(config, policy, Path(folder), 1) as session:
+            yield {tool.spec.name: really(tool) for tool in tools}
 
 
-def _called(
-    config: TrainingConfig, name: str, given: dict[str, Any], passing: Collection[str]
-) -> str:
+def _caller(name: str, given: dict[str, Any], passing: Collection[str]) -> Answer:
+    """Return a model that makes one call, in the agent of a team that has the tool."""
     made: set[str] = set()
 
     def answer(request: ChatRequest) -> Reply:
@@ -58,15 +79,4 @@ def _called(
                 return Reply(calls=[(each, args)])
         return Reply("Done.")
 
-    [task] = make_tasks(get_scenario(config.scenario), Split.TRAIN, config.seed, 1)
-    with TemporaryDirectory(prefix="agentgym-record-") as folder:
-        policy = ScriptedPolicy(answer)
-        with RolloutSession(config, policy, Path(folder), 1) as session:
-            asked = RolloutRequest("call", task, True, "call", step=0)
-            [ended] = session.run([asked], lambda _: None)
-    answers = ended.get_tool_calls(name)
-    if not answers:
-        raise ToolError(f"its agent did not come to call it ({ended.reason})")
-    if answers[0].outcome is not ToolOutcome.OK:
-        raise ToolError(answers[0].result.removeprefix("Error: "))
-    return answers[0].result
+    return answer
