@@ -28,7 +28,7 @@ from agentgym import Split, Trajectory
 from agentgym.packs.coding import functions
 from agentgym.packs.coding.names import names_for
 from agentgym.packs.coding.projects import build
-from agentgym.sandbox import LazySandbox, SandboxResult
+from agentgym.sandbox import Sandbox, SandboxResult
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import tasks_to_measure
 
@@ -126,11 +126,11 @@ def cpu() -> float:
     return own + sum(EXECUTIONS)
 
 
-class Counted(LazySandbox):
+class Counted(Sandbox):
     """A sandbox that counts the CPU seconds of its executions."""
 
     def run_sync(self, *given: Any, **options: Any) -> SandboxResult:
-        """See :meth:`LazySandbox.run_sync`."""
+        """See :meth:`Sandbox.run_sync`."""
         result = super().run_sync(*given, **options)
         EXECUTIONS.append(0.0 if result.cached else result.cpu_s)
         return result

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from agentgym.sandbox import RunTests, Sandbox, SandboxConfig, open_sandbox
+from agentgym.sandbox import RunTests, Sandbox, SandboxConfig
 from agentgym.sandbox.languages import missing
 
 SOURCES = {
@@ -93,7 +93,7 @@ def measure(language: str, runs: int) -> None:
     """Write one row of the table."""
     ways: dict[str, list[float]] = {"sandbox": [], "bare": []}
     config = SandboxConfig(languages=(language,), cache_entries=0)
-    with open_sandbox(config) as sandbox:
+    with Sandbox(config) as sandbox:
         for number in range(runs + 1):
             files = with_number(language, number)
             for way in random.sample(list(ways), len(ways)):

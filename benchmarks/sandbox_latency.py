@@ -29,7 +29,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from agentgym.sandbox import RunTests, Sandbox, SandboxConfig, open_sandbox
+from agentgym.sandbox import RunTests, Sandbox, SandboxConfig
 from agentgym.sandbox.guest import testrun
 from agentgym.sandbox.guest.settings import RUNGS
 
@@ -158,7 +158,7 @@ def measure(ways: dict[str, Callable[[], float]], runs: int) -> None:
 def measure_at_once(rung: str | None, runs: int, in_flight: int) -> None:
     """Run warm executions, so many at a time, and write how many a second."""
     config = SandboxConfig(rung=rung, concurrency=in_flight, cache_entries=0)
-    with open_sandbox(config) as sandbox, ThreadPoolExecutor(in_flight) as pool:
+    with Sandbox(config) as sandbox, ThreadPoolExecutor(in_flight) as pool:
         way = in_sandbox(sandbox)
 
         def timed(_: int) -> tuple[float, float]:
@@ -211,11 +211,9 @@ def main() -> None:
     runs = options.runs or 40
     with (
         tempfile.TemporaryDirectory() as folder,
-        open_sandbox(SandboxConfig(rung=options.rung, cache_entries=0)) as warm,
-        open_sandbox(
-            SandboxConfig(rung=options.rung, cache_entries=0, warm=False)
-        ) as cold,
-        open_sandbox(SandboxConfig(rung=options.rung)) as cached,
+        Sandbox(SandboxConfig(rung=options.rung, cache_entries=0)) as warm,
+        Sandbox(SandboxConfig(rung=options.rung, cache_entries=0, warm=False)) as cold,
+        Sandbox(SandboxConfig(rung=options.rung)) as cached,
     ):
         for name, text in FILES.items():
             path = Path(folder, name)

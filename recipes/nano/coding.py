@@ -21,7 +21,7 @@ from agentgym.packs.coding.families import FAMILIES, ProjectFamily
 from agentgym.packs.coding.names import NAMES, Names
 from agentgym.packs.coding.scenario import ROLE, SYSTEM_PROMPT
 from agentgym.packs.kit.tasks import Draft, Scene, Step, plan_of
-from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
+from agentgym.sandbox import Sandbox, SandboxConfig
 from recipes.nano import pools
 from recipes.nano.conversation import Argument, Conversation, ToolLine
 from recipes.nano.values import PSEUDO, spliced, woven
@@ -102,7 +102,7 @@ def _line(spec: ToolSpec) -> ToolLine:
 @cache
 def sandbox() -> Sandbox:
     """Return where tests and scripts run: all of them are the generator's own."""
-    return open_sandbox(SandboxConfig(concurrency=1, unsafe_local_exec=True))
+    return Sandbox(SandboxConfig(concurrency=1, unsafe_local_exec=True))
 
 
 class Session:

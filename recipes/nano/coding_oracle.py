@@ -14,10 +14,10 @@ from agentgym.core.task import Task
 from agentgym.core.tools import Tool, run_tool
 from agentgym.core.trajectory import Reward, ToolCall, Trajectory
 from agentgym.packs.coding.environment import CodingEnvironment
-from agentgym.packs.coding.execution import AnySandbox
 from agentgym.packs.coding.rewards import score
 from agentgym.packs.coding.scenario import SYSTEM_PROMPT
 from agentgym.packs.kit.tasks import Step, plan_of
+from agentgym.sandbox import Sandbox
 
 _ANSWERS = (
     "Done.",
@@ -80,7 +80,7 @@ def solve(
 
 async def demonstrate(
     task: Task,
-    sandbox: AnySandbox,
+    sandbox: Sandbox,
     *,
     follow_rules: float = 1.0,
     rng: Random | None = None,

@@ -8,10 +8,11 @@ from agentgym.core.task import Split
 from agentgym.errors import ToolError
 from agentgym.packs.kit.environment import RecordingEnvironment, recorded
 from agentgym.packs.kit.tasks import GeneratedScenario
+from agentgym.sandbox import Sandbox
 from agentgym.sandbox.workspace import Workspace
 from agentgym.scenarios.books import Books
 
-from .execution import AnySandbox, is_test_path
+from .execution import is_test_path
 from .names import Names, names_for
 
 _MOST_MATCHES = 5
@@ -92,13 +93,13 @@ class ProjectScenario(GeneratedScenario[Names]):
             scenario opens a sandbox, and :meth:`close` closes it.
     """
 
-    def __init__(self, sandbox: AnySandbox | None = None) -> None:
+    def __init__(self, sandbox: Sandbox | None = None) -> None:
         self._given = sandbox
 
     def names_for(self, split: Split, rng: Random) -> Names:
         """Return words for the names of a project."""
         return names_for(split, rng)
 
-    def runs_in(self) -> AnySandbox:
+    def runs_in(self) -> Sandbox:
         """Return the sandbox for tests and scripts."""
         return self._given or self.sandbox

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from agentgym.errors import ToolError
 from agentgym.packs.kit.environment import recorded
+from agentgym.sandbox import Sandbox
 
 from . import checks, execution
 from .base import ReadableProject, ReadingBooks
 from .execution import (
     TESTS,
-    AnySandbox,
     is_test_path,
     tests_of,
 )
@@ -33,7 +33,7 @@ class CodingEnvironment(ReadableProject[CodingBooks]):
     def __init__(
         self,
         files: Mapping[str, str],
-        sandbox: AnySandbox,
+        sandbox: Sandbox,
         *,
         enforce_rules: bool = True,
     ) -> None:

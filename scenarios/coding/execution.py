@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox import (
-    LazySandbox,
     PythonScript,
     RunTests,
     Sandbox,
@@ -28,10 +27,7 @@ def tests_of(path: str) -> str:
     return f"{TESTS}/test_{path.rpartition('/')[2]}"
 
 
-AnySandbox = Sandbox | LazySandbox
-
-
-async def run_tests(sandbox: AnySandbox, files: Mapping[str, str], path: str) -> str:
+async def run_tests(sandbox: Sandbox, files: Mapping[str, str], path: str) -> str:
     """Run the tests at or below ``path``; return a report of one or two short lines."""
     paths = () if path == "." else (path,)
     result = await sandbox.run(files, RunTests(paths), timeout_s=TIMEOUT_S)
@@ -39,7 +35,7 @@ async def run_tests(sandbox: AnySandbox, files: Mapping[str, str], path: str) ->
 
 
 async def run_script(
-    sandbox: AnySandbox, files: Mapping[str, str], path: str, args: tuple[str, ...]
+    sandbox: Sandbox, files: Mapping[str, str], path: str, args: tuple[str, ...]
 ) -> str:
     """Run a script; return its output, cut to a few lines."""
     result = await sandbox.run(files, PythonScript(path, args), timeout_s=TIMEOUT_S)
@@ -53,7 +49,7 @@ async def run_script(
 
 
 def repaired(
-    sandbox: AnySandbox, files: Mapping[str, str], hidden: Mapping[str, dict[str, str]]
+    sandbox: Sandbox, files: Mapping[str, str], hidden: Mapping[str, dict[str, str]]
 ) -> bool:
     """Return whether the project's code gives all expected values."""
     right = {

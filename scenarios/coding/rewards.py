@@ -8,6 +8,7 @@ from agentgym.core.tools import tool_specs
 from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.packs.kit.rewards import grade, in_order, next_tool, not_made
 from agentgym.packs.kit.tasks import Step, plan_of
+from agentgym.sandbox import Sandbox
 from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.plan_reward import (
     DAMAGE,
@@ -21,7 +22,7 @@ from agentgym.scenarios.plan_reward import (
 from . import checks, execution
 from .base import search
 from .environment import CodingEnvironment
-from .execution import AnySandbox, is_test_path
+from .execution import is_test_path
 
 ERROR = -0.04
 REPEAT = -0.03
@@ -37,7 +38,7 @@ def score(
     task: Task,
     environment: CodingEnvironment,
     trajectory: Trajectory,
-    sandbox: AnySandbox,
+    sandbox: Sandbox,
 ) -> Reward:
     """Score a finished episode.
 
@@ -127,7 +128,7 @@ def _matches(step: Step, call: ReceivedCall, *, task: Task, repaired: bool) -> b
 
 
 def _changed_as_asked(
-    task: Task, environment: CodingEnvironment, sandbox: AnySandbox
+    task: Task, environment: CodingEnvironment, sandbox: Sandbox
 ) -> bool:
     """Return whether each file that had to change is right, and no other changed."""
     goal, files = task.goal, environment.workspace.files
@@ -146,7 +147,7 @@ def _changed_as_asked(
     return True
 
 
-def _repaired(task: Task, files: dict[str, str], sandbox: AnySandbox) -> bool:
+def _repaired(task: Task, files: dict[str, str], sandbox: Sandbox) -> bool:
     """Return whether the code gives the right values, and other files are unchanged."""
     start: dict[str, str] = task.initial_state["files"]
     if files == start or _tests_changed(start, files):

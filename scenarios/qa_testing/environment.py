@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from agentgym.errors import ToolError
 from agentgym.packs.coding import execution
 from agentgym.packs.coding.base import ReadableProject, ReadingBooks
-from agentgym.packs.coding.execution import AnySandbox, is_test_path, tests_of
+from agentgym.packs.coding.execution import is_test_path, tests_of
 from agentgym.packs.kit.environment import recorded
+from agentgym.sandbox import Sandbox
 from agentgym.sandbox.guest.plain import plain_text
 
 _LONGEST = 300
@@ -99,7 +100,7 @@ class TestingEnvironment(ReadableProject[TestingBooks]):
 
     __test__ = False
 
-    def __init__(self, files: Mapping[str, str], sandbox: AnySandbox) -> None:
+    def __init__(self, files: Mapping[str, str], sandbox: Sandbox) -> None:
         super().__init__(files, TestingBooks())
         self._sandbox = sandbox
         self._modules = {

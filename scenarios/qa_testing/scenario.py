@@ -9,7 +9,7 @@ from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.packs.coding import functions, projects
 from agentgym.packs.coding.base import ProjectScenario
-from agentgym.packs.coding.execution import TIMEOUT_S, AnySandbox
+from agentgym.packs.coding.execution import TIMEOUT_S
 from agentgym.packs.coding.families import ProjectFamily, ProjectScene
 from agentgym.packs.coding.functions import Point, Template
 from agentgym.packs.coding.projects import Function, Module
@@ -17,7 +17,7 @@ from agentgym.packs.coding.references import refer_to_module
 from agentgym.packs.kit.phrases import read_phrases
 from agentgym.packs.kit.rewards import grade
 from agentgym.packs.kit.tasks import Draft
-from agentgym.sandbox import gives
+from agentgym.sandbox import Sandbox, gives
 from agentgym.scenarios.base import Environment, own_environment
 from agentgym.scenarios.plan_reward import PROGRESS, SPARE_CALLS, Attempts, melted
 
@@ -32,7 +32,7 @@ _MOST_ERRORS = 6
 
 
 def score(
-    task: Task, books: TestingBooks, trajectory: Trajectory, sandbox: AnySandbox
+    task: Task, books: TestingBooks, trajectory: Trajectory, sandbox: Sandbox
 ) -> Reward:
     """Score the tests that the agent added in an episode.
 
@@ -66,7 +66,7 @@ def score(
     )
 
 
-def judge(task: Task, cases: Sequence[Case], sandbox: AnySandbox) -> tuple[int, float]:
+def judge(task: Task, cases: Sequence[Case], sandbox: Sandbox) -> tuple[int, float]:
     """Return how many tests fail on the right code, and the share of detected mutants.
 
     A test detects a mutant (code with one fault) if it passes on the right code, and

@@ -34,7 +34,7 @@ async def test_an_own_role_comes_after_the_team() -> None:
 
     from agentgym.integrations.langchain.export import bound_tool
     from agentgym.plugins.team.coding_team.environment import TeamEnvironment
-    from agentgym.sandbox import LazySandbox
+    from agentgym.sandbox import Sandbox
 
     roles = good()
 
@@ -49,7 +49,7 @@ async def test_an_own_role_comes_after_the_team() -> None:
                 return roles[role].play(messages)
         return cast.in_turn("It reverses a text.").play(messages)
 
-    sandbox = LazySandbox()
+    sandbox = Sandbox()
     project = TeamEnvironment(TESTS, sandbox)
     try:
         tools = [bound_tool(tool) for tool in project.tools()]

@@ -13,7 +13,6 @@ from agentgym.sandbox import (
     Sandbox,
     SandboxConfig,
     SandboxResult,
-    open_sandbox,
 )
 from agentgym.sandbox.guest.settings import RUNGS
 from agentgym.sandbox.ladder import probe
@@ -34,7 +33,7 @@ def opened(rung: str, *, warm: bool = True, concurrency: int = 2) -> Iterator[Sa
         concurrency=concurrency,
         limits=Limits(memory_mb=160, total_memory_mb=240, file_mb=16, disk_mb=80),
     )
-    with open_sandbox(config) as sandbox:
+    with Sandbox(config) as sandbox:
         yield sandbox
 
 
@@ -91,7 +90,7 @@ def rung(request: pytest.FixtureRequest, best_rung: str) -> str:
 def unsafe_sandbox() -> Iterator[Sandbox]:
     """No isolation: proves that the attacks do work where nothing stops them."""
     config = SandboxConfig(rung="unsafe", unsafe_local_exec=True, cache_entries=0)
-    with open_sandbox(config) as opened:
+    with Sandbox(config) as opened:
         yield opened
 
 

@@ -12,8 +12,8 @@ from agentgym.sandbox import (
     Limits,
     PythonScript,
     RunTests,
+    Sandbox,
     SandboxConfig,
-    open_sandbox,
 )
 from agentgym.sandbox import sandbox as sandbox_module
 from agentgym.sandbox.commands import Job
@@ -46,7 +46,7 @@ def test_a_package_that_changed_gives_its_new_result(rung: str, library: Path) -
         pass
     config = SandboxConfig(rung=rung, concurrency=1, python_path=(library,))
     module = library / "planted" / "__init__.py"
-    with open_sandbox(config) as sandbox:
+    with Sandbox(config) as sandbox:
         told = []
         for text in ("X = 1\n", "X = 2\n", "X = 1\n"):
             previous = os.stat(module)
@@ -98,7 +98,7 @@ def test_forged_reports_do_not_fill_memory(best_rung: str) -> None:
     command = RunTests()
     tracemalloc.start()
     try:
-        with open_sandbox(SandboxConfig(rung=best_rung, concurrency=1)) as sandbox:
+        with Sandbox(SandboxConfig(rung=best_rung, concurrency=1)) as sandbox:
             for number in range(12):
                 files = {"test_a.py": f"{FORGER}\ndef test_{number}(): pass\n"}
                 assert sandbox.run_sync(files, command).tests
@@ -115,7 +115,7 @@ def test_what_is_remembered_has_a_size(best_rung: str) -> None:
     texts = [
         f"print('{text}' * {20_000 if text != 'd' else 60_000})" for text in "abcd"
     ]
-    with open_sandbox(config) as sandbox:
+    with Sandbox(config) as sandbox:
 
         def known() -> list[bool]:
             return [

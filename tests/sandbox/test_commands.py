@@ -14,7 +14,6 @@ from agentgym.sandbox import (
     Sandbox,
     SandboxConfig,
     SandboxResult,
-    open_sandbox,
 )
 from agentgym.sandbox.commands import Command, Job, check_files, find_tests
 
@@ -184,7 +183,7 @@ def test_changed_files_come_back_whole_or_not_at_all(best_sandbox: Sandbox) -> N
     )
     files = {"a.py": script, "c": "x" * 101, "g": "x"}
     config = SandboxConfig(rung=best_sandbox.rung.name, limits=limits)
-    with open_sandbox(config) as sandbox:
+    with Sandbox(config) as sandbox:
         result = sandbox.run_sync(files, PythonScript("a.py"), collect=True)
     assert result.files == {"b": "y" * 99, "e": "y", "g": None}
 
@@ -288,7 +287,7 @@ def test_what_is_no_command_is_refused(command: Any) -> None:
 @pytest.mark.slow
 def test_cache(best_sandbox: Sandbox) -> None:
     config = SandboxConfig(rung=best_sandbox.rung.name, cache_entries=2)
-    with open_sandbox(config) as sandbox:
+    with Sandbox(config) as sandbox:
         first = sandbox.run_sync({"a.py": "print(1)"}, PythonScript("a.py"))
         again = sandbox.run_sync({"a.py": "print(1)"}, PythonScript("a.py"))
         other = sandbox.run_sync({"a.py": "print(1)"}, PythonScript("a.py", ("x",)))
@@ -302,7 +301,7 @@ def test_cache(best_sandbox: Sandbox) -> None:
 
 def test_cache_forgets_the_least_recently_used(best_sandbox: Sandbox) -> None:
     config = SandboxConfig(rung=best_sandbox.rung.name, cache_entries=2)
-    with open_sandbox(config) as sandbox:
+    with Sandbox(config) as sandbox:
         results = [
             sandbox.run_sync({"a.py": f"print('{text}')"}, PythonScript("a.py"))
             for text in "abacab"
@@ -390,7 +389,7 @@ def test_other_programs_run(program: str, rung: str) -> None:
         "perl": (("perl", "-e", "print 6 * 7"), "42"),
     }[program]
     config = SandboxConfig(rung=rung, limits=Limits(memory_mb=1024))
-    with open_sandbox(config) as sandbox:
+    with Sandbox(config) as sandbox:
         result = sandbox.run_sync({}, Argv(argv))
     assert (result.exit_code, result.stdout, result.stderr) == (0, said, "")
 
@@ -408,6 +407,6 @@ def test_threads_are_as_many_as_the_limit_says(rung: str) -> None:
         "for _ in range(30): threading.Thread(target=hold.wait).start()\n"
         "print(threading.active_count()); hold.set()"
     )
-    with open_sandbox(SandboxConfig(rung=rung)) as sandbox:
+    with Sandbox(SandboxConfig(rung=rung)) as sandbox:
         result = sandbox.run_sync({"a.py": script}, PythonScript("a.py"))
     assert result.stdout == "31\n", result

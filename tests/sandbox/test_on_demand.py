@@ -4,7 +4,7 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from agentgym.sandbox import LazySandbox, PythonScript, SandboxConfig
+from agentgym.sandbox import PythonScript, Sandbox, SandboxConfig
 
 FILES = {"a.py": "print(1)"}
 
@@ -17,25 +17,23 @@ def test_threads_that_race_share_one_sandbox(best_rung: str) -> None:
         made.append(SandboxConfig(rung=best_rung))
         return made[-1]
 
-    def run(_: int) -> object:
+    def run(_: int) -> str:
         start.wait()
-        assert sandbox.run_sync(FILES, PythonScript("a.py")).stdout == "1\n"
-        return sandbox.get()
+        return sandbox.run_sync(FILES, PythonScript("a.py")).stdout
 
-    sandbox = LazySandbox(config)
+    sandbox = Sandbox(config)
     assert not made
     with ThreadPoolExecutor(6) as pool:
-        got = list(pool.map(run, range(6)))
-    assert len(set(map(id, got))) == len(made) == 1
+        assert list(pool.map(run, range(6))) == ["1\n"] * 6
+    assert len(made) == 1
     sandbox.close()
 
 
 def test_after_closing_it_opens_again(best_rung: str) -> None:
-    sandbox = LazySandbox(lambda: SandboxConfig(rung=best_rung))
+    sandbox = Sandbox(SandboxConfig(rung=best_rung))
     sandbox.close()
-    first = sandbox.get()
-    sandbox.close()
-    result = asyncio.run(sandbox.run(FILES, PythonScript("a.py")))
-    assert result.stdout == "1\n"
-    assert sandbox.get() is not first
-    sandbox.close()
+    for _ in range(2):
+        result = asyncio.run(sandbox.run(FILES, PythonScript("a.py")))
+        assert (result.stdout, result.cached) == ("1\n", False)
+        assert asyncio.run(sandbox.run(FILES, PythonScript("a.py"))).cached
+        sandbox.close()

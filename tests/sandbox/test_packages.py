@@ -16,7 +16,6 @@ from agentgym.sandbox import (
     SandboxConfig,
     gives,
     launch,
-    open_sandbox,
     packages,
 )
 from agentgym.sandbox.guest.settings import RUNGS
@@ -45,7 +44,7 @@ WAYS = (
 def open_on(rung: str, *folders: Path) -> Sandbox:
     if reason := probe(RUNGS[rung]):
         pytest.skip(f"the rung {rung} does not work here: {reason}")
-    return open_sandbox(
+    return Sandbox(
         SandboxConfig(rung=rung, concurrency=1, python_path=folders, cache_entries=0)
     )
 

@@ -7,13 +7,11 @@ import pytest
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox import (
-    LazySandbox,
     Limits,
     RunTests,
     Sandbox,
     SandboxConfig,
     gives,
-    open_sandbox,
 )
 
 WRONG = "def double(n):\n    return n\n"
@@ -165,7 +163,7 @@ def test_other_values_are_wrong(
 def test_a_part_can_be_right(best_sandbox: Sandbox) -> None:
     files = {"a.py": "def half(n):\n    return n // 2\n", "b.py": "1/0"}
     expected = {"a.py": {"half(4)": 2, "half(3)": 1.5}, "b.py": {"x": 1, "y": 1}}
-    verdict = gives(LazySandbox(), files, expected)
+    verdict = gives(Sandbox(), files, expected)
     assert verdict.share == 0.25
     assert verdict.wrong == {
         "a.py: half(3)": "1",
@@ -214,7 +212,7 @@ def test_what_is_expected_never_enters(
 def test_as_many_as_its_output_has_room_for(best_rung: str) -> None:
     config = SandboxConfig(rung=best_rung, limits=Limits(output_bytes=1_000))
     values = {f"'{n}' * 300": str(n) * 300 for n in range(4)}
-    with open_sandbox(config) as sandbox:
+    with Sandbox(config) as sandbox:
         assert gives(sandbox, {"a.py": "print('x' * 9_000)"}, {"a.py": values})
         with pytest.raises(SandboxError, match="larger Limits.output_bytes"):
             gives(sandbox, {"a.py": ""}, {"a.py": {**values, "4": 4}})

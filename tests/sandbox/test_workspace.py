@@ -3,7 +3,7 @@
 import pytest
 
 from agentgym.errors import ToolError
-from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
+from agentgym.sandbox import Sandbox, SandboxConfig
 from agentgym.sandbox.workspace import Workspace
 
 _TURN = """
@@ -86,7 +86,7 @@ async def test_many_deep_files_leave_room_to_run(best_sandbox: Sandbox) -> None:
 async def test_many_large_files_leave_room_to_run(best_rung: str) -> None:
     large = "\N{LATIN SMALL LETTER E WITH ACUTE}" * 200_000
     config = SandboxConfig(rung=best_rung, cache_entries=0)
-    with open_sandbox(config) as sandbox:
+    with Sandbox(config) as sandbox:
         workspace = Workspace({}, max_characters=len(large), sandbox=sandbox)
         with pytest.raises(ToolError, match="too large together"):
             for number in range(100):

@@ -27,8 +27,8 @@ from agentgym.rollout.store.store import Store
 from agentgym.sandbox import (
     PythonScript,
     RunTests,
+    Sandbox,
     SandboxConfig,
-    open_sandbox,
 )
 from agentgym.scenarios.base import Environment
 from agentgym.security import audit
@@ -44,7 +44,7 @@ def test_an_execution_is_noted_with_who_asked(tmp_path: Path) -> None:
     script = "import os\nprint(6 * 7)\nraise SystemExit(3)\n"
     files = {"main.py": script, "data.txt": "x" * 9}
     config = SandboxConfig(concurrency=1)
-    with audited(AuditLog(tmp_path / "audit.jsonl")), open_sandbox(config) as sandbox:
+    with audited(AuditLog(tmp_path / "audit.jsonl")), Sandbox(config) as sandbox:
         with asking(rollout="r1", attempt="0", agent="coder", tool="run"):
             first = sandbox.run_sync(files, PythonScript("main.py", ("--fast",)))
             sandbox.run_sync(files, PythonScript("main.py", ("--fast",)))
@@ -79,7 +79,7 @@ def test_a_private_log_has_digests_and_no_texts(tmp_path: Path) -> None:
     files = {"secret_plan.py": "print('secret')\n"}
     with (
         audited(AuditLog(path, private=True)),
-        open_sandbox(SandboxConfig(concurrency=1)) as sandbox,
+        Sandbox(SandboxConfig(concurrency=1)) as sandbox,
     ):
         sandbox.run_sync(files, PythonScript("secret_plan.py", ("--secret",)))
     assert "secret" not in path.read_text()
@@ -336,7 +336,7 @@ def test_no_beginning_cuts_a_secret_in_two(
     monkeypatch.setenv("SHOP_PASSWORD", secret)
     script = f"{'#' * (before - 1)} {secret}\n"
     monkeypatch.setattr(sys, "argv", ["x" * before, secret])
-    with audited(AuditLog(tmp_path / "audit.jsonl")), open_sandbox() as sandbox:
+    with audited(AuditLog(tmp_path / "audit.jsonl")), Sandbox() as sandbox:
         sandbox.run_sync({"a.py": script}, PythonScript("a.py", ("-" * before, secret)))
     assert len(entries(tmp_path / "audit.jsonl")) == 2
     assert secret[:8] not in (tmp_path / "audit.jsonl").read_text()

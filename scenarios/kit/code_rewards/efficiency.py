@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from agentgym.errors import SandboxError, ScenarioError
 from agentgym.packs.kit.code_rewards.parts import RewardPart, SubmittedCode
-from agentgym.sandbox import LazySandbox, PythonScript, Sandbox
+from agentgym.sandbox import PythonScript, Sandbox
 from agentgym.sandbox.guest import plain
 
 STEPS = (1.5, 3.0, 6.0, 12.0)
@@ -117,7 +117,7 @@ class Efficiency(RewardPart[SubmittedCode]):
         return sum(map(share_of_ratio, ratios)) / len(ratios)
 
     def measure(
-        self, files: Mapping[str, str], sandbox: Sandbox | LazySandbox, rounds: int
+        self, files: Mapping[str, str], sandbox: Sandbox, rounds: int
     ) -> tuple[ProgramCost, ProgramCost]:
         """Return the lowest cost of the reference solution and of ``files``.
 
@@ -130,8 +130,6 @@ class Efficiency(RewardPart[SubmittedCode]):
             ScenarioError: The reference solution fails.
             SandboxError: The sandbox failed.
         """
-        if isinstance(sandbox, LazySandbox):
-            sandbox = sandbox.get()
         right, given = [], []
         for number in range(rounds):
             right.append(self._run(sandbox, self._reference, number))

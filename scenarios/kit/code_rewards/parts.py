@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from agentgym.core.trajectory import Reward
 from agentgym.errors import ScenarioError
-from agentgym.sandbox import LazySandbox, Sandbox, gives
+from agentgym.sandbox import Sandbox, gives
 
 _AT_ONCE = 100
 """Expressions per execution; the output of more might not fit."""
@@ -34,7 +34,7 @@ class SubmittedCode:
     """
 
     files: Mapping[str, str]
-    sandbox: Sandbox | LazySandbox
+    sandbox: Sandbox
     start: Mapping[str, str] = field(default_factory=dict)
 
     @property

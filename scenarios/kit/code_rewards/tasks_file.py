@@ -23,7 +23,7 @@ from agentgym.packs.kit.code_rewards.static_checks import (
     Security,
     Style,
 )
-from agentgym.sandbox import LazySandbox, Sandbox
+from agentgym.sandbox import Sandbox
 from agentgym.sandbox.commands import check_files
 from agentgym.scenarios.plan_reward import NO_CALL
 from agentgym.scenarios.tool_tasks.lines import (
@@ -88,7 +88,7 @@ class CodeRewards:
         self,
         calls: Sequence[ToolCall],
         forbidden: Collection[str],
-        sandbox: Sandbox | LazySandbox,
+        sandbox: Sandbox,
     ) -> Reward:
         """Return the reward of the code that an episode's calls wrote."""
         if any(call.name in forbidden for call in calls):
@@ -100,15 +100,11 @@ class CodeRewards:
         right = float(reward.success)
         return replace(reward, right_tool=right_tool, right_arguments=right)
 
-    def score_changes(
-        self, changes: Mapping[str, str], sandbox: Sandbox | LazySandbox
-    ) -> Reward:
+    def score_changes(self, changes: Mapping[str, str], sandbox: Sandbox) -> Reward:
         """Return the reward of changed files, each with its text by path."""
         return self._score({**self.start, **changes}, sandbox)
 
-    def _score(
-        self, files: Mapping[str, str], sandbox: Sandbox | LazySandbox
-    ) -> Reward:
+    def _score(self, files: Mapping[str, str], sandbox: Sandbox) -> Reward:
         """Return the reward of the final files; 0 if unchanged or a path is invalid."""
         try:
             check_files(files)

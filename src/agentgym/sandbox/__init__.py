@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from agentgym.sandbox.guest.settings import Limits as Limits
     from agentgym.sandbox.result import SandboxResult as SandboxResult
     from agentgym.sandbox.result import TestOutcome as TestOutcome
-    from agentgym.sandbox.sandbox import LazySandbox as LazySandbox
     from agentgym.sandbox.sandbox import Sandbox as Sandbox
-    from agentgym.sandbox.sandbox import open_sandbox as open_sandbox
     from agentgym.sandbox.verdict import Verdict as Verdict
     from agentgym.sandbox.verdict import gives as gives
     from agentgym.sandbox.workspace import Workspace as Workspace

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from contextvars import copy_context
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.commands import (
@@ -172,7 +172,6 @@ def _script(job: Job) -> str | None:
 
 
 DEFAULT_TIMEOUT_S = 10.0
-_CLOSED = "This sandbox is closed: open a new one."
 _Note = Callable[[SandboxResult | BaseException | None], None]
 
 
@@ -199,32 +198,72 @@ class _Execution:
                 self._guest.interrupt()
 
 
+class _Opened:
+    """The zygotes and threads of a sandbox, from its first use until it is closed."""
+
+    def __init__(self, config: SandboxConfig) -> None:
+        self.config = config
+        self.rung = choose_rung(config)
+        self.owner = os.getpid()
+        self.cache = ResultCache(config, self.rung)
+        self.idle: deque[GuestProcess] = deque()
+        """Idle zygotes; the most recently used one is taken first."""
+        self.running: set[_Execution] = set()
+        self.pool = ThreadPoolExecutor(config.concurrency, "agentgym-sandbox")
+        self.close = weakref.finalize(self, _shut, self.owner, self.pool, self.idle)
+
+
 class Sandbox(AbstractContextManager["Sandbox"]):
     """Runs untrusted code, with a private workspace for each execution.
 
-    Open it with :func:`open_sandbox`, as a context manager. It is thread-safe; at most
-    ``config.concurrency`` executions run at the same time.
+    It opens when it is first used, or as a context manager, with the safest kind of
+    isolation that works on this machine; after :meth:`close` it opens again. It is
+    thread-safe; at most ``config.concurrency`` executions run at the same time.
+
+    Args:
+        config: The settings, or a function that returns them, called each time the
+            sandbox opens. None for the defaults.
 
     Attributes:
-        config: The sandbox's settings.
-        rung: The kind of isolation.
         restarts: Number of zygotes (interpreters that fork executions) that were closed
             because they died or became unusable.
     """
 
-    def __init__(self, config: SandboxConfig, rung: Rung) -> None:
-        self.config = config
-        self.rung = rung
+    def __init__(
+        self, config: SandboxConfig | Callable[[], SandboxConfig] | None = None
+    ) -> None:
+        self._settings = config
         self.restarts = 0
-        self._owner = os.getpid()
-        self._cache = ResultCache(config, rung)
-        self._idle: deque[GuestProcess] = deque()
-        """Idle zygotes; the most recently used one is taken first."""
-        self._running: set[_Execution] = set()
-        self._pool = ThreadPoolExecutor(config.concurrency, "agentgym-sandbox")
-        self._finalizer = weakref.finalize(
-            self, _shut, self._owner, self._pool, self._idle
-        )
+        self._lock = threading.Lock()
+        self._now: _Opened | None = None
+
+    @property
+    def config(self) -> SandboxConfig:
+        """The settings of the open sandbox."""
+        return self._opened().config
+
+    @property
+    def rung(self) -> Rung:
+        """The kind of isolation."""
+        return self._opened().rung
+
+    def _opened(self) -> _Opened:
+        with self._lock:
+            if self._now is None:
+                given = self._settings
+                config = given() if callable(given) else given or SandboxConfig()
+                self._now = _Opened(config)
+            return self._now
+
+    def open(self) -> Self:
+        """Open the sandbox now, not at its first use.
+
+        Raises:
+            SandboxUnavailableError: Isolation does not work, or a language is not
+                installed; the message names the packages to install.
+        """
+        self._opened()
+        return self
 
     async def run(
         self,
@@ -278,74 +317,78 @@ class Sandbox(AbstractContextManager["Sandbox"]):
 
     def _submit(self, job: Job, execution: _Execution) -> Future[SandboxResult]:
         """Return a future of a job's result, from the cache or a new execution."""
-        if os.getpid() != self._owner:
+        here = self._opened()
+        if os.getpid() != here.owner:
             raise SandboxError(
                 "This sandbox was opened in another process: open one after the fork."
             )
-        if job.language not in (PYTHON, *self.config.languages):
+        if job.language not in (PYTHON, *here.config.languages):
             raise SandboxError(
                 f"This sandbox was opened without {job.language}: open it with "
                 f"SandboxConfig(languages=({job.language!r},))."
             )
-        key = self._cache.key(job)
+        key = here.cache.key(job)
         context = copy_context()  # with the caller's name, for any thread
 
         def note(result: SandboxResult | BaseException | None) -> None:
-            context.run(note_execution, job, self.config, result)
+            context.run(note_execution, job, here.config, result)
 
         def note_cancelled(done: Future[SandboxResult]) -> None:
             if done.cancelled():
                 note(None)
 
-        if known := self._cache.get(key):
+        if known := here.cache.get(key):
             note(known)
             done: Future[SandboxResult] = Future()
             done.set_result(known)
             return done
-        if not self._finalizer.alive:
-            raise SandboxError(_CLOSED)
         try:
-            result = self._pool.submit(self._work, job, key, execution, note)
+            result = here.pool.submit(self._work, here, job, key, execution, note)
         except RuntimeError as error:  # Just closed, or no thread can be started.
             raise SandboxError(f"The sandbox cannot run this: {error}") from error
         result.add_done_callback(note_cancelled)
         return result
 
     def _work(
-        self, job: Job, key: bytes | None, execution: _Execution, note: _Note
+        self,
+        here: _Opened,
+        job: Job,
+        key: bytes | None,
+        execution: _Execution,
+        note: _Note,
     ) -> SandboxResult:
-        self._running.add(execution)
+        here.running.add(execution)
         try:
-            if not self._finalizer.alive:
-                raise SandboxError(_CLOSED)
-            result = self._result(job, execution)
+            if not here.close.alive:
+                raise SandboxError("This sandbox was closed before it began to run.")
+            result = self._result(here, job, execution)
         except BaseException as error:
             note(error)
             raise
         finally:
-            self._running.discard(execution)
+            here.running.discard(execution)
         note(result)
-        self._cache.put(key, result)
+        here.cache.put(key, result)
         return result
 
-    def _result(self, job: Job, execution: _Execution) -> SandboxResult:
+    def _result(self, here: _Opened, job: Job, execution: _Execution) -> SandboxResult:
         """Run a job, and return its result; try a second time if it could not begin."""
         try:
             try:
-                result = self._attempt(job, execution)
+                result = self._attempt(here, job, execution)
             except GuestDiedError as died:
                 if died.started or execution.given_up:
                     raise
-                result = self._attempt(job, execution)
+                result = self._attempt(here, job, execution)
             else:
                 if result.status == "sandbox_error":  # The program has not run yet.
-                    result = self._attempt(job, execution, fresh=True)
+                    result = self._attempt(here, job, execution, fresh=True)
         except GuestDiedError as died:
             why = f"The sandbox process died: {died}"
             return SandboxResult(
                 status="sandbox_error",
-                rung=self.rung.name,
-                warm=self.config.warm,
+                rung=here.rung.name,
+                warm=here.config.warm,
                 error="The caller cancelled it." if execution.given_up else why,
             )
         except OSError as error:
@@ -353,13 +396,13 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         return result
 
     def _attempt(
-        self, job: Job, execution: _Execution, *, fresh: bool = False
+        self, here: _Opened, job: Job, execution: _Execution, *, fresh: bool = False
     ) -> SandboxResult:
-        guest = None if fresh else _take(self._idle)
+        guest = None if fresh else _take(here.idle)
         while guest and guest.is_stale():
             guest.close()
-            guest = _take(self._idle)
-        guest = guest or GuestProcess(self.rung, self.config)
+            guest = _take(here.idle)
+        guest = guest or GuestProcess(here.rung, here.config)
         execution.moves_to(guest)
         try:
             result = guest.run(job)
@@ -369,8 +412,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             raise
         finally:
             execution.moves_to(None)
-        if self.config.warm and not guest.spoiled:
-            self._idle.append(guest)
+        if here.config.warm and not guest.spoiled:
+            here.idle.append(guest)
         else:
             self.restarts += guest.spoiled
             guest.close()
@@ -381,12 +424,18 @@ class Sandbox(AbstractContextManager["Sandbox"]):
 
         Executions that have not begun do not run; their callers get a ``SandboxError``.
         """
-        self._finalizer()
+        with self._lock:
+            opened, self._now = self._now, None
+        if opened is not None:
+            opened.close()
+
+    def __enter__(self) -> Self:
+        return self.open()
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:  # After an error, do not wait for running executions.
-            for execution in [*self._running]:
-                execution.give_up()
+        if kind is not None and self._now is not None:
+            for execution in [*self._now.running]:
+                execution.give_up()  # After an error, do not wait for them.
         self.close()
 
 
@@ -402,73 +451,3 @@ def _shut(owner: int, pool: ThreadPoolExecutor, idle: deque[GuestProcess]) -> No
         pool.shutdown(wait=True)
         while guest := _take(idle):
             guest.close()
-
-
-def open_sandbox(config: SandboxConfig | None = None) -> Sandbox:
-    """Open a sandbox with the safest kind of isolation that works on this machine.
-
-    Args:
-        config: Settings of the sandbox; None for the defaults.
-
-    Raises:
-        SandboxUnavailableError: Isolation does not work, or a language is not
-            installed; the message names the packages to install.
-    """
-    config = config or SandboxConfig()
-    return Sandbox(config, choose_rung(config))
-
-
-class LazySandbox:
-    """A sandbox that opens when it is first used; after :meth:`close`, it opens again.
-
-    Args:
-        config: Function that returns the settings, called each time the sandbox opens.
-            None for the default settings.
-    """
-
-    def __init__(self, config: Callable[[], SandboxConfig] | None = None) -> None:
-        self._config = config or SandboxConfig
-        self._opened: Sandbox | None = None
-        self._lock = threading.Lock()
-
-    def get(self) -> Sandbox:
-        """Open the sandbox if needed, and return it.
-
-        Raises:
-            SandboxUnavailableError: Isolation does not work on this machine.
-        """
-        with self._lock:
-            if self._opened is None:
-                self._opened = open_sandbox(self._config())
-            return self._opened
-
-    async def run(
-        self,
-        files: Mapping[str, str],
-        command: Command,
-        *,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        collect: bool = False,
-    ) -> SandboxResult:
-        """Run a command in a new workspace; see :meth:`Sandbox.run`."""
-        return await self.get().run(
-            files, command, timeout_s=timeout_s, collect=collect
-        )
-
-    def run_sync(
-        self,
-        files: Mapping[str, str],
-        command: Command,
-        *,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        collect: bool = False,
-    ) -> SandboxResult:
-        """Run a command, and wait for its result; see :meth:`Sandbox.run`."""
-        return self.get().run_sync(files, command, timeout_s=timeout_s, collect=collect)
-
-    def close(self) -> None:
-        """Close the sandbox, if it was opened."""
-        with self._lock:
-            opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.close()

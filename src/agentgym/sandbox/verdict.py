@@ -19,7 +19,7 @@ from agentgym.sandbox.guest import plain
 from agentgym.sandbox.language import free_name
 from agentgym.sandbox.languages import PYTHON, language_named, language_of
 from agentgym.sandbox.result import SandboxResult
-from agentgym.sandbox.sandbox import DEFAULT_TIMEOUT_S, LazySandbox, Sandbox
+from agentgym.sandbox.sandbox import DEFAULT_TIMEOUT_S, Sandbox
 
 _DEEPEST = 50
 _LONGEST_NUMBER = 4000
@@ -112,7 +112,7 @@ class Verdict:
 
 
 def gives(
-    sandbox: Sandbox | LazySandbox,
+    sandbox: Sandbox,
     files: Mapping[str, str],
     expected: Mapping[str, Mapping[str, Any]],
     *,
@@ -150,8 +150,6 @@ def gives(
         SandboxError: An expression, a path or an expected value cannot be used, or the
             sandbox failed.
     """
-    if isinstance(sandbox, LazySandbox):
-        sandbox = sandbox.get()
     right = {
         (path, expression): _right(path, expression, value)
         for path, values in expected.items()

@@ -18,7 +18,7 @@ from agentgym.core.trajectory import MOST_REWARD, Reward, Trajectory
 from agentgym.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from agentgym.sandbox import LazySandbox, SandboxConfig
+    from agentgym.sandbox import Sandbox, SandboxConfig
 
 
 class ReportedReward(BaseModel):
@@ -385,12 +385,12 @@ class Scenario(ABC):
         return {"tool_reliability": 0.95, "success_rate": 0.90, "cost_reduction": 0.30}
 
     @property
-    def sandbox(self) -> "LazySandbox":
+    def sandbox(self) -> "Sandbox":
         """The sandbox that runs agents' code; it is started at the first use."""
-        from agentgym.sandbox import LazySandbox
+        from agentgym.sandbox import Sandbox
 
-        made = LazySandbox(self.sandbox_config)
-        sandbox: LazySandbox = vars(self).setdefault("_sandbox", made)
+        made = Sandbox(self.sandbox_config)
+        sandbox: Sandbox = vars(self).setdefault("_sandbox", made)
         return sandbox
 
     def sandbox_config(self) -> "SandboxConfig":

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentgym.sandbox import LazySandbox
+from agentgym.sandbox import Sandbox
 
 
 @pytest.fixture(scope="session")
-def sandbox() -> Iterator[LazySandbox]:
-    made = LazySandbox()
+def sandbox() -> Iterator[Sandbox]:
+    made = Sandbox()
     yield made
     made.close()

@@ -5,7 +5,7 @@ import pytest
 from agentgym.errors import ScenarioError
 from agentgym.packs.kit.code_rewards import Efficiency, SubmittedCode
 from agentgym.packs.kit.code_rewards.efficiency import share_of_ratio
-from agentgym.sandbox import LazySandbox
+from agentgym.sandbox import Sandbox
 
 FAST = """\
 def pairs(xs, wanted):
@@ -34,19 +34,19 @@ WRONG = "def pairs(xs, wanted):\n    return 0\n"
 PART = Efficiency({"m.py": ["pairs(list(range(6_000)), 6_000)"]}, {"m.py": FAST})
 
 
-def share(sandbox: LazySandbox, text: str) -> float:
+def share(sandbox: Sandbox, text: str) -> float:
     return PART.share(SubmittedCode(files={"m.py": text}, sandbox=sandbox))
 
 
 def test_the_reference_and_code_of_its_kind_earn_the_whole_part(
-    sandbox: LazySandbox,
+    sandbox: Sandbox,
 ) -> None:
     assert share(sandbox, FAST) == 1.0
     assert share(sandbox, SIMILAR) == 1.0
 
 
 @pytest.mark.slow
-def test_a_worse_algorithm_and_wasted_memory_cost(sandbox: LazySandbox) -> None:
+def test_a_worse_algorithm_and_wasted_memory_cost(sandbox: Sandbox) -> None:
     assert share(sandbox, SLOW) == 0.5  # All of the time, none of the memory.
     assert share(sandbox, HUNGRY) <= 0.25
 
@@ -54,22 +54,20 @@ def test_a_worse_algorithm_and_wasted_memory_cost(sandbox: LazySandbox) -> None:
 @pytest.mark.parametrize(
     "text", [WRONG, "def pairs(", "def pairs(xs, wanted):\n    raise SystemExit(0)\n"]
 )
-def test_other_values_earn_nothing_however_fast(
-    sandbox: LazySandbox, text: str
-) -> None:
+def test_other_values_earn_nothing_however_fast(sandbox: Sandbox, text: str) -> None:
     assert share(sandbox, text) == 0.0
 
 
 @pytest.mark.slow
 def test_a_program_that_claims_to_be_fast_is_measured_from_outside(
-    sandbox: LazySandbox,
+    sandbox: Sandbox,
 ) -> None:
     forged = "import time\n\ntime.process_time = lambda: 0.0\n\n\n" + SLOW
     assert share(sandbox, forged) == 0.5
 
 
 def test_a_program_that_fails_in_a_later_run_earns_nothing(
-    sandbox: LazySandbox,
+    sandbox: Sandbox,
 ) -> None:
     again = "if '# 1' in open('_workload.py').read():\n    raise SystemExit(0)\n\n\n"
     right, given = PART.measure({"m.py": again + SLOW}, sandbox, rounds=3)
@@ -83,7 +81,7 @@ def test_the_share_falls_in_steps() -> None:
     assert shares == [1.0, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
 
 
-def test_a_workload_that_cannot_be_used_is_refused(sandbox: LazySandbox) -> None:
+def test_a_workload_that_cannot_be_used_is_refused(sandbox: Sandbox) -> None:
     with pytest.raises(ScenarioError, match="needs a workload"):
         Efficiency({}, {"m.py": FAST})
     with pytest.raises(ScenarioError, match="is not an expression"):

@@ -19,7 +19,7 @@ from agentgym.packs.kit.code_rewards import (
     Style,
     SubmittedCode,
 )
-from agentgym.sandbox import LazySandbox
+from agentgym.sandbox import Sandbox
 
 RIGHT = "def total(prices):\n    return sum(prices)\n"
 START = {
@@ -37,13 +37,13 @@ REWARD = ComposedReward(
 )
 
 
-def paid(sandbox: LazySandbox, changes: Mapping[str, str]) -> Reward:
+def paid(sandbox: Sandbox, changes: Mapping[str, str]) -> Reward:
     files = {**START, **changes}
     return REWARD.score(SubmittedCode(files=files, start=START, sandbox=sandbox))
 
 
 def test_a_right_and_clean_solution_earns_every_part_in_full(
-    sandbox: LazySandbox,
+    sandbox: Sandbox,
 ) -> None:
     reward = paid(sandbox, {"shop.py": RIGHT})
     assert reward.success
@@ -76,7 +76,7 @@ def test_a_right_and_clean_solution_earns_every_part_in_full(
     ],
 )
 def test_a_problem_costs_its_own_part_alone(
-    sandbox: LazySandbox, changes: dict[str, str], lost: set[str]
+    sandbox: Sandbox, changes: dict[str, str], lost: set[str]
 ) -> None:
     reward = paid(sandbox, changes)
     assert reward.success
@@ -94,7 +94,7 @@ def test_a_problem_costs_its_own_part_alone(
     ],
 )
 def test_a_wrong_solution_buys_nothing_with_its_style(
-    sandbox: LazySandbox, wrong: str
+    sandbox: Sandbox, wrong: str
 ) -> None:
     ugly = "import os\nimport sys\n\n" + RIGHT
     reward = paid(sandbox, {"shop.py": wrong})
@@ -115,20 +115,20 @@ def test_a_wrong_solution_buys_nothing_with_its_style(
     ],
 )
 def test_tests_that_the_agent_wrote_or_edited_pay_nothing(
-    sandbox: LazySandbox, changes: dict[str, str]
+    sandbox: Sandbox, changes: dict[str, str]
 ) -> None:
     reward = paid(sandbox, changes)
     assert (reward.value, reward.success) == (0.0, False)
 
 
 def test_a_solution_that_lives_in_a_test_file_is_not_there(
-    sandbox: LazySandbox,
+    sandbox: Sandbox,
 ) -> None:
     hidden = {"shop.py": "from tests.impl import total\n", "tests/impl.py": RIGHT}
     assert paid(sandbox, hidden).value == 0.0
 
 
-def test_values_that_were_right_at_the_start_are_not_paid(sandbox: LazySandbox) -> None:
+def test_values_that_were_right_at_the_start_are_not_paid(sandbox: Sandbox) -> None:
     """``total([])`` is 0 at the start: one of the two wrong ones is half."""
     half = "def total(prices):\n    return 5 if prices else 0\n"
     reward = paid(sandbox, {"shop.py": half})
@@ -136,7 +136,7 @@ def test_values_that_were_right_at_the_start_are_not_paid(sandbox: LazySandbox) 
 
 
 def test_problems_that_were_there_at_the_start_cost_nothing(
-    sandbox: LazySandbox,
+    sandbox: Sandbox,
 ) -> None:
     start = {"shop.py": "import os\n\n\ndef total(prices):\n    return 0\n"}
     files = {"shop.py": "import os\n\n\n" + RIGHT}
@@ -147,7 +147,7 @@ def test_problems_that_were_there_at_the_start_cost_nothing(
     assert Style().share(code) == pytest.approx(0.8)
 
 
-def test_clean_lines_do_not_dilute_problems(sandbox: LazySandbox) -> None:
+def test_clean_lines_do_not_dilute_problems(sandbox: Sandbox) -> None:
     bad = "import os\nimport sys\n"
     padded = bad + "".join(f"X{n} = {n}\n" for n in range(500))
     short, long = (
@@ -207,7 +207,7 @@ def test_bad_weights_names_and_shares_are_refused() -> None:
 
 
 def test_quality_of_another_language_is_not_measured_silently(
-    sandbox: LazySandbox,
+    sandbox: Sandbox,
 ) -> None:
     code = SubmittedCode(files={"main.js": "let x = 1\n"}, sandbox=sandbox)
     for part in (Style(), Security(), Complexity()):

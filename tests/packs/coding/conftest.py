@@ -12,12 +12,12 @@ from agentgym.packs.coding.names import NAMES
 from agentgym.packs.coding.references import PHRASES
 from agentgym.packs.coding.scenario import CodingScenario
 from agentgym.packs.kit.tasks import Scene
-from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
+from agentgym.sandbox import Sandbox, SandboxConfig
 
 
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
-    with open_sandbox(SandboxConfig(concurrency=2)) as opened:
+    with Sandbox(SandboxConfig(concurrency=2)) as opened:
         yield opened
 
 

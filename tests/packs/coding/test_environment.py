@@ -7,7 +7,7 @@ import pytest
 
 from agentgym.errors import RuleViolation, SandboxError, ToolError
 from agentgym.packs.coding.environment import CodingEnvironment
-from agentgym.sandbox import LazySandbox, Sandbox, SandboxResult
+from agentgym.sandbox import Sandbox, SandboxResult
 
 FILES = {
     "shop/pricing.py": "RATE = 5\n\n\ndef scale(a):\n    return a * RATE\n",
@@ -61,7 +61,7 @@ def test_search_shows_sources_before_tests(project: CodingEnvironment) -> None:
 
 
 def test_search_is_bounded() -> None:
-    project = CodingEnvironment({"a.py": "x = 1\n" * 50}, LazySandbox())
+    project = CodingEnvironment({"a.py": "x = 1\n" * 50}, Sandbox())
     lines = project.search_code("x").splitlines()
     assert (len(lines), lines[-1]) == (6, "(45 more)")
 
@@ -119,7 +119,7 @@ async def test_run_script(project: CodingEnvironment) -> None:
 
 def test_lint_and_format() -> None:
     files = {"a.py": "import os\nRATE=5\n", "b.py": "RATE = 5\n", "c.py": "def :\n"}
-    project = CodingEnvironment(files, LazySandbox())
+    project = CodingEnvironment(files, Sandbox())
     assert project.lint("a.py") == (
         "a.py:1: 'os' imported but unused\n"
         "a.py:2: E225 missing whitespace around operator"
@@ -135,14 +135,14 @@ def test_lint_and_format() -> None:
 
 @pytest.mark.parametrize("text", ["(" * 3000, "x = '\0'\n", "\\"])
 def test_hostile_sources_do_not_break_lint_or_format(text: str) -> None:
-    project = CodingEnvironment({"a.py": text}, LazySandbox())
+    project = CodingEnvironment({"a.py": text}, Sandbox())
     assert project.lint("a.py").startswith("a.py:")
     with pytest.raises(ToolError, match="does not parse"):
         project.format_file("a.py")
 
 
 async def test_a_script_that_fails_shows_its_last_line() -> None:
-    class Ended(LazySandbox):
+    class Ended(Sandbox):
         def __init__(self, **fields: Any) -> None:
             self.result = SandboxResult(rung="none", warm=True, **fields)
 
@@ -170,7 +170,7 @@ async def test_a_script_that_fails_shows_its_last_line() -> None:
 async def test_tests_run_on_the_files_as_they_were_when_asked(
     sandbox: Sandbox,
 ) -> None:
-    class Slow(LazySandbox):
+    class Slow(Sandbox):
         async def run(self, *asked: Any, **options: Any) -> SandboxResult:
             await asyncio.sleep(0)
             return sandbox.run_sync(*asked, **options)

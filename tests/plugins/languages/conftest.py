@@ -11,7 +11,6 @@ from agentgym.sandbox import (
     Sandbox,
     SandboxConfig,
     SandboxResult,
-    open_sandbox,
 )
 from agentgym.sandbox.guest.settings import RUNGS
 from agentgym.sandbox.ladder import probe
@@ -50,7 +49,7 @@ def opened(rung: str) -> Iterator[Sandbox]:
         limits=Limits(file_mb=16, disk_mb=80),
         languages=fit_for(rung),
     )
-    with open_sandbox(config) as sandbox:
+    with Sandbox(config) as sandbox:
         yield sandbox
 
 

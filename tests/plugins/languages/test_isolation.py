@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.sandbox import Program, Sandbox, SandboxConfig, open_sandbox
+from agentgym.sandbox import Program, Sandbox, SandboxConfig
 from tests.plugins.languages.attacks import ESCAPE, EXHAUST, REACHES
 from tests.plugins.languages.conftest import Run, fit_for
 from tests.sandbox import processes
@@ -37,7 +37,7 @@ def test_the_attacks_work_where_nothing_stops_them(open_folder: Path) -> None:
     )
     if not config.languages:
         pytest.skip("no toolchain is installed")
-    with open_sandbox(config) as sandbox:
+    with Sandbox(config) as sandbox:
         for language in config.languages:
             path, source = ESCAPE[language]
             for name in ("victim", "secret"):

@@ -14,7 +14,6 @@ from agentgym.sandbox import (
     Sandbox,
     SandboxConfig,
     gives,
-    open_sandbox,
 )
 from agentgym.sandbox.languages import toolchain
 from agentgym.sandbox.verdict import json_text, json_text_of
@@ -449,7 +448,7 @@ def test_a_missing_toolchain_is_named_with_its_package(
     toolchain.cache_clear()
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SandboxUnavailableError) as caught:
-        open_sandbox(SandboxConfig(languages=(language,)))
+        Sandbox(SandboxConfig(languages=(language,))).open()
     toolchain.cache_clear()
     assert f"`{program}` is not on the search path" in str(caught.value)
     assert f"apt-get install {package})" in str(caught.value)
@@ -461,4 +460,4 @@ def test_a_rung_without_subprocesses_has_no_compilers() -> None:
         with pytest.raises(
             SandboxUnavailableError, match="cannot (run|be used)|not in"
         ):
-            open_sandbox(config)
+            Sandbox(config).open()

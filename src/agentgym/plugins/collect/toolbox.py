@@ -16,7 +16,7 @@ from agentgym.core.tools import Tool, bound_tools, result_text, spec_of, tool
 from agentgym.errors import ConfigError, NotFoundError, ToolError, UsageError
 from agentgym.integrations.registry import load_factory
 from agentgym.plugins.collect.tools import Bash, BuiltInTool, FileEditor, Search
-from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
+from agentgym.sandbox import Sandbox, SandboxConfig
 from agentgym.sandbox.workspace import Workspace
 from agentgym.scenarios.base import Environment
 
@@ -197,7 +197,7 @@ class Toolbox:
             config = SandboxConfig(
                 cache_entries=0, unsafe_local_exec=unsafe, subprocesses=True
             )
-            self._sandbox = open_sandbox(config)
+            self._sandbox = Sandbox(config).open()
 
     def close(self) -> None:
         """Wait for running commands, then close the sandbox."""

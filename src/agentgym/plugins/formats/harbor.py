@@ -253,7 +253,7 @@ class HarborScenario(Scenario):
         """Return the task's files, as its image has them."""
         files = self._tasks[task.id].files
         workspace = Workspace(
-            files, max_characters=_MOST_CHARACTERS, sandbox=self.sandbox.get()
+            files, max_characters=_MOST_CHARACTERS, sandbox=self.sandbox
         )
         return HarborEnvironment(workspace)
 

@@ -33,7 +33,7 @@ from agentgym.scenarios.tool_tasks.stubs import example
 from agentgym.scenarios.tool_tasks.unseen import AgentTools, AnyTools
 
 if TYPE_CHECKING:
-    from agentgym.sandbox import LazySandbox, Sandbox
+    from agentgym.sandbox import Sandbox
 
 Specs = Mapping[str, ToolSpec]
 
@@ -77,13 +77,11 @@ class CodeReward(Protocol):
         self,
         calls: Sequence[ToolCall],
         forbidden: Collection[str],
-        sandbox: "Sandbox | LazySandbox",
+        sandbox: "Sandbox",
     ) -> Reward:
         """Return the reward of the code that calls wrote."""
 
-    def score_changes(
-        self, changes: Mapping[str, str], sandbox: "Sandbox | LazySandbox"
-    ) -> Reward:
+    def score_changes(self, changes: Mapping[str, str], sandbox: "Sandbox") -> Reward:
         """Return the reward of changed files, each with its text by path."""
 
 

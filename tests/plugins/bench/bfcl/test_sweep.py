@@ -28,7 +28,7 @@ from agentgym.plugins.bench.bfcl.entries import (
 )
 from agentgym.plugins.bench.bfcl.programs import Programs, program_tools, write_programs
 from agentgym.plugins.bench.bfcl.scenario import Checker, MadeCall, right_calls
-from agentgym.sandbox import LazySandbox, SandboxConfig
+from agentgym.sandbox import Sandbox, SandboxConfig
 
 pytestmark = [pytest.mark.network, pytest.mark.sweep]
 
@@ -128,7 +128,7 @@ def test_every_verdict_and_tool_of_conversations_is_the_packages_own(
     seen: Counter[tuple[str, bool]] = Counter()
     with TemporaryDirectory() as folder:
         write_programs(fetched, Path(folder))
-        sandbox = LazySandbox(lambda: SandboxConfig(python_path=(Path(folder),)))
+        sandbox = Sandbox(SandboxConfig(python_path=(Path(folder),)))
         for (entry, turns), verdict in zip(asked, theirs["verdicts"], strict=True):
             programs = Programs(entry, {}, sandbox)
             programs.turns = [

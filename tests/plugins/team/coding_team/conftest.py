@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from agentgym.plugins.team.coding_team.environment import TeamEnvironment
-from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
+from agentgym.sandbox import Sandbox, SandboxConfig
 
 Run = Callable[..., Awaitable[dict[str, Any]]]
 
 
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
-    with open_sandbox(SandboxConfig(concurrency=2)) as opened:
+    with Sandbox(SandboxConfig(concurrency=2)) as opened:
         yield opened
 
 

@@ -22,7 +22,7 @@ from agentgym.core.trajectory import ModelCall, Reward, Trajectory
 from agentgym.errors import SandboxError, ToolError, UsageError
 from agentgym.plugins.bench.bfcl.entries import ConversationEntry, specs_of
 from agentgym.plugins.bench.bfcl.package import NAME, PROGRAMS, Package
-from agentgym.sandbox import LazySandbox, PythonScript, SandboxResult
+from agentgym.sandbox import PythonScript, Sandbox, SandboxResult
 from agentgym.scenarios.base import Environment
 
 MOST_STEPS = 20
@@ -63,7 +63,7 @@ class Programs(Environment):
         self,
         entry: ConversationEntry,
         specs: Mapping[str, ToolSpec],
-        sandbox: LazySandbox,
+        sandbox: Sandbox,
     ) -> None:
         self.turns: list[list[list[Any]]] = [[]]
         self.ended = False

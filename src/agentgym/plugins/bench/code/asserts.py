@@ -20,7 +20,7 @@ from agentgym.plugins.bench.code.problems import (
     read_lines,
     texts,
 )
-from agentgym.sandbox import LazySandbox, PythonScript
+from agentgym.sandbox import PythonScript, Sandbox
 
 HUMANEVAL_SOURCE = (
     "https://github.com/openai/human-eval (data/HumanEval.jsonl.gz), or the data set "
@@ -57,7 +57,7 @@ class Asserts(Judge):
 
     tests: str
 
-    def accepts(self, sandbox: LazySandbox, code: str) -> bool:
+    def accepts(self, sandbox: Sandbox, code: str) -> bool:
         """Return whether the tests pass within 3 seconds."""
         number = secrets.token_hex(16)
         script = _SCRIPT % (code, self.tests, number)

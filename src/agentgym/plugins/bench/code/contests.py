@@ -24,7 +24,7 @@ from agentgym.plugins.bench.code.problems import (
     field,
     read_lines,
 )
-from agentgym.sandbox import LazySandbox, PythonScript
+from agentgym.sandbox import PythonScript, Sandbox
 
 SOURCE = "the data set livecodebench/code_generation_lite on Hugging Face (test*.jsonl)"
 _TEST_S = 6.0
@@ -104,7 +104,7 @@ class Contest(Judge):
     private: str
     name: str
 
-    def accepts(self, sandbox: LazySandbox, code: str) -> bool:
+    def accepts(self, sandbox: Sandbox, code: str) -> bool:
         """Return whether the code passes the public and the hidden tests."""
         if "outputs" not in self._known:
             shown = [output for _, output in self.public]
@@ -128,7 +128,7 @@ class Contest(Judge):
     def _known(self) -> dict[str, list[str]]:
         return {}
 
-    def _hidden_outputs(self, sandbox: LazySandbox) -> list[str]:
+    def _hidden_outputs(self, sandbox: Sandbox) -> list[str]:
         """Return the right outputs of the hidden tests, as text."""
         files = {"read.py": _HIDDEN + _OUTPUTS, "private.txt": self.private}
         result = checked(

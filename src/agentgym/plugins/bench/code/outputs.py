@@ -26,7 +26,7 @@ from agentgym.plugins.bench.code.problems import (
     read_lines,
     texts,
 )
-from agentgym.sandbox import LazySandbox, PythonScript
+from agentgym.sandbox import PythonScript, Sandbox
 
 Restore = Callable[[Any], Any]
 
@@ -232,11 +232,11 @@ class Outputs(Judge):
     tolerance: float
     oracle: str
 
-    def accepts(self, sandbox: LazySandbox, code: str) -> bool:
+    def accepts(self, sandbox: Sandbox, code: str) -> bool:
         """Return whether the code passes all groups of calls."""
         return all(self._passes(sandbox, code, given) for given in self.inputs)
 
-    def _passes(self, sandbox: LazySandbox, code: str, inputs: Inputs) -> bool:
+    def _passes(self, sandbox: Sandbox, code: str, inputs: Inputs) -> bool:
         """Return whether code and reference solution have equal outputs for a group."""
         if not inputs:
             return True
@@ -270,7 +270,7 @@ class Outputs(Judge):
 
     def _run(
         self,
-        sandbox: LazySandbox,
+        sandbox: Sandbox,
         code: str,
         inputs: Inputs,
         limits: Sequence[float],

@@ -13,7 +13,7 @@ from typing import Any
 
 from agentgym.core.task import Split
 from agentgym.errors import SandboxError, UsageError
-from agentgym.sandbox import LazySandbox, SandboxResult
+from agentgym.sandbox import Sandbox, SandboxResult
 
 _FENCED = re.compile(
     r"```[\w+#.-]*[ \t]*\r?\n(.*?)(?:^```|\Z)", re.DOTALL | re.MULTILINE
@@ -24,7 +24,7 @@ class Judge(ABC):
     """Base class for the tests of one problem, which accept or reject code."""
 
     @abstractmethod
-    def accepts(self, sandbox: LazySandbox, code: str) -> bool:
+    def accepts(self, sandbox: Sandbox, code: str) -> bool:
         """Return whether the code passes all tests of the problem.
 
         Raises:

@@ -22,7 +22,7 @@ from agentgym.plugins.bench.code.problems import (
     read_lines,
     texts,
 )
-from agentgym.sandbox import Argv, LazySandbox, Limits, SandboxConfig
+from agentgym.sandbox import Argv, Limits, Sandbox, SandboxConfig
 from agentgym.sandbox.commands import Command, Program
 from agentgym.scenarios.base import Environment, Scenario
 
@@ -59,7 +59,7 @@ class Joined(Judge):
     stops: tuple[str, ...]
     prefix: str
 
-    def accepts(self, sandbox: LazySandbox, code: str) -> bool:
+    def accepts(self, sandbox: Sandbox, code: str) -> bool:
         """Return whether the program succeeds within 15 seconds (Go: 30 seconds)."""
         if code.startswith(self.prefix):
             completion = code[len(self.prefix) :]

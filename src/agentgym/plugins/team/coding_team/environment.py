@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from agentgym.core.tools import Tool, bound_tools, tool
 from agentgym.errors import MissingExtraError, RuleViolation, SandboxError, ToolError
-from agentgym.packs.coding.execution import AnySandbox
 from agentgym.packs.kit.code_rewards.static_checks import Kind, find_problems
 from agentgym.plugins.team.coding_team.languages import (
     TESTS,
@@ -23,7 +22,7 @@ from agentgym.plugins.team.coding_team.team.routing import (
     is_simple,
     next_roles,
 )
-from agentgym.sandbox import PythonScript, RunTests, SandboxResult, Workspace
+from agentgym.sandbox import PythonScript, RunTests, Sandbox, SandboxResult, Workspace
 from agentgym.scenarios.base import Environment
 from agentgym.scenarios.books import Books, ReceivedCall
 
@@ -118,7 +117,7 @@ class TeamEnvironment(Environment):
     def __init__(
         self,
         files: Mapping[str, str],
-        sandbox: AnySandbox,
+        sandbox: Sandbox,
         *,
         max_rounds: int = MAX_ROUNDS,
         target: str = "solution.py",

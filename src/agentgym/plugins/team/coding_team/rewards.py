@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.packs.coding.execution import AnySandbox, repaired
+from agentgym.packs.coding.execution import repaired
 from agentgym.packs.kit.code_rewards.parts import is_test_file
 from agentgym.packs.kit.rewards import grade, in_order, not_made
 from agentgym.plugins.team.coding_team.environment import TeamEnvironment
+from agentgym.sandbox import Sandbox
 from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.plan_reward import (
     NEXT_TOOL,
@@ -80,7 +81,7 @@ def score_outcome(
     task: Task,
     environment: TeamEnvironment,
     trajectory: Trajectory,
-    sandbox: AnySandbox,
+    sandbox: Sandbox,
 ) -> Reward:
     """Score an episode in which the policy writes the code, by this code.
 
@@ -104,7 +105,7 @@ def score_outcome(
     return Reward(sum(parts.values()), correct and finished and is_clean, parts)
 
 
-def is_right(task: Task, files: Mapping[str, str], sandbox: AnySandbox) -> bool:
+def is_right(task: Task, files: Mapping[str, str], sandbox: Sandbox) -> bool:
     """Return whether the code gives the right values of hidden expressions."""
     code = {path: text for path, text in files.items() if not is_test_file(path)}
     hidden = task.goal["hidden"]

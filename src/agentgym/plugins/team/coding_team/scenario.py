@@ -12,7 +12,6 @@ from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.errors import UsageError
 from agentgym.packs.coding import functions
-from agentgym.packs.coding.execution import AnySandbox
 from agentgym.packs.coding.functions import Template
 from agentgym.packs.coding.names import Names, names_for
 from agentgym.packs.coding.projects import Module, build
@@ -20,6 +19,7 @@ from agentgym.packs.kit.code_rewards.static_checks import EXTRA, require_checks
 from agentgym.packs.kit.phrases import read_phrases, request
 from agentgym.plugins.team.coding_team import rewards
 from agentgym.plugins.team.coding_team.environment import WRITING, TeamEnvironment
+from agentgym.sandbox import Sandbox
 from agentgym.scenarios.base import Environment, Scenario, own_environment
 
 PHRASES = read_phrases(Path(__file__).parent / "wording")
@@ -222,7 +222,7 @@ class CodingTeamScenario(Scenario):
     }
 
     def __init__(
-        self, generator: str = "script", sandbox: AnySandbox | None = None
+        self, generator: str = "script", sandbox: Sandbox | None = None
     ) -> None:
         if generator not in GENERATORS:
             known = " or ".join(GENERATORS)
@@ -305,5 +305,5 @@ class CodingTeamScenario(Scenario):
         )
         return [note]
 
-    def _runs_in(self) -> AnySandbox:
+    def _runs_in(self) -> Sandbox:
         return self._given or self.sandbox

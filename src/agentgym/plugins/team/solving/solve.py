@@ -14,7 +14,7 @@ from agentgym.packs.kit.code_rewards.static_checks import require_checks
 from agentgym.plugins.team.coding_team.environment import MAX_ROUNDS, TeamEnvironment
 from agentgym.plugins.team.coding_team.languages import LANGUAGES, of_path
 from agentgym.plugins.team.solving.solution import Outcome, Solution
-from agentgym.sandbox import LazySandbox, SandboxConfig
+from agentgym.sandbox import Sandbox, SandboxConfig
 from agentgym.sandbox.commands import check_files
 from agentgym.sandbox.languages import PYTHON, toolchain
 
@@ -90,7 +90,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
             toolchain(name)
         config = sandbox or SandboxConfig()
         config = replace(config, languages=(*config.languages, *needed))
-        self._sandbox = LazySandbox(lambda: config)
+        self._sandbox = Sandbox(config)
         self._project = TeamEnvironment(
             given,
             self._sandbox,

@@ -7,7 +7,7 @@ from agentgym import Environment, Reward, Scenario, Split, Task, Trajectory, too
 from agentgym.core.needs import NeededCall
 from agentgym.core.tools import ToolOutcome, ToolSpec, tool_specs
 from agentgym.errors import RuleViolation, SandboxError
-from agentgym.sandbox import LazySandbox, RunTests, Workspace, gives
+from agentgym.sandbox import RunTests, Sandbox, Workspace, gives
 
 # Each split has its own words; otherwise held-out tasks would measure memory. Each
 # entry: a function, its right and its wrong value, the test's assertion, and hidden
@@ -89,7 +89,7 @@ TIMEOUT_S = 5.0
 class RepairProject(Environment):
     """One episode: a few files in memory, and a sandbox to run them."""
 
-    def __init__(self, files: dict[str, str], sandbox: LazySandbox) -> None:
+    def __init__(self, files: dict[str, str], sandbox: Sandbox) -> None:
         self.workspace = Workspace(files)  # It copies: the task must not change.
         self._sandbox = sandbox
 
