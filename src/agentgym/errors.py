@@ -5,7 +5,7 @@ line prints only the message, and exits with :attr:`AgentGymError.exit_code`.
 """
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -69,9 +69,13 @@ class UsageError(AgentGymError):
 
     exit_code = 2
 
+    def __init__(self, message: str, options: Sequence[str] | None = None) -> None:
+        super().__init__(message)
+        self.options = options  # with which to try the same command; None if unknown
+
 
 class NextCommand(UsageError):
-    """The caller has to choose first; the message ends with the command to run next."""
+    """The caller has to choose first; ``options`` are those of the command to run."""
 
 
 class ConfigError(UsageError):

@@ -73,7 +73,7 @@ def test_shared_names_act_on_the_scenario_and_differences_are_told() -> None:
         "page_me": "really runs",
     }
     assert "run_tests" in report.missing
-    assert "read_file: the scenario's tool takes no 'lines'." in report.differences
+    assert "read_file: the scenario's tool takes no 'lines'." in report.concerns
     assert import_module(HERE).MAILS == []
 
 

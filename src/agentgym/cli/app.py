@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -295,6 +296,11 @@ def _run(words: list[str], began: float, *, debug: bool) -> int:
         if debug:
             traceback.print_exc()
         sys.stderr.write(for_terminal(explain(error)) + "\n")
+        if isinstance(error, UsageError) and error.options is not None:
+            if not isinstance(error, NextCommand):
+                sys.stderr.write("Try:\n" if error.options else "Then try again:\n")
+            command = shlex.join(["agentgym", *words, *error.options])
+            sys.stderr.write(f"    {redacted(command)}\n")
         if isinstance(error, AgentGymError):
             return error.exit_code
         return UsageError.exit_code if _is_long_name(error) else 1

@@ -1,6 +1,5 @@
 """``agentgym inspect``: describe an agent, and check whether it can be trained."""
 
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,17 +44,6 @@ _OF_AGENT = (
     *("agent.configurable", "agent.allow_host"),
 )
 """Settings on which the trial of an agent depends."""
-
-
-def options_of(given: Mapping[str, Any]) -> str:
-    """Return the options on which the trial of an agent depends, as they were given."""
-    words = []
-    for name in _OF_AGENT:
-        value = given.get(name)
-        values = value if isinstance(value, list) else [value] if value else []
-        option = f"--{name.removeprefix('agent.').replace('_', '-')}"
-        words += [word for each in values for word in (option, str(each))]
-    return shlex.join(words)
 
 
 @takes(*_OF_AGENT)
@@ -116,10 +104,12 @@ def inspect(
         report = probed(located(TrainingConfig.create(**given)))
     if as_json:
         print_json(report)
-    else:
-        progress_console().print(inspection_view(report))
+        raise typer.Exit(1 if report.problems else 0)
+    progress_console().print(inspection_view(report))
     if report.problems:
-        raise typer.Exit(1)
+        refusal = UnsupportedError(" ".join(report.problems), report.options)
+        refusal.exit_code = 1
+        raise refusal
 
 
 def _list_agents(as_json: bool) -> None:
@@ -129,7 +119,6 @@ def _list_agents(as_json: bool) -> None:
     """
     from agentgym.integrations.projects import project_agents
 
-    found = project_agents()
     rows = [
         {
             "name": each.name,
@@ -138,7 +127,7 @@ def _list_agents(as_json: bool) -> None:
             "reference": each.reference,
             "command": f"agentgym inspect {each.name}",
         }
-        for each in found
+        for each in project_agents()
     ]
     if as_json:
         print_json(rows)
@@ -172,7 +161,10 @@ def tried(agent: str, given: Mapping[str, Any] | None = None) -> "AgentReport":
 
 
 def tools_of(report: "AgentReport") -> "list[Tool]":
-    """Return the tools that trials saw; the forms of answers if there are no others."""
+    """Return the tools of an agent's trials.
+
+    An agent that answers in forms alone has none: then these are its tools.
+    """
     from agentgym.rollout.inspection import IS_ANSWER, PASSES_ON
     from agentgym.scenarios.schemas import spec_of_openai
     from agentgym.scenarios.tool_tasks.user_code import unseen_tool

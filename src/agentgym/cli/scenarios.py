@@ -1,7 +1,7 @@
 """``agentgym scenarios``: list, show, make and check scenarios."""
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,9 +19,6 @@ from agentgym.cli.options import (
 from agentgym.cli.output import print_json, print_result, progress_console
 from agentgym.cli.tasks import Output, refuse_existing, write_tasks
 from agentgym.errors import NotFoundError, UsageError
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(
     name="scenarios", help="List, show, make and check scenarios.", no_args_is_help=True

@@ -110,14 +110,12 @@ def train(
     named = "scenario" in given or variable_of("scenario") in os.environ
     named = named or scenario is not None
     if agent is not None and not named and (tasks, config, resume) == (None,) * 3:
-        from agentgym.cli.inspect import options_of
         from agentgym.cli.tasks import needed_tools
         from agentgym.scenarios.tool_tasks.starter import starter_of
 
         whose = None if tools_from else agent
         found = needed_tools(tools_from, whose, given)
-        options = options_of(given)
-        raise starter_of(agent, tools_from, found, options, write=not dry_run)
+        raise starter_of(agent, tools_from, found, write=not dry_run)
     if (source := tasks_or_scenario(scenario, tasks)) is not None:
         given["scenario"] = source
     if data is not None or categories is not None:

@@ -1,7 +1,7 @@
 """Run trials of a user's agent, in which it calls each of its tools; report them."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -80,12 +80,12 @@ class AgentReport:
     """How calls of the agent's other tools are answered, by tool name."""
     missing: list[str] = field(default_factory=list)
     """Names of scenario tools that the agent does not offer to its model."""
-    differences: list[str] = field(default_factory=list)
-    """Sentences about tools whose schema differs from the scenario's."""
     concerns: list[str] = field(default_factory=list)
-    """Warnings about the agent's behaviour in training."""
+    """Warnings, e.g. about tools whose schema differs from the scenario's."""
     problems: list[str] = field(default_factory=list)
     """Reasons why the agent cannot be trained; empty if it can."""
+    options: tuple[str, ...] = ()
+    """Options with which the same command may do, if there are problems."""
     undecided: list[str] = field(default_factory=list)
     """Names of tools in ``own`` for which the user chose no way to answer calls."""
     too_long: str = ""  # why all prompts exceed the model's context
@@ -120,7 +120,8 @@ def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
     if any(problems):
         raise UnsupportedError(
             f"{report.agent} cannot be trained on {config.scenario_name} as it is. "
-            f"{' '.join(problems)}"
+            f"{' '.join(problems)}",
+            report.options,
         )
 
 
@@ -235,10 +236,8 @@ def _try(
         kind=facts.get("kind", ""),
         way=facts.get("way", ""),
         roles=_roles(made, models),
-        differences=[
-            d for n in offered if n in specs for d in _differ(offered[n], specs[n])
-        ],
         concerns=[
+            *(d for n in offered if n in specs for d in _differ(offered[n], specs[n])),
             *facts.get("notes", ()),
             *dict.fromkeys(x["note"] for x in lines if "note" in x),
             *_undescribed(offered),
@@ -252,12 +251,16 @@ def _try(
     if problems:
         return report
     report = _fates(report, config, scenario, calls, specs)
-    report = _judged(report, made, scenario, specs, allowed, lines, late)
-    wrong = "" if config.yes else misspelt(scenario, late, offered)
-    if wrong and not report.problems:
-        report = replace(report, problems=[wrong])
-    if report.problems:
-        return report
+    verdict = _Verdict(report, made, scenario, specs, allowed, late, lines)
+    refusal = verdict.refusal()
+    if refusal is None and not config.yes:
+        wrong = misspelt(scenario, late, offered)
+        refusal = (wrong, ()) if wrong else None
+    warnings = verdict.concerns(is_refused=refusal is not None)
+    report = replace(report, concerns=[*report.concerns, *warnings])
+    if refusal is not None:
+        text, options = refusal
+        return replace(report, problems=[text + verdict.blocked()], options=options)
     prompts = [trial.model_calls for trial in made]
     too_long, note = compare_with_context(config, prompts)
     concerns = [*report.concerns, *([note] if note else [])]
@@ -289,10 +292,7 @@ def _fates(
             bound.append(name)
         elif name in calls.answers:
             own[name] = IS_ANSWER
-        elif (
-            adapter.addressee in properties(function.get("parameters"))
-            or name in calls.passing
-        ):
+        elif names_agent(function) or name in calls.passing:
             own[name] = PASSES_ON
         elif name in config.agent.allow_tools:
             own[name] = _RUNS
@@ -306,17 +306,16 @@ def _fates(
         own=own,
         missing=sorted(specs.keys() - report.offered.keys()),
         undecided=undecided,
-        problems=[_undecided(undecided, scenario)] if undecided else [],
     )
 
 
-def _undecided(names: list[str], scenario: Scenario) -> str:
-    tools = ", ".join(names)
+def _undecided(report: AgentReport, scenario: Scenario) -> str:
+    names = report.undecided
     return (
-        f"{scenario.name} has no tools named {tools}, which the agent has. Choose "
-        "an answer to their calls: --tools stub answers them with made-up values, and "
-        f"--allow-tool {names[0]} lets one really run, again and again. Or describe "
-        "your own tasks with the agent's own tools in a file: --tasks FILE."
+        f"{scenario.name} has no tools named {', '.join(names)}, which the agent has. "
+        "Choose an answer to their calls: --tools stub answers them with made-up "
+        f"values, and --allow-tool {names[0]} lets one really run, again and again. Or "
+        "describe your own tasks with the agent's own tools in a file: --tasks FILE."
     )
 
 
@@ -329,122 +328,146 @@ def _rehearsed(reference: str) -> str:
     return str(source)
 
 
-def _judged(
-    report: AgentReport,
-    trials: list[Trajectory],
-    scenario: Scenario,
-    specs: Mapping[str, ToolSpec],
-    allowed: frozenset[str],
-    lines: list[Mapping[str, Any]],
-    late: Mapping[str, UnseenSpec],
-) -> AgentReport:
-    hosts = [x["host"] for x in lines if "host" in x and not x["outside"]]
-    is_outside = any(x.get("outside") for x in lines)
-    hosts = list(dict.fromkeys(hosts))
-    made = next((each for each in trials if is_lost(each)), trials[0])
-    offered, own = report.offered, report.own
-    adapter = FRAMEWORKS.get(report.framework)
-    not_run = dict.fromkeys(
-        call.name
-        for trial in trials
-        for call in trial.get_tool_calls()
-        if call.name in specs and call.result == f"Error: {NOT_RUN}"
-        if not adapter.runs_tools
-    )
-    answering = [name for name in not_run if name in allowed]
-    past = [name for name in not_run if name not in allowed]
-    known = {*report.bound, *own, *report.not_called}
-    unknown = [name for name in offered if name not in known]
-    listed = ", ".join(hosts)
-    option = f"--allow-host {hosts[0]}" if hosts else ""
-    reached = (
-        f" It tried to reach {listed}, which a trial blocks. If the agent's own code "
-        f"needs that, as a database or a file to download, let it through: {option}."
-        if hosts
-        else ""
-    )
-    unfit = not is_lost(made) and is_unfit(trials[-1])
-    problems = [*report.problems]
-    if problems:
-        pass
-    elif made.reason is not None and made.reason.kind == "interrupt":
-        problems.append(
-            f"In a trial it waited for a person: {made.reason.detail}. Let the "
-            "scenario's user answer (Environment.user_reply), or leave the question "
-            "out in training."
+@dataclass
+class _Verdict:
+    """Whether an agent can be trained as its trials went, and what to know of it."""
+
+    report: AgentReport
+    trials: list[Trajectory]
+    scenario: Scenario
+    specs: Mapping[str, ToolSpec]
+    allowed: frozenset[str]  # tools that may really run
+    late: Mapping[str, UnseenSpec]  # tools that no request had shown before the trials
+    lines: list[Mapping[str, Any]]  # the notes of the trials
+
+    def __post_init__(self) -> None:
+        found = (x["host"] for x in self.lines if "host" in x and not x["outside"])
+        self.hosts = list(dict.fromkeys(found))  # that the trials blocked
+        self.allow_host = ("--allow-host", *self.hosts[:1]) if self.hosts else ()
+        self.made = next(filter(is_lost, self.trials), self.trials[0])
+        self.is_unfit = not is_lost(self.made) and is_unfit(self.trials[-1])
+        self.runs_tools = FRAMEWORKS.get(self.report.framework).runs_tools
+
+    def refusal(self) -> tuple[str, tuple[str, ...]] | None:
+        """Return why the agent cannot be trained, and options that may do; or None."""
+        made, offered = self.made, self.report.offered
+        is_lost_outside = any(x.get("outside") for x in self.lines)
+        seen = self.specs.keys() & offered.keys()
+        past = [
+            name for name in self._answered_by_its_code() if name not in self.allowed
+        ]
+        if made.reason is not None and made.reason.kind == "interrupt":
+            return (
+                f"In a trial it waited for a person: {made.reason.detail}. Let the "
+                "scenario's user answer (Environment.user_reply), or leave the "
+                "question out in training."
+            ), ()
+        if "response_format = " in str(made.reason):
+            return _in_a_form(self.report), ("--engine", "local")
+        if made.status is RolloutStatus.DROPPED and is_lost_outside:
+            return _threads(self.report), self.allow_host
+        if made.status is RolloutStatus.DROPPED:
+            return f"In a trial it did not finish: {_why(made)}", self.allow_host
+        if not offered and not self.scenario.judges_work:
+            return (
+                "In a trial its model was offered no tool, so that there is nothing to "
+                "learn: bind the tools to the model."
+            ), self.allow_host
+        if self.specs.keys() - self.late and not seen and not self.is_unfit:
+            return (
+                f"In a trial its model was offered {', '.join(offered)}, and none of "
+                f"the tools of {self.scenario.name}: {', '.join(sorted(self.specs))}. "
+                "Train it on tasks of its own: `agentgym train --agent "
+                f"{self.report.agent}` writes a first file of them."
+            ), ()
+        if self.report.undecided:
+            return _undecided(self.report, self.scenario), ("--tools", "stub")
+        if past:
+            live = ("--tools", "live", "--allow-tool", past[0])
+            return (
+                f"Calls of {', '.join(past)} are answered by the agent's own code, "
+                "past training. Make them tools of the framework (for LangGraph: @tool "
+                "and a ToolNode, or tool.invoke in your node). Or let that code answer "
+                f"them, again and again in training: {' '.join(live)}."
+            ), live
+        if wrong := misfits(self.scenario, self.late):
+            return wrong, ()
+        return None
+
+    def concerns(self, *, is_refused: bool) -> Iterator[str]:
+        """Yield warnings about the agent's behaviour in training."""
+        report, offered = self.report, self.report.offered
+        never = [name for name in self.late if name not in offered]
+        crashed = [each for each in self.trials if has_crashed(each)]
+        known = {*report.bound, *report.own, *report.not_called}
+        unknown = [name for name in offered if name not in known]
+        answering = [
+            name for name in self._answered_by_its_code() if name in self.allowed
+        ]
+        if never and not is_refused:
+            yield _never_offered(never, offered)
+        if crashed:
+            ended = f"{len(crashed)} of {len(self.trials)} trials"
+            yield (
+                f"Its own code crashed in {ended}, after a made-up answer of its "
+                f"model: {crashed[-1].reason and crashed[-1].reason.detail}. In "
+                "training such a crash is the model's failure. If it has another "
+                "cause, mend that first."
+            )
+        if unknown and not self.runs_tools:
+            yield (
+                f"Its model is also offered {', '.join(unknown)}, whose calls the "
+                "agent's own code answers, and really runs. Tasks that expect such "
+                f"calls want --tools live --allow-tool {unknown[0]}."
+            )
+        if answering:
+            yield (
+                f"Calls of {', '.join(answering)} are answered by the agent's own "
+                "code, which really runs, again and again; its answers are recorded."
+            )
+        if self.is_unfit:
+            yield (
+                "It asks its model for any JSON object, and its own code refused one "
+                "that was made up, so that the trial went no further. In training such "
+                "an answer is the model's failure. Ask with a schema, as "
+                "with_structured_output does by default, and every answer fits."
+            )
+        elif not is_refused and (replaced := calls_replaced(self.trials)):
+            yield (
+                f"Calls of {', '.join(replaced)} that the agent's own code replaces by "
+                "others are not counted as calls; those that replace them are."
+            )
+        if ending := calls_ending(self.trials):
+            yield (
+                f"Calls of {', '.join(ending)} end the agent, and count as made. Where "
+                "its own code does something at such a call, that is really done."
+            )
+        if self.hosts and not is_refused:
+            yield (
+                f"In the trial it tried to reach {', '.join(self.hosts)}; this was "
+                f"blocked. In training it is not. {' '.join(self.allow_host)} lets it "
+                "through in the trial, too."
+            )
+
+    def _answered_by_its_code(self) -> list[str]:
+        """Return the task's tools whose calls did not come to training."""
+        calls = (call for trial in self.trials for call in trial.get_tool_calls())
+        not_run = (
+            call.name
+            for call in calls
+            if call.name in self.specs and call.result == f"Error: {NOT_RUN}"
         )
-    elif "response_format = " in str(made.reason):
-        problems.append(_in_a_form(report))
-    elif is_outside and made.status is RolloutStatus.DROPPED:
-        problems.append(f"{_threads(report)}{reached}")
-    elif made.status is RolloutStatus.DROPPED:
-        problems.append(
-            f"In a trial it did not finish: {_why(made)}.{_hint(made)}{reached}"
+        return [] if self.runs_tools else list(dict.fromkeys(not_run))
+
+    def blocked(self) -> str:
+        """Return a sentence on the hosts that the trials blocked; "" if none."""
+        if not self.hosts:
+            return ""
+        return (
+            f" It tried to reach {', '.join(self.hosts)}, which a trial blocks. If the "
+            "agent's own code needs that, as a database or a file to download, let it "
+            f"through: {' '.join(self.allow_host)}."
         )
-    elif not offered and not scenario.judges_work:
-        problems.append(
-            "In a trial its model was offered no tool, so that there is nothing to "
-            f"learn: bind the tools to the model.{reached}"
-        )
-    elif specs.keys() - late and not specs.keys() & offered and not unfit:
-        problems.append(
-            f"In a trial its model was offered {', '.join(offered)}, and none of the "
-            f"tools of {scenario.name}: {', '.join(sorted(specs))}."
-        )
-    elif past:
-        names = ", ".join(past)
-        problems.append(
-            f"Calls of {names} are answered by the agent's own code, past training. "
-            "Make them tools of the framework (for LangGraph: @tool and a ToolNode, or "
-            "tool.invoke in your node). Or let that code answer them, again and again "
-            f"in training: --tools live --allow-tool {past[0]}.{reached}"
-        )
-    elif wrong := misfits(scenario, late):
-        problems.append(wrong)
-    concerns = [*report.concerns]
-    if not problems and (never := [n for n in late if n not in offered]):
-        concerns.append(_never_offered(never, offered))
-    if crashed := [each for each in trials if has_crashed(each)]:
-        ended = f"{len(crashed)} of {len(trials)} trials"
-        concerns.append(
-            f"Its own code crashed in {ended}, after a made-up answer of its model: "
-            f"{crashed[-1].reason and crashed[-1].reason.detail}. In training such a "
-            "crash is the model's failure. If it has another cause, mend that first."
-        )
-    if unknown and not adapter.runs_tools:
-        concerns.append(
-            f"Its model is also offered {', '.join(unknown)}, whose calls the agent's "
-            "own code answers, and really runs. Tasks that expect such calls want "
-            f"--tools live --allow-tool {unknown[0]}."
-        )
-    if answering:
-        concerns.append(
-            f"Calls of {', '.join(answering)} are answered by the agent's own code, "
-            "which really runs, again and again; its answers are recorded."
-        )
-    if unfit:
-        concerns.append(
-            "It asks its model for any JSON object, and its own code refused one that "
-            "was made up, so that the trial went no further. In training such an "
-            "answer is the model's failure. Ask with a schema, as "
-            "with_structured_output does by default, and every answer fits."
-        )
-    elif not problems and (replaced := calls_replaced(trials)):
-        concerns.append(
-            f"Calls of {', '.join(replaced)} that the agent's own code replaces by "
-            "others are not counted as calls; those that replace them are."
-        )
-    if ending := calls_ending(trials):
-        concerns.append(
-            f"Calls of {', '.join(ending)} end the agent, and count as made. Where its "
-            "own code does something at such a call, that is really done."
-        )
-    if hosts and not problems:
-        concerns.append(
-            f"In the trial it tried to reach {listed}; this was blocked. In training "
-            f"it is not. {option} lets it through in the trial, too."
-        )
-    return replace(report, concerns=concerns, problems=problems)
 
 
 def _never_offered(names: list[str], offered: Collection[str]) -> str:
@@ -461,16 +484,13 @@ def _never_offered(names: list[str], offered: Collection[str]) -> str:
 def _why(made: Trajectory) -> str:
     """Return why a trial did not finish; an error of AgentGym is only its message."""
     text = str(made.reason).removesuffix(".")
-    return re.sub(r"^crash: (Usage|Unsupported)Error: ", "", text)
-
-
-def _hint(made: Trajectory) -> str:
-    if "KeyError" not in str(made.reason):
-        return ""
+    why = re.sub(r"^crash: (Usage|Unsupported)Error: ", "", text)
+    if "KeyError" not in why:
+        return f"{why}."
     return (
-        " If a key of its state is missing, give it with --inputs module:function, a "
-        "function of the task that returns a dict; one of its config's with "
-        "--configurable KEY=VALUE."
+        f"{why}. If a key of its state is missing, give it with --inputs "
+        "module:function, a function of the task that returns a dict; one of its "
+        "config's with --configurable KEY=VALUE."
     )
 
 

@@ -171,11 +171,12 @@ def inspection_view(report: "AgentReport") -> RenderableType:
     if report.missing:
         facts.add_row("not offered", ", ".join(report.missing))
     too_long = [report.too_long] if report.too_long else []
-    for text in (*report.differences, *report.concerns, *too_long):
+    for text in (*report.concerns, *too_long):
         facts.add_row("note", text)
     if facts.row_count:
         parts.append(indent(facts))
-    parts.append(_inspected(report))
+    if not report.problems:
+        parts.append(_inspected(report))
     return Group(*parts)
 
 
@@ -214,8 +215,6 @@ def _kind(schema: dict[str, Any]) -> str:
 
 
 def _inspected(report: "AgentReport") -> RenderableType:
-    if report.problems:
-        return Group(*(Text(problem, "bold red") for problem in report.problems))
     calls = "once" if report.model_calls == 1 else f"{report.model_calls} times"
     its = {tool["function"]["name"] for role in report.roles for tool in role.tools}
     left = ", ".join(name for name in report.missing if name in its or not its)

@@ -43,7 +43,7 @@ def plan_view(plan: Plan, *, is_full: bool = True) -> RenderableType:
         for row in _details(plan):
             facts.add_row(*row)
     if plan.agent is not None:
-        for text in (*plan.agent.differences, *plan.agent.concerns):
+        for text in plan.agent.concerns:
             facts.add_row("note", text)
     for text in plan.notes:
         facts.add_row("note", text)

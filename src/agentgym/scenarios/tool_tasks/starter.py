@@ -11,7 +11,6 @@ from agentgym.core.agent import COMMAND, is_command, program_name
 from agentgym.core.made_up import NoValueError, made_up
 from agentgym.core.tools import Tool, ToolSpec, result_text
 from agentgym.errors import NextCommand, UsageError
-from agentgym.install import quoted
 from agentgym.scenarios.tool_tasks.splitting import LEAST
 
 _WORDINGS = (
@@ -83,34 +82,23 @@ def _plain(spec: ToolSpec) -> str:
 
 
 def starter_of(
-    agent: str,
-    tools_from: str | None,
-    tools: Sequence[Tool],
-    options: str = "",
-    *,
-    write: bool,
+    agent: str, tools_from: str | None, tools: Sequence[Tool], *, write: bool
 ) -> UsageError:
     """Return the error for an agent without tasks, which says how to get them."""
-    stem = agent.rpartition(":")[2]
-    whose = of_agent = f"--agent {shlex.quote(agent)}"
-    if is_command(agent):
-        stem = program_name(agent)
-        of_agent = f"--command {quoted(agent.removeprefix(COMMAND))}"
+    stem = program_name(agent) if is_command(agent) else agent.rpartition(":")[2]
     path = Path(f"{stem or 'agent'}_tasks.jsonl")
-    tasks = shlex.quote(str(path))
-    more = f" {options}" if options else ""
-    go_on = f"agentgym train {of_agent}{more} --tasks {tasks} --warm-start"
-    if tools_from is not None:
-        whose = f"--tools-from {shlex.quote(tools_from)}"
-        go_on += f" {whose}"
-    agent = agent.removeprefix(COMMAND)
+    options = ("--tasks", str(path), "--warm-start")
     text = starter(tools)
     if path.exists():
         same = path.read_bytes() == text.encode()
         still = ", still as it was made of the schemas" if same else ""
         return NextCommand(
-            f"Which tasks? {path} is here{still}. To train on it:\n    {go_on}"
+            f"Which tasks? {path} is here{still}. To train on it:", options
         )
+    whose = f"--agent {shlex.quote(agent)}"
+    if tools_from is not None:
+        whose = f"--tools-from {shlex.quote(tools_from)}"
+    agent = agent.removeprefix(COMMAND)
     if not write:
         return UsageError(
             f"{agent} has no tasks to be trained on. Make some, of its tools:\n"
@@ -128,5 +116,6 @@ def starter_of(
         "called with its values, not that this is what your users want. Their own "
         "requests are better: `agentgym tasks from-logs` takes them from logs, and "
         "`agentgym tasks starter --model-for-tasks` lets a model write some. To try "
-        f"these as they are:\n    {go_on}"
+        "these as they are:",
+        options,
     )
