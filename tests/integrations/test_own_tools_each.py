@@ -18,6 +18,7 @@ from agentgym.evaluate.check import check_scenario
 from agentgym.evaluate.evaluation import judge
 from agentgym.evaluate.events import silent
 from agentgym.rollout.absolute_paths import located
+from agentgym.rollout.inspection import probed
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.export import Identity
@@ -182,5 +183,8 @@ def test_a_warm_start_plays_each_plan_with_its_own_tools(
     config = located(TrainingConfig.create(scenario=SCENARIO, agent=agent))
     engine = ScriptedEngine(lambda request: Reply("Done."))
     scenario = get_scenario(config.scenario)
-    made = FineTuning(config, scenario, engine, silent, lambda: None).run()
+    report = probed(config) if agent else None
+    made = FineTuning(
+        config, scenario, engine, silent, lambda: None, agent=report
+    ).run()
     assert (made.imitated, made.failed) == (6, {})

@@ -42,6 +42,7 @@ def warm_start(run: RunContext, evaluator: Evaluator, clock: RunClock) -> None:
             run.check_interrupt,
             clock.warm_start_spent(),
             None if run.sampling.is_whole else run.sampling.score,
+            run.plan.agent,
         )
         clock.report_time_left(training.size)
         state.warm_start = training.run()

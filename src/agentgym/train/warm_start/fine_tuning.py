@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from agentgym.core.components import TOOL, Component
 from agentgym.core.config import TrainingConfig
@@ -34,6 +35,9 @@ from agentgym.train.warm_start.plans import (
 )
 from agentgym.train.warm_start.record import WarmStart
 
+if TYPE_CHECKING:
+    from agentgym.rollout.inspection import AgentReport
+
 TASKS = 4500
 """Number of training tasks whose calls a small model imitates, once each: new tasks
 train more than repeated ones."""
@@ -45,18 +49,12 @@ MOST_PASSES = 3
 TASKS_PER_UPDATE = 24
 LEAST_UPDATES = 30
 """Least number of updates: with few tasks, passes are added to reach this number."""
-_HELD_OUT = 0.1
-"""Share of the rollouts that are not trained on. Training ends when their loss stops
-falling."""
+_HELD_OUT = 0.1  # share of the rollouts whose loss ends training when it stops falling
 _MOST_HELD_OUT = 24
-_ENOUGH = 80
-"""Least number of rollouts for holding some out; with fewer, all are trained on."""
+_ENOUGH = 80  # with fewer rollouts, none are held out
 _LOOKS = 10
-_FALL = 0.995
-"""A held-out loss counts as lower if it is below this factor times the lowest."""
-_UPDATES_PER_SCORE = 2
-"""Number of updates between two scores of sampled answers, each of which takes about as
-long as an update."""
+_FALL = 0.995  # a held-out loss is lower if it is below this times the lowest
+_UPDATES_PER_SCORE = 2  # a score of sampled answers takes about as long as an update
 _PATIENCE = 2
 _WARMUP_UPDATES = 10
 _LAST_UPDATES = 20  # over which the loss is reported
@@ -79,7 +77,7 @@ class FineTuning:
     result. ``check`` is called often; it may raise to stop the warm start. ``spent``
     returns the used share of the warm start's time; at 1, the warm start ends.
     ``score`` samples answers on the way of some tasks, and returns their credits; None
-    where rollouts are whole episodes.
+    where rollouts are whole episodes. ``agent`` is the report on the user's agent.
 
     Raises:
         ScenarioError: The scenario lists no needed calls.
@@ -92,6 +90,7 @@ class FineTuning:
     check: Callable[[], None]
     spent: Callable[[], float] = lambda: 0.0
     score: Callable[[Sequence[Task], str], Sequence[float]] | None = None
+    agent: "AgentReport | None" = None
 
     def __post_init__(self) -> None:
         self._held_out_loss: float | None = None
@@ -169,14 +168,13 @@ class FineTuning:
 
     def _routes(self) -> Routes | None:
         """Create an empty record of a team's hand-offs; None for a scenario's agent."""
-        if self.config.agent.reference is None:
+        from agentgym.rollout.inspection import IS_ANSWER
+
+        if (found := self.agent) is None:
             return None
         tasks = (task for task, _ in self._planned)
         own = frozenset(needs_of(self.scenario, tasks).specs)
         addressee = FRAMEWORKS.get(self.config.framework).addressee
-        from agentgym.rollout.inspection import IS_ANSWER, probed
-
-        found = probed(self.config)
         names = [*found.members, *(role.name for role in found.roles)]
         answers = frozenset(n for n, fate in found.own.items() if fate == IS_ANSWER)
         return Routes(own, addressee, list(dict.fromkeys(names)), answers)
