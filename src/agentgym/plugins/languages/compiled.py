@@ -1,8 +1,8 @@
 """Run C++ and Java: each is a command that compiles and one that runs.
 
 Tests are functions ``test…`` without parameters, which need no framework: C++ functions
-in ``*_test.cpp``, Java methods in ``*Test.java``. `runner.cpp` and `Runner.java` call
-them, and write results as ``cargo test`` does.
+in ``*_test.cpp``, Java methods in ``*Test.java``. `runner.cpp` and
+`AgentGymRunner.java` call them, and write results as ``cargo test`` does.
 """
 
 import re
@@ -194,7 +194,7 @@ class Java(Compiled):
     endings = ("java",)
     programs = ("javac", "java")
     package = "default-jdk-headless"
-    runner = "Runner.java"
+    runner = "AgentGymRunner.java"
     test = re.compile(r"Tests?\.java$")
     case = re.compile(r"\bvoid (test\w*)\(\s*\)")
 
@@ -215,7 +215,7 @@ class Java(Compiled):
         """Return the command that runs the result of :meth:`compiled`."""
         opened = ("--add-opens", "java.base/java.io=ALL-UNNAMED")
         flags = (*_JVM, "-ea", *opened, "-cp", target)
-        return ("java", *flags, "Runner", target, *words)
+        return ("java", *flags, "AgentGymRunner", target, *words)
 
     def program(self, files: Iterable[str], path: str, args: CommandLine) -> Steps:
         """Return the steps that compile all sources and run the class of ``path``."""

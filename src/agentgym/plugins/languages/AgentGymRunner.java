@@ -6,7 +6,7 @@ import java.nio.file.*;
 import java.util.*;
 import java.util.stream.*;
 
-public class Runner {
+public class AgentGymRunner {
   public static void main(String[] args) throws Throwable {
     Class<?> found = named(Path.of(args[0]), args[2]);
     String[] rest = Arrays.copyOfRange(args, 3, args.length);
