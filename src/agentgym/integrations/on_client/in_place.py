@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from agentgym.core.tools import PENDING, RunInPlace, Tool, ToolSpec, pending_run
 from agentgym.errors import RolloutError, ToolExitError
+from agentgym.integrations.base import FrameworkAdapter
 from agentgym.integrations.episode import Episode, episode_or_none
 from agentgym.integrations.redirect import holding
 from agentgym.integrations.registry import FRAMEWORKS
@@ -131,13 +132,17 @@ def runs_agent(function: Any) -> bool:
     """Return whether a tool's function names an agent of any framework that acts."""
     if function is None:
         return False
-    adapters = [FRAMEWORKS.get(name) for name in FRAMEWORKS]
     return any(
         each.acts(value)
         for value in reached(function)
-        for each in adapters
+        for each in _adapters()
         if any(map(each.owns, _roots(value)))  # the others need not be installed
     )
+
+
+@cache
+def _adapters() -> tuple[FrameworkAdapter, ...]:
+    return tuple(FRAMEWORKS.get(name) for name in FRAMEWORKS)
 
 
 def _roots(value: Any) -> set[str]:
@@ -203,7 +208,7 @@ def _is_users(value: Any) -> bool:
 
 def _is_frameworks(kind: type) -> bool:
     root = kind.__module__.partition(".")[0]
-    return any(FRAMEWORKS.get(name).owns(root) for name in FRAMEWORKS)
+    return any(each.owns(root) for each in _adapters())
 
 
 @contextmanager
