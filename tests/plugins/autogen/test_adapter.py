@@ -101,6 +101,21 @@ async def test_a_team_that_has_run_has_copies_too() -> None:
     assert await answer(team) == "DONE old"
 
 
+@pytest.mark.parametrize("name", ["selected", "nested", "society", "boss", "swarm"])
+def test_all_models_of_a_copy_are_the_other(name: str) -> None:
+    live, other = authored(name), model("new")
+    mine = ADAPTER.members(live)
+    copy = ADAPTER.with_model(live, other)
+    assert type(copy) is type(live)
+    made = ADAPTER.members(copy)
+    assert made.keys() == mine.keys()
+    assert all(client is other for client in made.values())
+    assert ADAPTER.members(live) == mine
+    assert other not in mine.values()
+    slot = getattr(copy, "_model_client", other)  # who chooses the next speaker
+    assert slot is other
+
+
 async def test_tools_of_a_copy_are_those_that_it_had() -> None:
     script = iter([Reply(calls=[("list_files", {})]), Reply("Done.")])
     other = TrainedClient(endpoint(lambda _: next(script)))

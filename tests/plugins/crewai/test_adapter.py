@@ -13,6 +13,7 @@ from agentgym.integrations import registry
 from agentgym.integrations.agent_import import load_agent
 from agentgym.plugins.crewai.adapter import CrewAIAdapter
 from agentgym.plugins.crewai.copies import in_training
+from agentgym.plugins.crewai.crews import members
 from tests.plugins.crewai.teams import make_agent, make_crew, make_hierarchy, make_task
 
 ADAPTER = CrewAIAdapter()
@@ -54,6 +55,10 @@ def test_a_copy_answers_from_another_model_and_the_given_one_stays(make: Any) ->
     before = {name: id(value) for name, value in vars(found).items()}
     made = ADAPTER.with_model(found, new)
     assert type(made) is type(found)
+    for one, copy in zip(members(found, "it"), members(made, "it"), strict=True):
+        assert (copy.role, copy.goal) == (one.role, one.goal)
+        assert [each.name for each in copy.tools] == [each.name for each in one.tools]
+        assert (one.llm.model, copy.llm.model) == ("old", "new")
     assert answer(made) == "new"
     assert {name: id(value) for name, value in vars(found).items()} == before
     assert answer(found) == "old"
