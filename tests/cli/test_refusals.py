@@ -81,7 +81,6 @@ class Desk:
         self._run = run
 
     def write(self, app: str, **call: object) -> None:
-        """Write the agent, and tasks that expect a call of ``refund``."""
         Path("desk_app.py").write_text(_HEAD + app)
         with Path("tasks.jsonl").open("w") as tasks:
             for order in (f"A{number}" for number in range(14)):
@@ -161,6 +160,14 @@ def test_what_has_to_change_first_is_tried_again_by_the_command(
     desk.write(mended)
     ended = desk.type(words)
     assert "It can be trained" in ended.out, ended.err
+
+
+@pytest.mark.slow
+def test_an_agent_of_other_tools_gets_tasks_of_its_own(desk: Desk) -> None:
+    desk.write(_AGENT)
+    *_, command = desk.type("inspect desk_app:agent coding").err.splitlines()
+    ended = desk.type(command.removeprefix("    agentgym "))
+    assert "Wrote agent_tasks.jsonl" in ended.err
 
 
 @pytest.mark.slow

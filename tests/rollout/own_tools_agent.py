@@ -38,4 +38,3 @@ def page_me(file: str) -> str:
 
 model = ChatOpenAI(model="gpt-4o-mini")
 graph = create_agent(model, [list_files, read_file, send_mail, page_me])
-stranger = create_agent(model, [send_mail, page_me])

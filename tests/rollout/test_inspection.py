@@ -77,12 +77,6 @@ def test_shared_names_act_on_the_scenario_and_differences_are_told() -> None:
     assert import_module(HERE).MAILS == []
 
 
-@pytest.mark.slow
-def test_an_agent_with_none_of_the_scenarios_tools_is_refused() -> None:
-    [problem] = tried("stranger", **{"agent.own_tools": "stub"}).problems
-    assert "none of the tools of coding" in problem
-
-
 def test_own_tools_are_answered_or_run_as_was_said(tmp_path: Path) -> None:
     load_agent(f"{HERE}:graph")
     paged = tmp_path / "paged"

@@ -84,8 +84,8 @@ class AgentReport:
     """Warnings, e.g. about tools whose schema differs from the scenario's."""
     problems: list[str] = field(default_factory=list)
     """Reasons why the agent cannot be trained; empty if it can."""
-    options: tuple[str, ...] = ()
-    """Options with which the same command may do, if there are problems."""
+    options: tuple[str, ...] | None = ()
+    """Options with which the same command may do; None if another is to be tried."""
     undecided: list[str] = field(default_factory=list)
     """Names of tools in ``own`` for which the user chose no way to answer calls."""
     too_long: str = ""  # why all prompts exceed the model's context
@@ -348,7 +348,7 @@ class _Verdict:
         self.is_unfit = not is_lost(self.made) and is_unfit(self.trials[-1])
         self.runs_tools = FRAMEWORKS.get(self.report.framework).runs_tools
 
-    def refusal(self) -> tuple[str, tuple[str, ...]] | None:
+    def refusal(self) -> tuple[str, tuple[str, ...] | None] | None:
         """Return why the agent cannot be trained, and options that may do; or None."""
         made, offered = self.made, self.report.offered
         is_lost_outside = any(x.get("outside") for x in self.lines)
@@ -377,9 +377,9 @@ class _Verdict:
             return (
                 f"In a trial its model was offered {', '.join(offered)}, and none of "
                 f"the tools of {self.scenario.name}: {', '.join(sorted(self.specs))}. "
-                "Train it on tasks of its own: `agentgym train --agent "
-                f"{self.report.agent}` writes a first file of them."
-            ), ()
+                "For a first file of tasks of its own:\n"
+                f"    agentgym train --agent {self.report.agent}"
+            ), None
         if self.report.undecided:
             return _undecided(self.report, self.scenario), ("--tools", "stub")
         if past:
