@@ -4,7 +4,7 @@ import contextvars
 import inspect
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from queue import SimpleQueue
@@ -17,6 +17,14 @@ _WAITING: list[SimpleQueue[Callable[[], None]]] = []
 os.register_at_fork(after_in_child=_WAITING.clear)
 
 
+def run_coroutine[T](main: Coroutine[Any, Any, T], **options: Any) -> T:
+    """Run a coroutine in a new event loop, also where nest_asyncio patched asyncio."""
+    import asyncio
+
+    with asyncio.Runner(**options) as runner:
+        return runner.run(main)
+
+
 def in_background[T](awaitable: Awaitable[T]) -> T:
     """Run an awaitable from sync code; in another thread if this one has a loop."""
     import asyncio
@@ -24,10 +32,10 @@ def in_background[T](awaitable: Awaitable[T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_await(awaitable))
+        return run_coroutine(_await(awaitable))
     context = contextvars.copy_context()
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(context.run, asyncio.run, _await(awaitable)).result()
+        return pool.submit(context.run, run_coroutine, _await(awaitable)).result()
 
 
 async def _await[T](awaitable: Awaitable[T]) -> T:

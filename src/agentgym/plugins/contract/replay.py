@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Self
 
-from agentgym.core.background import ThreadsInContext
+from agentgym.core.background import ThreadsInContext, run_coroutine
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import Reason, RolloutStatus, Trajectory
 from agentgym.integrations.agent_import import load_agent
@@ -63,7 +63,7 @@ class ReplaySession:
         on_done: Callable[[Trajectory], None],
     ) -> list[Trajectory]:
         """Run the rollouts; those without recorded answers are dropped."""
-        return asyncio.run(self._run(requests, on_done))
+        return run_coroutine(self._run(requests, on_done))
 
     async def _run(
         self,

@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from agentgym.core.background import ThreadsInContext
+from agentgym.core.background import ThreadsInContext, run_coroutine
 from agentgym.core.collector import calm_collector
 from agentgym.core.files import whole_text
 from agentgym.core.openai import DEFAULT_AGENT, ApiError
@@ -473,7 +473,7 @@ def main(argument: str) -> int:
     refuse_outside_episodes()
     sys.exit = _no_exit  # type: ignore[assignment]
     try:
-        asyncio.run(_serve(spec, control))
+        run_coroutine(_serve(spec, control))
     except AgentGymError as error:
         control.say(error=str(error), kind=type(error).__name__)
         return 1

@@ -13,6 +13,7 @@ import uvloop
 from aiohttp import web
 from pydantic import ValidationError
 
+from agentgym.core.background import run_coroutine
 from agentgym.core.openai import ApiError
 from agentgym.errors import (
     RecordError,
@@ -108,7 +109,7 @@ class Listener:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve(), loop_factory=uvloop.new_event_loop)
+            run_coroutine(self._serve(), loop_factory=uvloop.new_event_loop)
         except BaseException as error:
             if self._listens.done():
                 raise
