@@ -325,13 +325,7 @@ class TrainedAgent(Shown, BaseModel):
         return made
 
     def _to[T](
-        self,
-        framework: str,
-        tools: list[Any] | None,
-        *,
-        agent: Any = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
+        self, framework: str, tools: list[Any] | None, **options: Unpack[_Options]
     ) -> T:  # type: ignore[type-var]  # the callers know it
         """Convert the agent to an object of a framework."""
         if self.roles and framework != "langchain":
@@ -340,18 +334,11 @@ class TrainedAgent(Shown, BaseModel):
                 f"an agent of {framework} does not say which role is asking: use "
                 "to_langchain(), or train it without role_adapters."
             )
-        made: T = FRAMEWORKS.get(framework).wrap_agent(
-            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
-        )
+        made: T = FRAMEWORKS.get(framework).wrap_agent(self, tools=tools, **options)
         return made
 
     def to_langchain(
-        self,
-        tools: list[Any] | None = None,
-        *,
-        agent: Any = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
+        self, tools: list[Any] | None = None, **options: Unpack[_Options]
     ) -> "CompiledStateGraph[Any, Any, Any, Any]":
         """Return the agent as a compiled LangGraph agent.
 
@@ -368,9 +355,7 @@ class TrainedAgent(Shown, BaseModel):
         Raises:
             MissingExtraError: The framework is not installed.
         """
-        return self._to(
-            "langchain", tools, agent=agent, base_url=base_url, api_key=api_key
-        )
+        return self._to("langchain", tools, **options)
 
     def to_autogen(
         self, tools: list[Any] | None = None, **options: Unpack[_Options]

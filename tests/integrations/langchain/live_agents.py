@@ -102,6 +102,19 @@ def ask_chain(state: MessagesState) -> dict[str, Any]:
     return {"messages": [chain.invoke({"messages": state["messages"]})]}
 
 
+def ask_with_hosted(state: MessagesState) -> dict[str, Any]:
+    """Offer a tool that OpenAI's servers run, too."""
+    hosted = {"type": "file_search", "vector_store_ids": ["vs_1"]}
+    return {"messages": [model.bind_tools([hosted, *TOOLS]).invoke(state["messages"])]}
+
+
+def ask_again(state: MessagesState) -> dict[str, Any]:
+    """Offer one tool three times, then both."""
+    for _ in range(3):
+        model.bind_tools([lend_book]).invoke(state["messages"])
+    return ask(state)
+
+
 def ask_openai(state: MessagesState) -> dict[str, Any]:
     """Ask by OpenAI's own package."""
     from langchain_core.messages import convert_to_openai_messages
@@ -183,6 +196,8 @@ async_nodes = build(ask_async)
 made_in_node = build(ask_own)
 streaming = build(ask_streaming)
 chained = build(ask_chain)
+hosting = build(ask_with_hosted)
+long_winded = build(ask_again)
 by_openai = build(ask_openai)
 object_node = build(Assistant(bound))
 own_tool_node = build(ask, tools=run_tools)

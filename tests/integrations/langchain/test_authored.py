@@ -51,6 +51,7 @@ WORKS = {
     "a model made in a node, init_chat_model": "made_in_node",
     "answers put together from a stream": "streaming",
     "a chain of a prompt and a model": "chained",
+    "tools that OpenAI's servers run, left out": "hosting",
     "OpenAI's own client": "by_openai",
     "nodes that are objects": "object_node",
     "tools called in a node of one's own": "own_tool_node",
@@ -86,6 +87,23 @@ def test_it_trains_as_it_is(tried: Callable[..., AgentReport], name: str) -> Non
     assert report.model_calls is not None
     assert report.model_calls > 1
     assert live.BOOKS == {"B1": "shelf"}
+
+
+@pytest.mark.slow
+def test_a_tool_that_comes_after_the_limit_of_turns_is_named_with_the_limit(
+    tmp_path: Path,
+) -> None:
+    tasks = tmp_path / "tasks.jsonl"
+    lines = (
+        f'{{"instruction": "Find {name}.", "expect": [{{"tool": "find_book"}}]}}\n'
+        for name in "ABCDEFGHIJKLMN"
+    )
+    tasks.write_text('{"max_turns": 2}\n' + "".join(lines))
+    agent = f"{HERE}:long_winded"
+    config = TrainingConfig.create(scenario=str(tasks), agent=agent)
+    said = " ".join(probed(located(config)).concerns)
+    assert "The tasks name find_book" in said
+    assert 'raises it: {"max_turns": 20}.' in said
 
 
 @pytest.mark.slow
@@ -313,6 +331,24 @@ def test_the_import_of_a_module_ends_where_it_runs_the_agent(
         located(TrainingConfig.create(agent="runs_it:later"))
     assert located(TrainingConfig.create(agent="runs_it:graph")).agent.reference
     assert "runs_it runs the agent: its import ends there" in caplog.text
+
+
+def test_an_agent_that_its_module_runs_in_a_thread_keeps_nothing_of_that_run(
+    tried: Callable[..., AgentReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "keeps_it.py").write_text(
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from contextvars import copy_context\n"
+        f"from {HERE} import plain as graph\n"
+        "said = []\n"
+        "def run():\n"
+        "    said.append('Hello')\n"
+        "    graph.invoke({'messages': [('user', 'Hello')]})\n"
+        "ThreadPoolExecutor().submit(copy_context().run, run).result()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_agent("keeps_it:said") == []
+    assert load_agent("keeps_it:graph") is not None
 
 
 @pytest.mark.slow

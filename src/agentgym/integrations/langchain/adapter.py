@@ -150,17 +150,11 @@ class LangChainAdapter(FrameworkAdapter):
         self.check()
         return LangChainAgent(blueprint)
 
-    def wrap_agent(
-        self,
-        trained: Trained,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        **options: Any,
-    ) -> Any:
+    def wrap_agent(self, trained: Trained, **options: Any) -> Any:
         """Return a trained agent as a compiled graph."""
         self.check()
         from agentgym.integrations.langchain.export import export
 
-        model = partial(self.trained_model, trained, base_url, api_key)
+        at = (options.pop(name, None) for name in ("base_url", "api_key"))
+        model = partial(self.trained_model, trained, *at)
         return export(trained, model, **options)

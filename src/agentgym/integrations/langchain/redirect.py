@@ -9,7 +9,7 @@ fails when a new version of LangChain changes them.
 import asyncio
 import copy
 import inspect
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
@@ -26,6 +26,7 @@ from agentgym.integrations.langchain.graphs import (
     passes_control,
     returns_command,
 )
+from agentgym.integrations.on_client.adapter import left_out
 from agentgym.integrations.on_client.in_place import (
     CallInPlace,
     episode_of_call,
@@ -60,7 +61,12 @@ def _shaped(options: Mapping[str, Any]) -> dict[str, Any]:
 
     kept = {name: options[name] for name in _SHAPING if name in options}
     if "tools" in kept:
-        kept["tools"] = [convert_to_openai_tool(tool) for tool in kept["tools"]]
+        tools = [convert_to_openai_tool(tool) for tool in kept["tools"]]
+        for tool in (each for each in tools if "function" not in each):
+            left_out(tool)
+        kept["tools"] = [tool for tool in tools if "function" in tool]
+        if not kept["tools"]:
+            kept = {k: v for k, v in kept.items() if not k.startswith("tool")}
     choice = kept.get("tool_choice")
     if isinstance(choice, dict) and "function" not in choice:  # Anthropic's form
         named = choice.get("name")
@@ -71,55 +77,24 @@ def _shaped(options: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def _routed(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Convert a method of chat models: the model set for the call, if any, answers."""
+
+    def routed(self: Any, messages: Any, *args: Any, **options: Any) -> Any:
+        if (other := _other(self)) is None:
+            return method(self, messages, *args, **options)
+        kept = {name: options[name] for name in ("run_manager",) if name in options}
+        stop = options.get("stop") or _own_stop(self)
+        return method(other, messages, *args, stop=stop, **kept, **_shaped(options))
+
+    return routed
+
+
 def patch_models(module: ModuleType) -> None:
     """Patch ``BaseChatModel`` so that chat models can be replaced."""
     base = module.BaseChatModel
-    generate, agenerate = base._generate_with_cache, base._agenerate_with_cache
-    stream, astream = base.stream, base.astream
-
-    def _generate_with_cache(
-        self: Any,
-        messages: Any,
-        stop: Any = None,
-        run_manager: Any = None,
-        **options: Any,
-    ) -> Any:
-        if (other := _other(self)) is None:
-            return generate(self, messages, stop, run_manager, **options)
-        stop = stop or _own_stop(self)
-        return generate(other, messages, stop, run_manager, **_shaped(options))
-
-    async def _agenerate_with_cache(
-        self: Any,
-        messages: Any,
-        stop: Any = None,
-        run_manager: Any = None,
-        **options: Any,
-    ) -> Any:
-        if (other := _other(self)) is None:
-            return await agenerate(self, messages, stop, run_manager, **options)
-        stop = stop or _own_stop(self)
-        return await agenerate(other, messages, stop, run_manager, **_shaped(options))
-
-    def routed_stream(
-        self: Any, input: Any, config: Any = None, *, stop: Any = None, **options: Any
-    ) -> Iterator[Any]:
-        if (other := _other(self)) is not None:
-            stop = stop or _own_stop(self)
-            self, options = other, _shaped(options)
-        return stream(self, input, config, stop=stop, **options)  # type: ignore[no-any-return]
-
-    def routed_astream(
-        self: Any, input: Any, config: Any = None, *, stop: Any = None, **options: Any
-    ) -> AsyncIterator[Any]:
-        if (other := _other(self)) is not None:
-            stop = stop or _own_stop(self)
-            self, options = other, _shaped(options)
-        return astream(self, input, config, stop=stop, **options)  # type: ignore[no-any-return]
-
-    base._generate_with_cache = _generate_with_cache
-    base._agenerate_with_cache = _agenerate_with_cache
-    base.stream, base.astream = routed_stream, routed_astream
+    for name in ("_generate_with_cache", "_agenerate_with_cache", "stream", "astream"):
+        setattr(base, name, _routed(getattr(base, name)))
 
 
 def patch_tools(module: ModuleType) -> None:

@@ -303,14 +303,7 @@ class CrewAIAdapter(FrameworkAdapter):
         self.check()
         return CrewAIAgent(blueprint)
 
-    def wrap_agent(
-        self,
-        trained: Trained,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        **options: Any,
-    ) -> Any:
+    def wrap_agent(self, trained: Trained, **options: Any) -> Any:
         """Return a trained agent as a CrewAI object.
 
         It is a copy of the user's Agent, Task or Crew if that was trained, else a new
@@ -322,5 +315,6 @@ class CrewAIAdapter(FrameworkAdapter):
         with environment(**unset):
             from agentgym.plugins.crewai.export import export
 
-            model = partial(self.trained_model, trained, base_url, api_key)
+            at = (options.pop(name, None) for name in ("base_url", "api_key"))
+            model = partial(self.trained_model, trained, *at)
             return export(trained, model, **options)
