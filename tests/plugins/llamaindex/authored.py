@@ -9,7 +9,7 @@ from llama_index.core.agent.workflow import (
     FunctionAgent,
     ReActAgent,
 )
-from llama_index.core.llms import ChatMessage
+from llama_index.core.llms import ChatMessage, LLMMetadata
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
 from llama_index.llms.openai import OpenAI
@@ -73,7 +73,16 @@ def agent(name: str, *tools: Any, **options: Any) -> FunctionAgent:
     return FunctionAgent(name=name, description=name, tools=[*tools], **options)
 
 
+class Served(OpenAI):
+    """A model that asks its server what it is able to do."""
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        raise ConnectionError("The server does not run.")
+
+
 clerk = agent("clerk", list_files, shout)
+served = agent("served", list_files, llm=Served(model="gpt-4o"))
 bare = FunctionAgent(tools=[list_files], llm=LLM)
 whole = agent("whole", list_files, streaming=False)
 named = agent("named", FunctionTool.from_defaults(shout, name="my_shout"))

@@ -37,6 +37,7 @@ pytestmark = pytest.mark.slow  # each starts workers that import LlamaIndex
             [Reply(calls=[("ask_clerk", {"question": "?"})]), LIST, OK, OK],
             ["boss", "clerk", "clerk", "boss"],
         ),
+        ("served", [LIST, OK], ["served", "served"]),
         ("make_own", [LIST, OK], None),
         ("make_on", [LIST, OK], None),
         ("make_later", [LIST, OK], None),

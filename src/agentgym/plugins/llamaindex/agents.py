@@ -22,7 +22,7 @@ from llama_index.core.tools import BaseTool, ToolOutput, adapt_to_async_tool
 
 from agentgym.core.tools import ToolSpec, parse_arguments
 from agentgym.integrations.episode import episode_or_none
-from agentgym.integrations.redirect import patch_methods, replace_calls
+from agentgym.integrations.redirect import model_for, patch_methods, replace_calls
 from agentgym.integrations.transport import speaking_as
 from agentgym.plugins.frameworks import (
     Reader,
@@ -115,10 +115,23 @@ READER = LlamaIndexReader()
 def patch() -> None:
     """Patch LLMs, so that one can replace the others, agents, and their tools."""
     replace_calls(LLM, (*_ASKING, "get_tool_calls_from_response"), _NAME)
+    patch_methods(LLM, ("metadata",), _described)
     patch_methods(BaseWorkflowAgent, ("take_step",), within(_as_role))
     for kind in (BaseWorkflowAgent, AgentWorkflow):
         patch_methods(kind, ("_call_tool",), within(_asking))
     patch_methods(BaseTool, ("acall",), _calling)
+
+
+def _described(metadata: Any) -> property:
+    """Let a replaced model describe the other one: some ask their server for it."""
+
+    def routed(self: Any) -> LLMMetadata:
+        other = model_for(_NAME, is_call=False, instead=self)
+        if other is None or isinstance(self, type(other)):
+            return metadata.fget(self)  # type: ignore[no-any-return]
+        return other.metadata  # type: ignore[no-any-return]
+
+    return property(routed)
 
 
 def _as_role(agent: Any) -> AbstractContextManager[None]:
