@@ -43,11 +43,7 @@ def _requirement(extras: str) -> str:
 
 
 def _origin() -> tuple[str, dict[str, dict[str, str]]]:
-    """Return the URL of the installation's source, and pip's ``direct_url.json``.
-
-    Both are empty if the package was installed from a package index. Source code that
-    runs without installation counts as an editable checkout.
-    """
+    """Return the installation's URL and ``direct_url.json``; empty from an index."""
     # Importing importlib.metadata takes 40 ms; commands without extras skip it.
     from importlib.metadata import PackageNotFoundError, distribution
 

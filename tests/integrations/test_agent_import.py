@@ -34,7 +34,7 @@ class Client:
         if not os.environ.get("DESKS_OWN_API_KEY"):
             raise ValueError("Pass api_key or set DESKS_OWN_API_KEY.")
 
-agent = [Client()], os.environ["OTHER_TOKEN"]
+agent = [Client()], os.environ["OTHER_TOKEN"], os.environ["DESKS_MODEL"]
 """
 SETTINGS = """
 import os
@@ -52,7 +52,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Return a function that writes the module ``keyed_of_a_test``."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    for name in ("DESKS_OWN_API_KEY", "OTHER_TOKEN"):
+    for name in ("DESKS_OWN_API_KEY", "OTHER_TOKEN", "DESKS_MODEL"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.delitem(sys.modules, "keyed_of_a_test", raising=False)
@@ -86,9 +86,10 @@ def test_the_keys_that_an_import_asks_for_get_a_placeholder(
     assert [text.split(",")[0] for text in said] == [
         "keyed_of_a_test needs DESKS_OWN_API_KEY",
         "keyed_of_a_test needs OTHER_TOKEN",
+        "keyed_of_a_test needs DESKS_MODEL",
     ]
     load_agent("keyed_of_a_test:agent")
-    assert len(caplog.records) == 2
+    assert len(caplog.records) == 3
 
 
 def test_a_key_that_is_refused_all_the_same_is_an_error(write: Write) -> None:

@@ -3,13 +3,16 @@
 A factory is a function or class that returns an agent, e.g. ``make_agent(llm, tools)``.
 """
 
+import ast
 import inspect
 import os
 import re
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib.util import module_from_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from agentgym.core.agent import Trained, is_command
@@ -39,8 +42,8 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 _PROVIDERS = ("ANTHROPIC", "AZURE_OPENAI", "GOOGLE", "GROQ", "MISTRAL", "OPENAI")
 _KEYS = tuple(f"{name}_API_KEY" for name in _PROVIDERS)
 """Keys that clients of models may need when an episode creates them."""
-_KEY = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:KEY|TOKEN)\b")
-"""An environment variable for a key, as error messages name it."""
+_KEY = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:KEY|TOKEN|MODEL)\b")
+"""An environment variable for a key or a model, as error messages name it."""
 _PROGRAMS = {"ag2": "AG2", "autogen": "AG2 Classic, the package autogen"}
 """Frameworks without an adapter, by top-level module: their agents are programs."""
 
@@ -81,7 +84,7 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
             except Exception:
                 if not (found := ran.module) or name not in vars(found):
                     raise
-                sys.modules[found.__name__] = found
+                _end_before(found, ran.line, name)
                 logger.warning("%s runs the agent: its import ends there.", module)
             return load()
     except AgentGymError as error:
@@ -99,12 +102,22 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
         ) from error
 
 
+def _end_before(ran: ModuleType, line: int, name: str) -> None:
+    """Import a module again, up to the line that runs its agent, without that run."""
+    tree = ast.parse(inspect.getsource(ran))
+    tree.body = [each for each in tree.body if (each.end_lineno or 0) < line]
+    assert ran.__spec__ is not None
+    again = sys.modules[ran.__name__] = module_from_spec(ran.__spec__)
+    exec(compile(tree, str(ran.__file__), "exec"), vars(again))
+    if name not in vars(again):  # the statement that runs it makes it
+        sys.modules[ran.__name__] = ran
+
+
 def _with_keys[T](function: Callable[[], T], name: str) -> T:
     """Call a function; if it fails over an API key, change that key and try again.
 
     A key that it asks for gets a placeholder. A placeholder is left out if it selects a
-    provider whose other settings are missing. ``name`` is that of the user's module or
-    factory, for the log.
+    provider whose other settings are missing.
     """
     left_out: set[str] = set()
     try:
@@ -334,7 +347,7 @@ def _called(origin: str, factory: Callable[..., Any], *args: Any, **named: Any) 
     except Exception as error:
         raise UsageError(
             f"{origin} failed to make the agent: {type(error).__name__}: "
-            f"{message_of(error)}."
+            f"{message_of(error).removesuffix('.')}."
         ) from error
 
 

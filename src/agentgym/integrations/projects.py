@@ -177,12 +177,7 @@ def _place(project: Path, where: str, roots: list[Path]) -> tuple[str, Path] | N
 
 
 def _module_of(file: Path, roots: list[Path], name: str) -> tuple[str, Path]:
-    """Return ``module:name`` for a name in a file, and the folder to import it from.
-
-    A file in a package is imported from the parent of the top package's folder. Any
-    other file is imported from the innermost of ``roots`` that contains the file. A
-    file that Python cannot import by a name is named by its path from the last root.
-    """
+    """Return ``module:name`` for a name in a file, and the folder to import it from."""
     root = package_root(file)
     if root == file.parent:
         above = [each for each in roots if file.is_relative_to(each)]

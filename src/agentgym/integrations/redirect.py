@@ -6,6 +6,7 @@ class uses the model set in the current context; without one, it works as before
 """
 
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -50,13 +51,15 @@ _MODELS: ContextVar[Callable[[str], Any]] = ContextVar("models", default=lambda 
 
 
 class AgentRanError(UsageError):
-    """A module calls a model as it is imported; ``module`` is it, up to that line."""
+    """A module calls a model as it is imported, at ``line``."""
 
     module: ModuleType | None = None
+    line = 0
 
     def __init__(self, name: str) -> None:
         says = f"{name} runs the agent as it is imported, and every worker imports it."
         super().__init__(f"{says} {GUARD}")
+        self.thread = threading.get_ident()
 
 
 def refusing_calls(error: BaseException) -> AbstractContextManager[None]:
@@ -69,9 +72,11 @@ def refuse_calls() -> None:
     if (error := _REFUSING.get()) is None:
         return
     if isinstance(error, AgentRanError):
-        running = (x for x, _ in walk_stack(None) if x.f_code.co_name == "<module>")
-        names = (str(frame.f_globals["__name__"]) for frame in running)
-        error.module = sys.modules.get(next(names, ""))
+        importing = walk_stack(sys._current_frames().get(error.thread))
+        running = (x for x, _ in importing if x.f_code.co_name == "<module>")
+        if (frame := next(running, None)) is not None:
+            error.module = sys.modules.get(str(frame.f_globals["__name__"]))
+            error.line = frame.f_lineno
     raise error
 
 
