@@ -73,14 +73,16 @@ class UnseenSpec(ToolSpec):
             for name, value in arguments.items()
             if name in required or not _is_default(value, properties.get(name))
         }
+        # OpenAI's strict mode requires optional arguments, which may be null.
+        missing = dict.fromkeys(name for name in required if name not in given)
         try:
-            return super().validate(given)
+            return super().validate(missing | given)
         except ValidationError:
             others: list[ToolSpec] = vars(self)["others"]
             for each in others:
                 if each.accepts(given):
                     return each.validate(given)
-            raise
+            return super().validate(given)  # its error names the missing ones
 
 
 def _is_default(value: Any, schema: Any) -> bool:
