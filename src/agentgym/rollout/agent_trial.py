@@ -15,6 +15,7 @@ from agentgym.core.policy import ChatRequest
 from agentgym.core.trajectory import (
     AGENT_CRASHED,
     ENDED,
+    GOAL_NOT_REACHED,
     ModelCall,
     RolloutStatus,
     ToolCall,
@@ -116,7 +117,7 @@ class TrialCalls:
             if isinstance(step, ToolCall) and isinstance(then, ModelCall):
                 is_passed = then.agent != spoke and not step.was_answered
                 self.passing |= {step.name} if is_passed else set()
-        ended = made.status is RolloutStatus.SUCCEEDED
+        ended = made.reason in (None, GOAL_NOT_REACHED)
         if ended and steps and isinstance(last := steps[-1], ToolCall):
             is_form = made.model_calls[-1].wants_call and not last.was_answered
             self.answers |= {last.name} if is_form else set()

@@ -405,7 +405,8 @@ class _Verdict:
             name for name in self._answered_by_its_code() if name in self.allowed
         ]
         if never and not is_refused:
-            yield _never_offered(never, offered)
+            ends = {each.reason.kind for each in self.trials if each.reason}
+            yield _never_offered(never, offered) + _LIMITED * ("max_turns" in ends)
         if crashed:
             ended = f"{len(crashed)} of {len(self.trials)} trials"
             yield (
@@ -468,6 +469,12 @@ class _Verdict:
             "agent's own code needs that, as a database or a file to download, let it "
             f"through: {' '.join(self.allow_host)}."
         )
+
+
+_LIMITED = (
+    " The trials ended at the limit of model calls; a first line of the tasks file "
+    'raises it: {"max_turns": 20}.'
+)
 
 
 def _never_offered(names: list[str], offered: Collection[str]) -> str:

@@ -1,5 +1,6 @@
 """Rollouts of pydantic-ai's agents as their authors wrote them."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,18 @@ def test_a_form_beside_tools_is_named_as_the_answer() -> None:
     assert report.problems == []
     assert report.own == {"Answer": "is its answer"}
     assert not any("Answer" in concern for concern in report.concerns)
+
+
+def test_a_form_is_named_as_the_answer_where_the_trial_does_not_solve_its_task(
+    tmp_path: Path,
+) -> None:
+    tasks = tmp_path / "tasks.jsonl"
+    line = {"expect": [{"tool": "list_files"}, {"tool": "list_files"}]}
+    each = [{"instruction": f"List folder {n}, twice.", **line} for n in range(14)]
+    tasks.write_text("".join(f"{json.dumps(one)}\n" for one in each))
+    config = TrainingConfig.create(scenario=str(tasks), agent=f"{AUTHORED}:typed")
+    report = probed(located(config))
+    assert report.own == {"final_result": "is its answer"}
 
 
 def test_a_text_where_a_form_is_wanted_counts_as_the_models_failure(
