@@ -1,10 +1,14 @@
 """Options that are made of settings."""
 
+import json
+from pathlib import Path
 from typing import Any
 
+import pytest
 import typer
 
 from agentgym.cli.app import build
+from agentgym.cli.options import named_agent
 from agentgym.core.config import TrainingConfig
 from agentgym.core.settings import about
 
@@ -32,3 +36,14 @@ def test_options_say_what_the_setting_says() -> None:
     assert "again" in str(options["--configurable"].help)
     assert options["--agent"].metavar == "MODULE:NAME"
     assert "--temperature" in options_of("eval")
+
+
+def test_a_name_of_a_projects_files_is_that_agent_where_a_model_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs = {"graphs": {"desk": "./desk.py:graph"}}
+    (tmp_path / "langgraph.json").write_text(json.dumps(graphs))
+    monkeypatch.chdir(tmp_path)
+    assert named_agent("desk", None, may_be_saved=True) == "desk"
+    assert named_agent("desk", None, may_be_saved=True, model="nano") == "desk:graph"
+    assert named_agent("other", None, may_be_saved=True, model="nano") == "other"

@@ -127,7 +127,7 @@ def evaluate(
     if split is not None and split not in (*Split, EVERY_SPLIT):
         known = ", ".join((*Split, EVERY_SPLIT))
         raise UsageError(f"No split is named {split!r}; known: {known}.")
-    trained = named_agent(trained, program, may_be_saved=True)
+    trained = named_agent(trained, program, may_be_saved=True, model=model)
     own = trained if trained is not None and is_reference(trained) else None
     trained = None if own else trained
     if trained is not None and model is not None:

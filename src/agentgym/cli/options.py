@@ -193,18 +193,26 @@ Command = Annotated[
 
 
 def named_agent(
-    agent: str | None, command: str | None, *, may_be_saved: bool = False
+    agent: str | None,
+    command: str | None,
+    *,
+    may_be_saved: bool = False,
+    model: str | None = None,
 ) -> str | None:
     """Return ``module:name`` or a program from ``--agent`` or ``--command``, or None.
 
     Other names are looked up in the project's files, ``langgraph.json`` and the
-    ``pyproject.toml`` of CrewAI, or returned if they may be saved agents.
+    ``pyproject.toml`` of CrewAI, or returned if they may be saved agents; those have
+    their own model, so with ``model`` the files' names go first.
 
     Raises:
         UsageError: Both are given.
     """
     if command is None:
-        return agent if may_be_saved else project_agent(agent)
+        from agentgym.integrations.projects import project_agents
+
+        names = [each.name for each in project_agents()] if model else []
+        return agent if may_be_saved and agent not in names else project_agent(agent)
     from agentgym.programs.program import ProgramCommand
 
     if agent is not None:

@@ -99,7 +99,7 @@ def rollout(
         _show(show, as_json)
         return
     tasks = tasks_or_scenario(tasks, tasks_file, may_be_texts=True)
-    agent = named_agent(agent, program, may_be_saved=True)
+    agent = named_agent(agent, program, may_be_saved=True, model=model)
     own = {
         "agent": agent,
         "concurrency": concurrency,
