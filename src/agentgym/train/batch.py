@@ -429,10 +429,8 @@ def _entries(
 ) -> Sequence[float | Bucket]:
     """Return the advantages of a role's calls in the attempt ``group[index]``.
 
-    If the calls are not trained, for example because all advantages are 0, return for
-    each call a :class:`Bucket` with the reason. ``ppo`` has returns instead of
-    advantages, and its calls are trained even if all returns are 0. ``credited`` has
-    the advantages of the group's attempts, by trained role.
+    For calls that are not trained it has the :class:`Bucket` with the reason. ``ppo``
+    has returns instead of advantages, and trains its calls even if all are 0.
     """
     count = len(group[index].places[role])
     if role not in credited:

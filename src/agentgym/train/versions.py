@@ -135,11 +135,7 @@ class Versions:
         return (self._folder / _PINNED).is_file() and self.default() is not None
 
     def _next(self) -> int:
-        """Return the number of the next version.
-
-        It is higher than every existing number, and than the default's number even if
-        the default version was deleted.
-        """
+        """Return a number above all versions', and above a deleted default's."""
         taken = [path.name for path in self._folder.iterdir()]
         if (self._folder / _DEFAULT).is_file():
             named = (self._folder / _DEFAULT).read_bytes().decode(errors="replace")

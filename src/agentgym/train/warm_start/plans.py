@@ -210,16 +210,9 @@ def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Planned]
 
 @dataclass
 class _Progress:
-    """The state of one attempt at a plan (a task with the calls that it needs).
+    """The state of one attempt at a plan (a task with the calls that it needs)."""
 
-    Attributes:
-        made: Number of the plan's calls that were made, or skipped because no agent has
-            the tool.
-        before: If the last answer was a hand-off, the agent that made it and the
-            hand-off.
-    """
-
-    made: int = 0
+    made: int = 0  # or skipped, because no agent has the tool
     last: RequestedCall | None = None
     before: tuple[TeamMember, Move] | None = None
     moves: int = 0
