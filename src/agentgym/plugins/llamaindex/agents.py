@@ -122,14 +122,14 @@ def patch() -> None:
     patch_methods(BaseTool, ("acall",), _calling)
 
 
-def _described(metadata: Any) -> property:
+def _described(metadata: Any) -> Any:
     """Let a replaced model describe the other one: some ask their server for it."""
 
-    def routed(self: Any) -> LLMMetadata:
+    def routed(self: Any) -> Any:
         other = model_for(_NAME, is_call=False, instead=self)
         if other is None or isinstance(self, type(other)):
-            return metadata.fget(self)  # type: ignore[no-any-return]
-        return other.metadata  # type: ignore[no-any-return]
+            return metadata.fget(self)
+        return other.metadata
 
     return property(routed)
 
