@@ -9,12 +9,7 @@ import pytest
 
 from agentgym import Trainer, TrainingConfig
 from agentgym.engines.registry import check_engine
-from agentgym.errors import (
-    NotFoundError,
-    RolloutError,
-    UnsupportedError,
-    UsageError,
-)
+from agentgym.errors import NotFoundError, RolloutError, UnsupportedError, UsageError
 from agentgym.train.result import TrainingResult
 
 ENTRY_POINTS = """

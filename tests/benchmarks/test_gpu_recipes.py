@@ -77,8 +77,7 @@ def test_a_run_chooses_what_the_table_says(
 
 
 @pytest.mark.parametrize(
-    ("name", "least", "most"),
-    [("Qwen-7B", 0.92, 1.03), ("Qwen-14B", 0.97, 1.06)],
+    ("name", "least", "most"), [("Qwen-7B", 0.92, 1.03), ("Qwen-14B", 0.97, 1.06)]
 )
 def test_estimates_are_near_what_was_measured(
     recipes: ModuleType, name: str, least: float, most: float

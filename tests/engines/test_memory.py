@@ -437,9 +437,7 @@ def test_an_adapters_base_is_what_is_loaded(
     assert words(adapter, 0) == words(base, 4) != words(base, 0)
 
 
-def test_an_index_says_what_its_shards_will_hold(
-    make: Callable[..., Path],
-) -> None:
+def test_an_index_says_what_its_shards_will_hold(make: Callable[..., Path]) -> None:
     folder = make()
     count = count_parameters(folder)
     (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")

@@ -149,10 +149,7 @@ def program() -> None:
         body = json.dumps({"model": "m", "messages": messages, **more}).encode()
         url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
         key = os.environ["OPENAI_API_KEY"]
-        headers = {
-            "Content-Type": "application/json",
-            "Authorization": f"Bearer {key}",
-        }
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
         request = urllib.request.Request(url, body, headers)
         with urllib.request.urlopen(request) as response:
             return json.load(response)["choices"][0]["message"]

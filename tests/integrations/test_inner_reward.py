@@ -95,10 +95,7 @@ def run(pack: str, folder: Path, *replies: Reply, **settings: object) -> Traject
 
 
 def played(
-    pack: str,
-    folder: Path,
-    respond: Callable[[ChatRequest], Reply],
-    **settings: object,
+    pack: str, folder: Path, respond: Callable[[ChatRequest], Reply], **settings: object
 ) -> Trajectory:
     """Run one rollout whose policy answers with ``respond``."""
     [task] = get_scenario(pack).tasks(Split.TRAIN, 0, 1)

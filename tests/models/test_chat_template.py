@@ -139,8 +139,7 @@ RAISES = "{{ raise_exception('Roles must alternate.') }}"
 
 
 @pytest.mark.parametrize(
-    "text",
-    [template_text("hermes"), LOOP, AS_JSON, RAISES, "{{ messages.append(1) }}"],
+    "text", [template_text("hermes"), LOOP, AS_JSON, RAISES, "{{ messages.append(1) }}"]
 )
 def test_a_template_is_rendered_as_transformers_does(folder: Path, text: str) -> None:
     (folder / "chat_template.jinja").write_text(text)

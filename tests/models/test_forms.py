@@ -5,12 +5,7 @@ from typing import Any
 import pytest
 
 from agentgym.core.trajectory import ModelCall, RequestedCall
-from agentgym.models.forms import (
-    NO_FORM,
-    answers_any_object,
-    form_as_tool,
-    form_given,
-)
+from agentgym.models.forms import NO_FORM, answers_any_object, form_as_tool, form_given
 
 SCHEMA = {"type": "object", "properties": {"good": {"type": "boolean"}}}
 ASKED: Any = {

@@ -33,10 +33,7 @@ def test_a_reference_is_the_command_again() -> None:
 def test_a_request_is_one_argument_whatever_it_says() -> None:
     file = Path("/somewhere/task.txt")
     said = "Order {task_file}; rm -rf $HOME 'x"
-    assert parse("agent --do={task}").arguments(said, file) == [
-        "agent",
-        f"--do={said}",
-    ]
+    assert parse("agent --do={task}").arguments(said, file) == ["agent", f"--do={said}"]
     assert parse("agent {task_file}").arguments(said, file)[1] == str(file)
     both = parse("agent --from={task_file}:{task}").arguments(said, file)[1]
     assert both == f"--from={file}:{said}"

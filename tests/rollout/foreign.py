@@ -113,10 +113,7 @@ def register(api: httpx.Client, url: str) -> None:
 
 @contextmanager
 def service(
-    folder: Path,
-    workers: int = 1,
-    before: Callable[[], Any] = at_once,
-    **settings: Any,
+    folder: Path, workers: int = 1, before: Callable[[], Any] = at_once, **settings: Any
 ) -> Iterator[tuple[GatewayService, httpx.Client]]:
     """Serve a gateway and a client of it, whose policy has one server."""
     folder.mkdir(exist_ok=True)

@@ -10,11 +10,7 @@ import pytest
 
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import TrajectoryFileError
-from agentgym.rollout.trajectory_file import (
-    read_jsonl,
-    scan_jsonl,
-    write_jsonl,
-)
+from agentgym.rollout.trajectory_file import read_jsonl, scan_jsonl, write_jsonl
 
 
 def make(rollout_id: str) -> Trajectory:

@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.sandbox import (
-    Limits,
-    PythonScript,
-    Sandbox,
-    SandboxConfig,
-    SandboxResult,
-)
+from agentgym.sandbox import Limits, PythonScript, Sandbox, SandboxConfig, SandboxResult
 from agentgym.sandbox.guest.settings import RUNGS
 from agentgym.sandbox.ladder import probe
 
@@ -114,9 +108,7 @@ def attack() -> Attack:
         sandbox: Sandbox, script: str, *args: str, timeout_s: float = 5.0
     ) -> SandboxResult:
         return sandbox.run_sync(
-            {"attack.py": script},
-            PythonScript("attack.py", args),
-            timeout_s=timeout_s,
+            {"attack.py": script}, PythonScript("attack.py", args), timeout_s=timeout_s
         )
 
     return run

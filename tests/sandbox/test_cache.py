@@ -8,13 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.sandbox import (
-    Limits,
-    PythonScript,
-    RunTests,
-    Sandbox,
-    SandboxConfig,
-)
+from agentgym.sandbox import Limits, PythonScript, RunTests, Sandbox, SandboxConfig
 from agentgym.sandbox import sandbox as sandbox_module
 from agentgym.sandbox.commands import Job
 from agentgym.sandbox.guest.settings import RUNGS

@@ -165,9 +165,7 @@ def test_changed_files(best_sandbox: Sandbox) -> None:
     assert best_sandbox.run_sync(files, PythonScript("a.py")).files is None
 
 
-def test_large_files_that_are_left_alone_are_no_changes(
-    best_sandbox: Sandbox,
-) -> None:
+def test_large_files_that_are_left_alone_are_no_changes(best_sandbox: Sandbox) -> None:
     files = {"a.py": "open('z', 'w').write('new')", "a.csv": "x" * 1_500_000}
     result = best_sandbox.run_sync(files, PythonScript("a.py"), collect=True)
     assert result.files == {"z": "new"}
@@ -220,9 +218,7 @@ def test_a_forged_report_of_the_workspace_reports_nothing(
         assert result.files is None
 
 
-def test_a_report_that_was_not_asked_for_is_not_believed(
-    best_sandbox: Sandbox,
-) -> None:
+def test_a_report_that_was_not_asked_for_is_not_believed(best_sandbox: Sandbox) -> None:
     line = b'{"left": {"files": {"b": "1"}, "gone": []}}\n'
     files = {"a.py": f"import os; os.write(3, {line!r})"}
     assert best_sandbox.run_sync(files, PythonScript("a.py")).files is None

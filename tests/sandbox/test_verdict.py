@@ -6,13 +6,7 @@ from typing import Any
 import pytest
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox import (
-    Limits,
-    RunTests,
-    Sandbox,
-    SandboxConfig,
-    gives,
-)
+from agentgym.sandbox import Limits, RunTests, Sandbox, SandboxConfig, gives
 
 WRONG = "def double(n):\n    return n\n"
 TEST = "from app import double\n\n\ndef test_double():\n    assert double(4) == 8\n"

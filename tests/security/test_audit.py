@@ -24,12 +24,7 @@ from agentgym.integrations.transport import speaking_as
 from agentgym.plugins.cloud.record import MachineRecord
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.store.store import Store
-from agentgym.sandbox import (
-    PythonScript,
-    RunTests,
-    Sandbox,
-    SandboxConfig,
-)
+from agentgym.sandbox import PythonScript, RunTests, Sandbox, SandboxConfig
 from agentgym.scenarios.base import Environment
 from agentgym.security import audit
 from agentgym.security.audit import AuditLog, asking, audited, digest
@@ -268,9 +263,7 @@ def test_lines_that_were_cut_are_left_out(tmp_path: Path) -> None:
 
 
 def test_the_command_shows_filters_and_bounds(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run = tmp_path / "runs" / "mine"
@@ -314,10 +307,7 @@ def test_the_command_shows_filters_and_bounds(
             {"what": "executed", "rung": "landlock", "signal": 9, "command": "sh"},
             "executed (landlock, signal 9, 0.000 CPU s): sh",
         ),
-        (
-            {"what": "refused key", "method": "GET", "path": "/x", "times": 4},
-            "4 times",
-        ),
+        ({"what": "refused key", "method": "GET", "path": "/x", "times": 4}, "4 times"),
         ({"what": "new", "fact": 1}, "new {'fact': 1}"),
         ({}, "unknown"),
     ],

@@ -98,10 +98,7 @@ def test_values_in_env_files_that_look_random(
         ("ghp_" + "a1B2" * 9, "[redacted]"),
         ("xoxb-1234567890-abcdef", "[redacted]"),
         ("AIza" + "a1B2C" * 7, "[redacted]"),
-        (
-            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NSJ9.c2lnbmF0dXJl",
-            "[redacted]",
-        ),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NSJ9.c2lnbmF0dXJl", "[redacted]"),
         ("Bearer abcdef0123456789abcdef", "Bearer [redacted]"),
         ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic [redacted]"),
         ("{'x-api-key': 'abcdef012345'}", "{'x-api-key': '[redacted]'}"),

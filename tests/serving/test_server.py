@@ -43,9 +43,7 @@ def ask(server: AgentServer, told: Future[Exception]) -> None:
 
 
 @pytest.mark.parametrize("interrupted", [False, True], ids=["grace", "ctrl-c"])
-def test_answers_that_do_not_end_are_cut_off(
-    interrupted: bool,
-) -> None:
+def test_answers_that_do_not_end_are_cut_off(interrupted: bool) -> None:
     policy, told = Endless(), Future[Exception]()
     server = AgentServer(["m"], grace_s=60.0 if interrupted else 0.1).start(policy)
     threading.Thread(target=ask, args=(server, told), daemon=True).start()

@@ -22,11 +22,7 @@ from agentgym.errors import CheckpointError
 from agentgym.train.step_report import credit_lines
 from tests.engines.local.rollouts import TOOLS, call, credit, rollout
 
-ALL = {
-    "tool_selection": True,
-    "parameter_selection": True,
-    "output_generation": True,
-}
+ALL = {"tool_selection": True, "parameter_selection": True, "output_generation": True}
 Make = Callable[..., LocalEngine]
 
 
@@ -288,9 +284,7 @@ def test_an_update_that_is_not_finite_is_refused_and_reported(make: Make) -> Non
     engine = make()
     before = weights(engine)
     impossible = call([9] * 5, [10, 1], -1000.0)  # the ratio overflows
-    groups = [
-        [rollout("a", -1.0, [impossible]), rollout("b", 1.0, [impossible])],
-    ]
+    groups = [[rollout("a", -1.0, [impossible]), rollout("b", 1.0, [impossible])]]
     metrics = engine.update(credit(engine, groups, ALL).batch)
 
     assert not math.isfinite(metrics.grad_norm + metrics.loss)

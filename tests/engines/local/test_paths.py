@@ -262,10 +262,7 @@ def test_a_model_that_cannot_be_computed_is_refused_at_the_plan(
 ) -> None:
     settings = json.loads((model_folder / "config.json").read_text())
     for changes, message in (
-        (
-            {"model_type": "nonesuch"},
-            "it is not in transformers .* newer",
-        ),
+        ({"model_type": "nonesuch"}, "it is not in transformers .* newer"),
         ({"model_type": "t5"}, "'t5'.* does not continue text"),
         ({"model_type": "rwkv"}, "'rwkv'.* keeps nothing in a cache"),
         ({"model_type": "minimax"}, "'minimax'.* cannot be run"),

@@ -276,9 +276,7 @@ def test_a_stream_that_is_left_frees_its_place(policy: LocalPolicy) -> None:
     assert chat(policy, [request(2)])[0].response_ids
 
 
-def test_length_is_a_finish_reason_and_the_context_is_kept(
-    policy: LocalPolicy,
-) -> None:
+def test_length_is_a_finish_reason_and_the_context_is_kept(policy: LocalPolicy) -> None:
     long = "a b c d " * 52
     result = chat(policy, [request(1, long, max_tokens=4000)])[0]
 

@@ -284,9 +284,7 @@ def test_a_part_that_is_not_text_is_refused(
         renderer_of(tokenizer).render([{"role": "user", "content": content}], [])
 
 
-def test_a_rewritten_turn_is_tokenised_anew(
-    tokenizer: PreTrainedTokenizerBase,
-) -> None:
+def test_a_rewritten_turn_is_tokenised_anew(tokenizer: PreTrainedTokenizerBase) -> None:
     renderer = renderer_of(tokenizer)
     first = renderer.render([SYSTEM, USER], TOOLS, "s")
     other = {"role": "assistant", "content": "something else"}

@@ -30,8 +30,7 @@ CONVERSATION = [
     SystemMessage("Be brief."),
     HumanMessage("Read a.py"),
     AIMessage(
-        "",
-        tool_calls=[{"name": "read_file", "args": {"path": "a.py"}, "id": "call_1"}],
+        "", tool_calls=[{"name": "read_file", "args": {"path": "a.py"}, "id": "call_1"}]
     ),
     ToolMessage("x = 1", tool_call_id="call_1"),
 ]

@@ -66,9 +66,7 @@ def test_a_program_that_claims_to_be_fast_is_measured_from_outside(
     assert share(sandbox, forged) == 0.5
 
 
-def test_a_program_that_fails_in_a_later_run_earns_nothing(
-    sandbox: Sandbox,
-) -> None:
+def test_a_program_that_fails_in_a_later_run_earns_nothing(sandbox: Sandbox) -> None:
     again = "if '# 1' in open('_workload.py').read():\n    raise SystemExit(0)\n\n\n"
     right, given = PART.measure({"m.py": again + SLOW}, sandbox, rounds=3)
     assert (bool(right.values), given.values) == (True, "")

@@ -42,9 +42,7 @@ def paid(sandbox: Sandbox, changes: Mapping[str, str]) -> Reward:
     return REWARD.score(SubmittedCode(files=files, start=START, sandbox=sandbox))
 
 
-def test_a_right_and_clean_solution_earns_every_part_in_full(
-    sandbox: Sandbox,
-) -> None:
+def test_a_right_and_clean_solution_earns_every_part_in_full(sandbox: Sandbox) -> None:
     reward = paid(sandbox, {"shop.py": RIGHT})
     assert reward.success
     assert reward.parts == pytest.approx(
@@ -121,9 +119,7 @@ def test_tests_that_the_agent_wrote_or_edited_pay_nothing(
     assert (reward.value, reward.success) == (0.0, False)
 
 
-def test_a_solution_that_lives_in_a_test_file_is_not_there(
-    sandbox: Sandbox,
-) -> None:
+def test_a_solution_that_lives_in_a_test_file_is_not_there(sandbox: Sandbox) -> None:
     hidden = {"shop.py": "from tests.impl import total\n", "tests/impl.py": RIGHT}
     assert paid(sandbox, hidden).value == 0.0
 
@@ -135,9 +131,7 @@ def test_values_that_were_right_at_the_start_are_not_paid(sandbox: Sandbox) -> N
     assert reward.parts["correctness"] == pytest.approx(0.6 * 0.5 * 0.5)
 
 
-def test_problems_that_were_there_at_the_start_cost_nothing(
-    sandbox: Sandbox,
-) -> None:
+def test_problems_that_were_there_at_the_start_cost_nothing(sandbox: Sandbox) -> None:
     start = {"shop.py": "import os\n\n\ndef total(prices):\n    return 0\n"}
     files = {"shop.py": "import os\n\n\n" + RIGHT}
     code = SubmittedCode(files=files, start=start, sandbox=sandbox)
@@ -206,9 +200,7 @@ def test_bad_weights_names_and_shares_are_refused() -> None:
             ComposedReward((_Fixed(), 1.0)).score(share)
 
 
-def test_quality_of_another_language_is_not_measured_silently(
-    sandbox: Sandbox,
-) -> None:
+def test_quality_of_another_language_is_not_measured_silently(sandbox: Sandbox) -> None:
     code = SubmittedCode(files={"main.js": "let x = 1\n"}, sandbox=sandbox)
     for part in (Style(), Security(), Complexity()):
         with pytest.raises(ScenarioError, match="write a RewardPart of your own"):

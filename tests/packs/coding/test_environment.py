@@ -167,9 +167,7 @@ async def test_a_script_that_fails_shows_its_last_line() -> None:
         await show(status="sandbox_error", error="no zygote")
 
 
-async def test_tests_run_on_the_files_as_they_were_when_asked(
-    sandbox: Sandbox,
-) -> None:
+async def test_tests_run_on_the_files_as_they_were_when_asked(sandbox: Sandbox) -> None:
     class Slow(Sandbox):
         async def run(self, *asked: Any, **options: Any) -> SandboxResult:
             await asyncio.sleep(0)

@@ -163,9 +163,7 @@ async def test_sequences_need_both_calls_in_order(play: Play) -> None:
 
 
 @pytest.mark.slow
-async def test_tests_catch_every_fault_and_pass_every_project(
-    sandbox: Sandbox,
-) -> None:
+async def test_tests_catch_every_fault_and_pass_every_project(sandbox: Sandbox) -> None:
     for broken in some(every_fault(seed=5)):
         for points in ("few", "all"):
             tests = {m.test_path: m.tests(points) for m in broken.project.modules}

@@ -9,11 +9,7 @@ from agentgym.packs.customer_support.environment import Customer
 from agentgym.packs.customer_support.scenario import CustomerSupportScenario
 from tests.some import some
 
-FACTS = {
-    "email": ["a@b.com"],
-    "postcode": ["1234"],
-    "order": ["it is 77", "78"],
-}
+FACTS = {"email": ["a@b.com"], "postcode": ["1234"], "order": ["it is 77", "78"]}
 
 
 def customer(*needs: str, later: tuple[str, ...] = ()) -> Customer:

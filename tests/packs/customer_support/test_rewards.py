@@ -7,9 +7,7 @@ import pytest
 
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward
-from agentgym.packs.customer_support.scenario import (
-    CustomerSupportScenario,
-)
+from agentgym.packs.customer_support.scenario import CustomerSupportScenario
 from recipes.nano.customer_support_oracle import solve
 from tests.packs.conftest import Calls
 from tests.packs.conftest import play as play_calls

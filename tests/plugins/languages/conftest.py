@@ -5,13 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from agentgym.sandbox import (
-    Limits,
-    Program,
-    Sandbox,
-    SandboxConfig,
-    SandboxResult,
-)
+from agentgym.sandbox import Limits, Program, Sandbox, SandboxConfig, SandboxResult
 from agentgym.sandbox.guest.settings import RUNGS
 from agentgym.sandbox.ladder import probe
 from agentgym.sandbox.languages import LANGUAGES, missing

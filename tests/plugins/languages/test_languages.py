@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from agentgym.errors import SandboxError, SandboxUnavailableError
-from agentgym.sandbox import (
-    Argv,
-    Program,
-    RunTests,
-    Sandbox,
-    SandboxConfig,
-    gives,
-)
+from agentgym.sandbox import Argv, Program, RunTests, Sandbox, SandboxConfig, gives
 from agentgym.sandbox.languages import toolchain
 from agentgym.sandbox.verdict import json_text, json_text_of
 

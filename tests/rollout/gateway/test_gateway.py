@@ -315,10 +315,7 @@ def test_the_message_about_a_missing_role_is_whole() -> None:
         (b'{"messages": [{}], "max_tokens": 0.5}', "invalid_value"),
         (b'{"messages": [{}], "n": 2}', "unsupported_parameter"),
         (b'{"messages": [{"role": "user"}], "stop": [3]}', "invalid_value"),
-        (
-            b'{"messages": [{"role": "user"}], "tool_choice": "look"}',
-            "invalid_value",
-        ),
+        (b'{"messages": [{"role": "user"}], "tool_choice": "look"}', "invalid_value"),
         (
             b'{"messages": [{}], "response_format": {"type": "grammar"}}',
             "unsupported_parameter",

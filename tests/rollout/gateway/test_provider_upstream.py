@@ -124,10 +124,7 @@ def test_a_refused_key_ends_it(status: int) -> None:
 )
 def test_an_empty_account_ends_it(status: int, error: dict[str, str]) -> None:
     refuse = always(status, {"error": error})
-    with (
-        StubServer(refuse) as server,
-        provider(server, upstream_attempts=1) as gateway,
-    ):
+    with StubServer(refuse) as server, provider(server, upstream_attempts=1) as gateway:
         ask(gateway)
         assert "requires payment" in str(gateway.failure)
 

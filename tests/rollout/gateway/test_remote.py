@@ -48,9 +48,7 @@ def forwarding(
 
 def client(gateway: Gateway, rollout_id: str = "r0") -> OpenAI:
     return OpenAI(
-        base_url=gateway.proxy_url(rollout_id),
-        api_key=gateway.api_key,
-        max_retries=0,
+        base_url=gateway.proxy_url(rollout_id), api_key=gateway.api_key, max_retries=0
     )
 
 

@@ -24,10 +24,7 @@ REWARD = {
     "score": {"value": 0.5, "success": True},
     "duration_s": 0.1,
 }
-DONE = {
-    "state": "succeeded",
-    "events": [{"event_type": "reward", "data": REWARD}],
-}
+DONE = {"state": "succeeded", "events": [{"event_type": "reward", "data": REWARD}]}
 FAILED = {"state": "failed", "reason": {"kind": "crash"}}
 
 
@@ -88,10 +85,7 @@ class Workers:
 
 @contextmanager
 def playing(folder: Path, store: Store | None = None) -> Iterator[Workers]:
-    with (
-        store or Store() as opened,
-        Gateway(opened, policy=FakePolicy()) as gateway,
-    ):
+    with store or Store() as opened, Gateway(opened, policy=FakePolicy()) as gateway:
         workers = Workers(opened, gateway, folder)
         with workers.api:
             yield workers
@@ -125,9 +119,7 @@ def test_an_end_that_outlives_its_worker_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_failure_that_outlives_its_worker_is_tried_again_once(
-    tmp_path: Path,
-) -> None:
+def test_a_failure_that_outlives_its_worker_is_tried_again_once(tmp_path: Path) -> None:
     with playing(tmp_path) as workers:
         workers.begin(2)
         paths = workers.claim("dead") + workers.claim("busy")
