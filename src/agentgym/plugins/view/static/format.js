@@ -20,9 +20,9 @@ export const number = (value, digits = 3) => {
 
 export const seconds = (value) => {
   if (value == null) return '–';
-  if (value < 60) return `${value.toFixed(1)} s`;
+  if (value < 60) return `${value.toFixed(1)}\u00a0s`;
   const minutes = Math.round(value / 60);
-  if (minutes < 60) return `${minutes} min`;
+  if (minutes < 60) return `${minutes}\u00a0min`;
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 };
 

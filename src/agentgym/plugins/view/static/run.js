@@ -73,7 +73,7 @@ function Ledger({ledger}) {
   const roles = Object.entries(ledger.roles || {});
   return html`<table>
     <thead><tr><th>bucket</th><th>reason</th><th class="count">model calls</th></tr></thead>
-    <tbody>${rows.map(([verb, why, count]) => html`<tr><td>${verb}</td><td>${why}</td>
+    <tbody>${rows.map(([verb, why, count]) => html`<tr><td>${verb}</td><td class="instruction">${why}</td>
       <td class="count">${number(count)}</td></tr>`)}
       <tr><th>all</th><td></td><td class="count">${number(ledger.calls)}</td></tr></tbody></table>
     ${roles.length > 1 && html`<table>
