@@ -72,7 +72,7 @@ def takes[F: Callable[..., Any]](
 
 
 AsJson = Annotated[bool, opt("Print JSON on stdout.", "--json", panel=OUTPUT)]
-Runs = Annotated[Path, opt("Folder of runs.", "--output")]
+Runs = Annotated[Path, opt("Folder of runs.", "--output", file_okay=False)]
 Host = Annotated[str, opt("Address to listen on; another than 127.0.0.1 needs a key.")]
 Port = Annotated[int, opt("Port to listen on; 0 takes a free one.")]
 CacheRequests = Annotated[

@@ -2,7 +2,7 @@
 
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,9 +18,6 @@ from agentgym.cli.output import (
 from agentgym.errors import Interrupted, NotFoundError, UsageError
 from agentgym.plugins import registered
 from agentgym.train.status import bill, machine_of, run_status
-
-if TYPE_CHECKING:
-    pass
 
 _KEY = "AGENTGYM_API_KEY"
 

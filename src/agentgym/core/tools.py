@@ -256,7 +256,7 @@ def _as_tool(value: Any, what: str) -> Tool:
             return Tool(spec, function)
     if not inspect.isroutine(value):
         raise ScenarioError(
-            f"{what} holds {value!r}, a {type(value).__name__}: give functions with "
+            f"{what} holds {value!r} ({type(value).__name__}): give functions with "
             "types and a docstring, schemas or classes of arguments, or pairs "
             "(ToolSpec, callable)."
         )

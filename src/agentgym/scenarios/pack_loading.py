@@ -59,7 +59,7 @@ def _import(path: str) -> ModuleType:
         _refuse_missing(error, source, package)
     except SyntaxError as error:
         raise ScenarioError(
-            f"{error.filename or source}, line {error.lineno}: {error.msg}. The "
+            f"{error.filename or source}, line {error.lineno or 1}: {error.msg}. The "
             "scenario pack cannot be loaded before this is fixed."
         ) from error
     except AgentGymError as error:

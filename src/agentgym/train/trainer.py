@@ -167,7 +167,7 @@ class Trainer:
                 or training gave no usable policy.
         """
         from agentgym.train.input_digests import require_same_tasks
-        from agentgym.train.plan import make_plan
+        from agentgym.train.plan import make_plan, tried
 
         trainer = self
         if progress is not None:
@@ -200,7 +200,9 @@ class Trainer:
                 )
             if is_elsewhere(config.gpu):
                 return trainer._run_elsewhere(config, run)
-            return trainer._run(make_plan(config), run, began, is_new=False)
+            plan = make_plan(config)
+            plan = tried(plan, trainer._progress) if changes else plan
+            return trainer._run(plan, run, began, is_new=False)
 
     def _train_elsewhere(self, config: TrainingConfig) -> TrainingResult:
         """Create the folder of a new run, and train the run on another machine."""

@@ -286,7 +286,7 @@ def test_wrong_arguments_are_refused(shop: Path, options: Any, told: str) -> Non
     [
         ("EMPTY", "is empty"),
         ("TWICE", "two tools named 'refund'"),
-        ("ODD", "holds 7, a int"),
+        ("ODD", r"holds 7 \(int\)"),
     ],
 )
 def test_things_that_are_no_tools_are_refused(shop: Path, name: str, told: str) -> None:

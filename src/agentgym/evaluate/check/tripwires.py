@@ -71,7 +71,7 @@ def _schemas(specs: Iterable[ToolSpec]) -> Iterator[str | Note]:
     for spec in {spec.name: spec for spec in specs}.values():
         if fault := name_fault(spec.name):
             yield f"{spec.name!r} is not a valid name of a tool: {fault}"
-        if not spec.description:
+        if not spec.description and type(spec) is ToolSpec:  # not UnseenSpec
             silent.append(repr(spec.name))
         for argument, schema in properties(spec.parameters).items():
             if not _TYPED & set(schema):
