@@ -44,7 +44,8 @@ def first_line(error: BaseException) -> str:
 def first_problem(error: "ValidationError") -> str:
     """Return the first problem of a validation error, as ``field: message``."""
     first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}"
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(map(str, first['loc'])) or 'it'}: {said}"
 
 
 class AgentGymError(Exception):

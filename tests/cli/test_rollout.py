@@ -252,6 +252,7 @@ def test_show_names_lost_context_and_cut_lines(
         (["coding", "--model", "http://x/v1#m", "--reward", "json:dumps"], "has its"),
         (["coding", "--show", "x"], "--show FILE takes no tasks"),
         (["--show", "none.jsonl"], "Cannot read none.jsonl"),
+        (["--show", "/dev/null"], "/dev/null has no rollout (it is empty)"),
         (["--show", "x.atif.json"], "for other tools, in the format atif"),
         (["coding", "--max-steps", "0", "--model", "http://x/v1#m"], "max_steps = 0"),
     ],

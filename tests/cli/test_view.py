@@ -19,6 +19,16 @@ def test_a_folder_that_is_not_a_run_is_refused(
     assert "notes" in ended.err
 
 
+@pytest.mark.parametrize("words", [("view", "--no-open"), ("runs", "list")])
+def test_a_file_is_not_a_folder_of_runs(
+    agentgym: Command, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "notes").write_text("")
+    ended = agentgym(*words, "--output", str(tmp_path / "notes"))
+    assert ended.code == 2
+    assert "Invalid value for '--output': Directory" in ended.err
+
+
 @pytest.mark.slow  # a process of its own, which only a signal ends
 def test_a_folder_without_runs_says_how_to_start_one(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "agentgym", "view", "--no-open"]

@@ -108,6 +108,21 @@ def test_arguments_are_found_wherever_a_schema_names_them(
         spec.validate({"copies": 2, "pages": 3})
 
 
+def test_an_argument_that_strict_mode_requires_may_be_left_out() -> None:
+    place: dict[str, Any] = {"type": "string", "default": "sea"}
+    note = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    inner = {"who": {"type": "string"}, "note": note}
+    strict = {"type": "object", "additionalProperties": False}
+    parcel = {**strict, "properties": inner, "required": [*inner]}
+    arguments = {"parcel": parcel, "way": place}
+    spec = spec_of(**strict, properties=arguments, required=[*arguments])
+    written = {"parcel": {"who": "Ada", "note": None}, "way": "sea"}
+    assert spec.accepts({"parcel": {"who": "Ada"}})
+    assert same_arguments(spec, {"parcel": {"who": "Ada"}}, written)
+    assert not spec.accepts({"parcel": {"note": None}})
+    assert not spec.accepts({"way": "sea"})
+
+
 def test_a_pattern_that_python_cannot_read_refuses_nothing() -> None:
     spec = spec_of_arguments(x={"type": "string", "pattern": r"^\p{L}+$"})
     assert spec.validate({"x": "Ada"}) == {"x": "Ada"}

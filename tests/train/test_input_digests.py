@@ -78,3 +78,15 @@ def test_code_that_changed_is_said(run: RunFolder, name: str, said: str) -> None
     Path(name).write_text(f"{Path(name).read_text()}\nMORE = 1\n")
     with pytest.raises(Warned, match=said):
         resume(run)
+
+
+def test_an_agent_that_changed_is_tried_again(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UsageError("It takes number, not order.")
+
+    monkeypatch.setattr("agentgym.train.plan.tried", refuse)
+    Path("prices.py").write_text("CHAIR = 21\n")
+    with pytest.raises(UsageError, match="It takes number"):
+        Trainer().train(resume=run.path)

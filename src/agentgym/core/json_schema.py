@@ -230,7 +230,7 @@ class JsonSchema:
             if "default" in inner:
                 if name not in made:
                     made[name] = self._read(part, inner["default"], fill, depth + 1)
-            elif made.get(name, ...) is None and name not in schema.get("required", ()):
+            elif made.get(name, ...) is None and name not in _required(schema):
                 del made[name]
         return made
 
@@ -309,13 +309,38 @@ def found(pattern: str, text: str) -> bool:
         return False
 
 
+def _required(schema: Mapping[str, Any]) -> list[str]:
+    """Return the properties that may not be left out.
+
+    OpenAI's strict mode lists all as required, also those with a default or null.
+    """
+    names: list[str] = schema.get("required") or []
+    named = schema.get("properties") or {}
+    if schema.get("additionalProperties") is not False or named.keys() != set(names):
+        return names
+    return [name for name in names if not _may_be_absent(named[name])]
+
+
+def _may_be_absent(part: Any) -> bool:
+    if not isinstance(part, Mapping):
+        return False
+    kinds = [part, *(part.get("anyOf") or ())]
+    types = [kind.get("type") for kind in kinds if isinstance(kind, Mapping)]
+    return "default" in part or any("null" in (each or ()) for each in types)
+
+
 @cache
 def _readable(base: Any) -> Any:
     """Return a validator that skips unreadable patterns and knows ``nullable``."""
     from jsonschema.validators import extend
 
     known = base.VALIDATORS
+
+    def required(validator: Any, _: Any, value: Any, schema: Any) -> Iterator[Any]:
+        yield from known["required"](validator, _required(schema), value, schema) or ()
+
     made = {k: _or_null(known[k]) for k in _OF_VALUES if k in known}
+    made["required"] = required
     made |= {k: _only_readable(known[k]) for k in _BY_PATTERN}
     return extend(base, made)
 

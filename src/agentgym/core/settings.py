@@ -253,6 +253,8 @@ class Settings(BaseModel):
             data = read_yaml(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
+            if isinstance(error, UnicodeDecodeError):
+                why = "it is not UTF-8."
             reason = " ".join(str(why).split())
             raise ConfigError(
                 f"Cannot read the configuration {path}: {reason}"

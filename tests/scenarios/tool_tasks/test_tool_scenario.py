@@ -272,7 +272,8 @@ def test_tripwires_call_no_live_tool(shop: Path) -> None:
         ({"answers": "live", "allow": ["refnd"]}, "Did you mean 'refund'"),
         ({"allow": ["refund"]}, "would not be called"),
         ({"answers": "alive"}, "recorded, stub, live, not 'alive'"),
-        ({"check": "shop_tools:TOOLS"}, "is a list, no function"),
+        ({"check": "shop_tools:TOOLS"}, "not a function check"),
+        ({"check": "shop_tools:no_state"}, "with a task, its calls and a state"),
         ({"check": "shop_tools:none"}, "has no 'none'"),
     ],
 )

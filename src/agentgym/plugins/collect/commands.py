@@ -313,6 +313,9 @@ def _show(path: Path, as_json: bool) -> None:
         trajectories, broken = scan_jsonl(path)
     except OSError as error:
         raise UsageError(f"Cannot read {path}: {error.strerror}.") from None
+    if not trajectories:
+        why = broken[0] if broken else "it is empty"
+        raise UsageError(f"{path} has no rollout ({why}); --save FILE writes them.")
     summary = summarize(trajectories)
     losses = {t.rollout_id: check_continuity(t) for t in trajectories}
     found = {name: list(map(str, lost)) for name, lost in losses.items() if lost}
@@ -326,5 +329,3 @@ def _show(path: Path, as_json: bool) -> None:
         progress_console().print(*views, sep="\n")
     for line in broken:
         typer.echo(f"{path}: {line}", err=True)
-    if broken and not trajectories:
-        raise typer.Exit(1)

@@ -34,7 +34,10 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
     if path.is_dir():
         files = sorted(file for end in (*_STREAMS, *_TABLES) for file in path.glob(end))
     if not files:
-        raise UsageError(f"{path} has no .arrow and no .parquet file.")
+        raise UsageError(
+            f"{path} has no .arrow and no .parquet file: give the folder of a data "
+            "set, or a file."
+        )
     for file in files:
         try:
             if file.suffix == ".parquet":

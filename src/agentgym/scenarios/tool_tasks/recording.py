@@ -43,6 +43,7 @@ class Recording:
         """Find the expected calls without a recorded answer, but do not make them."""
         by_name = {tool.spec.name: tool for tool in tools}
         specs = {name: tool.spec for name, tool in by_name.items()}
+        lines = read_task_lines(tasks, specs, checked=True)
         for name in allow:
             if name not in specs:
                 raise NotFoundError("tool", name, specs)
@@ -54,7 +55,7 @@ class Recording:
         path = answers_path(tasks)
         known = read_answers(path, specs)
         calls: list[NeededCall] = []
-        for line in read_task_lines(tasks, specs, checked=True):
+        for line in lines:
             for need in () if line.tools else line.expect:
                 for call in (need, *need.instead):
                     made = ToolCall(name=call.tool, arguments=dict(call.arguments))

@@ -73,16 +73,14 @@ class UnseenSpec(ToolSpec):
             for name, value in arguments.items()
             if name in required or not _is_default(value, properties.get(name))
         }
-        # OpenAI's strict mode requires optional arguments, which may be null.
-        missing = dict.fromkeys(name for name in required if name not in given)
         try:
-            return super().validate(missing | given)
+            return super().validate(given)
         except ValidationError:
             others: list[ToolSpec] = vars(self)["others"]
             for each in others:
                 if each.accepts(given):
                     return each.validate(given)
-            return super().validate(given)  # its error names the missing ones
+            raise
 
 
 def _is_default(value: Any, schema: Any) -> bool:
@@ -154,6 +152,8 @@ def misfits(scenario: Scenario, learned: Mapping[str, UnseenSpec]) -> str:
             wrong.append(f"{task.id}: {fault}{'.' * (fault[-1] != '?')}")
     more = f" … and {len(wrong) - _MOST_SHOWN} more." * (len(wrong) > _MOST_SHOWN)
     listed = " ".join(wrong[:_MOST_SHOWN])
+    if "is a required property" in listed:
+        more += ' Where any value is right, write {"anything": true}.'
     return f"Tasks expect calls that its tools refuse. {listed}{more}" if wrong else ""
 
 

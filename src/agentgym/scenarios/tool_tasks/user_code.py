@@ -108,19 +108,29 @@ def load_check(reference: str, folder: str) -> Check:
     found = _imported(reference, CHECK, folder)
     if not callable(found):
         raise UsageError(
-            f"{CHECK} {reference} is a {type(found).__name__}, no function "
+            f"{CHECK} {reference} is {found!r}, not a function "
             "check(task, calls, state)."
         )
     return usable_check(found, f"{CHECK} {reference}")
 
 
 def usable_check(check: Any, named: str) -> Check:
-    """Return a check function; raise UsageError for an async one."""
+    """Return a check function; raise UsageError for one that cannot be called."""
     if inspect.iscoroutinefunction(check):
         raise UsageError(
             f"{named} is an `async def` function, and a check is called without await. "
             "Write `def check(task, calls, state)`."
         )
+    try:
+        if callable(check):  # None where a task's calls are its check
+            inspect.signature(check).bind(None, (), {})
+    except TypeError as error:
+        raise UsageError(
+            f"{named} cannot be called with a task, its calls and a state: {error}. "
+            "Write `def check(task, calls, state)`."
+        ) from None
+    except ValueError:
+        pass  # a function in C, whose signature is unknown
     found: Check = check
     return found
 
