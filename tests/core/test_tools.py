@@ -378,19 +378,3 @@ def test_tools_of_one_name_accept_the_calls_of_each_agent() -> None:
     assert both.accepts({"person": "Ada"})
     assert not both.accepts({})
     assert not both.accepts({"person": 7})
-
-
-def test_an_argument_that_strict_mode_requires_may_be_left_out_if_it_takes_null() -> (
-    None
-):
-    spec = UnseenSpec("find")
-    price = {"anyOf": [{"type": "number"}, {"type": "null"}]}
-    schema = {
-        "type": "object",
-        "properties": {"city": {"type": "string"}, "most": price},
-    }
-    spec.learn({"name": "find", "parameters": {**schema, "required": ["city", "most"]}})
-    whole = {"city": "Ulm", "most": None}
-    assert same_arguments(spec, {"city": "Ulm"}, whole)
-    assert not same_arguments(spec, {"city": "Ulm"}, {**whole, "most": 7})
-    assert not spec.accepts({"most": 7})

@@ -21,7 +21,7 @@ def test_lines_tell_the_whole_run() -> None:
     progress(made_up.plan())
     progress(events.PhaseStarted("before", 480))
     progress(events.BaselineMeasured(made_up.metrics(0.5)))
-    progress(events.TimeLeft(60.0, 120.0))
+    progress(events.TimeLeft(120.0))
     progress(events.PhaseStarted("rollouts", 128))
     progress(made_up.step(1))
     progress(events.Validated(1, made_up.metrics(0.96), True))

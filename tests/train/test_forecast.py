@@ -38,15 +38,15 @@ def forecast(clock: Clock) -> Forecast:
 
 
 def test_nothing_is_told_before_anything_was_timed(forecast: Forecast) -> None:
-    assert forecast.left(0, 0) is None
+    assert forecast.left(0, 0, 0, 0.0) is None
 
 
-def test_the_baseline_tells_a_range_whatever_its_workers_took_to_start(
+def test_the_baseline_tells_the_most_whatever_its_workers_took_to_start(
     clock: Clock, forecast: Forecast
 ) -> None:
     measured(clock, forecast, 100, 0.5)
     rest = 0.5 * (50 + 5 * 10)
-    assert forecast.left(0, 0) == pytest.approx((320 + rest, 640 + rest))
+    assert forecast.left(0, 0, 0, 0.0) == pytest.approx(640 + rest)
 
 
 @pytest.mark.parametrize("rollouts", [3, 32])
@@ -62,10 +62,7 @@ def test_a_warm_start_to_come_is_counted_with_what_is_measured_of_it(
 ) -> None:
     measured(clock, forecast, 100, 0.5)
     rest = 0.5 * (50 + 5 * 10) + 0.5 * (50 + 10)
-    with_it = forecast.left(0, 0, imitated=200)
-    assert with_it is not None
-    assert with_it[0] == pytest.approx(320 + rest + 0.25 * 0.5 * 200)
-    assert with_it[1] == pytest.approx(640 + rest + 1.0 * 0.5 * 200)
+    assert forecast.left(0, 0, 200, 0.0) == pytest.approx(640 + rest + 0.5 * 200)
 
 
 def test_steps_tell_more_and_the_end_is_counted(
@@ -75,22 +72,21 @@ def test_steps_tell_more_and_the_end_is_counted(
     forecast.step_done(64, 40.0)
     forecast.step_done(64, 60.0)
     rest = 0.5 * (50 + 4 * 10)
-    assert forecast.left(128, 2) == pytest.approx((400 + rest, 400 + rest))
-    assert forecast.left(640, 10) == pytest.approx((25, 25))
+    assert forecast.left(128, 2, 0, 0.0) == pytest.approx(400 + rest)
+    assert forecast.left(640, 10, 0, 0.0) == pytest.approx(25)
 
 
 def test_a_run_with_a_time_has_no_more_than_the_rest_of_it_left(clock: Clock) -> None:
     config = TrainingConfig.create(episodes=640, time="10m", **SIZES)
     forecast = Forecast(config, held_out=50, clock=clock)
     measured(clock, forecast, 100, 0.5)
-    assert forecast.until_end(0, 0, 0, spent=0.0) == (370, 600)
-    assert forecast.until_end(0, 0, 0, spent=500.0) == (100, 100)
-    assert forecast.until_end(0, 0, 0, spent=700.0) == (0, 0)
+    for spent, left in ((0.0, 600), (500.0, 100), (700.0, 0)):
+        assert forecast.left(0, 0, 0, spent) == left
 
 
 def test_a_resumed_run_is_forecast_by_its_steps_alone(forecast: Forecast) -> None:
     forecast.step_done(64, 64.0)
-    assert forecast.left(640, 10) == pytest.approx((50, 50))
+    assert forecast.left(640, 10, 0, 0.0) == pytest.approx(50)
 
 
 def test_a_measurement_that_was_given_up_says_nothing(
@@ -99,7 +95,7 @@ def test_a_measurement_that_was_given_up_says_nothing(
     with pytest.raises(KeyboardInterrupt), forecast.measuring():
         forecast.rollout_done(1.0)
         raise KeyboardInterrupt
-    assert forecast.left(0, 0) is None
+    assert forecast.left(0, 0, 0, 0.0) is None
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(10.0, True), (2.0, False)])

@@ -22,7 +22,7 @@ with TerminalProgress(Console(highlight=False)) as progress:
             time.sleep(0.06)
         if phase == "before":
             progress(BaselineMeasured(made_up.metrics(0.52)))
-            progress(TimeLeft(100.0, 250.0))
+            progress(TimeLeft(250.0))
             print("a user's own code prints")
         elif phase == "rollouts":
             progress(made_up.step(31, tokens_per_second=1234567.0))
@@ -46,7 +46,7 @@ def assert_nothing_is_left(terminal: Terminal) -> None:
         assert part not in screen.text
     assert not screen.cursor_hidden
     assert "Baseline: the untrained policy" in screen.text
-    assert screen.text.count("step 31   validation") == 1
+    assert screen.text.count("step 31  validation") == 1
 
 
 @pytest.mark.slow

@@ -259,20 +259,6 @@ def test_duration(seconds: float, text: str) -> None:
     assert numbers.duration(seconds) == text
 
 
-@pytest.mark.parametrize(
-    ("least", "most", "text"),
-    [
-        (0.2, 0.4, "1 second"),
-        (10, 20, "10 to 20 seconds"),
-        (70, 290, "1 to 5 minutes"),
-        (200, 239, "3 to 4 minutes"),
-        (5000, 4 * 3600, "1 to 4 hours"),
-    ],
-)
-def test_rough_range(least: float, most: float, text: str) -> None:
-    assert numbers.rough_range(least, most) == text
-
-
 def test_sparkline_rises_with_its_values() -> None:
     assert words.sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
     assert len(words.sparkline([float(i) for i in range(100)], 12)) == 12

@@ -22,7 +22,7 @@ def watch(console: Console, steps: int = 12) -> None:
         for _ in range(480):
             progress(events.RolloutDone())
         progress(events.BaselineMeasured(made_up.metrics(0.52)))
-        progress(events.TimeLeft(100.0, 290.0))
+        progress(events.TimeLeft(290.0))
         for number in range(1, steps + 1):
             progress(events.PhaseStarted("rollouts", 128))
             progress(made_up.step(number))
@@ -43,7 +43,7 @@ def test_plain_output_has_the_whole_story() -> None:
     assert not {"\x1b", "\r"} & set(text)
     for part in (
         "vLLM starts.\n",
-        "Time left: at most 1 to 5 minutes, if the whole budget is spent",
+        "Time left: at most 4 min 50 s, if the whole budget is spent",
         "baseline: 480 rollouts",
         "step 1  128/10,000 rollouts  reward -0.36  success 32 %  reliability",
         "4,000 tokens/s  at most 3 min 54 s left",

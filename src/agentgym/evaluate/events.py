@@ -180,10 +180,9 @@ class BaselineMeasured(Event):
 
 @dataclass(frozen=True)
 class TimeLeft(Event):
-    """Rough estimate of the seconds left, before a warm start and the first step."""
+    """The most seconds left, estimated before a warm start and the first step."""
 
-    least: float
-    most: float
+    seconds: float
 
 
 @dataclass(frozen=True)

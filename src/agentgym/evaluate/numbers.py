@@ -1,6 +1,6 @@
 """Format shares, durations and counts for messages."""
 
-from math import ceil, floor, isclose
+from math import floor, isclose
 
 
 def percent(share: float) -> str:
@@ -24,18 +24,6 @@ def duration(seconds: float) -> str:
     if total < 3600:
         return f"{total // 60} min {total % 60} s"
     return f"{total // 3600} h {total % 3600 // 60} min"
-
-
-def rough_range(least: float, most: float) -> str:
-    """Format a range of seconds in a suitable unit, e.g. ``"2 to 5 minutes"``."""
-    unit, size = next(
-        (unit, size)
-        for unit, size in (("hour", 3600), ("minute", 60), ("second", 1))
-        if most >= 1.5 * size or size == 1
-    )
-    low, high = max(1, floor(least / size)), max(1, ceil(most / size))
-    number = f"{low:,} to {high:,}" if low < high else f"{high:,}"
-    return f"{number} {unit}{'' if high == 1 else 's'}"
 
 
 def plural(count: int, noun: str, many: str = "") -> str:

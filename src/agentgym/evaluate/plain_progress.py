@@ -9,7 +9,7 @@ from agentgym.core.files import WAIT_S
 from agentgym.core.notebook import notebook_bar
 from agentgym.evaluate import events
 from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.numbers import duration, number, percent, plural, rough_range
+from agentgym.evaluate.numbers import duration, number, percent, plural
 
 STEP_S = 5.0
 """Minimum seconds between two lines about steps."""
@@ -43,10 +43,10 @@ def line_of(event: events.Event) -> str:
             return f"{_PHASES.get(name, name)}: {plural(total, 'rollout')} ..."
         case events.BaselineMeasured(metrics):
             return f"baseline: {share_words(metrics)}"
-        case events.TimeLeft(least, most):
+        case events.TimeLeft(seconds):
             return (
-                f"Time left: at most {rough_range(least, most)}, if the whole budget "
-                "is spent; training ends when validation stops rising"
+                f"Time left: at most {duration(seconds)}, if the whole budget is "
+                "spent; training ends when validation stops rising"
             )
         case events.WarmStartDone(words, metrics):
             return f"warm start: {words}: {share_words(metrics)}"

@@ -57,11 +57,6 @@ _LEAST_S = 30.0
 """Shortest time limit: a run must start workers, load a model and time rollouts."""
 _SLOWEST_UPDATE = 1.0
 """Longest assumed update, as a multiple of its rollouts' time, if none was timed."""
-_PLAN = 0.25, 1.0
-"""Least and most assumed time to learn from a rollout in a warm start.
-
-Both are relative to the time that it takes to run the rollout.
-"""
 _NEWEST = 10  # number of newest steps that count
 _LONG_S = 600.0
 _LEAST_ROLLOUTS, _LEAST_WAIT_S = 4, 20.0
@@ -379,50 +374,30 @@ class Forecast:
         """Seconds of the longest of the last ten steps; None before the first step."""
         return max((seconds for _, seconds in self._steps), default=None)
 
-    def until_end(
-        self, episodes: int, step: int, imitated: int, spent: float
-    ) -> tuple[float, float] | None:
-        """Return the least and the most remaining seconds for the whole budget."""
-        left = self.left(episodes, step, imitated)
-        if left is None:
-            return None
-        limit = self.config.time
-        rest = math.inf if limit is None else max(0.0, limit - spent)
-        return min(left[0], rest), min(left[1], rest)
-
     def left(
-        self, episodes: int, step: int, imitated: int = 0
-    ) -> tuple[float, float] | None:
-        """Return the least and the most remaining seconds for the whole budget.
+        self, episodes: int, step: int, imitated: int, spent: float
+    ) -> float | None:
+        """Return the most seconds that the rest of the run takes, if all is used.
 
-        After the first step, both are equal if no warm start is to come. The time of a
-        warm start includes measuring the policy after it. None before anything was
-        timed.
+        ``spent`` are the run's seconds so far. Includes the measurement after a warm
+        start. None before anything was timed.
         """
-        config = self.config
-        left = max(0, config.episodes - episodes)
-        last = step + math.ceil(left / (config.group_size * config.tasks_per_step))
-        validations = last // config.eval_every - step // config.eval_every
-        return self._of_rollouts(left, validations * config.eval_tasks, imitated)
-
-    def _of_rollouts(
-        self, trained: int, validated: int, imitated: int
-    ) -> tuple[float, float] | None:
-        """Return the least and the most seconds for the work that remains."""
         config, measured = self.config, self.measured
         if self._steps:
-            total = sum(seconds for _, seconds in self._steps)
-            least = most = total / sum(count for count, _ in self._steps)
-            measured = least if measured is None else measured
+            seconds = sum(seconds for _, seconds in self._steps)
+            each = seconds / sum(count for count, _ in self._steps)
+            measured = each if measured is None else measured
         elif measured is not None:
-            least, most = measured, measured * (1 + _SLOWEST_UPDATE)
+            each = measured * (1 + _SLOWEST_UPDATE)
         else:
             return None
-        rest = (validated + self.held_out) * measured
-        if imitated:
-            rest += (config.eval_tasks + self.held_out) * measured
-        low, high = (imitated * share * measured for share in _PLAN)
-        return trained * least + rest + low, trained * most + rest + high
+        rollouts = max(0, config.episodes - episodes)
+        last = step + math.ceil(rollouts / (config.group_size * config.tasks_per_step))
+        validations = last // config.eval_every - step // config.eval_every
+        once, again = self.held_out, config.eval_tasks
+        rest = once + again * validations + (once + again + imitated) * bool(imitated)
+        limit = math.inf if config.time is None else max(0.0, config.time - spent)
+        return min(rollouts * each + rest * measured, limit)
 
 
 class RunClock:
@@ -510,15 +485,15 @@ class RunClock:
     def step_ended(self, rollouts: int, seconds: float) -> float:
         """Record a step's time; return the most seconds that the run still takes."""
         self._forecast.step_done(rollouts, seconds)
-        return (self._left() or (0.0, 0.0))[1]
+        return self._left() or 0.0
 
     def report_time_left(self, imitated: int = 0) -> None:
         """Report the time left; a warm start will yet imitate ``imitated`` rollouts."""
         if left := self._left(imitated):
-            self._run.progress(events.TimeLeft(*left))
+            self._run.progress(events.TimeLeft(left))
 
-    def _left(self, imitated: int = 0) -> tuple[float, float] | None:
+    def _left(self, imitated: int = 0) -> float | None:
         state = self._run.state
-        return self._forecast.until_end(
+        return self._forecast.left(
             state.episodes, state.step, imitated, state.wall_seconds
         )

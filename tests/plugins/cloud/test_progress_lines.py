@@ -33,7 +33,7 @@ EVENTS = (
     events.PhaseStarted("before", 8),
     events.RolloutDone(),
     events.BaselineMeasured(METRICS),
-    events.TimeLeft(1.0, 2.0),
+    events.TimeLeft(2.0),
     events.WarmStartDone("8 calls", METRICS),
     REPORT,
     events.Validated(1, METRICS, True),
