@@ -10,7 +10,6 @@ from agentgym.engines.scripted import Reply, ScriptedEngine
 from agentgym.evaluate.check import check_scenario
 from agentgym.evaluate.events import silent
 from agentgym.rollout.absolute_paths import located
-from agentgym.rollout.inspection import probed
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.warm_start import fine_tuning
 from agentgym.train.warm_start.fine_tuning import FineTuning
@@ -35,9 +34,8 @@ def imitated(folder: Path, agent: str, *expect: object) -> list[str]:
     tasks.write_text("\n".join(lines))
     config = located(TrainingConfig.create(scenario=str(tasks), agent=agent))
     engine = ScriptedEngine(lambda request: Reply("Done."))
-    scenario, report = get_scenario(config.scenario), probed(config)
     made = FineTuning(
-        config, scenario, engine, silent, lambda: None, agent=report
+        config, get_scenario(config.scenario), engine, silent, lambda: None
     ).run()
     assert (made.imitated, made.failed) == (made.tasks, {})
     [check] = [

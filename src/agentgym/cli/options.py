@@ -211,7 +211,7 @@ def named_agent(
     if command is None:
         from agentgym.integrations.projects import project_agents
 
-        names = [each.name for each in project_agents()] if model else []
+        names = [each.name for each in project_agents()] if agent and model else []
         return agent if may_be_saved and agent not in names else project_agent(agent)
     from agentgym.programs.program import ProgramCommand
 

@@ -168,12 +168,12 @@ class FineTuning:
 
     def _routes(self) -> Routes | None:
         """Create an empty record of a team's hand-offs; None for a scenario's agent."""
-        from agentgym.rollout.inspection import IS_ANSWER
+        from agentgym.rollout.inspection import IS_ANSWER, probed
 
-        if (found := self.agent) is None:
+        if self.config.agent.reference is None:
             return None
-        tasks = (task for task, _ in self._planned)
-        own = frozenset(needs_of(self.scenario, tasks).specs)
+        found = self.agent or probed(self.config)  # a resumed run has no report
+        own = frozenset(needs_of(self.scenario, (t for t, _ in self._planned)).specs)
         addressee = FRAMEWORKS.get(self.config.framework).addressee
         names = [*found.members, *(role.name for role in found.roles)]
         answers = frozenset(n for n, fate in found.own.items() if fate == IS_ANSWER)
