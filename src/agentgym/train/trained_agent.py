@@ -71,8 +71,11 @@ class _Options(TypedDict, total=False):
     """Options of the ``to_`` methods of a trained agent."""
 
     agent: Any
+    """Your own agent that gets the weights; else the one that was trained, if yours."""
     base_url: str | None
+    """OpenAI-compatible server that has the weights; else they run in this process."""
     api_key: str | None
+    """Key of that server."""
 
 
 class TrainedAgent(Shown, BaseModel):
@@ -309,11 +312,10 @@ class TrainedAgent(Shown, BaseModel):
         from agentgym.serving.export import export_model
 
         made = self.provenance
-        known = {"base_model", "steps", "episodes", "created"}
         card = model_card(
             self,
             form,
-            **made.model_dump(include=known),
+            **made.model_dump(include={"base_model", "steps", "episodes", "created"}),
             before=self.baseline,
             after=self.metrics,
         )
@@ -346,11 +348,9 @@ class TrainedAgent(Shown, BaseModel):
             tools: LangChain tools or functions to use, for the other methods tools of
                 their framework; None takes the scenario's tools, bound to a new example
                 environment.
-            agent: Your own agent that gets the weights; None takes the agent that
-                was trained, if that was your own. The object is not changed.
-            base_url: Address of an OpenAI-compatible server that has the weights. None
-                runs the model in this process.
-            api_key: Key of that server.
+            **options: ``agent``, your own agent that gets the weights (it is not
+                changed; else the one that was trained, if yours); ``base_url`` and
+                ``api_key`` of a server that has them (else this process runs them).
 
         Raises:
             MissingExtraError: The framework is not installed.
