@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _train(options: argparse.Namespace, output: Path, seed: int) -> dict:
-    name = f"seed-{seed}"
+    name = f"{options.scenario}-{seed}"
     done = output / name / "result.json"
     if not done.exists():
         command = [sys.executable, "-m", "agentgym", "train", options.scenario]

@@ -6,7 +6,7 @@ line prints only the message, and exits with :attr:`AgentGymError.exit_code`.
 
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -46,6 +46,15 @@ def first_problem(error: "ValidationError") -> str:
     first = error.errors()[0]
     said = first["msg"].removeprefix("Value error, ")
     return f"{'.'.join(map(str, first['loc'])) or 'it'}: {said}"
+
+
+def unreadable(error: Exception) -> str:
+    """Return in a few words why a file cannot be read, or means nothing."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not a text in UTF-8"
+    if type(error).__name__ == "ValidationError":
+        return first_problem(cast("ValidationError", error))
+    return (isinstance(error, OSError) and error.strerror) or first_line(error)
 
 
 class AgentGymError(Exception):

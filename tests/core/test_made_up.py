@@ -30,13 +30,7 @@ JSON_VALUES = st.one_of(
     st.just({"title": "x"}),
 )
 PATTERNS = [r"^ORD-\d{4}$", r"^[A-Z]{2,3}$", "a+b", r"^(x|yy)\1$", "[^a-y ]z"]
-REFERENCES = [
-    "#/$defs/N",
-    "#/definitions/a~1b",
-    "#/$defs/a%20b",
-    "#node",
-    "#/$defs/Tree",
-]
+DEFINITIONS = ["#/$defs/N", "#/$defs/Tree", "#/$defs/a%20b", "#/definitions/a~1b"]
 FORMATS = ["date", "date-time", "time", "email", "uuid", "uri", "ipv4", "other"]
 
 
@@ -78,15 +72,7 @@ def _leaves() -> st.SearchStrategy[Any]:
         st.tuples(JSON_VALUES, st.just({"type": "integer"})).map(
             lambda pair: {**pair[1], "default": pair[0]}
         ),
-        st.sampled_from(
-            [
-                "#/$defs/N",
-                "#/definitions/a~1b",
-                "#/$defs/a%20b",
-                "#node",
-                "#/$defs/Tree",
-            ]
-        ).map(lambda to: {"$ref": to}),
+        st.sampled_from([*DEFINITIONS, "#node"]).map(lambda to: {"$ref": to}),
     )
 
 
@@ -123,14 +109,8 @@ def _lists(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     tuples = st.lists(inner, min_size=1, max_size=3).map(
         lambda parts: {"type": "array", "prefixItems": parts, "items": False}
     )
-    unique = st.just(
-        {
-            "type": "array",
-            "items": {"type": "string"},
-            "minItems": 3,
-            "uniqueItems": True,
-        }
-    )
+    texts = {"type": "array", "items": {"type": "string"}, "minItems": 3}
+    unique = st.just({**texts, "uniqueItems": True})
     contains = inner.map(lambda part: {"type": "array", "contains": part})
     return st.one_of(plain, tuples, unique, contains)
 

@@ -185,6 +185,17 @@ def test_a_goal_that_later_tasks_do_not_bear_out_ends_nothing(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("every", "measured"), [(3, 3), (5, 4)])
+def test_the_last_step_is_validated_unless_one_near_it_was(
+    tmp_path: Path, every: int, measured: int
+) -> None:
+    result = trainer(tmp_path, 999, eval_every=every, early_stop=False).train()
+
+    assert [step for step, _ in result.validations] == [measured]
+    assert (result.steps, result.weights_step) == (4, measured)
+
+
+@pytest.mark.slow
 def test_the_goal_of_the_user_replaces_that_of_the_scenario(tmp_path: Path) -> None:
     given = trainer(tmp_path, 999, 16, goal={"pass_1": 0.6})
     result = given.train()

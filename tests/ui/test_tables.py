@@ -134,7 +134,7 @@ def test_ledger_shows_reasons_and_whether_it_adds_up() -> None:
 
 def test_plan_says_what_will_be_done() -> None:
     text = shown(plan_view(made_up.plan(agent="my.module:make", early_stop=False)), 60)
-    for part in ("my.module:make", "2,048 rollouts in 16 steps", "bubblewrap"):
+    for part in ("my.module:make", "1,792 rollouts in 16 steps", "bubblewrap"):
         assert part in " ".join(text.split())
     assert "ends sooner" not in text
     early = " ".join(shown(plan_view(made_up.plan())).split())

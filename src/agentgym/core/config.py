@@ -1,5 +1,6 @@
 """TrainingConfig: every setting of a run, from code, YAML or the environment."""
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePath
@@ -208,7 +209,7 @@ class TrainingConfig(Settings):
         may_change=True,
     )
     episodes: int = setting(
-        2_048,
+        1_792,
         "Most training rollouts. With `time`, 10,000 by default. With 0 and "
         "`warm_start`, the run ends after the warm start.",
         TRAINING,
@@ -430,7 +431,7 @@ class TrainingConfig(Settings):
         RUN,
     )
     eval_every: int = setting(
-        5, "Updates between two validations.", MEASURING, gt=0, le=_MOST
+        5, "Updates between validations; the last has one.", MEASURING, gt=0, le=_MOST
     )
     eval_tasks: int = setting(
         64,
@@ -536,13 +537,12 @@ class TrainingConfig(Settings):
     @property
     def template(self) -> TemplateSettings:
         """The settings of the model's chat template."""
-        return TemplateSettings(
-            tool_format=self.tool_format,
-            chat_template=self.chat_template,
-            thinking=self.thinking,
-            chat_template_kwargs=self.chat_template_kwargs,
-            constrain=self.constrain,
-        )
+        names = TemplateSettings.model_fields
+        return TemplateSettings(**{name: getattr(self, name) for name in names})
+
+    def validations(self, steps: int) -> int:
+        """Return the number of validations in so many steps, if these end the run."""
+        return math.ceil(steps / self.eval_every - 0.5)
 
     @property
     def scenario_name(self) -> str:

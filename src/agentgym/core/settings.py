@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from agentgym.errors import ConfigError
+from agentgym.errors import ConfigError, unreadable
 from agentgym.security.redaction import quoted
 
 PREFIX = "AGENTGYM_"
@@ -252,12 +252,8 @@ class Settings(BaseModel):
         try:
             data = read_yaml(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            if isinstance(error, UnicodeDecodeError):
-                why = "it is not UTF-8."
-            reason = " ".join(str(why).split())
             raise ConfigError(
-                f"Cannot read the configuration {path}: {reason}"
+                f"Cannot read the configuration {path}: {unreadable(error)}."
             ) from None
         if data is None:
             raise ConfigError(f"The configuration {path} is empty. {_YAML}")

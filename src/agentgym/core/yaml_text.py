@@ -35,4 +35,13 @@ def read_yaml(text: str) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     except yaml.YAMLError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(_in_a_line(error)) from None
+
+
+def _in_a_line(error: yaml.YAMLError) -> str:
+    """Return a sentence that says where a text is not YAML, and why."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return " ".join(str(error).split())
+    is_tab = "'\\t'" in str(error.problem)
+    said = "a tab indents it; YAML wants spaces" if is_tab else error.problem
+    return f"line {error.problem_mark.line + 1}: {said}"

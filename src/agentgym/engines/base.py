@@ -492,12 +492,11 @@ def usual_rates(
 def scheduled_rate(peak: float, step: int, spent: float) -> float:
     """Return the learning rate of the next update, after ``step`` updates.
 
-    In the first updates the rate rises linearly to ``peak``. Then it is ``peak`` times
-    the share of the run's budget that is left, ``1 - spent``, but at least a tenth of
-    ``peak``.
+    In the first updates the rate rises linearly to ``peak``. Then it falls linearly
+    with the share of the run's budget that is ``spent``, to a tenth of ``peak``.
     """
-    left = 1.0 - spent
-    return peak * min(1.0, (step + 1) / _WARMUP_STEPS, max(_LEAST_RATE, left))
+    falling = 1.0 - (1.0 - _LEAST_RATE) * spent
+    return peak * min((step + 1) / _WARMUP_STEPS, falling)
 
 
 def sized_by_kl(scale: float, kl: float, step: int) -> float:

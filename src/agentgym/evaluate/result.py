@@ -4,14 +4,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from agentgym.core.files import write_atomically
 from agentgym.core.ledger import Judging
 from agentgym.core.notebook import Shown
 from agentgym.core.prices import Prices
 from agentgym.core.trajectory import Reason
-from agentgym.errors import UsageError, first_line, first_problem
+from agentgym.errors import UsageError, unreadable
 from agentgym.evaluate.call_classes import CallClass, ConfusionMatrix
 from agentgym.evaluate.metrics import Metrics
 from agentgym.version import __version__
@@ -96,15 +96,10 @@ class Evaluation(Shown, BaseModel, frozen=True, extra="forbid"):
         """Read an evaluation from a file that :meth:`save` wrote."""
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
-        except ValueError as error:
-            reason = first_line(error)
-            if isinstance(error, ValidationError):
-                reason = first_problem(error)
+        except (OSError, ValueError) as error:
             raise UsageError(
-                f"{path} is not a saved evaluation ({reason}). `agentgym eval SCENARIO "
-                "--save FILE` writes one."
+                f"{path} is not a saved evaluation ({unreadable(error)}). `agentgym "
+                "eval SCENARIO --save FILE` writes one."
             ) from None
 
 

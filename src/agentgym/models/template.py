@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agentgym.core.formats.settings import TemplateSettings
-from agentgym.errors import ModelError, UsageError, first_problem
+from agentgym.errors import ModelError, UsageError, unreadable
 
 TEMPLATE_FILE = "agentgym_template.json"
 """File in a trained model's folder with the template settings of its training."""
@@ -31,8 +31,8 @@ def template_text(given: str) -> str:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"The chat template {given!r} cannot be read: {error}. Name a file with a "
-            "Jinja template, or hermes."
+            f"The chat template {given!r} cannot be read: {unreadable(error)}. Name a "
+            "file with a Jinja template, or hermes."
         ) from None
     if "{" not in text:
         raise UsageError(f"The chat template {path} holds no Jinja template.")
@@ -47,8 +47,7 @@ def template_of(source: str, given: TemplateSettings | None) -> TemplateSettings
         try:
             kept = TemplateSettings.model_validate_json(path.read_bytes())
         except (OSError, ValidationError) as error:
-            why = first_problem(error) if isinstance(error, ValidationError) else error
-            raise ModelError(f"{path} cannot be read: {why}") from None
+            raise ModelError(f"{path} cannot be read: {unreadable(error)}") from None
     if given is None:
         return kept
     changed = given.model_dump(exclude_defaults=True)

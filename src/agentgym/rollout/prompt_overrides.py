@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from agentgym.core.files import parse_json
 from agentgym.core.openai import joined_text
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
-from agentgym.errors import UsageError, first_problem
+from agentgym.errors import UsageError, unreadable
 
 _OF_SYSTEM = ("system", "developer")
 
@@ -107,15 +107,10 @@ def wording_text(given: str) -> str:
         text = given if is_text else path.read_text(encoding="utf-8")
         return Wording.parse(text).text
     except (OSError, ValueError) as error:
-        why = str(error)
-        if isinstance(error, ValidationError):
-            why = first_problem(error)
-        elif isinstance(error, OSError):
-            why = error.strerror or why
         shown = "the text" if is_text else repr(given)
         raise UsageError(
-            f"prompts = {shown} cannot be read: {why}. Give the file of prompts that "
-            "`agentgym improve` wrote."
+            f"prompts = {shown} cannot be read: {unreadable(error)}. Give the file of "
+            "prompts that `agentgym improve` wrote."
         ) from None
 
 

@@ -95,7 +95,7 @@ class TrainingLoop:
         clock.fit_rest()
         if not state.stopping.samples:
             state.stopping.add_validation(0, state.start, evaluator.goal)
-        if evaluator.is_due and clock.has_room:
+        if evaluator.is_due(self._steps_left) and clock.has_room:
             evaluator.validate(self._steps_left)
             run.save()
         clock.report_time_left()
@@ -104,7 +104,7 @@ class TrainingLoop:
         stopped = self._train()
         run.progress(events.Ended(stopped, state.ledger))
         require_trained(state.ledger, run.folder.path, warmed=bool(state.warmed))
-        weights = evaluator.load_best_weights()
+        weights = evaluator.load_best_weights(self._steps_left)
         return finish_run(run, stopped, weights, evaluator.at_end(weights))
 
     def _train(self) -> str:
@@ -218,7 +218,7 @@ class TrainingLoop:
             state.ledger.add_rollout(trajectory, buckets)
             state.episodes += 1
         state.step = update.step
-        if state.step % self._run.config.eval_every == 0:
+        if self._evaluator.is_time(self._steps_left):
             state.validation = None
 
     def _record_signals(
@@ -244,7 +244,7 @@ class TrainingLoop:
 
     def _validate(self, report: StepReport, tasks: TaskStream) -> Metrics | None:
         """Run a validation and return its metrics; return None if none is due."""
-        if not self._evaluator.is_due:
+        if not self._evaluator.is_due(self._steps_left):
             return None
         try:
             with self._clock.measuring():

@@ -127,7 +127,7 @@ def make_plan(config: TrainingConfig) -> events.Plan:
     if config.warm_start:
         check_calls_known(scenario, config.seed)
     sets = list(held_out_sets(scenario, config.seed, config.test_tasks).values())
-    validations = steps // config.eval_every + config.warm_start
+    validations = config.validations(steps) + config.warm_start
     if validations:
         make_tasks(scenario, Split.VALIDATION, config.seed, 1)
     return events.Plan(

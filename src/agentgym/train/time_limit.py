@@ -393,7 +393,7 @@ class Forecast:
             return None
         rollouts = max(0, config.episodes - episodes)
         last = step + math.ceil(rollouts / (config.group_size * config.tasks_per_step))
-        validations = last // config.eval_every - step // config.eval_every
+        validations = config.validations(last) - step // config.eval_every
         once, again = self.held_out, config.eval_tasks
         rest = once + again * validations + (once + again + imitated) * bool(imitated)
         limit = math.inf if config.time is None else max(0.0, config.time - spent)

@@ -49,12 +49,19 @@ class Evaluator:
         self._run = run
         self._on_rollout = on_rollout
 
-    @property
-    def is_due(self) -> bool:
-        """Whether a validation must still run at this step."""
+    def is_time(self, left: int) -> bool:
+        """Return whether this step has a validation; ``left`` steps can follow it.
+
+        These are every ``eval_every`` steps, and the last step unless one is near it.
+        """
+        every, step = self._run.config.eval_every, self._run.state.step
+        return step % every == 0 or (not left and step % every > every / 2)
+
+    def is_due(self, left: int) -> bool:
+        """Return whether a validation must still run at this step."""
         state = self._run.state
-        is_time = state.step % self._run.config.eval_every == 0
-        return is_time and state.validation is None and bool(state.step or state.warmed)
+        is_new = state.validation is None and bool(state.step or state.warmed)
+        return is_new and self.is_time(left)
 
     @property
     def goal(self) -> Goal:
@@ -125,9 +132,8 @@ class Evaluator:
         remarks = state.watch.add(state.step, found, start, trained)
         if state.watch.best_step == state.step:
             state.best_validation = found
-        if remarks and state.end != "goal":
-            for remark in remarks:
-                self._run.progress(events.Warned(remark.text))
+        for remark in remarks if state.end != "goal" else ():
+            self._run.progress(events.Warned(remark.text))
 
     def time_rollouts(self, count: int, most_s: float) -> float:
         """Run ``count`` rollouts at once; return the wall seconds per rollout.
@@ -197,25 +203,19 @@ class Evaluator:
         )
         return self._validation(f"{name}-", made[first:] or made[:size], later=True)
 
-    def load_best_weights(self) -> int:
-        """Choose the weights of the trained agent, load them, and return their step.
+    def load_best_weights(self, left: int) -> int:
+        """Choose the trained agent's weights, load them, and return their step.
 
-        If the goal was reached, the newest weights are chosen, since they reached it.
-        Otherwise those of the best validation are chosen.
-
-        After a warm start, the best of many validations may be best by chance. So the
-        chosen weights must solve more unused tasks than the warm start's weights;
-        otherwise the warm start's weights are loaded. No significance is asked for:
-        this chooses between two candidates, and claims nothing. If the best validation
-        is that of the warm start, the newest weights take this test, unless they were
-        validated before.
+        These are the newest if they reached the goal, else the best validated. After a
+        warm start, the best of many may be best by chance: they, or newest ones that
+        were not validated, must solve more unused tasks than the warm start's weights.
         """
         run, state, engine = self._run.folder, self._run.state, self._run.engine
         best, step = run.best_checkpoint(state), state.watch.best_step
         first = run.first_checkpoint(state)
         if state.end == "goal" or best is None:
             return state.step
-        if best == first and state.step % self._run.config.eval_every:
+        if best == first and not self.is_time(left):
             best, step = run.checkpoints()[-1], state.step
         if first is not None and best != first:
             engine.load_checkpoint(best)
@@ -231,10 +231,7 @@ class Evaluator:
     def _validation(
         self, prefix: str, tasks: Sequence[Task], *, later: bool = False
     ) -> Metrics:
-        """Measure the policy once on each task.
-
-        ``later``: a resumed run must repeat this.
-        """
+        """Measure the policy once on each task; if ``later``, also in a resumed run."""
         step = self._run.state.step
         name = f"{prefix}{step:05d}"
         self._run.progress(events.PhaseStarted("validation", len(tasks)))

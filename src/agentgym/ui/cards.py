@@ -218,7 +218,7 @@ def _inspected(report: "AgentReport") -> RenderableType:
     calls = "once" if report.model_calls == 1 else f"{report.model_calls} times"
     its = {tool["function"]["name"] for role in report.roles for tool in role.tools}
     left = ", ".join(name for name in report.missing if name in its or not its)
-    reached = f"each of its tools was reached{f', but for {left}' if left else ''}"
+    reached = f"each tool that it offered was reached{f', but for {left}' * bool(left)}"
     other = " with another model" if report.too_long else ""
     return Text(
         f"It can be trained{other}: in a trial it asked the model {calls}, "

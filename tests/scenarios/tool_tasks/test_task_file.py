@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_read_is_refused(shop: Path) -> None:
     with pytest.raises(UsageError, match=r"Cannot read .*none.jsonl: No such file"):
         load(shop.with_name("none.jsonl"))
     shop.write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="it is not UTF-8"):
+    with pytest.raises(UsageError, match="not a text in UTF-8"):
         load(shop)
 
 

@@ -213,7 +213,7 @@ class Effort:
         measured = times * config.eval_samples * held_out
         left = max(0, config.episodes - done)
         steps = math.ceil(left / config.group_size / config.tasks_per_step)
-        measured += (steps // config.eval_every) * config.eval_tasks
+        measured += config.validations(steps) * config.eval_tasks
         setup = SETUP_MINUTES + ENGINE_MINUTES * (engine != "local")
         tokens = CALLS * FILLED * config.answer_tokens
         return cls(left, measured, tokens, setup, config.time or math.inf)

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from agentgym.core.files import parse_json
 from agentgym.core.task import Split, Task
-from agentgym.errors import UsageError, first_problem
+from agentgym.errors import UsageError, first_problem, unreadable
 from agentgym.sandbox.commands import check_files
 
 TaskLike = Task | str | Mapping[str, Any]
@@ -38,7 +38,9 @@ def read_tasks(path: Path) -> list[Task]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"Cannot read tasks from {path}: {error}.") from None
+        raise UsageError(
+            f"Cannot read tasks from {path}: {unreadable(error)}."
+        ) from None
     tasks: list[Task] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():

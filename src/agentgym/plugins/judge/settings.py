@@ -8,7 +8,7 @@ from pathlib import Path
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Judging, Ledger
 from agentgym.core.prices import Prices
-from agentgym.errors import UsageError
+from agentgym.errors import UsageError, unreadable
 from agentgym.evaluate import events
 from agentgym.evaluate.numbers import percent
 from agentgym.models.reference import is_remote, resolve_model
@@ -30,10 +30,9 @@ def rubric_text(given: str) -> str:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(
-            f"judge.rubric = {given!r} cannot be read: {why}. Give a text file that "
-            "says in plain sentences which attempt is better."
+            f"judge.rubric = {given!r} cannot be read: {unreadable(error)}. Give a "
+            "text file that says in plain sentences which attempt is better."
         ) from None
     if not text.strip() or len(text) > _MOST_RUBRIC:
         raise UsageError(

@@ -9,12 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from shutil import copytree
 
-from pydantic import ValidationError
-
 from agentgym.core.files import parse_json
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.errors import ProgramError, RewardError, UsageError, first_problem
+from agentgym.errors import ProgramError, RewardError, UsageError, unreadable
 from agentgym.programs.process import ProgramEnd, ProgramRun, new_folder
 from agentgym.programs.program import ProgramCommand, base_variables, write_task
 from agentgym.scenarios.base import Environment, ReportedReward
@@ -99,10 +97,8 @@ class CommandJudge(EpisodeJudge):
         if lines and lines[-1].lstrip().startswith("{"):
             try:
                 found = ReportedReward.model_validate(parse_json(lines[-1]))
-            except ValidationError as error:
-                why = first_problem(error)
             except ValueError as error:
-                why = str(error)
+                why = unreadable(error)
             else:
                 return found.to_reward()
             raise ProgramError(

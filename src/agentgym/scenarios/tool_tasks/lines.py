@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from agentgym.core.components import TRAIN_TOKENS, TrainTokens
 from agentgym.core.tools import ToolSpec, is_recordable
-from agentgym.errors import UsageError, first_problem
+from agentgym.errors import UsageError, first_problem, unreadable
 
 _HEADER_KEYS = ("train_tokens", "max_turns")
 _MOST_TURNS = 10_000
@@ -33,8 +33,7 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"Cannot read {path}: {why}.") from None
+        raise UsageError(f"Cannot read {path}: {unreadable(error)}.") from None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.background import in_background
-from agentgym.errors import MissingExtraError, UsageError, message_of
+from agentgym.errors import MissingExtraError, UsageError, message_of, unreadable
 from agentgym.packs.kit.code_rewards.static_checks import require_checks
 from agentgym.plugins.team.coding_team.environment import MAX_ROUNDS, TeamEnvironment
 from agentgym.plugins.team.coding_team.languages import LANGUAGES, of_path
@@ -334,8 +334,6 @@ def read_files(paths: list[Path]) -> dict[str, str]:
             raise UsageError(f"Two files are named {name}; give one of them.")
         try:
             found[name] = whole.read_text(encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"Cannot read {path}: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise UsageError(f"{path} is not a text file in UTF-8.") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"Cannot read {path}: {unreadable(error)}.") from None
     return found
