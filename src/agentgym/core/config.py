@@ -55,6 +55,8 @@ LONGEST_EPISODE = 8192
 """Default of ``max_episode_tokens`` if the memory is large enough."""
 MOST_IN_FLIGHT = 64
 """Default of ``concurrency``, equal to the default number of rollouts in a step."""
+_PROGRAMS = 16
+"""The same for programs: 64 that import large packages at once stop a laptop."""
 _IN_TIME = 10_000  # rollouts: more than fit into most time limits
 _MOST = 10**9
 """Upper limit of numeric settings that may be larger than ``MANY``."""
@@ -526,8 +528,10 @@ class TrainingConfig(Settings):
 
     @property
     def in_flight(self) -> int:
-        """The setting ``concurrency``; if it is None, 64."""
-        return self.concurrency or MOST_IN_FLIGHT
+        """The setting ``concurrency``; if it is None, 64, or 16 programs."""
+        agent = self.agent.reference
+        starts_each = agent is not None and is_command(agent) and "{tasks" not in agent
+        return self.concurrency or (_PROGRAMS if starts_each else MOST_IN_FLIGHT)
 
     @property
     def timeout_s(self) -> float:

@@ -1,5 +1,6 @@
 """Run trials of a user's agent, in which it calls each of its tools; report them."""
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from agentgym.core.agent import is_command
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.json_schema import properties
 from agentgym.core.policy import ChatRequest
-from agentgym.core.task import Split, TaskSource
+from agentgym.core.task import Split, Task, TaskSource
 from agentgym.core.tools import ToolSpec, result_text
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
@@ -44,6 +45,7 @@ from agentgym.scenarios.tool_tasks.unseen import (
     misspelt,
     unseen,
 )
+from agentgym.security.redaction import quoted
 
 _TRIAL_S = 20.0
 _PROGRAM_TRIAL_S = 120.0  # starting a program with large packages takes long
@@ -251,7 +253,7 @@ def _try(
     if problems:
         return report
     report = _fates(report, config, scenario, calls, specs)
-    verdict = _Verdict(report, made, scenario, specs, allowed, late, lines)
+    verdict = _Verdict(report, made, task, scenario, specs, allowed, late, lines)
     refusal = verdict.refusal()
     if refusal is None and not config.yes:
         wrong = misspelt(scenario, late, offered)
@@ -333,7 +335,8 @@ class _Verdict:
     """Whether an agent can be trained as its trials went, and what to know of it."""
 
     report: AgentReport
-    trials: list[Trajectory]
+    trials: list[Trajectory]  # all of one task
+    task: Task
     scenario: Scenario
     specs: Mapping[str, ToolSpec]
     allowed: frozenset[str]  # tools that may really run
@@ -407,6 +410,15 @@ class _Verdict:
         if never and not is_refused:
             ends = {each.reason.kind for each in self.trials if each.reason}
             yield _never_offered(never, offered) + _LIMITED * ("max_turns" in ends)
+        if not is_refused and not self._is_heard():
+            where = "on standard input, or where its command says {task}"
+            yield (
+                "No prompt of the trial had the task's request in it: "
+                f"{quoted(self.task.instruction, 60)}. Unless the agent rewrites it, "
+                "all tasks are the same to its model."
+                + f" A program gets it {where}."
+                * is_command(self.report.agent)
+            )
         if crashed:
             ended = f"{len(crashed)} of {len(self.trials)} trials"
             yield (
@@ -449,6 +461,16 @@ class _Verdict:
                 f"blocked. In training it is not. {' '.join(self.allow_host)} lets it "
                 "through in the trial, too."
             )
+
+    def _is_heard(self) -> bool:
+        """Return whether a prompt of the trials has the words of the request in it."""
+
+        def words(value: Any) -> str:
+            written = re.sub(r"\\+[nrt]", " ", json.dumps(value, ensure_ascii=False))
+            return " ".join(["", *re.findall(r"\w+", written), ""])
+
+        calls = (call for trial in self.trials for call in trial.model_calls)
+        return words(self.task.instruction) in words([call.messages for call in calls])
 
     def _answered_by_its_code(self) -> list[str]:
         """Return the task's tools whose calls did not come to training."""

@@ -178,6 +178,15 @@ def test_a_look_into_a_program_finds_its_tools(tmp_path: Path) -> None:
     assert report.offered["order"]["parameters"]["required"] == ["title", "copies"]
     assert report.own == {"stock": "really runs", "order": "really runs"}
     assert any("really run" in concern for concern in report.concerns)
+    assert "the task's request" not in str(report.concerns)
+
+
+def test_a_program_that_does_not_read_its_task_is_told(tmp_path: Path) -> None:
+    tasks = write_tasks(tmp_path, [])
+    command = f"command:sh -c 'echo Buy Emma | {COMMAND} # {{instruction}}'"
+    config = TrainingConfig.create(scenario=str(tasks), agent=command)
+    assert config.in_flight == 16
+    assert "where its command says {task}" in str(probed(located(config)).concerns)
 
 
 HAND_OFF = """
