@@ -222,7 +222,7 @@ def test_the_gate_of_a_comparison_is_the_second(
         (["--agent", "a", "--model", "b"], "a is a trained agent, and has its model"),
         (["--split", "tset"], "No split is named 'tset'"),
         (["--compare", "nano", "no_such"], "No trained agent is named 'no_such'"),
-        (["--compare", "nano", "no.json"], "no.json cannot be read"),
+        (["--compare", "nano", "no.json"], "no.json is not a saved evaluation"),
         (["--compare", "nano", "nano", "--model", "x"], "names both sides"),
         (["--price-in", "1"], "both --price-in and --price-out"),
         (["--model", "opnai:gpt"], "Did you mean 'openai'"),

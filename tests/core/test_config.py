@@ -20,7 +20,7 @@ def yaml_file(tmp_path: Path) -> Path:
 def test_defaults_train_coding_through_langchain() -> None:
     config = TrainingConfig.create()
     assert (config.scenario, config.framework) == ("coding", "langchain")
-    assert config.episodes == 2_048
+    assert config.episodes == 1_792
     assert TrainingConfig.create(time="5m").episodes == 10_000
 
 
