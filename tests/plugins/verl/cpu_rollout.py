@@ -70,7 +70,6 @@ class CpuServer:
         self.address = f"127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, daemon=True).start()
 
-    @torch.no_grad()
     def chat(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         text = self.tokenizer.apply_chat_template(
             body["messages"],
@@ -83,25 +82,11 @@ class CpuServer:
         if room <= 0:
             told = f"This model's maximum context length is {room + len(ids)} tokens."
             return 400, {"error": {"message": told, "code": 400}}
-        temperature = max(float(body.get("temperature", 1.0)), 1e-4)
-        generator = torch.Generator().manual_seed(int(body.get("seed") or 0))
-        out: list[int] = []
-        logprobs: list[float] = []
-        finish, past, latest = "length", None, torch.tensor([ids])
-        with self.lock:
-            assert not self.asleep, "asked while asleep"
-            for _ in range(min(int(body.get("max_tokens") or 64), room)):
-                made = self.model(latest, past_key_values=past, use_cache=True)
-                past = made.past_key_values
-                logits = made.logits[0, -1].float() / temperature
-                logprob = torch.log_softmax(logits, -1)
-                token = int(torch.multinomial(logprob.exp(), 1, generator=generator))
-                out.append(token)
-                logprobs.append(float(logprob[token]))
-                latest = torch.tensor([[token]])
-                if token == self.tokenizer.eos_token_id:
-                    finish = "stop"
-                    break
+        most, seed = int(body.get("max_tokens") or 64), int(body.get("seed") or 0)
+        out, logprobs = self._sample(
+            ids, min(most, room), float(body.get("temperature", 1.0)), seed
+        )
+        finish = "stop" if out[-1] == self.tokenizer.eos_token_id else "length"
         content, calls = _calls(self.tokenizer.decode(out, skip_special_tokens=True))
         message: dict[str, Any] = {"role": "assistant", "content": content}
         if calls:
@@ -127,6 +112,50 @@ class CpuServer:
             "choices": [choice],
             "usage": {"prompt_tokens": len(ids), "completion_tokens": len(out)},
         }
+
+    def generate(
+        self,
+        request_id: str,
+        *,
+        prompt_ids: list[int],
+        sampling_params: dict[str, Any],
+        **_: Any,
+    ) -> Any:
+        """Answer verl's agent loops, which send tokens and get tokens."""
+        from verl.workers.rollout.replica import TokenOutput
+
+        asked = sampling_params
+        most, seed = asked["max_tokens"], int.from_bytes(os.urandom(4))
+        ids, logprobs = self._sample(prompt_ids, most, asked["temperature"], seed)
+        return TokenOutput(
+            token_ids=ids,
+            log_probs=logprobs,
+            stop_reason="completed",
+            extra_fields={"global_steps": self.version},
+        )
+
+    @torch.no_grad()
+    def _sample(
+        self, ids: list[int], most: int, temperature: float, seed: int
+    ) -> tuple[list[int], list[float]]:
+        generator = torch.Generator().manual_seed(seed)
+        out: list[int] = []
+        logprobs: list[float] = []
+        past, latest = None, torch.tensor([ids])
+        with self.lock:
+            assert not self.asleep, "asked while asleep"
+            for _ in range(most):
+                made = self.model(latest, past_key_values=past, use_cache=True)
+                past = made.past_key_values
+                logits = made.logits[0, -1].float() / max(temperature, 1e-4)
+                logprob = torch.log_softmax(logits, -1)
+                token = int(torch.multinomial(logprob.exp(), 1, generator=generator))
+                out.append(token)
+                logprobs.append(float(logprob[token]))
+                latest = torch.tensor([[token]])
+                if token == self.tokenizer.eos_token_id:
+                    break
+        return out, logprobs
 
     def get_address(self) -> str:
         return self.address

@@ -1,6 +1,7 @@
 """What the tests with a real verl on the CPU share."""
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -16,6 +17,7 @@ from agentgym.engines.local.engine import LocalEngine
 from agentgym.plugins.verl.engine import VerlEngine
 from tests.processes import MARK, processes_of
 
+ROOT = Path(__file__).parents[3]
 ENVIRONMENT = "VERL_ENVIRONMENT"
 GAP = 1e-4
 """Most nats, in the mean, between log-probabilities of the sampler and the learner.
@@ -66,6 +68,30 @@ ON_THE_CPU = {
 """The environment of verl's processes without a GPU."""
 
 
+def place_of_verl() -> Path:
+    """Return the folder of the environment with verl; skip the test without one."""
+    place = os.environ.get(ENVIRONMENT)
+    if not place:
+        pytest.skip(f"{ENVIRONMENT} names no environment with verl 0.9")
+    return Path(place).resolve()
+
+
+def run_in_verl(
+    *words: str | Path, text: str | None = None, **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run Python with verl and, if it needs no more packages, with ours."""
+    path = [str(ROOT / "src"), str(ROOT), ON_THE_CPU["PYTHONPATH"]]
+    paths = {"PYTHONPATH": os.pathsep.join(path)}
+    return subprocess.run(
+        [place_of_verl() / "bin" / "python", *words],
+        input=text,
+        env={**os.environ, **ON_THE_CPU, **paths, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def config(output: Path, **settings: Any) -> TrainingConfig:
     small = {
         "scenario": "coding",
@@ -94,9 +120,7 @@ def config(output: Path, **settings: Any) -> TrainingConfig:
 @pytest.fixture
 def on_cpu(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Yield a mark in the environment of all that verl starts here."""
-    place = os.environ.get(ENVIRONMENT)
-    if not place:
-        pytest.skip(f"{ENVIRONMENT} names no environment with verl 0.9")
+    place = str(place_of_verl())
     yield from marked_engine("verl", place, own_home, monkeypatch, ON_THE_CPU)
 
 

@@ -4,8 +4,6 @@ It needs verl, so a process of verl's interpreter.
 """
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import yaml
 import agentgym
 from agentgym.core.config import TrainingConfig
 from agentgym.plugins.verl.settings import verl_settings
-from tests.plugins.verl.running import ENVIRONMENT
+from tests.plugins.verl.running import run_in_verl
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -31,23 +29,14 @@ def recipe(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_verl_composes_the_recipes_for_many_gpus() -> None:
-    place = os.environ.get(ENVIRONMENT)
-    if not place:
-        pytest.skip(f"{ENVIRONMENT} names no environment with verl 0.9")
     asked = [
         recipe("8x80gb-7b"),
         recipe("2x8x80gb-32b"),
         recipe("2x8x80gb-32b", **MEGATRON),
         recipe("8x80gb-7b", algorithm="ppo"),
     ]
-    ran = subprocess.run(
-        [Path(place, "bin", "python"), Path(__file__).with_name("composes.py")],
-        input=json.dumps(asked),
-        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    script = Path(__file__).with_name("composes.py")
+    ran = run_in_verl(script, text=json.dumps(asked))
     assert ran.returncode == 0, ran.stderr
     one, two, megatron, ppo = json.loads(ran.stdout)
     actors = [made["actor_rollout_ref"]["actor"] for made in (one, two, megatron, ppo)]

@@ -1,7 +1,6 @@
 """Our trajectories as verl's own data; docs/gpu_training.md has the sweep."""
 
 import json
-import os
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +11,7 @@ from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.errors import MissingExtraError, UsageError
 from agentgym.models.nano import nano_path
 from agentgym.plugins.verl.dataproto import to_dataproto
-from tests.plugins.verl.running import ENVIRONMENT
+from tests.plugins.verl.running import run_in_verl
 
 HAS_VERL = all(find_spec(name) is not None for name in ("verl", "tensordict"))
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
@@ -39,23 +38,9 @@ def in_verl(
     tmp_path: Path, trajectories: list[Trajectory]
 ) -> "subprocess.CompletedProcess[str]":
     """Hand trajectories to a user of verl in its own environment."""
-    place = os.environ.get(ENVIRONMENT)
-    if not place:
-        pytest.skip(f"{ENVIRONMENT} names no environment with verl 0.9")
     file = tmp_path / "trajectories.jsonl"
     file.write_text("\n".join(t.model_dump_json() for t in trajectories))
-    here = Path(__file__)
-    return subprocess.run(
-        [
-            str(Path(place).resolve() / "bin" / "python"),
-            str(here.with_name("verl_user.py")),
-            str(file),
-        ],
-        env={**os.environ, "PYTHONPATH": str(here.parents[3] / "src")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_in_verl(Path(__file__).with_name("verl_user.py"), file)
 
 
 @pytest.mark.sweep

@@ -5,8 +5,6 @@ It needs verl, so a process of verl's interpreter, and rollouts of a real traini
 
 import json
 import math
-import os
-import subprocess
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
@@ -17,7 +15,6 @@ from typing import Any
 import pytest
 import torch
 
-import agentgym
 from agentgym import Trainer
 from agentgym.engines.base import TrainingBatch, scheduled_rate
 from agentgym.engines.local.engine import LocalEngine
@@ -26,10 +23,10 @@ from agentgym.plugins.verl.protocol import UpdateRow, rows_of
 from agentgym.plugins.verl.settings import learning_rate, verl_settings
 from tests.plugins.verl.running import (
     CRITIC_ON_CPU,
-    ENVIRONMENT,
     ON_CPU,
-    ON_THE_CPU,
     config,
+    place_of_verl,
+    run_in_verl,
     tensors,
     updates_of,
 )
@@ -40,9 +37,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 def test_two_updates_are_those_of_the_local_engine(
     own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = os.environ.get(ENVIRONMENT)
-    if not place:
-        pytest.skip(f"{ENVIRONMENT} names no environment with verl 0.9")
+    place_of_verl()
     seen = updates_of(LocalEngine, monkeypatch)
     settings = config(tmp_path)
     local = settings.replaced(engine="local", gpu="none", verl={})
@@ -69,7 +64,7 @@ def test_two_updates_are_those_of_the_local_engine(
         ],
         "examples": rows_of(examples),
     }
-    *done, imitated = updated(place, asked, tmp_path)
+    *done, imitated = updated(asked, tmp_path)
     for theirs, (_, ours) in zip(done, seen, strict=True):
         assert theirs["loss"] == pytest.approx(ours.loss, abs=1e-5)
         assert theirs["grad_norm"] == pytest.approx(ours.grad_norm, rel=1e-4)
@@ -107,9 +102,6 @@ def test_a_value_model_learns_and_the_untrained_model_is_kept_near(
     tmp_path: Path,
 ) -> None:
     """Six updates with ppo and a KL penalty, all with the same four rows."""
-    place = os.environ.get(ENVIRONMENT)
-    if not place:
-        pytest.skip(f"{ENVIRONMENT} names no environment with verl 0.9")
     settings = config(
         tmp_path,
         algorithm="ppo",
@@ -132,7 +124,7 @@ def test_a_value_model_learns_and_the_untrained_model_is_kept_near(
         "examples": [],
     }
 
-    done = updated(place, asked, tmp_path)
+    done = updated(asked, tmp_path)
 
     losses = [each["value_loss"] for each in done]
     assert 0.0 < losses[-1] < losses[0]
@@ -143,9 +135,6 @@ def test_a_value_model_learns_and_the_untrained_model_is_kept_near(
 
 def test_dapo_counts_what_its_own_bounds_clip(tmp_path: Path) -> None:
     """Ratios of 0.75, 1.25 and 1.35 at bounds of 0.8 and 1.28; no weight changes."""
-    place = os.environ.get(ENVIRONMENT)
-    if not place:
-        pytest.skip(f"{ENVIRONMENT} names no environment with verl 0.9")
     settings = config(tmp_path, algorithm="dapo")
     row: UpdateRow = {"ids": [*range(9, 22)], "start": 10, "trained": []}
 
@@ -157,7 +146,7 @@ def test_dapo_counts_what_its_own_bounds_clip(tmp_path: Path) -> None:
             "batches": [batch],
             "examples": [],
         }
-        [done] = updated(place, asked, tmp_path)
+        [done] = updated(asked, tmp_path)
         return done
 
     [learned] = update([-1.0] * 3)["learned"]
@@ -166,22 +155,11 @@ def test_dapo_counts_what_its_own_bounds_clip(tmp_path: Path) -> None:
     assert done["clip_fraction"] == pytest.approx(2 / 3)
 
 
-def updated(place: str, asked: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+def updated(asked: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     """Let verl's actor do updates; return what each measured."""
     (folder / "asked.json").write_text(json.dumps(asked))
-    places = [str(Path(agentgym.__file__).parents[1]), ON_THE_CPU["PYTHONPATH"]]
-    ran = subprocess.run(
-        [
-            str(Path(place, "bin", "python")),
-            str(Path(__file__).with_name("in_process.py")),
-            str(folder / "asked.json"),
-            str(folder / "verl"),
-        ],
-        env={**os.environ, **ON_THE_CPU, "PYTHONPATH": os.pathsep.join(places)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    script = Path(__file__).with_name("in_process.py")
+    ran = run_in_verl(script, folder / "asked.json", folder / "verl")
     assert ran.returncode == 0, ran.stderr
     done: list[dict[str, Any]] = json.loads((folder / "verl" / "done.json").read_text())
     return done
