@@ -18,7 +18,7 @@ from tests.plugins.verl.running import run_in_verl
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PACKAGE = Path(agentgym.__file__).parent
-RECIPES = PACKAGE / "plugins" / "packs" / "coding" / "recipes"
+RECIPES = PACKAGE / "packs" / "coding" / "recipes"
 MEGATRON = {"verl": {"model_engine": "megatron"}}
 
 
