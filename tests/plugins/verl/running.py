@@ -167,7 +167,7 @@ def check_sampled(
         How far the untrained model's log-probabilities are from the second step's.
     """
     assert all(0 < done.logprob_gap < GAP for _, done in seen)
-    local = settings.replaced(engine="local", gpu="none", verl={})
+    local = settings.replaced(engine="local", gpu="none", verl={"settings": {}})
     with closing(LocalEngine.create(local)) as untrained:
         gap = untrained.update(seen[1][0]).logprob_gap
     assert gap > 10 * seen[1][1].logprob_gap, (

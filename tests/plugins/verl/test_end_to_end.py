@@ -66,7 +66,7 @@ def test_grpo_steps_as_the_local_engine_does_them_and_a_resume(
 
     # The first step is the local engine's.
     local = LocalEngine.create(
-        settings.replaced(engine="local", gpu="none").replaced(verl={})
+        settings.replaced(engine="local", gpu="none", verl={"settings": {}})
     )
     try:
         same = local.update(seen[0][0])

@@ -40,7 +40,7 @@ def test_two_updates_are_those_of_the_local_engine(
     place_of_verl()
     seen = updates_of(LocalEngine, monkeypatch)
     settings = config(tmp_path)
-    local = settings.replaced(engine="local", gpu="none", verl={})
+    local = settings.replaced(engine="local", gpu="none", verl={"settings": {}})
     agent = Trainer(local).train().trained
     trained = tensors(agent.path)
     assert [done.step for _, done in seen] == [1, 2]
