@@ -17,6 +17,7 @@ from agentgym.core.task import EVERY_SPLIT, Split, Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.lengths import paced
 from agentgym.engines.registry import create_engine, paced_settings
+from agentgym.engines.settings import base_source
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.evaluate import events
 from agentgym.evaluate.advice import cut_words, overflow_words
@@ -31,6 +32,7 @@ from agentgym.evaluate.call_classes import (
 from agentgym.evaluate.metrics import Metrics, by_task
 from agentgym.evaluate.ranker import check_judge, is_judged, judging_words, open_judge
 from agentgym.evaluate.result import AttemptResult, Evaluation
+from agentgym.models.hub import require_config
 from agentgym.models.reference import Endpoint, is_remote, resolve_model, weights_of
 from agentgym.rollout.session import RolloutSession, check_rollouts, worker_count
 from agentgym.scenarios.base import Scenario
@@ -166,6 +168,7 @@ def _opened_session(
             "nothing."
         )
     else:
+        require_config(base_source(config.model))
         config = paced_settings(config)
         engine = create_engine(config)
         stack.callback(engine.close)
