@@ -118,6 +118,6 @@ class GrammarPath:
 
 def reason_of(message: str) -> str:
     """Return the reason in an error message of llguidance, without the grammar."""
-    named = message.partition(_WHERE)[2] or message
+    named = message.partition(_WHERE)[2] or message.partition("<state>")[0]
     lines = named.partition("\n   1 |")[0].strip().splitlines() or [""]
     return lines[-1].removeprefix("error: ").rstrip(".")
