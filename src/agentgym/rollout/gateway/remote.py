@@ -37,7 +37,7 @@ from agentgym.security.redaction import Redactor, beginning, get_logger, redacte
 logger = get_logger(__name__)
 
 _LOOSE = "utf-8", "surrogateescape"
-_NO_CREDIT, _NOT_REACHED = 402, 502
+_NO_CREDIT = 402
 _NOT_UNDERSTOOD = frozenset({400, 404, 405, 422})
 _REFUSALS_AT_FIRST = 3
 _PASSED_ON = ("stream", "stream_options", "stop", "user", "chat_template_kwargs")
@@ -240,8 +240,8 @@ class ProviderUpstream(ForwardingUpstream):
     In the agent's request, the model's name is replaced. If the agent sets no
     temperature, the setting ``provider_temperature`` is used; if that is None, the
     provider's default. A streamed request also asks for the number of tokens. Final
-    refusals are a refused key, an empty account, and three requests before the first
-    answer that were invalid or lost. After a final refusal, no request is sent.
+    refusals are a refused key, an empty account, and three invalid requests before the
+    first answer. After a final refusal, no request is sent.
     """
 
     def __init__(self, endpoint: Endpoint, settings: GatewaySettings) -> None:
@@ -293,17 +293,17 @@ class ProviderUpstream(ForwardingUpstream):
         said = " ".join(beginning(str(error.get("message") or body), 300).split())
         url = record.data["server"]["endpoint"]
         where = f"The model server at {url}"
-        is_lost = status == _NOT_REACHED and code == "upstream_error"
         if status in KEY_REFUSED:
             self._failure = refusal(url, status, said)
         elif status == _NO_CREDIT or code == "insufficient_quota":
             self._failure = f"{where} requires payment (status {status}): {said}"
-        elif is_lost or (status in _NOT_UNDERSTOOD and code != CONTEXT_LENGTH):
+        elif status in _NOT_UNDERSTOOD and code != CONTEXT_LENGTH:
             self._refusals += 1
             if not self._has_answered and self._refusals >= _REFUSALS_AT_FIRST:
-                refused = f"{where} refuses requests for {self._endpoint.model!r}"
-                whole = f"{refused} (status {status}): {said}"
-                self._failure = said if is_lost else whole
+                self._failure = (
+                    f"{where} refuses requests for {self._endpoint.model!r} (status "
+                    f"{status}): {said}"
+                )
 
 
 def _of_policy(call: ProxyCall) -> dict[str, Any]:
