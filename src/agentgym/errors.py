@@ -6,7 +6,7 @@ line prints only the message, and exits with :attr:`AgentGymError.exit_code`.
 
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -50,10 +50,12 @@ def first_problem(error: "ValidationError") -> str:
 
 def unreadable(error: Exception) -> str:
     """Return in a few words why a file cannot be read, or means nothing."""
+    from pydantic import ValidationError  # slow to import
+
+    if isinstance(error, ValidationError):
+        return first_problem(error)
     if isinstance(error, UnicodeDecodeError):
         return "it is not a text in UTF-8"
-    if type(error).__name__ == "ValidationError":
-        return first_problem(cast("ValidationError", error))
     return (isinstance(error, OSError) and error.strerror) or first_line(error)
 
 

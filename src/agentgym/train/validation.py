@@ -54,8 +54,9 @@ class Evaluator:
 
         These are every ``eval_every`` steps, and the last step unless one is near it.
         """
-        every, step = self._run.config.eval_every, self._run.state.step
-        return step % every == 0 or (not left and step % every > every / 2)
+        config, step = self._run.config, self._run.state.step
+        regular, rest = divmod(step, config.eval_every)
+        return not rest or (not left and config.validations(step) > regular)
 
     def is_due(self, left: int) -> bool:
         """Return whether a validation must still run at this step."""
@@ -147,9 +148,7 @@ class Evaluator:
         )
         samples = math.ceil(count / len(made))
         total = samples * len(made)
-        usual, least = (
-            math.ceil(share * total) for share in (_TIMED_SHARE, _LEAST_TIMED)
-        )
+        usual, least = (math.ceil(s * total) for s in (_TIMED_SHARE, _LEAST_TIMED))
         self._run.progress(events.PhaseStarted("timing", total))
         begun, ended = math.inf, 0
 
@@ -197,10 +196,9 @@ class Evaluator:
 
     def _fresh(self, name: str) -> Metrics:
         """Measure the policy on validation tasks that the run has not used before."""
-        first, size = self._run.state.validated, self._run.config.eval_tasks
-        made = make_tasks(
-            self._run.scenario, Split.VALIDATION, self._run.config.seed, first + size
-        )
+        run, first = self._run, self._run.state.validated
+        size, seed = run.config.eval_tasks, run.config.seed
+        made = make_tasks(run.scenario, Split.VALIDATION, seed, first + size)
         return self._validation(f"{name}-", made[first:] or made[:size], later=True)
 
     def load_best_weights(self, left: int) -> int:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformers import (
     AutoTokenizer,
     DynamicCache,
+    GenerationConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -114,7 +115,7 @@ def load_model(
         device=torch.device(device),
         cores=torch.get_num_threads(),
         context=int(min(longest_text(causal.config), tokenizer.model_max_length, held)),
-        stop_ids=_stop_ids(model, causal, tokenizer),
+        stop_ids=stop_ids(model, causal.generation_config, tokenizer),
         cache_bytes=budget,
         cache_tokens=held,
         traits=traits,
@@ -222,11 +223,10 @@ def _cache_tokens(
     return tokens
 
 
-def _stop_ids(
-    model: str, causal: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+def stop_ids(
+    model: str, settings: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase
 ) -> frozenset[int]:
     """Return the end tokens of the tokenizer and of the model's generation settings."""
-    settings = causal.generation_config
     more = None if settings is None else settings.eos_token_id
     found = [tokenizer.eos_token_id, *(more if isinstance(more, list) else [more])]
     ids = frozenset(int(i) for i in found if i is not None)

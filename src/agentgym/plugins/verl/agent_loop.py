@@ -20,6 +20,7 @@ from verl.experimental.agent_loop import AgentLoopBase, AgentLoopOutput
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.base import TrainingSequence
+from agentgym.engines.local.loading import stop_ids
 from agentgym.engines.tokens.chat_tokens import ChatTokens
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.models.chat_template import ChatTemplate
@@ -72,12 +73,16 @@ class AgentGymLoop(AgentLoopBase):
         used = template_of(model_source(model), config.template)
         if used.chat_template:
             self.tokenizer.chat_template = used.chat_template
+        try:
+            generation = GenerationConfig.from_pretrained(model)
+        except OSError:  # the model has none
+            generation = None
         longest = rollout.prompt_length + rollout.response_length
         tokens = ChatTokens(
             model,
             self.tokenizer,
             ChatTemplate(model, self.tokenizer, used),
-            _stop_ids(self.tokenizer),
+            stop_ids(model, generation, self.tokenizer),
             min(longest, rollout.max_model_len or longest),
         )
         tokens.check_ends(imitates=False)
@@ -154,16 +159,6 @@ class AgentGymLoop(AgentLoopBase):
                 "max_global_steps": max(versions),
             },
         )
-
-
-def _stop_ids(tokenizer: Any) -> frozenset[int]:
-    """Return the end tokens of the tokenizer and of the model's generation settings."""
-    try:
-        more = GenerationConfig.from_pretrained(tokenizer.name_or_path).eos_token_id
-    except OSError:
-        more = None
-    found = [tokenizer.eos_token_id, *(more if isinstance(more, list) else [more])]
-    return frozenset(int(token) for token in found if token is not None)
 
 
 def write_tasks(
