@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym import TrainedAgent, TrainingConfig
+from agentgym import TrainedAgent
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedEngine
 from agentgym.evaluate import evaluation
@@ -72,6 +72,10 @@ class Learner(ScriptedEngine):
         if request.messages[-1]["role"] == "user":
             return Reply(calls=[("look", {})])
         return Reply(str(self._learned if self.step else 1))
+
+    def export(self, folder: Path) -> None:
+        super().export(folder)
+        (folder / "config.json").write_text("{}")
 
 
 @pytest.fixture
@@ -199,7 +203,6 @@ def test_use_chooses_the_default(
         ("coding@x", "Available: coding@1, coding@2."),
         ("coding@1@2", "'coding@1@2' means no version"),
         ("coding@7", "No version of coding is named 'coding@7'."),
-        ("coding@22", "Available: coding@1, coding@2."),
         ("a\0b", "No trained agent is named"),
         ("codign@1", "Did you mean 'coding@1'? Available: "),
         ("@1", "No trained agent is named '@1'"),
@@ -262,10 +265,7 @@ def test_what_is_no_version_is_not_listed(
 def test_eval_says_that_an_agent_was_trained_on_another_scenario(
     agentgym: Command, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def create(config: TrainingConfig) -> Learner:
-        return Learner(2)
-
-    monkeypatch.setattr(evaluation, "create_engine", create)
+    monkeypatch.setattr(evaluation, "create_engine", lambda _: Learner(2))
     train(2, name="own")
     saved_agent(tmp_path / "a", "coding", 0.5, 0.9)
     told = "coding@1 was trained on coding, not on skill: its prompt and tools here are"
