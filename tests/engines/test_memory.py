@@ -232,13 +232,13 @@ def medium(make: Callable[..., Path]) -> Path:
 @pytest.mark.parametrize(
     ("free", "has_half", "way"),
     [
-        (200, False, (8192, False)),
-        (24, False, (8192, True)),
-        (19, False, (4096, True)),
-        (8, False, (None, None)),
-        (48, True, (4096, False)),
-        (14, True, (8192, True)),
-        (None, True, (None, None)),
+        (200, False, (8192, 16384)),
+        (24, False, (8192, 2048)),
+        (19, False, (4096, 1024)),
+        (8, False, (None, 0)),
+        (48, True, (8192, 8192)),
+        (14, True, (8192, 2048)),
+        (None, True, (None, 0)),
     ],
 )
 def test_updates_are_as_fast_as_half_of_the_free_memory_allows(
@@ -246,20 +246,18 @@ def test_updates_are_as_fast_as_half_of_the_free_memory_allows(
     monkeypatch: pytest.MonkeyPatch,
     free: int | None,
     has_half: bool,
-    way: tuple[int | None, bool | None],
+    way: tuple[int | None, int],
 ) -> None:
     bytes_free = None if free is None else free * memory.GIB
     monkeypatch.setattr(memory, "free_ram", lambda: bytes_free)
     monkeypatch.setattr(memory, "cpu_has_half", lambda: has_half)
     config = TrainingConfig.create(model=str(medium), gpu="none", max_tokens=256)
-
-    nodes, recomputes = memory.roomy_use(config, "cpu")
-    assert (nodes, recomputes) == way
-    exact = config.replaced(deterministic=True, gradient_checkpointing=False)
-    assert memory.roomy_use(exact, "cpu") == (None, False)
+    nodes, kept = memory.roomy_use(config, "cpu")
+    assert (nodes, kept) == way
+    assert memory.roomy_use(config.replaced(deterministic=True), "cpu") == (None, 0)
     if free is not None:
         use = told_use(config, on_gpu=False, has_half=has_half)
-        use = replace(use, nodes=nodes, recomputes=recomputes)
+        use = replace(use, nodes=nodes, kept=kept)
         need = MemoryEstimate.of(shape_of(QWEN), use).need
         text = memory.check_memory(config, "cpu")
         assert text.startswith(f"at most {memory.gib(need)} of ")
@@ -271,12 +269,12 @@ def test_checkpointing_that_was_chosen_stays(
 ) -> None:
     monkeypatch.setattr(memory, "free_ram", lambda: 200 * memory.GIB)
     config = TrainingConfig.create(model=str(medium), gradient_checkpointing=True)
-    assert memory.roomy_use(config, "cpu") == (8192, True)
+    assert memory.roomy_use(config, "cpu") == (8192, 0)
 
 
 def test_a_small_model_keeps_its_micro_batches() -> None:
     config = TrainingConfig.create(model="nano", gpu="none")
-    assert memory.roomy_use(config, "cpu") == (None, None)
+    assert memory.roomy_use(config, "cpu") == (None, 0)
 
 
 def test_large_models_are_recomputed_unless_told_otherwise() -> None:

@@ -6,7 +6,7 @@ copy of the linear layers for sampling with an adapter
 pass, and the KV cache. Importing this module does not import torch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
@@ -23,7 +23,7 @@ from agentgym.engines.device import (
 from agentgym.engines.lengths import longest_episode
 from agentgym.engines.local.shape import FLOAT, SEEN, CountedShape, Shape, Use
 from agentgym.engines.settings import adapted_roles
-from agentgym.errors import ModelError, NotEnoughMemoryError
+from agentgym.errors import NotEnoughMemoryError
 from agentgym.models.folder import (
     SMALL_PARAMETERS,
     base_folder,
@@ -46,20 +46,17 @@ memory is enough is used."""
 MARGIN = 1.05
 """Factor on estimates when settings are chosen automatically. Published measurements of
 models of 7 and 14 billion parameters are up to 8 % higher (docs/gpu_training.md)."""
-RECOMPUTED_PARAMETERS = 100_000_000
-"""With more parameters, an update computes each layer twice by default, which saves
-memory."""
 _CHUNK_TOKENS = 1024
 _LARGE_TREES = (8192, 4096, 2048)
-"""Limits for the nodes of a prefix tree, to try in this order. For example, eight
-attempts that share 800 tokens and have 300 tokens of their own need 3,200 nodes in one
-tree; trees of 1,024 nodes would hold one attempt each."""
+"""Limits for the nodes of a prefix tree, to try in this order. 3,200 nodes hold eight
+attempts that share 800 tokens and have 300 of their own; 1,024 hold one of them."""
+_KEPT_TOKENS = (32768, 16384, 8192, 6144, 4096, 3072, 2048, 1024)
+"""Possible values of :attr:`.Use.kept`, to try in this order."""
 _ROOM = 0.5
-"""With trees of ``_LARGE_TREES``, training takes at most this share of free memory."""
+"""With values of these two, training takes at most this share of free memory."""
 _VOCABULARY_FLOATS = 2**27
 PREDICTED_FLOATS = 2**26
-"""Most logits that an update holds in memory. If it needs more, it computes them in
-blocks, and again in the backward pass."""
+"""Most logits that an update holds; more are computed in blocks, and again backward."""
 _CUDA_BYTES = 3 * GIB // 4
 _LOGITS = 5
 """Number of float32 tensors as large as the logits: the logits, the log-probabilities,
@@ -69,21 +66,20 @@ two for the entropy, and a gradient."""
 def micro_batch(vocabulary: int) -> tuple[int, int]:
     """Return the most tokens of a micro-batch, and the most nodes of a prefix tree.
 
-    They depend on the size of the vocabulary. A sequence with more tokens is a
-    micro-batch of its own.
+    A sequence with more tokens is a micro-batch of its own.
     """
     most = _VOCABULARY_FLOATS // vocabulary
     chunk = max(512, min(_CHUNK_TOKENS, most))
     return chunk, max(_CHUNK_TOKENS, min(3 * _CHUNK_TOKENS // 2, most))
 
 
-def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | None]:
-    """Choose the fastest kind of update that the free memory allows."""
+def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, int]:
+    """Return ``nodes`` and ``kept`` of the fastest :class:`.Use` that fits."""
     known = shape_of(config.model)
     if known is None or config.deterministic:
-        return None, config.gradient_checkpointing
+        return None, 0
     use = _with_room(*known, *_use(config, device))
-    return use.nodes, use.recomputes
+    return use.nodes, use.kept
 
 
 def _use(
@@ -100,20 +96,22 @@ def _use(
 
 
 def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Use:
-    """Return the fastest way to train a model within half of the free memory.
+    """Return the fastest way to train within half of the free memory (or the needed).
 
-    An update is faster if its backward pass does not compute layers again (a quarter
-    less arithmetic), and with larger prefix trees, in which more sequences share a
-    prefix. If nothing faster fits, or if the model is small, return ``use``.
+    In larger prefix trees, more sequences share a prefix; an update that computes no
+    layers again needs a quarter less arithmetic. A small model keeps ``use``.
     """
     if free is None or (held or shape.parameters) < SMALL_PARAMETERS:
         return use
-    ways = [False, True] if use.recomputes is None else [use.recomputes]
-    for recomputes in ways:
-        for nodes in _LARGE_TREES:
-            larger = replace(use, nodes=nodes, recomputes=recomputes)
-            if MemoryEstimate.of(shape, larger, held).need <= _ROOM * free:
-                return larger
+
+    def first(ways: Iterable[Use]) -> Use:
+        most = max(_ROOM * free, MemoryEstimate.of(shape, use, held).need)
+        fitting = (w for w in ways if MemoryEstimate.of(shape, w, held).need <= most)
+        return next(fitting, use)
+
+    use = first(replace(use, nodes=nodes) for nodes in _LARGE_TREES)
+    if use.recomputes is None:
+        use = first(replace(use, kept=kept) for kept in _KEPT_TOKENS)
     return use
 
 
@@ -122,17 +120,14 @@ def with_episodes(
 ) -> TrainingConfig:
     """Fill in ``max_episode_tokens`` with the largest value that fits a GPU's memory.
 
-    The setting stays unset on a CPU, or if the sizes are unknown. It also stays unset
-    if no value fits, for which :func:`check_memory` raises an error. ``samples`` is
-    whether this process also samples.
+    The setting stays unset on a CPU, if the sizes are unknown, or if no value fits
+    (see :func:`check_memory`). ``samples`` is whether this process also samples.
     """
     if config.max_episode_tokens is not None or device != "cuda":
         return config
     known = shape_of(config.model)
-    if known is None:
-        return config
     use, free = _use(config, device, samples=samples)
-    if free is None:
+    if known is None or free is None:
         return config
     for tokens in EPISODES:
         shorter = config.replaced(max_episode_tokens=tokens)
@@ -148,8 +143,7 @@ class MemoryEstimate:
 
     Attributes:
         weights: The loaded weights.
-        copies: Copies of weights for sampling, which are not made on a GPU with little
-            memory.
+        copies: Copies of weights for sampling; a GPU with little memory has none.
         adapter: The adapter's weights; 0 without an adapter.
         gradients: Gradients of the trained weights.
         optimizer: AdamW's two moments.
@@ -186,15 +180,16 @@ class MemoryEstimate:
             copied += shape.linear_parameters + shape.vocabulary * shape.hidden
         longest = min(use.longest, shape.context)
         token = shape.cache_token * size
-        large = use.recomputes is None and held > RECOMPUTED_PARAMETERS
+        large = use.recomputes is None and held >= SMALL_PARAMETERS
         parts = use.cores if is_small else 1
+        recomputes = bool(use.recomputes) or large
         activations = _activations(
-            shape,
-            use,
-            size=size,
-            parts=parts,
-            recomputes=bool(use.recomputes) or large,
+            shape, use, size=size, parts=parts, recomputes=recomputes
         )
+        if use.kept and use.recomputes is None:  # a tree with as long a prefix
+            half = replace(use, longest=use.kept // 2, nodes=use.kept // 2)
+            kept = _activations(shape, half, size=size, parts=parts, recomputes=False)
+            activations = max(activations, kept)
         if parts > 1:  # each parallel part has its own gradients
             activations += parts * trained
         weights = size * held
@@ -256,9 +251,9 @@ def _activations(
 ) -> int:
     """Return the peak memory of activations in an update, in bytes.
 
-    Two cases are estimated, and the larger one is returned: one sequence of the longest
-    length, and a tree of sequences after a common prefix of nearly that length. On a
-    CPU, a small model computes several trees in parallel.
+    It is the larger one of two cases: one sequence of the longest length, and a tree of
+    sequences after a prefix of that length. A CPU computes trees of a small model in
+    parallel.
     """
     longest = min(use.longest, shape.context)
     least = max(micro_batch(shape.vocabulary))
@@ -332,10 +327,9 @@ def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
 def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | None:
     """Return a model's sizes, and the number of parameters in its files.
 
-    The number is None if :class:`CountedShape` does not know the architecture, so that
-    its sizes are measured. The result is None if the sizes are unknown: ``config.json``
-    is not on this machine (and ``fetch`` is false), or the sizes must be measured and
-    torch is not installed.
+    The number is None if the sizes are measured, since :class:`CountedShape` does not
+    know the architecture. The result is None if ``config.json`` is not on this machine
+    (and ``fetch`` is false), or if torch is needed to measure and is not installed.
     """
     folder = base_folder(model_source(model), fetch=fetch)
     if folder is None:
@@ -353,26 +347,6 @@ def _measured(model: str, folder: Path, changed: int) -> Shape:
     from agentgym.engines.local.memory_measurement import measure  # imports torch
 
     return measure(model, folder)
-
-
-def fitting_settings(config: TrainingConfig, free: int) -> list[str] | None:
-    """Return the changes of settings with which a model fits into ``free`` bytes."""
-    try:
-        known = shape_of(config.model)
-    except ModelError:
-        return None
-    if known is None:
-        return None
-    shape, held = known
-    use = replace(_use(config, "cpu")[0], cores=1)
-    if MemoryEstimate.of(shape, use, held).need <= free:
-        return []
-    changes: list[str] = []
-    for words, need in cheaper(shape, use, held):
-        changes.append(words)
-        if need <= free:
-            return changes
-    return None
 
 
 def check_memory(

@@ -41,7 +41,7 @@ class LocalEngine(LearnerEngine):
     def _create(cls, config: TrainingConfig) -> Self:
         device = check_device(config.gpu, deterministic=config.deterministic)
         rank = new_rank(config.model, config.lora_rank)
-        nodes, recompute = roomy_use(config, device)  # while the memory is free
+        nodes, kept = roomy_use(config, device)  # while the memory is free
         is_exact = config.deterministic and config.precision == "auto"
         loaded = load_model(
             config.model,
@@ -49,11 +49,11 @@ class LocalEngine(LearnerEngine):
             rank=rank,
             seed=config.seed,
             precision="float32" if is_exact else config.precision,
-            recompute=recompute,
+            recompute=config.gradient_checkpointing,
             template=config.template,
             roles=adapted_roles(config),
         )
-        return cls(config, replace(loaded, tree_nodes=nodes))
+        return cls(config, replace(loaded, tree_nodes=nodes, kept_tokens=kept))
 
     @property
     def policy(self) -> LocalPolicy:

@@ -33,11 +33,12 @@ from agentgym.engines.local.architecture import (
 from agentgym.engines.local.model import LoadedModel, decoder_states
 from agentgym.engines.local.prefix_tree import TreeLayout
 from agentgym.engines.local.quiet import quiet
-from agentgym.engines.memory import CACHE_BYTES, RECOMPUTED_PARAMETERS
+from agentgym.engines.memory import CACHE_BYTES
 from agentgym.errors import GPUNotAvailableError, ModelError, first_line
 from agentgym.models.chat_template import ChatTemplate
 from agentgym.models.folder import (
     ADAPTER_FILE,
+    SMALL_PARAMETERS,
     held_adapter,
     held_roles,
     is_small,
@@ -187,7 +188,7 @@ def _recomputed(
 ) -> tuple[nn.Module, ...]:
     given = bool(wanted)
     if wanted is None:
-        wanted = causal.num_parameters() > RECOMPUTED_PARAMETERS
+        wanted = causal.num_parameters() >= SMALL_PARAMETERS
     if not wanted:
         return ()
     layers = causal.get_decoder().modules()

@@ -47,6 +47,8 @@ from agentgym.engines.local.prefix_tree import (
 from agentgym.engines.memory import PREDICTED_FLOATS, micro_batch
 from agentgym.errors import EngineError
 
+_MEASURED_TREES = 4
+
 
 class ReferencePolicy:
     """The model as it was before training, for the KL penalty in the loss.
@@ -148,10 +150,15 @@ class Ratios:
 
 
 class _Part(NamedTuple):
-    """A micro-batch: prefix trees, and the reference policy's log-probabilities."""
+    """A micro-batch: prefix trees, and the reference policy's log-probabilities.
+
+    ``recomputes`` is whether the backward pass computes the layers of this one again,
+    although it does not for the others.
+    """
 
     trees: Sequence[PrefixTree]
     reference: Tensor | None = None
+    recomputes: bool = False
 
 
 class PolicyLoss:
@@ -221,11 +228,12 @@ class PolicyLoss:
         Raises:
             EngineError: The update was interrupted.
         """
-        with self._loaded.speaking(forest.agent), self._loaded.recomputing():
-            return self._backward(forest, total)
+        room = self._loaded.kept_tokens - len(forest.head)
+        with self._loaded.speaking(forest.agent), self._loaded.recomputing(room <= 0):
+            return self._backward(forest, total, room)
 
-    def _backward(self, forest: Forest, total: int) -> LossSums:
-        parts = list(self._parts(forest))
+    def _backward(self, forest: Forest, total: int, room: int) -> LossSums:
+        parts = list(self._parts(forest, room))
         computed = self._head(self._loaded, forest.head)
         leaves = [tensor.detach().requires_grad_() for tensor in computed]
         trained = (p for _, p in self._loaded.trained_parameters() if p.requires_grad)
@@ -246,16 +254,21 @@ class PolicyLoss:
             torch.autograd.backward([t for t, _ in pairs], [g for _, g in pairs])
         return sums
 
-    def _parts(self, forest: Forest) -> Iterator[_Part]:
-        """Yield micro-batches; add the reference policy's log-probabilities, if any."""
-        chunks = forest.chunks(self.chunk_tokens)
+    def _parts(self, forest: Forest, room: int) -> Iterator[_Part]:
+        """Yield micro-batches, last those of trees with at most ``room`` nodes."""
+        count = sum(len(tree) > room for tree in forest.trees)  # larger ones are first
+        larger = replace(forest, trees=forest.trees[:count])
+        fitting = replace(forest, trees=forest.trees[count:])
+        chunks = [(trees, room > 0) for trees in larger.chunks(self.chunk_tokens)]
+        most = min(self.chunk_tokens, room)
+        chunks += [(trees, False) for trees in fitting.chunks(most)]
         if self._reference is None:
-            yield from (_Part(trees) for trees in chunks)
+            yield from (_Part(trees, None, again) for trees, again in chunks)
             return
         with self._reference.model() as reference:
             head = self._head(reference, forest.head)
-            for trees in chunks:
-                yield _Part(trees, self._forward(reference, trees, head)[1])
+            for trees, again in chunks:
+                yield _Part(trees, self._forward(reference, trees, head)[1], again)
 
     def _one_by_one(
         self,
@@ -270,7 +283,8 @@ class PolicyLoss:
         once. The arguments are those of :meth:`_side_by_side`.
         """
         for each in parts:
-            objective, part = self._objective(each, head)
+            with self._loaded.recomputing(each.recomputes):
+                objective, part = self._objective(each, head)
             torch.autograd.backward(objective / total, inputs=wanted)
             yield part
 
@@ -324,14 +338,17 @@ class PolicyLoss:
         """Return for each ``id(sequence)`` the change of the policy since sampling.
 
         The change is the k3 estimate of the KL divergence at each trained token. To
-        save time, only the middle micro-batch of the forest is measured.
+        save time, only a few trees of different sizes are measured.
         """
-        chunks = list(forest.chunks(self.chunk_tokens))
-        middle = chunks[len(chunks) // 2]
+        each = -(-len(forest.trees) // _MEASURED_TREES)
+        some = replace(forest, trees=forest.trees[each // 2 :: each])
+        found: dict[int, list[float]] = {}
         with self._loaded.speaking(forest.agent):
             head = self._head(self._loaded, forest.head)
-            covered, now, _ = self._forward(self._loaded, middle, head)
-        return covered.by_sequence(k3(covered.sampled, now))
+            for trees in some.chunks(self.chunk_tokens):
+                covered, now, _ = self._forward(self._loaded, trees, head)
+                found |= covered.by_sequence(k3(covered.sampled, now))
+        return found
 
     def _head(self, loaded: LoadedModel, ids: list[int]) -> list[Tensor]:
         """Return keys and values of the head's tokens ``ids``, layer by layer."""

@@ -47,6 +47,7 @@ class LoadedModel:
         recomputed: Layers that the backward pass computes again, to save memory.
         tree_nodes: Most tokens of a micro-batch, and also most nodes of a prefix tree;
             set if memory allows more than the defaults, else None.
+        kept_tokens: Most tokens of a micro-batch for which no layers are recomputed.
         interrupted: Set this event to end an update after its current micro-batch.
     """
 
@@ -66,6 +67,7 @@ class LoadedModel:
     merges: bool = True
     recomputed: tuple[nn.Module, ...] = ()
     tree_nodes: int | None = None
+    kept_tokens: int = 0
     interrupted: Event = field(default_factory=Event)
 
     def chat_tokens(self) -> ChatTokens:
@@ -129,21 +131,22 @@ class LoadedModel:
         return decoder_states(self.model, ids, positions, layout)
 
     @contextmanager
-    def recomputing(self) -> Iterator[None]:
-        """Use activation checkpointing for the ``recomputed`` layers within the block.
+    def recomputing(self, wanted: bool) -> Iterator[None]:
+        """Use activation checkpointing for the ``recomputed`` layers if ``wanted``.
 
         The forward pass keeps only the layers' inputs; the backward pass computes the
         layers again (Chen et al. 2016, https://arxiv.org/abs/1604.06174). This costs a
         third more arithmetic and keeps the activations of one layer instead of all.
         """
-        for layer in self.recomputed:
+        layers = self.recomputed if wanted else ()
+        for layer in layers:
             layer.forward = partial(
                 checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=False
             )
         try:
             yield
         finally:
-            for layer in self.recomputed:
+            for layer in layers:
                 del layer.forward
 
     def adapter_of(self, agent: str) -> int:

@@ -24,7 +24,7 @@ class Use:
         rank: Rank of the adapter; 0 trains all weights.
         is_half: Whether the frozen weights of a model with an adapter are bfloat16.
         recomputes: Whether the backward pass computes layers again; None does so for
-            large models.
+            models that are not small, in micro-batches of more than ``kept`` tokens.
         longest: Most tokens of a trained sequence.
         on_gpu: Whether the model is on a GPU.
         cores: Number of CPU cores.
@@ -33,6 +33,8 @@ class Use:
         adapters: Number of adapters: one, or one per role.
         compares: Whether each update computes a KL penalty, which needs the untrained
             model.
+        kept: Most tokens of a micro-batch whose layers are not computed again if
+            ``recomputes`` is None.
     """
 
     rank: int
@@ -45,6 +47,7 @@ class Use:
     nodes: int | None = None
     adapters: int = 1
     compares: bool = False
+    kept: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,13 @@ A model trains on this machine if the GPU has enough memory for it. Without a GP
 trains on the CPU if that is expected to take hours, not days.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.machines import SSH
-from agentgym.engines.memory import EPISODES, fitting_settings
+from agentgym.engines.memory import EPISODES, check_memory
 from agentgym.errors import (
     ComputeError,
     NoCapacityError,
@@ -114,12 +115,11 @@ def _why_not_here(need: Need, config: TrainingConfig) -> str:
     here = offers[0].memory_gb
     if need.parameters > CPU_PARAMETERS:
         return "this machine has no GPU: its CPU would take days"
-    if need.gb > here and (less := fitting_settings(config, int(here * 1e9))) != []:
-        why = f"this machine has no GPU, and {here:.0f} GB of memory"
-        if less:
-            why += f". It fits here with {' and '.join(less)} (a --config file sets"
-            why += " them)"
-        return why
+    if need.gb > here:
+        with suppress(UsageError):
+            if check_memory(config, "cpu"):
+                return ""
+        return f"this machine has no GPU, and {here:.0f} GB of memory"
     return ""
 
 
