@@ -49,7 +49,7 @@ def test_every_command_runs(tmp_path: Path) -> None:
     subprocess.run([*python, "skill"], check=True, **run)  # type: ignore[call-overload]
     for command in some(COMMANDS):
         if "contract.yaml" in command:
-            contract = {"tasks": "tasks.jsonl", "agent": "trained", "count": 8}
+            contract = {"tasks": "tasks.jsonl", "agent": "trained@1", "count": 8}
             contract |= {"samples": 1, "limits": {"pass_1": 0.01}}
             (tmp_path / "contract.yaml").write_text(json.dumps(contract))
         command = command.replace("--time 5m", "--time 60s")
