@@ -264,26 +264,22 @@ def test_updates_are_as_fast_as_half_of_the_free_memory_allows(
         assert nodes is None or need <= free * memory.GIB / 2
 
 
-def test_checkpointing_that_was_chosen_stays(
+def test_what_was_chosen_and_small_models_stay(
     medium: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "free_ram", lambda: 200 * memory.GIB)
     config = TrainingConfig.create(model=str(medium), gradient_checkpointing=True)
     assert memory.roomy_use(config, "cpu") == (8192, 0)
-
-
-def test_a_small_model_keeps_its_micro_batches() -> None:
-    config = TrainingConfig.create(model="nano", gpu="none")
-    assert memory.roomy_use(config, "cpu") == (None, 0)
+    small = TrainingConfig.create(model="nano", gpu="none")
+    assert memory.roomy_use(small, "cpu") == (None, 0)
 
 
 def test_large_models_are_recomputed_unless_told_otherwise() -> None:
-    shape = shape_of(QWEN)
-
-    def activations(recomputes: bool | None) -> int:
-        return MemoryEstimate.of(shape, Use(16, recomputes=recomputes)).activations
-
-    assert activations(None) == activations(True) < activations(False) / 4
+    unset, on, off = (
+        MemoryEstimate.of(shape_of(QWEN), Use(16, recomputes=recomputes)).activations
+        for recomputes in (None, True, False)
+    )
+    assert unset == on < off / 4
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import jsonschema
 import pytest
 from llguidance import LLMatcher
 from llguidance.hf import from_tokenizer
+from tokenizers.decoders import ByteFallback, ByteLevel, Sequence
 from transformers import AutoTokenizer
 
 from agentgym.core.formats.settings import TemplateSettings
@@ -144,8 +146,10 @@ def held(spelling: str, *, special: bool = False) -> Held:
     if special:
         tokenizer.add_special_tokens({"additional_special_tokens": list(MARKS)})
     template = ChatTemplate("m", tokenizer, TemplateSettings(constrain="calls"))
+    made_of_gguf = deepcopy(tokenizer)  # by transformers
+    made_of_gguf.backend_tokenizer.decoder = Sequence([ByteFallback(), ByteLevel()])
     grammars = Grammars(
-        tokenizer,
+        made_of_gguf,
         template.form,
         frozenset([tokenizer.eos_token_id]),
         len(tokenizer),

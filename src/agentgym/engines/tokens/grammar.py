@@ -10,6 +10,7 @@ the same allowed tokens again from the text of the grammar.
 import json
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.formats.base import CallText
@@ -276,8 +277,7 @@ class Grammars:
 
     def _compile(self, text: str) -> "LLMatcher":
         matchers = _matcher_class()
-        made = matchers.grammar_from_lark(text)
-        matcher = matchers(self._ll, made, log_level=0)
+        matcher = matchers(self._ll, matchers.grammar_from_lark(text), log_level=0)
         if matcher.is_error():
             raise GrammarError(reason_of(matcher.get_error()))
         return matcher
@@ -301,16 +301,18 @@ class Grammars:
         if self._made is None:
             _matcher_class()
             from llguidance.hf import from_tokenizer
+            from tokenizers.decoders import ByteLevel
 
             # Only the tokenizer's own end token, if it ends responses: a server does
             # not know the other end tokens and would not allow them.
             own = self._tokenizer.eos_token_id
             ends = [own] if own in self._stop_ids else sorted(self._stop_ids)
-            self._made = from_tokenizer(
-                self._tokenizer,  # type: ignore[arg-type]
-                n_vocab=max(self._vocabulary, len(self._tokenizer)),
-                eos_token=ends,
-            )
+            read: Any = copy(self._tokenizer)
+            read._tokenizer = copy(read.backend_tokenizer)
+            if "ByteLevel" in repr(read._tokenizer.decoder):  # also within a sequence
+                read._tokenizer.decoder = ByteLevel()
+            vocabulary = max(self._vocabulary, len(self._tokenizer))
+            self._made = from_tokenizer(read, n_vocab=vocabulary, eos_token=ends)
         return self._made
 
 
@@ -344,9 +346,8 @@ def _arguments(
     if text.notation == "json":
         return [f"{name}: %json {_guided(function, lenient=lenient)}"]
     schema = closed(function.get("parameters") or {"type": "object"})
-    if text.notation == "python":
-        return PythonArguments(name, schema, patterns=not lenient).rules()
-    return TagArguments(name, schema, patterns=not lenient).rules()
+    kind = PythonArguments if text.notation == "python" else TagArguments
+    return kind(name, schema, patterns=not lenient).rules()
 
 
 def _guided(function: Mapping[str, Any], *, lenient: bool) -> str:
