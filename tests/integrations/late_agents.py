@@ -17,23 +17,40 @@ def _find(name: str) -> str:
     raise AssertionError("it really ran")
 
 
+def _model() -> Any:
+    from langchain_openai import ChatOpenAI
+
+    return ChatOpenAI(model="gpt-4o", api_key="none")
+
+
+def _agent(tool_name: str, function: Any, **more: Any) -> Any:
+    from langchain.agents import create_agent
+    from langchain_core.tools import tool
+
+    return create_agent(_model(), [tool(tool_name)(function)], **more)
+
+
+def _graph(*nodes: Any) -> Any:
+    from langgraph.graph import MessagesState, StateGraph
+
+    graph = StateGraph(MessagesState).add_sequence(nodes)
+    return graph.set_entry_point(nodes[0].__name__).compile()
+
+
 def delegating() -> Any:
     """Return a LangGraph agent; a tool of it builds another one."""
     from langchain.agents import create_agent
     from langchain_core.tools import tool
-    from langchain_openai import ChatOpenAI
-
-    def refunds() -> Any:
-        model = ChatOpenAI(model="gpt-4o", api_key="none")
-        return create_agent(model, [tool("refund_order")(_refund)], name="refunds")
 
     @tool
     def ask_refunds(job: str) -> str:
         """Let the agent for refunds do a job."""
-        return str(refunds().invoke({"messages": [("user", job)]})["messages"][-1].text)
+        refunds = create_agent(
+            _model(), [tool("refund_order")(_refund)], name="refunds"
+        )
+        return str(refunds.invoke({"messages": [("user", job)]})["messages"][-1].text)
 
-    tools = [tool("find_order")(_find), ask_refunds]
-    return create_agent(ChatOpenAI(model="gpt-4o", api_key="none"), tools, name="desk")
+    return create_agent(_model(), [tool("find_order")(_find), ask_refunds], name="desk")
 
 
 def really(order: str, amount: int = 5) -> str:
@@ -43,7 +60,6 @@ def really(order: str, amount: int = 5) -> str:
 
 def by_hand() -> Any:
     """Return a graph whose node binds a plain function, and calls it itself."""
-    from langchain_openai import ChatOpenAI
     from langgraph.graph import START, MessagesState, StateGraph
     from langgraph.prebuilt import tools_condition
 
@@ -52,7 +68,7 @@ def by_hand() -> Any:
         return really(order, amount)
 
     def ask(state: MessagesState) -> Any:
-        model = ChatOpenAI(model="gpt-4o", api_key="none").bind_tools([refund_order])
+        model = _model().bind_tools([refund_order])
         return {"messages": [model.invoke(state["messages"])]}
 
     def tools(state: MessagesState) -> Any:
@@ -81,51 +97,38 @@ def really_in_nodes() -> Any:
 
 def in_nodes(refund: Any = _refund) -> Any:
     """Return a graph whose second node builds its agent when it runs."""
-    from langchain.agents import create_agent
-    from langchain_core.tools import tool
-    from langchain_openai import ChatOpenAI
-    from langgraph.graph import START, MessagesState, StateGraph
 
-    def ask(state: MessagesState) -> Any:
-        model = ChatOpenAI(model="gpt-4o", api_key="none")
-        return {"messages": [model.invoke(state["messages"])]}
+    def ask(state: Any) -> Any:
+        return {"messages": [_model().invoke(state["messages"])]}
 
-    def act(state: MessagesState) -> Any:
-        model = ChatOpenAI(model="gpt-4o", api_key="none")
-        agent = create_agent(model, [tool("refund_order")(refund)], name="refunds")
-        return agent.invoke({"messages": state["messages"]})
+    def act(state: Any) -> Any:
+        return _agent("refund_order", refund, name="refunds").invoke(state)
 
-    graph = StateGraph(MessagesState)
-    graph.add_node("ask", ask)
-    graph.add_node("act", act)
-    graph.add_edge(START, "ask")
-    graph.add_edge("ask", "act")
-    return graph.compile()
+    return _graph(ask, act)
 
 
 def routing() -> Any:
     """Return a graph that chooses by a form which of three agents runs."""
-    from langchain.agents import create_agent
-    from langchain_core.tools import tool
-    from langchain_openai import ChatOpenAI
-    from langgraph.graph import START, MessagesState, StateGraph
     from pydantic import BaseModel
 
     class Route(BaseModel):
         to: Literal["find", "rest", "refund"]
 
-    named = {"find": "find_order", "rest": "rest_order", "refund": "refund_order"}
+    def act(state: Any) -> Any:
+        form = _model().with_structured_output(Route)
+        return _agent(f"{form.invoke(state['messages']).to}_order", _find).invoke(state)
 
-    def act(state: MessagesState) -> Any:
-        model = ChatOpenAI(model="gpt-4o", api_key="none")
-        route: Any = model.with_structured_output(Route).invoke(state["messages"])
-        agent = create_agent(model, [tool(named[route.to])(_find)])
-        return agent.invoke({"messages": state["messages"]})
+    return _graph(act)
 
-    graph = StateGraph(MessagesState)
-    graph.add_node("act", act)
-    graph.add_edge(START, "act")
-    return graph.compile()
+
+def by_request() -> Any:
+    """Return a graph whose request decides between two tools of one name."""
+
+    def act(state: Any) -> Any:
+        is_refund = "Refund" in state["messages"][0].content
+        return _agent("desk/order", _refund if is_refund else _find).invoke(state)
+
+    return _graph(act)
 
 
 REFUND = {

@@ -132,6 +132,20 @@ def test_every_branch_of_an_answer_is_tried() -> None:
 
 
 @pytest.mark.slow
+def test_tools_of_one_name_are_reached_by_their_own_tasks(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    with file.open("w") as lines:
+        for n in range(8):
+            for text, key in (("Refund", "order"), ("Find", "name")):
+                call = {"tool": "desk/order", "args": {key: f"{text} {n}"}}
+                line = {"instruction": f"{text} {n}.", "expect": [call]}
+                print(json.dumps(line), file=lines)
+    config = TrainingConfig.create(scenario=str(file), agent=f"{HERE}:by_request")
+    report = probed(located(config))
+    assert (report.problems, report.missing) == ([], [])
+
+
+@pytest.mark.slow
 def test_a_tool_that_no_trial_offers_is_a_warning(tmp_path: Path) -> None:
     report = looked_into(tmp_path, IN_NODES, tool="cancel_order")
     assert report.problems == []

@@ -96,6 +96,10 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "atif": f"{_HERE}.formats.atif:atif_records",
             "openai": f"{_HERE}.formats.chat:chat_records",
         },
+        # Functions that convert a line without ``instruction`` to a tasks file's line.
+        "agentgym.task_formats": {
+            "function_calling": f"{_HERE}.formats.function_calling:as_task_line",
+        },
         # Functions that write trajectories to a whole file.
         "agentgym.exports": {
             "inspect": f"{_HERE}.formats.inspect_log:write_log",

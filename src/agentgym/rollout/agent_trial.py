@@ -4,14 +4,16 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
 from agentgym.core.json_schema import properties
 from agentgym.core.made_up import NoValueError
+from agentgym.core.needs import NeededCall
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.policy import ChatRequest
+from agentgym.core.task import Task
 from agentgym.core.trajectory import (
     AGENT_CRASHED,
     ENDED,
@@ -23,11 +25,17 @@ from agentgym.core.trajectory import (
 )
 from agentgym.engines.scripted import Reply
 from agentgym.models.forms import answers_any_object
+from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.tool_tasks.lines import arguments_fault
 from agentgym.scenarios.tool_tasks.stubs import example_arguments
+from agentgym.scenarios.tool_tasks.unseen import UnseenSpec
 
 _Call = tuple[str, str]  # a tool, and the agent that the call names, if any
 _MAY_PASS = re.compile("transfer|hand_?off|delegate|answer", re.IGNORECASE)
 """Names of tools that are called last, since they may end an agent's turn."""
+_EVERY = 1_000_000
+_MOST_SHOWN = 3
+_MEANT = [["s"], *map(list, "0123456789")]  # get_orders is not a slip of get_order
 
 
 class TrialCalls:
@@ -269,3 +277,66 @@ def calls_ending(trials: list[Trajectory]) -> list[str]:
     """Return the names of tools whose call ended the agent, without running."""
     ended = [t.get_tool_calls()[-1] for t in trials if t.get_tool_calls()]
     return list(dict.fromkeys(call.name for call in ended if call.result == ENDED))
+
+
+def untried(
+    scenario: Scenario, learned: Mapping[str, UnseenSpec], tried: Collection[Task]
+) -> Task | None:
+    """Return a task whose expected calls no offered tool takes, if it is not tried."""
+    for task, call in _expected(scenario, learned):
+        is_met = learned[call.tool].is_known and not _fault(learned, call)
+        if not is_met and task not in tried:
+            return task
+    return None
+
+
+def _fault(learned: Mapping[str, UnseenSpec], call: NeededCall) -> str:
+    spec = learned[call.tool]
+    is_judged = spec.is_known and not call.by_outcome
+    return arguments_fault(spec, dict(call.arguments)) if is_judged else ""
+
+
+def misfits(scenario: Scenario, learned: Mapping[str, UnseenSpec]) -> str:
+    """Return a sentence on expected calls that the offered tools refuse; "" if none."""
+    wrong = []
+    for task, call in _expected(scenario, learned):
+        if fault := _fault(learned, call):
+            wrong.append(f"{task.id}: {fault}{'.' * (fault[-1] != '?')}")
+    more = f" … and {len(wrong) - _MOST_SHOWN} more." * (len(wrong) > _MOST_SHOWN)
+    listed = " ".join(wrong[:_MOST_SHOWN])
+    if "is a required property" in listed:
+        more += ' Where any value is right, write {"anything": true}.'
+    return f"Tasks expect calls that its tools refuse. {listed}{more}" if wrong else ""
+
+
+def misspelt(
+    scenario: Scenario,
+    learned: Mapping[str, UnseenSpec],
+    offered: Mapping[str, Mapping[str, Any]],
+) -> str:
+    """Return a sentence on a slip of an offered tool's name in the tasks, or ""."""
+    for task, call in _expected(scenario, learned):
+        for name in () if call.tool in offered else offered:
+            one, other = Counter(name), Counter(call.tool)
+            letters = [*(one - other).elements(), *(other - one).elements()]
+            if len(letters) > 1 or letters in _MEANT:
+                continue
+            spec = UnseenSpec(name)
+            spec.learn(offered[name])
+            if spec.is_known and not arguments_fault(spec, dict(call.arguments)):
+                return (
+                    f"{task.id}: no tool is named {call.tool!r}. Did you mean {name!r}?"
+                    " If it is another tool, which the agent offers only after other "
+                    "answers, go on with --yes (or --set yes=true)."
+                )
+    return ""
+
+
+def _expected(
+    scenario: Scenario, learned: Mapping[str, UnseenSpec]
+) -> Iterator[tuple[Task, NeededCall]]:
+    splits = scenario.splits if learned else ()  # only a tasks file has such tools
+    for task in (t for s in splits for t in scenario.tasks(s, 0, _EVERY)):
+        for need in scenario.needed_calls(task) or ():
+            found = (call for call in (need, *need.instead) if call.tool in learned)
+            yield from ((task, call) for call in found)

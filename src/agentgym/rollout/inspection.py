@@ -28,7 +28,10 @@ from agentgym.rollout.agent_trial import (
     has_crashed,
     is_lost,
     is_unfit,
+    misfits,
+    misspelt,
     offered_tools,
+    untried,
 )
 from agentgym.rollout.prompt_length import compare_with_context
 from agentgym.rollout.runner import RolloutRequest
@@ -38,19 +41,14 @@ from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks, usual_tools
-from agentgym.scenarios.tool_tasks.unseen import (
-    UnseenSpec,
-    learn_from,
-    misfits,
-    misspelt,
-    unseen,
-)
+from agentgym.scenarios.tool_tasks.unseen import UnseenSpec, learn_from, unseen
 from agentgym.security.redaction import quoted
 
 _TRIAL_S = 20.0
 _PROGRAM_TRIAL_S = 120.0  # starting a program with large packages takes long
 _MOST_TRIALS = 12
 _MOST_CRASHES = 4
+_MOST_TASKS = 4
 PASSES_ON = "runs: it passes control on"
 """The fate of calls that pass control to another agent."""
 IS_ANSWER = "is its answer"
@@ -198,7 +196,7 @@ def _try(
 
     policy = ScriptedPolicy(answer)
     policy.gives_forms = config.engine in (AUTO_ENGINE, "local", "vllm")
-    made: list[Trajectory] = []
+    made, tried = list[Trajectory](), [task]
     late, problems = unseen(specs.values()), list[str]()
     wanted = specs.keys() if scenario.has_late_tools else late.keys()
     with TemporaryDirectory(prefix="agentgym-trial-") as name:
@@ -207,7 +205,9 @@ def _try(
         with RolloutSession(trial, policy, folder, 1, witness=notes) as session:
             for n in range(_MOST_TRIALS):
                 calls.begin(has_crashed=bool(made) and has_crashed(made[-1]))
-                asked = RolloutRequest(f"trial-{n}", task, True, f"trial-{n}", step=0)
+                asked = RolloutRequest(
+                    f"trial-{n}", tried[-1], True, f"trial-{n}", step=0
+                )
                 try:
                     made += session.run([asked], lambda _: None)
                 except AgentGymError as error:
@@ -218,16 +218,20 @@ def _try(
                 calls.learn(
                     made[-1], (x["passes"] for x in seen(notes) if "passes" in x)
                 )
+                learn_from(late, made[-1])
                 if has_crashed(made[-1]) and n < _MOST_CRASHES:
                     continue  # other values may do
+                if is_lost(made[-1]) or is_unfit(made[-1]):
+                    break
                 is_complete = not calls.left and wanted <= offered_tools(made).keys()
-                if is_complete or is_lost(made[-1]) or is_unfit(made[-1]):
+                if calls.has_called and not is_complete:
+                    continue
+                # Another attempt would be the same, but at a task of other calls.
+                other = untried(scenario, late, tried)
+                if other is None or len(tried) == _MOST_TASKS:
                     break
-                if not calls.has_called:  # another attempt would be the same
-                    break
+                tried.append(other)
             facts, lines = session.agent, seen(notes)
-    for trajectory in made:
-        learn_from(late, trajectory)
     models = facts.get("members", {}) | {
         x["role"]: x["model"] for x in lines if "model" in x
     }
@@ -335,8 +339,8 @@ class _Verdict:
     """Whether an agent can be trained as its trials went, and what to know of it."""
 
     report: AgentReport
-    trials: list[Trajectory]  # all of one task
-    task: Task
+    trials: list[Trajectory]
+    task: Task  # of the first trial
     scenario: Scenario
     specs: Mapping[str, ToolSpec]
     allowed: frozenset[str]  # tools that may really run

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agentgym.core.made_up import NoValueError
 from agentgym.core.needs import NeededCall
+from agentgym.core.registry import loaders
 from agentgym.core.task import Split
 from agentgym.core.tools import ToolSpec, result_text
 from agentgym.core.trajectory import Reward, ToolCall
 from agentgym.errors import UsageError
 from agentgym.plugins import registered
-from agentgym.scenarios.tool_tasks.datasets import as_task_line
 from agentgym.scenarios.tool_tasks.judging import check_files
 from agentgym.scenarios.tool_tasks.lines import (
     BrokenLineError,
@@ -185,8 +185,15 @@ def has_expectations(path: Path) -> bool:
 def _first_line(path: Path) -> dict[str, Any]:
     with suppress(BrokenLineError):
         for _, text in task_lines(path):
-            return as_task_line(read_object(text))
+            return _read(text)
     return {}
+
+
+def _read(text: str) -> dict[str, Any]:
+    line = read_object(text)
+    for load in loaders("agentgym.task_formats").values():
+        line = line if "instruction" in line else load()(line)
+    return line
 
 
 def read_answers(path: Path, specs: Specs) -> list[Answer]:
@@ -210,7 +217,7 @@ def answers_path(tasks: str | os.PathLike[str]) -> Path:
 
 def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLine:
     """Read and validate one line of a tasks file."""
-    line = as_task_line(read_object(text))
+    line = _read(text)
     check_keys(line, _KEYS, "it")
     instruction = line.get("instruction")
     if not isinstance(instruction, str) or not instruction.strip():

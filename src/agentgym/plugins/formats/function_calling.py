@@ -19,32 +19,16 @@ from typing import Any
 from agentgym.core.formats.literals import Unreadable, read_literal, skip_space
 from agentgym.scenarios.tool_tasks.lines import BrokenLineError, shown
 
-_TYPES = {
-    "str": "string",
-    "string": "string",
-    "int": "integer",
-    "integer": "integer",
-    "float": "number",
-    "number": "number",
-    "double": "number",
-    "bool": "boolean",
-    "boolean": "boolean",
-    "list": "array",
-    "array": "array",
-    "tuple": "array",
-    "set": "array",
-    "dict": "object",
-    "object": "object",
+_KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
+    "string": ("str string", (str,)),
+    "integer": ("int integer", (int,)),
+    "number": ("float number double", (int, float)),
+    "boolean": ("bool boolean", (bool,)),
+    "array": ("list array tuple set", (list,)),
+    "object": ("dict object", (dict,)),
 }
-"""JSON-schema names of these data sets' types; others allow any value."""
-_FITS: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
+"""By type of JSON schemas: these data sets' names of it, and Python's types."""
+_TYPES = {word: kind for kind, (words, _) in _KINDS.items() for word in words.split()}
 _WORD = re.compile(r"\w+")
 _TOOL_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _TOOLS = re.compile(r"<tools>(.*?)</tools>", re.DOTALL)
@@ -77,8 +61,6 @@ def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
     Other objects are returned unchanged. A conversation gives its first request that
     needs calls, with the calls up to the user's next message.
     """
-    if "instruction" in record:
-        return record
     if "query" in record and "answers" in record:
         return _line(record, _xlam(record), record.get("tools"), "xLAM")
     if "conversations" not in record:
@@ -137,17 +119,15 @@ def _function(
 ) -> dict[str, Any]:
     """Convert a data set's function to a tool, without types that calls contradict."""
     parameters = _object(function.get("parameters"), "parameters")
-    if "properties" in parameters:
-        properties = _object(parameters["properties"], "properties")
-        required = parameters.get("required") or []
-    else:  # xLAM: the arguments themselves
-        properties = {n: _object(each, n) for n, each in parameters.items()}
-        required = [
-            name
-            for name, value in properties.items()
-            if "default" not in value and "optional" not in str(value.get("type"))
-        ]
-    properties = {name: _object(each, name) for name, each in properties.items()}
+    # xLAM has the arguments themselves.
+    listed = _object(parameters.get("properties", parameters), "properties")
+    properties = {name: _object(each, name) for name, each in listed.items()}
+    needed = (
+        name
+        for name, value in properties.items()
+        if "default" not in value and "optional" not in str(value.get("type"))
+    )
+    required = needed if listed is parameters else parameters.get("required") or ()
     return {
         "type": "function",
         "function": {
@@ -185,7 +165,7 @@ def _schema(value: Any, given: Sequence[Any]) -> dict[str, Any]:
 def _fits(kind: str, value: Any) -> bool:
     if isinstance(value, bool) and kind != "boolean":
         return False
-    return isinstance(value, _FITS[kind])
+    return isinstance(value, _KINDS[kind][1])
 
 
 def _name(name: str) -> str:
@@ -197,10 +177,8 @@ def _xlam(record: Mapping[str, Any]) -> _Asked:
         raise BrokenLineError(
             f"this xLAM record has the `query` {shown(record['query'])}, not a text"
         )
-    calls = [
-        _call(each, "xLAM") for each in _parsed(record["answers"], "`answers`", "xLAM")
-    ]
-    return _Asked(record["query"], calls, 1)
+    calls = _parsed(record["answers"], "`answers`", "xLAM")
+    return _Asked(record["query"], [_call(each, "xLAM") for each in calls], 1)
 
 
 def _conversation(record: Mapping[str, Any], read: _Read, tools: Any) -> _Asked:
@@ -263,7 +241,7 @@ def _marked_tools(system: str) -> list[Any]:
     found = [
         text.strip()
         for text in _TOOLS.findall(system)
-        if text.strip() and ("{" in text)  # the text also mentions the marks
+        if "{" in text  # the text also mentions the marks
     ]
     if not found:
         raise BrokenLineError(

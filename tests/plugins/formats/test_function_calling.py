@@ -127,9 +127,6 @@ def hermes(number: int = 0, *, listed: bool = True) -> dict[str, Any]:
             },
             {"from": "gpt", "value": "There are three."},
         ],
-        "category": "Real Estate",
-        "subcategory": "Search",
-        "task": "Find a flat",
     }
     if listed:
         record["tools"] = json.dumps(tools)
@@ -144,7 +141,6 @@ def write(path: Path, records: list[dict[str, Any]]) -> Path:
 def test_xlam(tmp_path: Path) -> None:
     path = write(tmp_path / "x.jsonl", [xlam()])
     [line] = read_task_lines(path, {}, checked=False)
-
     assert carries_tools(path)
     assert (line.id, line.ordered) == ("0", False)
     assert line.instruction == "Rain in Lima in 2 days, and now?"
@@ -170,7 +166,6 @@ def test_toolace(tmp_path: Path) -> None:
     """The first request that needs calls, with all that the user has said so far."""
     path = write(tmp_path / "t.jsonl", [toolace()])
     [line] = read_task_lines(path, {}, checked=False)
-
     assert carries_tools(path)
     assert line.instruction == "Which goods sell well?\n\nIn Lima, the first 1."
     [tool] = line.tools.values()
@@ -187,7 +182,6 @@ def test_toolace(tmp_path: Path) -> None:
 def test_hermes(tmp_path: Path, listed: bool) -> None:
     path = write(tmp_path / "h.jsonl", [hermes(listed=listed)])
     [line] = read_task_lines(path, {}, checked=False)
-
     assert carries_tools(path)
     assert (line.id, line.instruction) == ("home-0", "A flat in Lima, 1,000 at most.")
     assert list(line.tools) == ["find_home"]
@@ -211,10 +205,8 @@ def test_a_type_that_the_records_own_calls_do_not_fit_is_left_open(
 def test_records_of_all_kinds_are_tasks_with_their_own_tools(tmp_path: Path) -> None:
     records = [make(n) for n in range(8) for make in (xlam, toolace, hermes)]
     scenario = get_scenario(str(write(tmp_path / "all.jsonl", records)))
-    every = [t for s in (Split.TRAIN, Split.VALIDATION, Split.TEST)
-             for t in scenario.tasks(s, 0, 99)]  # fmt: skip
+    every = [task for split in Split for task in scenario.tasks(split, 0, 99)]
     task = next(task for task in every if task.id == "home-0")
-
     right = Call("find_home", {"city": "Lima", "max": 1000})
     played = in_background(attempt(scenario, task, [right]))
     assert played.success
@@ -235,21 +227,12 @@ def _without_call(record: dict[str, Any]) -> dict[str, Any]:
         ({**xlam(), "answers": "no"}, '`answers` of this xLAM record is "no", neither'),
         ({**xlam(), "answers": "{}"}, '`answers` of this xLAM record is "{}", not a'),
         ({**xlam(), "query": 3}, "this xLAM record has the `query` 3, not a text"),
-        (
-            {**xlam(), "tools": None},
-            "`tools` of this xLAM record is missing, not a list",
-        ),
+        ({**xlam(), "tools": None}, "`tools` of this xLAM record is missing, not a"),
         ({**xlam(), "tools": "[3]"}, "has 3 among its tools, not a function"),
         ({**xlam(), "answers": "[3]"}, "has 3 among its calls, not"),
         ({**xlam(), "answers": '[{"name": "f"}]'}, 'no tool is named "f"'),
-        (
-            {**xlam(), "tools": '[{"name": "tides", "parameters": ["a"]}]'},
-            "parameters of a function is ['a'], not an object",
-        ),
-        (
-            {**xlam(), "tools": '[{"name": "tides", "parameters": {"a": "str"}}]'},
-            "a of a function is 'str', not an object",
-        ),
+        ({**xlam(), "tools": [{"name": "f", "parameters": [1]}]}, "parameters of a f"),
+        ({**xlam(), "tools": [{"name": "f", "parameters": {"a": 1}}]}, "is 1, not an"),
         (_without_call(hermes()), "this Hermes record calls no function"),
         ({**hermes(), "conversations": 3}, "`conversations` is 3, not a list"),
         ({**hermes(), "conversations": [3]}, 'conversations[0] is 3, not {"from"'),
