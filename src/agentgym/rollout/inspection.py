@@ -199,15 +199,14 @@ def _try(
     made, tried = list[Trajectory](), [task]
     late, problems = unseen(specs.values()), list[str]()
     wanted = specs.keys() if scenario.has_late_tools else late.keys()
-    with TemporaryDirectory(prefix="agentgym-trial-") as name:
-        folder = Path(name)
+    with TemporaryDirectory(prefix="agentgym-trial-") as scratch:
+        folder = Path(scratch)
         notes = folder / "seen.jsonl"
         with RolloutSession(trial, policy, folder, 1, witness=notes) as session:
             for n in range(_MOST_TRIALS):
                 calls.begin(has_crashed=bool(made) and has_crashed(made[-1]))
-                asked = RolloutRequest(
-                    f"trial-{n}", tried[-1], True, f"trial-{n}", step=0
-                )
+                name = f"trial-{n}"
+                asked = RolloutRequest(name, tried[-1], True, group=name, step=0)
                 try:
                     made += session.run([asked], lambda _: None)
                 except AgentGymError as error:

@@ -4,6 +4,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -52,16 +53,16 @@ def view(
         InterruptFlag() as end,
     ):
         server.start()
-        console.print(f"Open {server.url}", soft_wrap=True, markup=False)
-        if not find():
+        page = f"#/run/{quote(found[0].path.name)}" if len(found := find()) == 1 else ""
+        console.print(f"Open {server.url}{page}", soft_wrap=True, markup=False)
+        if not found:
             console.print(
                 f"{output} has no runs yet. Start one in another terminal, e.g. "
                 "agentgym train coding --framework langchain: the page lists it as it "
-                "begins. "
-                "Runs of another folder are shown by --output FOLDER.",
+                "begins. Runs of another folder are shown by --output FOLDER.",
                 markup=False,
             )
-        if not no_open and not webbrowser.open(server.url):
+        if not no_open and not webbrowser.open(f"{server.url}{page}"):
             console.print("No browser was found on this machine: open the address.")
         console.print("Ctrl-C ends it.")
         end.wait()
