@@ -186,9 +186,11 @@ class MemoryEstimate:
         activations = _activations(
             shape, use, size=size, parts=parts, recomputes=recomputes
         )
-        if use.kept and use.recomputes is None:  # a tree with as long a prefix
-            half = replace(use, longest=use.kept // 2, nodes=use.kept // 2)
-            kept = _activations(shape, half, size=size, parts=parts, recomputes=False)
+        if use.kept and use.recomputes is None:
+            # One sequence, or a tree whose prefix is as long as the rest.
+            prefix = min(use.kept // (1 if shape.obstacles else 2), shape.context)
+            most = replace(use, longest=prefix, nodes=use.kept - prefix)
+            kept = _activations(shape, most, size=size, parts=parts, recomputes=False)
             activations = max(activations, kept)
         if parts > 1:  # each parallel part has its own gradients
             activations += parts * trained

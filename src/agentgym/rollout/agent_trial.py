@@ -1,4 +1,4 @@
-"""Try a user's agent with a scripted model, and evaluate these trials."""
+"""Try an agent with a scripted model; compare the offered tools with the tasks."""
 
 import json
 import re
@@ -282,10 +282,12 @@ def calls_ending(trials: list[Trajectory]) -> list[str]:
 def untried(
     scenario: Scenario, learned: Mapping[str, UnseenSpec], tried: Collection[Task]
 ) -> Task | None:
-    """Return a task whose expected calls no offered tool takes, if it is not tried."""
-    for task, call in _expected(scenario, learned):
-        is_met = learned[call.tool].is_known and not _fault(learned, call)
-        if not is_met and task not in tried:
+    """Return a task, not ``tried``, whose expected call no offered tool takes."""
+    expected = list(_expected(scenario, learned))
+    sought = {call.tool for task, call in expected if task in tried}
+    for task, call in expected:
+        is_new = not learned[call.tool].is_known and call.tool not in sought
+        if task not in tried and (is_new or _fault(learned, call)):
             return task
     return None
 

@@ -222,8 +222,8 @@ def _try(
                     continue  # other values may do
                 if is_lost(made[-1]) or is_unfit(made[-1]):
                     break
-                is_complete = not calls.left and wanted <= offered_tools(made).keys()
-                if calls.has_called and not is_complete:
+                missing = wanted - offered_tools(made).keys()
+                if calls.has_called and (calls.left or missing):
                     continue
                 # Another attempt would be the same, but at a task of other calls.
                 other = untried(scenario, late, tried)

@@ -307,9 +307,10 @@ class Grammars:
             # not know the other end tokens and would not allow them.
             own = self._tokenizer.eos_token_id
             ends = [own] if own in self._stop_ids else sorted(self._stop_ids)
-            read: Any = copy(self._tokenizer)
-            read._tokenizer = copy(read.backend_tokenizer)
-            if "ByteLevel" in repr(read._tokenizer.decoder):  # also within a sequence
+            read: Any = self._tokenizer
+            if re.match("Sequence.*ByteLevel", repr(read.backend_tokenizer.decoder)):
+                read = copy(read)  # llguidance takes a sequence for SentencePiece's
+                read._tokenizer = copy(read.backend_tokenizer)
                 read._tokenizer.decoder = ByteLevel()
             vocabulary = max(self._vocabulary, len(self._tokenizer))
             self._made = from_tokenizer(read, n_vocab=vocabulary, eos_token=ends)

@@ -217,11 +217,8 @@ def _messages(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             f"`conversations` is {shown(conversations)}, not a list of messages"
         )
     for place, message in enumerate(conversations):
-        speaker, text = (
-            (message.get("from"), message.get("value"))
-            if isinstance(message, Mapping)
-            else (None, None)
-        )
+        given = message if isinstance(message, Mapping) else {}
+        speaker, text = given.get("from"), given.get("value")
         if not isinstance(speaker, str) or not isinstance(text, str):
             raise BrokenLineError(
                 f"conversations[{place}] is {shown(message)}, not "
@@ -316,11 +313,8 @@ def _after_comma(text: str, at: int) -> int:
 
 
 def _call(value: Any, kind: str) -> dict[str, Any]:
-    name, arguments = (
-        (value.get("name"), value.get("arguments", {}))
-        if isinstance(value, Mapping)
-        else (None, None)
-    )
+    given = value if isinstance(value, Mapping) else {}
+    name, arguments = given.get("name"), given.get("arguments", {})
     if isinstance(arguments, str):
         arguments = _value(arguments, "`arguments`")
     if not isinstance(name, str) or not isinstance(arguments, dict):

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -191,9 +192,12 @@ def _first_line(path: Path) -> dict[str, Any]:
 
 def _read(text: str) -> dict[str, Any]:
     line = read_object(text)
-    for load in loaders("agentgym.task_formats").values():
-        line = line if "instruction" in line else load()(line)
+    for load in _formats().values() if "instruction" not in line else ():
+        line = load()(line)
     return line
+
+
+_formats = cache(partial(loaders, "agentgym.task_formats"))  # finding them takes 2 ms
 
 
 def read_answers(path: Path, specs: Specs) -> list[Answer]:
