@@ -2,7 +2,9 @@
 
 import math
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -305,6 +307,30 @@ def test_layers_and_logits_computed_twice_give_the_same_gradients(
         assert sums[0] == pytest.approx(each, rel=1e-5)
         for name, gradient in found[0].items():
             assert float((gradient - again[name]).abs().max()) < 1e-6 * max(1, scale)
+
+
+@pytest.mark.parametrize("kept", [0, 105, 4096])
+def test_only_micro_batches_above_the_limit_have_their_layers_computed_again(
+    model_folder: Path, kept: int
+) -> None:
+    loaded = load_model(str(model_folder), device="cpu", rank=0, seed=0, recompute=True)
+    loaded = replace(loaded, cores=1, kept_tokens=kept)
+    passes: list[int] = []
+
+    def count(*given: Any) -> None:
+        passes.append(given[2]["hidden_states"].shape[1])
+
+    attention = next(loaded.recomputed[0].children())
+    attention.register_forward_hook(count, with_kwargs=True)
+    loss = PolicyLoss(loaded, CLIP, ENTROPY, TEMPERATURE)
+    (forest,) = plant(sequences(loaded), 1536)
+    loss.backward(forest, 100)
+
+    head = len(forest.head)
+    again = {size: len([*each]) > 1 for size, each in groupby(passes) if size != head}
+    assert again == {size: head + size > kept for size in again}
+    assert set(again.values()) == {0: {True}, 105: {True, False}, 4096: {False}}[kept]
+    assert passes.count(head) == (1 if kept else 2)
 
 
 @pytest.mark.parametrize(("behind", "moves"), [(0.5, True), (5.0, False)])
