@@ -13,9 +13,10 @@ from agentgym import errors
 from agentgym.cli.main import main
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.base import TrainingBatch, UpdateMetrics
-from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.engines.scripted import Reply
 from agentgym.evaluate import evaluation
 from agentgym.train import loop
+from tests.scripted_engine import ScriptedEngine
 
 
 class Ending(ScriptedEngine):

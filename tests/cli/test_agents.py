@@ -7,12 +7,13 @@ import pytest
 
 from agentgym import TrainedAgent
 from agentgym.core.policy import ChatRequest
-from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.engines.scripted import Reply
 from agentgym.evaluate import evaluation
 from agentgym.train import loop
 from agentgym.train.export import keep
 from agentgym.train.result import TrainingResult
 from tests.cli.conftest import Command
+from tests.scripted_engine import ScriptedEngine
 from tests.train.agents import make_agent, saved_agent
 
 SCENARIO = '''

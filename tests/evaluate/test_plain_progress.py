@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from agentgym import Trainer, TrainingConfig
-from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.engines.scripted import Reply
 from agentgym.errors import TrainingFailedError
 from agentgym.evaluate import events
 from agentgym.evaluate.plain_progress import LinesProgress
 from agentgym.train import loop
+from tests.scripted_engine import ScriptedEngine
 from tests.ui import made_up
 
 

@@ -11,7 +11,7 @@ from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.lengths import longest_episode
-from agentgym.engines.scripted import Reply, ScriptedEngine, ScriptedPolicy
+from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import UsageError
 from agentgym.evaluate.call_classes import CallClass
 from agentgym.evaluate.check import check_scenario
@@ -29,6 +29,7 @@ from agentgym.train.warm_start.fine_tuning import FineTuning
 from agentgym.ui.cards import agent_view, scenario_view
 from tests.integrations.calculator import said
 from tests.rollout.sessions import session
+from tests.scripted_engine import ScriptedEngine
 from tests.train.agents import make_agent
 from tests.ui import made_up
 from tests.ui.test_tables import shown

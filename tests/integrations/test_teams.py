@@ -11,7 +11,7 @@ from agentgym.core.ledger import ROLE_NOT_TRAINED
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
-from agentgym.engines.scripted import Reply, ScriptedEngine, ScriptedPolicy
+from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import UsageError
 from agentgym.evaluate.roles import role_metrics
 from agentgym.rollout.runner import RolloutRequest
@@ -22,6 +22,7 @@ from agentgym.train.warm_start import fine_tuning
 from tests.integrations.calculator import TURNS, offered, said
 from tests.integrations.test_calls import SCENARIO
 from tests.rollout.sessions import session
+from tests.scripted_engine import ScriptedEngine
 
 Respond = Callable[[ChatRequest], Reply]
 ADD = ("add", {"a": 1, "b": 2})

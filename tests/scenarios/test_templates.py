@@ -7,11 +7,12 @@ import pytest
 
 from agentgym import Split, Trainer, TrainingConfig
 from agentgym.core.policy import ChatRequest
-from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.engines.scripted import Reply
 from agentgym.evaluate.check import check_scenario
 from agentgym.scenarios.new_pack import write_pack
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train import loop
+from tests.scripted_engine import ScriptedEngine
 
 DECEIT = "return type('Any', (), {'__eq__': lambda *_: True})()"
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from agentgym.cli.main import main
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
-from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.engines.scripted import Reply
 from agentgym.plugins.lightning.service import GatewayService
 from agentgym.rollout.record import stored_trajectories
 from agentgym.rollout.session import gateway_settings
@@ -23,6 +23,7 @@ from agentgym.security import audit
 from agentgym.security.redaction import Redactor
 from agentgym.train import loop
 from tests.rollout.stub_server import Handler, StubServer, completion
+from tests.scripted_engine import ScriptedEngine
 from tests.security import planted
 from tests.security.planted import EVERYTHING, leaks
 

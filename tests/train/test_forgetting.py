@@ -11,7 +11,7 @@ import torch
 
 from agentgym import Trainer, TrainingConfig
 from agentgym.engines.local.engine import LocalEngine
-from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.engines.scripted import Reply
 from agentgym.errors import ConfigError
 from agentgym.plugins.view.report import render_report
 from agentgym.train import forgetting
@@ -24,6 +24,7 @@ from agentgym.train.forgetting import (
     read_questions,
 )
 from tests.real_models import SMOLLM2
+from tests.scripted_engine import ScriptedEngine
 
 MANY = 10_000
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentgym import Trainer, TrainingConfig
-from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.engines.scripted import Reply
 from agentgym.errors import ScenarioError, TrainingFailedError, TrainingInterrupted
 from agentgym.evaluate import events
 from agentgym.train import loop
@@ -16,6 +16,7 @@ from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
 from tests.observers import Seen
+from tests.scripted_engine import ScriptedEngine
 
 SCENARIO = '''
 from agentgym import Environment, Reward, Scenario, Split, Task, tool

@@ -14,7 +14,7 @@ import pytest
 from agentgym import Trainer
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult
-from agentgym.engines.scripted import Reply, ScriptedEngine, ScriptedPolicy
+from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import (
     ConfigError,
     TrainingFailedError,
@@ -27,6 +27,7 @@ from agentgym.train.run_folder import RunFolder
 from agentgym.train.run_state import RunState
 from agentgym.train.time_limit import TimeBudget
 from tests.observers import Seen
+from tests.scripted_engine import ScriptedEngine
 from tests.train.test_loop import scripted, trainer
 from tests.ui.made_up import metrics
 

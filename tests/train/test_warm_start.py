@@ -10,7 +10,7 @@ import pytest
 from agentgym import Trainer, TrainingConfig
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.base import Engine
-from agentgym.engines.scripted import Reply, ScriptedEngine, ScriptedImitation
+from agentgym.engines.scripted import Reply
 from agentgym.errors import (
     ScenarioError,
     TrainingFailedError,
@@ -26,6 +26,7 @@ from agentgym.train.run_folder import RunFolder
 from agentgym.train.warm_start import fine_tuning
 from agentgym.train.warm_start.record import WarmStart
 from tests.observers import Seen
+from tests.scripted_engine import ScriptedEngine, ScriptedImitation
 from tests.toys import ToyEngines
 
 SCENARIO = '''

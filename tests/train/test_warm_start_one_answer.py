@@ -4,8 +4,9 @@ from agentgym.core.background import in_background
 from agentgym.core.needs import NeededCall
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, Task
-from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.engines.scripted import Reply
 from agentgym.train.warm_start.plans import PlanPolicy
+from tests.scripted_engine import ScriptedEngine
 
 LAMPS = [NeededCall("turn_on", {"lamp": lamp}) for lamp in ("a", "b")]
 

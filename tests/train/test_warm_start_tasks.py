@@ -11,11 +11,12 @@ from agentgym import Scenario, Trainer, TrainingConfig
 from agentgym.core.config import TrainingConfig as Config
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.base import Engine
-from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.engines.scripted import Reply
 from agentgym.errors import ScenarioError
 from agentgym.train import loop
 from agentgym.train.result import TrainingResult
 from agentgym.train.warm_start import fine_tuning
+from tests.scripted_engine import ScriptedEngine
 
 TOOLS = '''
 """Tools of a counter where keys are kept; the real ones must not run."""

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from agentgym.core.config import TrainingConfig
-from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.engines.scripted import Reply
 from agentgym.evaluate.check import check_scenario
 from agentgym.evaluate.events import silent
 from agentgym.rollout.absolute_paths import located
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.warm_start import fine_tuning
 from agentgym.train.warm_start.fine_tuning import FineTuning
+from tests.scripted_engine import ScriptedEngine
 
 LIVE = "tests.integrations.langchain.live_agents"
 TUTORIAL = "tests.integrations.langchain.tutorial_agents"

@@ -8,7 +8,6 @@ sandbox, as texts, and the expected values never enter it.
 import ast
 import inspect
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,36 +20,17 @@ from agentgym.sandbox.languages import PYTHON, language_named, language_of
 from agentgym.sandbox.result import SandboxResult
 from agentgym.sandbox.sandbox import DEFAULT_TIMEOUT_S, Sandbox
 
-_DEEPEST = 50
-_LONGEST_NUMBER = 4000
+
+def json_text(value: object) -> str:
+    """Return the canonical text of a JSON value: 1.0 is written as 1."""
+    written = json.dumps(value, allow_nan=False)
+    plain_value = json.loads(written, parse_float=_number)
+    return json.dumps(plain_value, allow_nan=False, sort_keys=True)
 
 
-def json_text(value: object, depth: int = 0) -> str:
-    """Return the canonical text of a JSON value."""
-    if depth > _DEEPEST:
-        raise TypeError(f"it is nested deeper than {_DEEPEST}")
-    kind = type(value)
-    if value is None or isinstance(value, bool) or kind is str:
-        return json.dumps(value)
-    if isinstance(value, float) and kind is float:
-        if not math.isfinite(value):
-            raise TypeError(f"it holds {value}, which JSON has no form for")
-        return str(int(value)) if value.is_integer() else repr(value)
-    if isinstance(value, int) and kind is int:
-        if abs(value) >= 10**_LONGEST_NUMBER:
-            raise TypeError(f"it holds a number of over {_LONGEST_NUMBER} digits")
-        return str(value)
-    if isinstance(value, list | tuple) and kind in (list, tuple):
-        return f"[{', '.join(json_text(item, depth + 1) for item in value)}]"
-    if isinstance(value, dict) and kind is dict:
-        if any(type(key) is not str for key in value):
-            raise TypeError("it has keys that are not texts")
-        items = sorted(value.items())
-        texts = [
-            f"{json.dumps(key)}: {json_text(item, depth + 1)}" for key, item in items
-        ]
-        return f"{{{', '.join(texts)}}}"
-    raise TypeError(f"it holds a {kind.__name__}, which JSON has no form for")
+def _number(written: str) -> float:
+    value = float(written)
+    return int(value) if value.is_integer() else value
 
 
 def json_text_of(written: str) -> str | None:
@@ -221,7 +201,7 @@ def _right(path: str, expression: str, value: object) -> str:
         raise SandboxError(f"{expression!r} is not an expression: {error}.") from None
     try:
         return plain.plain_text(value) if is_python else json_text(value)
-    except TypeError as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise SandboxError(
             f"What {expression!r} should give cannot be compared: {error}. Expect "
             "plain values, and let the expression convert to them."

@@ -11,13 +11,14 @@ import pytest
 from agentgym import Trainer, TrainingConfig
 from agentgym.core.ledger import OF_SOLUTION
 from agentgym.core.policy import ChatRequest
-from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.engines.scripted import Reply
 from agentgym.errors import UsageError
 from agentgym.evaluate import events
 from agentgym.train import loop
 from agentgym.train.result import TrainingResult
 from agentgym.train.warm_start import fine_tuning
 from tests.observers import Seen
+from tests.scripted_engine import ScriptedEngine
 from tests.train.test_warm_start import lamps
 
 Answer = Callable[[ChatRequest], Reply]

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from agentgym import TrainingConfig
-from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.engines.scripted import Reply
 from agentgym.errors import TrainingFailedError, UsageError
 from agentgym.plugins.judge import group_judge
 from agentgym.plugins.view.report import write_reports
@@ -25,6 +25,7 @@ from agentgym.train.run_folder import RunFolder
 from agentgym.train.trainer import Trainer
 from tests.plugins.judge.judges import by_length, says, scoring
 from tests.rollout.stub_server import StubServer
+from tests.scripted_engine import ScriptedEngine
 from tests.train.test_loop import trainer
 
 REPLIES = ("Done.", "It is done, as you asked.")

@@ -397,7 +397,7 @@ def test_one_text_for_equal_values(value: object, text: str) -> None:
     assert json_text_of(json.dumps(value)) == json_text(value)
 
 
-@pytest.mark.parametrize("text", ["", "NaN", "[" * 90 + "]" * 90, "undefined", "1 2"])
+@pytest.mark.parametrize("text", ["", "NaN", "1e999", "[" * 90_000, "undefined", "1 2"])
 def test_no_text_for_other_than_json(text: str) -> None:
     assert json_text_of(text) is None
 

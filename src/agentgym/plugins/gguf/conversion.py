@@ -2,8 +2,7 @@
 
 import importlib.metadata
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr
+from contextlib import nullcontext, redirect_stderr
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -41,11 +40,16 @@ def convert(file: Path, folder: Path, template: str = "") -> None:
     """Convert a GGUF file to a folder: weights in bfloat16, settings, tokenizer."""
     if any(find_spec(name) is None for name in _LIBRARIES):
         raise MissingExtraError("local", f"Reading {file.name}")
+    from agentgym.engines.local.quiet import quiet  # imports transformers
+
     reader = _read(file)
     _check_kind(file, reader)
     _check_room(file, reader, folder)
     try:
-        with _quiet():
+        with (
+            quiet(),
+            nullcontext() if sys.stderr.isatty() else redirect_stderr(StringIO()),
+        ):
             _write_weights(file, folder)
             _write_tokenizer(file, folder, reader, template)
     except (ValueError, KeyError, TypeError, LookupError, NotImplementedError) as error:
@@ -201,21 +205,3 @@ def _value(reader: "GGUFReader", key: str) -> Any:
 
 def _plain(architecture: str) -> str:
     return architecture.replace("-", "").replace("_", "")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence transformers' warnings and progress bars in a ``with`` block."""
-    from transformers import logging
-
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        with ExitStack() as stack:
-            if not sys.stderr.isatty():
-                stack.enter_context(redirect_stderr(StringIO()))
-            yield
-    finally:
-        logging.set_verbosity(level)
-        logging.enable_progress_bar()
