@@ -2,8 +2,6 @@ import statistics
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.tools import ToolOutcome
@@ -15,7 +13,6 @@ from agentgym.engines.credit import (
     clip_range,
     group_advantages,
     most_draws,
-    normalise,
     token_weights,
 )
 
@@ -82,44 +79,6 @@ def test_ppo_has_a_signal_wherever_there_is_a_reward() -> None:
     found = batch_advantages(groups, "ppo", charges)
 
     assert found == [[[0.0], [-0.2]], [[0.5, 0.2], None], None]
-
-
-def test_rloo_subtracts_the_mean_of_the_others() -> None:
-    advantages = group_advantages([[1.0, 1.0], [0.0], [0.5]], "rloo")
-
-    assert advantages == [[0.75, 0.75], [-0.75], [0.0]]
-
-
-@pytest.mark.parametrize("algorithm", ["grpo", "dapo"])
-def test_grpo_and_dapo_divide_by_the_groups_deviation(algorithm: Any) -> None:
-    rewards = [1.0, 0.0, 0.5, 0.1]
-    advantages = group_advantages([[r] for r in rewards], algorithm)
-
-    deviation = statistics.pstdev(rewards)
-    expected = [(r - statistics.mean(rewards)) / deviation for r in rewards]
-    assert advantages is not None
-    assert [a[0] for a in advantages if a] == pytest.approx(expected, rel=1e-4)
-
-
-def test_dr_grpo_divides_by_nothing() -> None:
-    """Not by the group's deviation, nor, in a batch, by that of the batch."""
-    groups: list[Any] = [[[1.0], [0.0], [0.5]], [[0.2], [0.1], [0.3]]]
-    found = batch_advantages(groups, "dr_grpo", none_of(groups))
-
-    plain = [
-        (r - statistics.mean(g)) for g in ([1, 0, 0.5], [0.2, 0.1, 0.3]) for r in g
-    ]
-    assert flat(found) == pytest.approx(plain)
-
-
-def test_rloo_has_one_scale_for_a_batch() -> None:
-    groups: list[Any] = [[[1.0], [0.0]], [[0.5], [0.4]], [[0.3], [0.3]]]
-    found = batch_advantages(groups, "rloo", none_of(groups))
-
-    values = flat(found)
-    assert found[2] is None
-    assert sum(a * a for a in values) / len(values) == pytest.approx(1)
-    assert values[0] / values[2] == pytest.approx(10)
 
 
 def test_reinforce_pp_compares_with_the_whole_batch() -> None:
@@ -218,23 +177,6 @@ def test_calls_of_one_rollout_keep_their_own_rewards() -> None:
     advantages = group_advantages([[1.0, 0.0], [0.0, 0.0]], "rloo")
 
     assert advantages == [[1.0, 0.0], [-0.5, -0.5]]
-
-
-def test_normalise_gives_a_root_mean_square_of_one() -> None:
-    values = [0.1, -0.3, 0.2]
-    factor = normalise(values)
-
-    assert sum((factor * v) ** 2 for v in values) / 3 == pytest.approx(1)
-    assert normalise([]) == normalise([0.0, 0.0]) == 1.0
-
-
-@given(st.lists(st.floats(-1, 1), min_size=2, max_size=16))
-def test_advantages_of_a_group_add_up_to_nothing(rewards: list[float]) -> None:
-    advantages = group_advantages([[r] for r in rewards], "rloo")
-
-    if advantages is not None:
-        total = sum(calls[0] for calls in advantages if calls)
-        assert total == pytest.approx(0, abs=1e-9)
 
 
 def failing(path: str, *, result: str = "Error: no such file.") -> list[Step]:

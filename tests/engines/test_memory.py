@@ -115,28 +115,6 @@ def test_parameters_are_counted_as_torch_has_them(
     assert count_parameters(folder) == told(folder).parameters
 
 
-@pytest.mark.parametrize(
-    ("changes", "parameters"),
-    [
-        ({}, 494_032_768),
-        (
-            {
-                "hidden_size": 1536,
-                "intermediate_size": 8960,
-                "num_hidden_layers": 28,
-                "num_attention_heads": 12,
-            },
-            1_543_714_304,
-        ),
-        (SEVEN, 7_615_616_512),
-    ],
-)
-def test_qwens_have_the_parameters_that_their_cards_name(
-    changes: dict[str, Any], parameters: int
-) -> None:
-    assert shape_of({**QWEN, **changes}).parameters == parameters
-
-
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_weights_adapter_optimizer_and_cache_are_what_torch_allocates(
     make: Callable[..., Path], precision: Any

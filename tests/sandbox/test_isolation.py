@@ -39,11 +39,6 @@ def test_every_rung_holds(rung: str, attack: Attack) -> None:
     assert _all_refused(result.stdout, 7 + 29), result
 
 
-def test_network(sandbox: Sandbox, attack: Attack) -> None:
-    result = attack(sandbox, attacks.NETWORK)
-    assert _all_refused(result.stdout, 7), result
-
-
 def test_event_loop_still_works(sandbox: Sandbox, attack: Attack) -> None:
     script = "import asyncio\nasync def f():\n    return 5\nprint(asyncio.run(f()))"
     result = attack(sandbox, script)
@@ -92,11 +87,6 @@ def test_environment_does_not_leak(
     monkeypatch.setenv("API_KEY", "hunter2")
     result = attack(sandbox, attacks.ENVIRONMENT)
     assert result.stdout == "refused\n", result
-
-
-def test_system_calls(sandbox: Sandbox, attack: Attack) -> None:
-    result = attack(sandbox, attacks.SYSTEM_CALLS)
-    assert _all_refused(result.stdout, 29), result
 
 
 def test_privileges(sandbox: Sandbox, attack: Attack) -> None:

@@ -1,11 +1,11 @@
-"""Read a run's settings for engines, and parse settings of verl and vLLM."""
+"""Read a run's settings for engines."""
 
 from pathlib import Path
 from typing import Any
 
 from agentgym.core.config import Algorithm, TrainingConfig
 from agentgym.engines.credit import DAPO_DRAWS
-from agentgym.errors import ConfigError, ModelError
+from agentgym.errors import ModelError
 from agentgym.models.folder import (
     ADAPTER_FILE,
     held_adapter,
@@ -13,8 +13,6 @@ from agentgym.models.folder import (
     read_json,
 )
 
-LIBRARIES = ("verl", "vllm")
-"""Libraries whose own settings a user gives as ``LIBRARY.KEY=VALUE``."""
 _CONTEXT = 8192
 _ALGORITHMS: dict[Algorithm, str] = {
     "rloo": "each attempt is compared with the others at its task",
@@ -78,26 +76,4 @@ def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
             found |= flat(value, f"{name}.")
         else:
             found[name] = value
-    return found
-
-
-def overrides(words: list[str]) -> dict[str, dict[str, Any]]:
-    """Parse settings such as ``verl.KEY=VALUE``."""
-    from agentgym.core.yaml_text import read_yaml
-
-    found: dict[str, dict[str, Any]] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        library, _, key = name.partition(".")
-        if library not in LIBRARIES or not equals or not key:
-            named = name if equals and name.isidentifier() else "learning_rate"
-            raise ConfigError(
-                f"{word!r} is not understood. Settings of AgentGym are written --set "
-                f"{named}=VALUE; those of verl and vLLM verl.KEY=VALUE and "
-                "vllm.KEY=VALUE, after the scenario."
-            )
-        try:
-            found.setdefault(library, {})[key] = read_yaml(value)
-        except ValueError:
-            raise ConfigError(f"{word!r}: the value cannot be read as YAML.") from None
     return found

@@ -88,30 +88,6 @@ def test_what_is_imitated_is_learned(engine: LocalEngine) -> None:
     assert engine.step == 0
 
 
-@pytest.mark.slow
-def test_all_weights_learn_to_make_the_call(model_folder: Path) -> None:
-    config = TrainingConfig.create(model=str(model_folder), gpu="none", lora_rank=0)
-    engine = LocalEngine.create(config)
-    imitation = engine.imitation()
-    batch = example(imitation.write(asked(ASKED), "", [CALL]))
-    for _ in range(80):
-        imitation.learn(batch, 1.0)
-
-    made = asyncio.run(engine.policy.chat(asked(ASKED, temperature=0.0)))
-
-    engine.close()
-    assert [(call.name, call.arguments) for call in made.tool_calls] == [
-        ("read", '{"path": "b"}')
-    ]
-
-
-def test_no_rate_changes_nothing(engine: LocalEngine) -> None:
-    imitation = engine.imitation()
-    batch = example(imitation.write(asked(ASKED), "", [CALL]))
-
-    assert imitation.learn(batch, 0.0) == imitation.learn(batch, 0.0)
-
-
 def test_an_answer_that_does_not_fit_is_refused(engine: LocalEngine) -> None:
     with pytest.raises(ContextLengthError, match="Raise max_tokens"):
         engine.imitation().write(asked(ASKED, max_tokens=3), "", [CALL])
@@ -122,9 +98,10 @@ def test_plans_that_are_measured_change_nothing(engine: LocalEngine) -> None:
     batch = example(imitation.write(asked(ASKED), "", [CALL]))
 
     measured = [imitation.measure(batch), imitation.measure(batch)]
+    learned = [imitation.learn(batch, 0.0), imitation.learn(batch, 0.0)]  # at no rate
 
-    assert measured[0] == measured[1]
-    assert measured[0] == pytest.approx(imitation.learn(batch, 0.0), rel=1e-5)
+    assert measured[0] == measured[1] == pytest.approx(learned[0], rel=1e-5)
+    assert learned[0] == learned[1]
 
 
 @pytest.mark.slow

@@ -35,6 +35,7 @@ def test_a_model_with_full_attention_is_loaded(load: Load, kind: str) -> None:
     ("kind", "settings", "context"),
     [
         ("llama", {"rope_type": "dynamic", **ROPE}, 256),
+        ("llama", {"rope_type": "yarn", **ROPE}, 256),
         (
             "phi3",
             {
@@ -59,7 +60,3 @@ def test_no_attention_is_used_that_plans_each_new_shape(load: Load) -> None:
     torch.backends.cuda.enable_cudnn_sdp(True)
     load("llama")
     assert not torch.backends.cuda.cudnn_sdp_enabled()
-
-
-def test_positions_that_are_stretched_once_for_all_are_loaded(load: Load) -> None:
-    assert load("llama", rope_parameters={"rope_type": "yarn", **ROPE}).context == 256

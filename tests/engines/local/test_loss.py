@@ -79,32 +79,38 @@ def plain_gradients(
     return policy_loss, gradients
 
 
-@pytest.mark.parametrize(("chunk_tokens", "cores"), [(4096, 1), (64, 1), (64, 3)])
+def require_gradients(loaded: LoadedModel, expected: list[torch.Tensor]) -> None:
+    largest = max(float(gradient.abs().max()) for gradient in expected)
+    named = loaded.trained_parameters()
+    for (name, parameter), gradient in zip(named, expected, strict=True):
+        difference = float((parameter.grad - gradient).abs().max())
+        assert difference < 1e-5 * max(1.0, largest), name
+
+
+@pytest.mark.parametrize(
+    ("chunk_tokens", "cores", "most_nodes"),
+    [(4096, 1, 1536), (64, 1, 1536), (64, 3, 1536), (4096, 1, 60)],
+)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_gradients_with_shared_prefixes_equal_plain_ones(
-    loaded: LoadedModel, seed: int, chunk_tokens: int, cores: int
+    loaded: LoadedModel, seed: int, chunk_tokens: int, cores: int, most_nodes: int
 ) -> None:
     found = sequences(loaded, seed)
     expected_loss, expected = plain_gradients(loaded, found)
     loss = PolicyLoss(replace(loaded, cores=cores), CLIP, ENTROPY, TEMPERATURE)
     loss.chunk_tokens = chunk_tokens
-    forests = plant(found, 1536)
+    (forest,) = plant(found, most_nodes)
 
     total = sum(len(s.trained) for s in found)
-    sums = loss.backward(forests[0], total)
+    sums = loss.backward(forest, total)
 
-    assert len(forests) == 1
-    assert len(forests[0].head) == 40
-    nodes = sum(map(len, forests[0].trees))
+    assert len(forest.head) == 40
+    assert (len(forest.trees) > 3) == (most_nodes < 100)
+    nodes = sum(map(len, forest.trees))
     assert nodes < 0.9 * sum(len(s.ids) - 40 for s in found), "nothing was shared"
     assert sums.tokens == total
     assert sums.loss == pytest.approx(expected_loss, rel=1e-4)
-    scale = max(float(g.abs().max()) for g in expected)
-    for (name, parameter), gradient in zip(
-        loaded.trained_parameters(), expected, strict=True
-    ):
-        difference = float((parameter.grad - gradient).abs().max())
-        assert difference < 1e-5 * max(1.0, scale), name
+    require_gradients(loaded, expected)
 
 
 @pytest.mark.slow
@@ -140,11 +146,7 @@ def test_the_distance_from_the_untrained_policy_is_penalised(
     moved = max(float((a - b).abs().max()) for a, b in zip(free, expected, strict=True))
     scale = max(float(g.abs().max()) for g in expected)
     assert moved > 1e-2 * scale, "the penalty changes nothing"
-    for (name, parameter), gradient in zip(
-        trained.trained_parameters(), expected, strict=True
-    ):
-        difference = float((parameter.grad - gradient).abs().max())
-        assert difference < 1e-5 * max(1.0, scale), name
+    require_gradients(trained, expected)
 
 
 def mean_ratios(loaded: LoadedModel, found: list[TrainingSequence]) -> list[float]:
@@ -193,12 +195,7 @@ def test_sequences_far_from_their_sampling_leave_the_gradient_to_the_others(
     assert left_out == set(map(id, found)) - set(map(id, near))
     assert sums.tokens == total
     assert sums.loss == pytest.approx(expected_loss, rel=1e-4)
-    scale = max(float(g.abs().max()) for g in expected)
-    for (name, parameter), gradient in zip(
-        loaded.trained_parameters(), expected, strict=True
-    ):
-        difference = float((parameter.grad - gradient).abs().max())
-        assert difference < 1e-5 * max(1.0, scale), name
+    require_gradients(loaded, expected)
     assert loss.take_ratios() is None
 
 
@@ -216,25 +213,7 @@ def test_agents_of_a_team_have_heads_of_their_own(loaded: LoadedModel) -> None:
 
     assert [f.head[0] == 5 for f in forests] == [True, False]
     assert sum(s.loss for s in sums) == pytest.approx(expected_loss, rel=1e-4)
-    for (_, parameter), gradient in zip(
-        loaded.trained_parameters(), expected, strict=True
-    ):
-        assert torch.allclose(parameter.grad, gradient, atol=1e-5)
-
-
-def test_a_long_group_becomes_several_trees(loaded: LoadedModel) -> None:
-    found = [
-        TrainingSequence("agent", 0, [7] * 20 + [10 + i] * 400, s.trained)
-        for i, s in enumerate(sequences(loaded)[:6])
-    ]
-    for sequence in found:
-        last = sequence.trained[-1]
-        sequence.trained = [type(last)(419, last.logprob, last.advantage)]
-
-    (forest,) = plant(found, 1536)
-
-    assert len(forest.trees) > 1
-    assert sum(len(tree.targets) for tree in forest.trees) == 6
+    require_gradients(loaded, expected)
 
 
 def test_attempts_share_the_tokens_of_their_task() -> None:
@@ -255,24 +234,6 @@ def test_attempts_share_the_tokens_of_their_task() -> None:
     (few,) = plant(found, 800 + 3 * 299)
     assert {len(tree.sequences) for tree in few.trees} == {3, 2}
     assert all(len(tree) <= 800 + 3 * 299 for tree in few.trees)
-
-
-@pytest.mark.parametrize("most_nodes", [30, 60])
-def test_groups_in_several_trees_have_the_same_gradients(
-    loaded: LoadedModel, most_nodes: int
-) -> None:
-    found = sequences(loaded)
-    expected_loss, expected = plain_gradients(loaded, found)
-    loss = PolicyLoss(loaded, CLIP, ENTROPY, TEMPERATURE)
-    (forest,) = plant(found, most_nodes)
-    sums = loss.backward(forest, sum(len(s.trained) for s in found))
-
-    assert len(forest.trees) > 3
-    assert sums.loss == pytest.approx(expected_loss, rel=1e-4)
-    for (_, parameter), gradient in zip(
-        loaded.trained_parameters(), expected, strict=True
-    ):
-        assert torch.allclose(parameter.grad, gradient, atol=1e-5)
 
 
 @pytest.mark.parametrize("rank", [0, 4])

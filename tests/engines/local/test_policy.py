@@ -221,28 +221,6 @@ def test_sampling_ends_at_a_stop_text(policy: LocalPolicy) -> None:
     assert (cut.content or "").count(stop) == 1
 
 
-def test_a_drafted_stream_is_the_same(policy: LocalPolicy) -> None:
-    async def streamed() -> list[str | ChatResult]:
-        asked = request(3, "find it", max_tokens=30)
-        return [piece async for piece in policy.stream(asked)]
-
-    first, second = asyncio.run(streamed()), asyncio.run(streamed())
-    assert first[:-1] == second[:-1]
-    assert isinstance(first[-1], ChatResult)
-    assert isinstance(second[-1], ChatResult)
-    assert first[-1].response_ids == second[-1].response_ids
-
-
-def test_a_session_goes_on_from_the_exact_ids(policy: LocalPolicy) -> None:
-    first = chat(policy, [request(5, session="exact")])[0]
-    follow = _next_turn(request(5, session="exact"), first)
-    second = chat(policy, [follow])[0]
-
-    whole = first.prompt_ids + first.response_ids
-    if "\ufffd" not in (first.content or ""):
-        assert second.prompt_ids[: len(whole)] == whole
-
-
 @pytest.mark.parametrize("drafted", [0, 7])
 def test_a_stream_adds_up_to_the_content_and_ends_with_the_result(
     drafted: int, policy: LocalPolicy, monkeypatch: pytest.MonkeyPatch
@@ -343,38 +321,6 @@ def test_a_closed_policy_refuses(loaded: LoadedModel) -> None:
 
     with pytest.raises(EngineError, match="closed"):
         chat(policy, [request(1)])
-
-
-def test_work_waits_for_running_responses_and_holds_new_ones_back(
-    loaded: LoadedModel,
-) -> None:
-    policy = LocalPolicy(loaded)
-    order: list[str] = []
-
-    async def ask(name: str, tokens: int) -> None:
-        await policy.chat(request(1, max_tokens=tokens))
-        order.append(name)
-
-    async def ask_before_and_after() -> str:
-        first = asyncio.create_task(ask("first", 200))
-        await asyncio.sleep(0.02)  # it runs
-
-        def work() -> str:
-            order.append("work")
-            return threading.current_thread().name
-
-        working = asyncio.create_task(
-            asyncio.to_thread(policy.decoder.between_responses, work)
-        )
-        while not (policy.decoder._works or order):
-            await asyncio.sleep(0)
-        await asyncio.gather(first, working, ask("second", 2))
-        return working.result()
-
-    assert asyncio.run(ask_before_and_after()) == "agentgym-decoder"
-    assert sorted(order[:2]) == ["first", "work"]
-    assert order[2] == "second"
-    policy.close()
 
 
 def test_work_that_fails_raises_and_sampling_goes_on(

@@ -163,20 +163,6 @@ def test_the_next_turn_goes_on_from_the_sampled_ids(
     assert known.head == first.head
 
 
-def test_three_turns_are_one_sequence(tokenizer: PreTrainedTokenizerBase) -> None:
-    renderer = renderer_of(tokenizer)
-    asked: list[dict[str, Any]] = [SYSTEM, USER]
-    seen: list[int] = []
-    for turn in range(3):
-        prompt = renderer.render(asked, TOOLS, "s")
-        assert prompt.ids[: len(seen)] == seen
-        sampled = letters(tokenizer, SAID)
-        seen = prompt.ids + sampled
-        remember(renderer, "s", prompt, ASSISTANT, sampled, SAID, asked)
-        more = [RESULT, USER] if turn else [RESULT, {**RESULT, "content": "b"}]
-        asked = [*asked, ASSISTANT, *more]
-
-
 def test_an_answer_that_a_limit_cut_is_ended_in_the_prompt(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:

@@ -36,17 +36,6 @@ def reader_of(tokenizer: PreTrainedTokenizerBase) -> ResponseReader:
     return ResponseReader(tokenizer, FORMATS["hermes"], frozenset({1}))
 
 
-def test_content_and_calls_are_told_apart() -> None:
-    content, calls = parse_response(f"Look: {READ}{READ}", "k")
-
-    assert content == "Look: "
-    assert [(c.name, c.arguments) for c in calls] == [("read", '{"path": "a"}')] * 2
-
-
-def test_an_answer_keeps_its_exact_text() -> None:
-    assert parse_response(" It is done.\n", "k") == (" It is done.\n", [])
-
-
 def test_a_malformed_call_is_one_of_a_tool_that_no_agent_has() -> None:
     broken = '<tool_call>{"name": "read", "arguments": {"path</tool_call>'
     content, calls = parse_response(broken + READ, "k")
@@ -75,10 +64,6 @@ def test_a_pair_of_surrogates_is_a_character() -> None:
     text = r'<tool_call>{"name": "\ud83d\ude00", "arguments": {}}</tool_call>'
 
     assert parse_response(text, "k")[1][0].name == "\U0001f600"
-
-
-def test_only_calls_leave_no_content() -> None:
-    assert parse_response(READ, "k")[0] == ""
 
 
 def test_ids_depend_on_key_and_place() -> None:
@@ -123,16 +108,6 @@ def test_reasoning_that_the_prompt_began_and_nothing_ended_is_reasoning(
         Component.TOOL_SELECTION,
         Component.PARAMETER_SELECTION,
     }
-
-
-@pytest.mark.parametrize("text", ["read é", "日本 ü", "a<tool_call>b", "", "\n \t"])
-def test_pieces_join_to_the_text(tokenizer: PreTrainedTokenizerBase, text: str) -> None:
-    ids = [i for c in text for i in tokenizer.encode(c, add_special_tokens=False)]
-    pieces = Detokenizer(tokenizer).pieces(ids)
-
-    assert pieces is not None
-    assert len(pieces) == len(ids)
-    assert "".join(pieces) == text
 
 
 def byte_fallback_tokenizer() -> PreTrainedTokenizerFast:
@@ -181,25 +156,6 @@ def test_pieces_are_those_of_the_whole_text(
     else:
         expected = pieces_by_decoding_all_each_time(tokenizer, ids)
         assert Detokenizer(tokenizer).pieces(ids) == expected
-
-
-def test_the_work_of_finding_pieces_grows_with_their_number_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tokenizer = make_tokenizer()
-    ids = tokenizer.encode("\U0001f600 " + "read the file " * 200)
-    decode, lengths = tokenizer.decode, list[int]()
-
-    def counted(ids: list[int], **settings: Any) -> Any:
-        lengths.append(len(ids))
-        return decode(ids, **settings)
-
-    monkeypatch.setattr(tokenizer, "decode", counted)
-    pieces = Detokenizer(tokenizer).pieces(ids)
-
-    assert pieces is not None
-    assert "".join(pieces) == decode(ids)
-    assert sum(lengths) < 20 * len(ids)
 
 
 def visible(text: str) -> str:

@@ -101,12 +101,6 @@ def test_what_rows_hold_survives_a_new_layout() -> None:
             assert torch.equal(cache.take(row, slice(0, piece.shape[3])), piece)
 
 
-def test_the_layout_stays_where_all_rows_can_have_all_columns() -> None:
-    cache = BatchCache(SHAPE, 4, 64, CPU, tokens=10_000)
-    cache.make_room(4, 64, held=(0, 0))
-    assert (cache.rows, cache.columns, cache.fitting(1)) == (4, 64, 4)
-
-
 def test_a_segment_beyond_the_budget_drops_no_other() -> None:
     store = SegmentStore(10)
     store.put("short", [1, 2, 3], torch.zeros(3))
