@@ -3,7 +3,6 @@
 import re
 import sqlite3
 import threading
-from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,6 @@ from os import SEEK_CUR
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import orjson
 
 from agentgym.core.trajectory import NO_REASON
@@ -48,14 +46,14 @@ COLUMNS = (
     "roles TEXT",
     "instruction TEXT",
     "speakers TEXT",
-    "turns",
     "words TEXT",
+    "turns",
 )
 """Columns of a summary, in the order of a row; the first is its key.
 
 The last three are not shown. ``speakers``: the roles of all model calls, in order.
-``turns``: each role's numbers of model calls and sampled tokens, for a separate table.
-``words``: the text to search, for a separate index.
+``words``: the text to search. ``turns``: each role's numbers of model calls and sampled
+tokens, for a separate table.
 """
 NAMES = tuple(column.partition(" ")[0] for column in COLUMNS)
 
@@ -157,8 +155,8 @@ class Attempt:
             _listed(speakers),
             instruction[:_MOST_INSTRUCTION],
             _END.join(speakers),
-            _turns(speakers, tokens),
             " ".join(words)[:_MOST_WORDS].lower(),
+            _turns(speakers, tokens),
         )
 
     def _outcome(self, status: dict[str, Any]) -> tuple[str, str]:
@@ -211,44 +209,6 @@ def _listed(values: list[str]) -> str:
     return "".join(f"{_END}{value}" for value in dict.fromkeys(values)) + (
         _END if values else ""
     )
-
-
-class WordIndex:
-    """Finds the rows whose texts contain given words, also as parts of longer words."""
-
-    # A searched word is compared with all distinct words, which are few even in many
-    # texts.
-    def __init__(self) -> None:
-        self._rows: dict[str, array[int]] = {}
-        self._open: Mapping[int, str] = {}
-        self._size = 0
-
-    def add(self, row: int, text: str) -> None:
-        """Add the words of a row whose text will not change any more."""
-        for word in set(text.split()):
-            rows = self._rows.get(word)
-            if rows is None:
-                rows = self._rows[word] = array("I")
-            rows.append(row)
-        self._size = max(self._size, row + 1)
-
-    def replace_open(self, texts: Mapping[int, str]) -> None:
-        """Set the texts of all rows that may still change; forget their old texts."""
-        self._open = texts
-        self._size = max(self._size, *(row + 1 for row in texts), 0)
-
-    def find(self, words: Sequence[str]) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-        """Return for each row whether its text contains all ``words``."""
-        kept = np.ones(self._size, dtype=bool)
-        for wanted in words:
-            has = np.zeros(self._size, dtype=bool)
-            for word, rows in self._rows.items():
-                if wanted in word:
-                    has[np.frombuffer(rows, dtype=np.uint32)] = True
-            for row, text in self._open.items():
-                has[row] |= wanted in text
-            kept &= has
-        return kept
 
 
 _CHUNK_BYTES = 2**20
@@ -375,11 +335,11 @@ _UNKNOWN = ", NULL" * len(Learned._fields)
 _WRONG, _ALL = "wrong_argument", "all"
 Facets = dict[str, Counter[Any]]
 """For each filter, the number of rollouts with each value."""
-_KEPT, _SHOWN = NAMES[:-2], NAMES[:-3]
+_KEPT, _SHOWN = NAMES[:-1], NAMES[:-3]
 
 
 class RolloutIndex:
-    """Keeps summaries of a run's rollouts in memory, 1.5 kB for each. Thread-safe."""
+    """Keeps summaries of a run's rollouts in memory, 3 kB for each. Thread-safe."""
 
     def __init__(self, store: StoreReader) -> None:
         self._store = store
@@ -394,8 +354,6 @@ class RolloutIndex:
         self._database.execute(_TURNS)
         self._credit = CreditLog(self._store.path.with_name(CREDIT_FILE))
         self._uncredited: list[tuple[str, list[Learned | None]]] = []
-        self._words = WordIndex()
-        self._searched = ""
         self._counts: Facets = {}
         self._open_counts: Facets = {}
         self._numbers: dict[str, int] = {}
@@ -485,15 +443,9 @@ class RolloutIndex:
             )
             self._database.executemany(
                 f"INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?{_UNKNOWN})",
-                [(number, *turn) for number, row in known for turn in row[len(_KEPT)]],
+                [(number, *turn) for number, row in known for turn in row[-1]],
             )
-            for number, row in known[: len(ended)]:
-                self._words.add(number, row[-1])
             self._numbers |= {row[0]: number for number, row in known[len(ended) :]}
-            self._words.replace_open(
-                {number: row[-1] for number, row in known[len(ended) :]}
-            )
-            self._searched = ""
             _count(ended, self._counts)
             self._open_counts = _count(still_open, {})
 
@@ -632,22 +584,14 @@ class RolloutIndex:
                 parts.append(f"instr({name}, ?)")
                 values.append(f"\n{given}\n")
             elif name == "text":
-                if given.split():
-                    parts.append("has_words(number)")
-                    self._find_words(given)
+                wanted = given.lower().split()
+                parts += ["instr(words, ?)"] * len(wanted)
+                values += wanted
             elif name == "wrong_argument":
                 parts.append("right_tool > right_arguments")
             else:
                 raise UsageError(f"Rollouts cannot be filtered by {name!r}.")
         return f"WHERE {' AND '.join(parts)}" if parts else "", values
-
-    def _find_words(self, text: str) -> None:
-        """Define the SQL function ``has_words``, which finds rows with these words."""
-        if self._searched != text:
-            rows = self._words.find(text.lower().split())
-            is_found = rows.tobytes().__getitem__
-            self._database.create_function("has_words", 1, is_found)
-            self._searched = text
 
 
 def _by_type(item: tuple[Any, int]) -> tuple[bool, Any]:
