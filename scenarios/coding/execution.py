@@ -3,7 +3,6 @@
 import ast
 from collections.abc import Mapping
 
-from agentgym.errors import SandboxError
 from agentgym.sandbox import (
     PythonScript,
     RunTests,
@@ -31,7 +30,7 @@ async def run_tests(sandbox: Sandbox, files: Mapping[str, str], path: str) -> st
     """Run the tests at or below ``path``; return a report of one or two short lines."""
     paths = () if path == "." else (path,)
     result = await sandbox.run(files, RunTests(paths), timeout_s=TIMEOUT_S)
-    return _report(_checked(result), files)
+    return _report(result.checked(), files)
 
 
 async def run_script(
@@ -39,8 +38,7 @@ async def run_script(
 ) -> str:
     """Run a script; return its output, cut to a few lines."""
     result = await sandbox.run(files, PythonScript(path, args), timeout_s=TIMEOUT_S)
-    result = _checked(result)
-    if result.ok:
+    if result.checked().ok:
         return _cut(result.stdout) or "The script printed nothing."
     if result.status != "exited":
         return f"The script was stopped: {result.status}."
@@ -57,12 +55,6 @@ def repaired(
         for path, values in hidden.items()
     }
     return bool(gives(sandbox, files, right, timeout_s=TIMEOUT_S))
-
-
-def _checked(result: SandboxResult) -> SandboxResult:
-    if result.status == "sandbox_error":
-        raise SandboxError(f"The sandbox failed: {result.error}")
-    return result
 
 
 def _report(result: SandboxResult, files: Mapping[str, str]) -> str:

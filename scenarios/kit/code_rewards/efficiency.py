@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from agentgym.errors import SandboxError, ScenarioError
+from agentgym.errors import ScenarioError
 from agentgym.packs.kit.code_rewards.parts import RewardPart, SubmittedCode
 from agentgym.sandbox import PythonScript, Sandbox
 from agentgym.sandbox.guest import plain
@@ -153,9 +153,7 @@ class Efficiency(RewardPart[SubmittedCode]):
             name = f"_{name}"
         result = sandbox.run_sync(
             {**files, name: script}, PythonScript(name), timeout_s=self._timeout_s
-        )
-        if result.status == "sandbox_error":
-            raise SandboxError(f"The sandbox failed: {result.error}")
+        ).checked()
         values = result.stdout if result.ok else ""
         return ProgramCost(values, result.cpu_s, result.peak_mb)
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from agentgym.core.files import whole_text
 from agentgym.errors import SandboxError
@@ -97,6 +97,12 @@ class SandboxResult:
         if self.tests is not None and self.passed < max(1, len(self.tests)):
             return False
         return self.status == "exited" and self.exit_code == 0
+
+    def checked(self) -> Self:
+        """Return the result; raise SandboxError if the sandbox itself failed."""
+        if self.status == "sandbox_error":
+            raise SandboxError(f"The sandbox failed: {self.error}")
+        return self
 
     @property
     def timed_out(self) -> bool:

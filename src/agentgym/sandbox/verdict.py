@@ -147,9 +147,7 @@ def gives(
     wrong = {}
     for language, pairs in by_language.items():
         job, command = _job(language, files, pairs)
-        result = sandbox.run_sync(job, command, timeout_s=timeout_s)
-        if result.status == "sandbox_error":
-            raise SandboxError(f"The sandbox failed: {result.error}")
+        result = sandbox.run_sync(job, command, timeout_s=timeout_s).checked()
         lines = result.stdout.split("\n") if result.ok else []
         values = {number: text for number, _, text in (x.partition(" ") for x in lines)}
         for number, (path, expression) in enumerate(pairs):

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from agentgym.core.tools import tool
-from agentgym.errors import SandboxError, ToolError
+from agentgym.errors import ToolError
 from agentgym.sandbox.workspace import Workspace
 
 
@@ -48,9 +48,7 @@ class Bash(BuiltInTool):
         if "\0" in command:
             raise ToolError("a command cannot hold a NUL character.")
         argv = (self.shell, "-c", command)
-        result = await self._workspace.run(argv, self.timeout_s)
-        if result.status == "sandbox_error":
-            raise SandboxError(f"The sandbox failed: {result.error}")
+        result = (await self._workspace.run(argv, self.timeout_s)).checked()
         parts = [result.stdout.rstrip(), result.stderr.rstrip()]
         if result.timed_out:
             parts.append(f"(ended after {self.timeout_s:g} s; nothing was kept)")

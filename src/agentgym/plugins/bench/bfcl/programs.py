@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.core.trajectory import ModelCall, Reward, Trajectory
-from agentgym.errors import SandboxError, ToolError, UsageError
+from agentgym.errors import ToolError, UsageError
 from agentgym.plugins.bench.bfcl.entries import ConversationEntry, specs_of
 from agentgym.plugins.bench.bfcl.package import NAME, PROGRAMS, Package
 from agentgym.sandbox import PythonScript, Sandbox, SandboxResult
@@ -203,9 +203,7 @@ def _script() -> str:
 
 
 def _read(result: SandboxResult) -> dict[str, Any]:
-    if result.status == "sandbox_error":
-        raise SandboxError(f"The sandbox failed: {result.error}")
-    if result.status != "exited" or result.exit_code or result.truncated:
+    if result.checked().status != "exited" or result.exit_code or result.truncated:
         *_, last = ["", *result.stderr.strip().splitlines()]
         raise _UnfinishedError(f"the call did not end: {result.status} {last}".strip())
     found: dict[str, Any] = json.loads(result.stdout)

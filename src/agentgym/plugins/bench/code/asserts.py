@@ -15,7 +15,6 @@ from agentgym.errors import UsageError
 from agentgym.plugins.bench.code.problems import (
     BenchmarkProblem,
     Judge,
-    checked,
     field,
     read_lines,
     texts,
@@ -64,7 +63,7 @@ class Asserts(Judge):
         result = sandbox.run_sync(
             {"judge.py": script}, PythonScript("judge.py"), timeout_s=_TIMEOUT_S
         )
-        return checked(result).ok and result.stdout == number
+        return result.checked().ok and result.stdout == number
 
 
 def read_humaneval(data: str) -> Iterator[BenchmarkProblem]:

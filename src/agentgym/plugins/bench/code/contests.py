@@ -20,7 +20,6 @@ from agentgym.plugins.bench.code import recorded
 from agentgym.plugins.bench.code.problems import (
     BenchmarkProblem,
     Judge,
-    checked,
     field,
     read_lines,
 )
@@ -119,7 +118,7 @@ class Contest(Judge):
         }
         limit_s = (_TEST_S + 1) * len(outputs) + 5 + _UNPICKLE_S
         result = sandbox.run_sync(files, PythonScript("judge.py"), timeout_s=limit_s)
-        lines = checked(result).stdout.split("\n")[:-1]
+        lines = result.checked().stdout.split("\n")[:-1]
         if not result.ok or len(lines) != len(outputs):
             return False
         return all(map(self._right, lines, outputs))
@@ -131,9 +130,9 @@ class Contest(Judge):
     def _hidden_outputs(self, sandbox: Sandbox) -> list[str]:
         """Return the right outputs of the hidden tests, as text."""
         files = {"read.py": _HIDDEN + _OUTPUTS, "private.txt": self.private}
-        result = checked(
-            sandbox.run_sync(files, PythonScript("read.py"), timeout_s=_UNPICKLE_S)
-        )
+        result = sandbox.run_sync(
+            files, PythonScript("read.py"), timeout_s=_UNPICKLE_S
+        ).checked()
         problem = "their outputs are too large" if result.truncated else result.stderr
         try:
             found = json.loads(result.stdout)

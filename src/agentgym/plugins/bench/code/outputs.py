@@ -21,7 +21,6 @@ from agentgym.plugins.bench.code.asserts import COMPLETE, WRITE
 from agentgym.plugins.bench.code.problems import (
     BenchmarkProblem,
     Judge,
-    checked,
     field,
     read_lines,
     texts,
@@ -282,9 +281,9 @@ class Outputs(Judge):
         """
         asked = json.dumps([code, self.name, inputs, limits])
         files = {"judge.py": inspect.getsource(recorded) + _SCRIPT, "asked.json": asked}
-        result = checked(
-            sandbox.run_sync(files, PythonScript("judge.py"), timeout_s=whole_s)
-        )
+        result = sandbox.run_sync(
+            files, PythonScript("judge.py"), timeout_s=whole_s
+        ).checked()
         found = []
         for line in result.stdout.split("\n")[:-1] if result.ok else ():
             try:

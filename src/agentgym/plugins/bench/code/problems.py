@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.core.task import Split
-from agentgym.errors import SandboxError, UsageError
-from agentgym.sandbox import Sandbox, SandboxResult
+from agentgym.errors import UsageError
+from agentgym.sandbox import Sandbox
 
 _FENCED = re.compile(
     r"```[\w+#.-]*[ \t]*\r?\n(.*?)(?:^```|\Z)", re.DOTALL | re.MULTILINE
@@ -147,10 +147,3 @@ def texts(row: Mapping[str, Any], name: str, source: str) -> list[str]:
     if not all(isinstance(value, str) for value in values):
         raise UsageError(f"{row['']}: its field {name!r} must be a list of texts.")
     return list(values)
-
-
-def checked(result: SandboxResult) -> SandboxResult:
-    """Check that the sandbox itself did not fail, and return the result."""
-    if result.status == "sandbox_error":
-        raise SandboxError(f"The sandbox failed: {result.error}")
-    return result

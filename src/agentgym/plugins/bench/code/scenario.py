@@ -17,7 +17,6 @@ from agentgym.plugins.bench.code.outputs import read_humaneval_plus, read_mbpp_p
 from agentgym.plugins.bench.code.problems import (
     BenchmarkProblem,
     Judge,
-    checked,
     field,
     read_lines,
     texts,
@@ -71,7 +70,7 @@ class Joined(Judge):
         result = sandbox.run_sync(
             {name: f"{code}\n{self.tests}"}, command, timeout_s=limit_s
         )
-        return checked(result).ok
+        return result.checked().ok
 
 
 def read_multipl_e(data: str) -> Iterator[BenchmarkProblem]:

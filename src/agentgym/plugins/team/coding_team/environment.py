@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from agentgym.core.tools import Tool, bound_tools, tool
-from agentgym.errors import MissingExtraError, RuleViolation, SandboxError, ToolError
+from agentgym.errors import MissingExtraError, RuleViolation, ToolError
 from agentgym.packs.kit.code_rewards.static_checks import Kind, find_problems
 from agentgym.plugins.team.coding_team.languages import (
     TESTS,
@@ -252,7 +252,7 @@ class TeamEnvironment(Environment):
                 language.checker(file),
                 timeout_s=language.seconds,
             )
-            problems = language.problems(_sound(result))
+            problems = language.problems(result.checked())
             found = [_finding(file, line, _SERIOUS, said) for line, said in problems]
             return self._checked_by("lint", file, found, "No problems.")
 
@@ -302,7 +302,7 @@ class TeamEnvironment(Environment):
                     timeout_s=language.seconds,
                 )
                 for name in some:
-                    self._results[name] = _report_of(name, _sound(result), some)
+                    self._results[name] = _report_of(name, result.checked(), some)
             report = _sum([self._results[name] for name in wanted])
             if report["failed"]:
                 self._failed_before.add(self._version())
@@ -330,7 +330,7 @@ class TeamEnvironment(Environment):
             result = await self._sandbox.run(
                 files, PythonScript(SCRIPT), timeout_s=MEASURE_S
             )
-            return measured(_sound(result))
+            return measured(result.checked())
 
     def facts(self) -> dict[str, Any]:
         """Return the facts that decide the next role; see ``routing.next_roles``."""
@@ -456,12 +456,6 @@ def _by_language(paths: Sequence[str]) -> list[tuple[TeamLanguage, list[str]]]:
 
 def _finding(path: str, line: int, severity: str, message: str) -> dict[str, Any]:
     return {"path": path, "line": line, "severity": severity, "message": message}
-
-
-def _sound(result: SandboxResult) -> SandboxResult:
-    if result.status == "sandbox_error":
-        raise SandboxError(f"The sandbox failed: {result.error}")
-    return result
 
 
 def _report_of(

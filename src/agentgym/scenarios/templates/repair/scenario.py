@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from agentgym import Environment, Reward, Scenario, Split, Task, Trajectory, tool
 from agentgym.core.needs import NeededCall
 from agentgym.core.tools import ToolOutcome, ToolSpec, tool_specs
-from agentgym.errors import RuleViolation, SandboxError
+from agentgym.errors import RuleViolation
 from agentgym.sandbox import RunTests, Sandbox, Workspace, gives
 
 # Each split has its own words; otherwise held-out tasks would measure memory. Each
@@ -111,9 +111,8 @@ class RepairProject(Environment):
     async def run_tests(self) -> str:
         """Run the tests."""
         files = dict(self.workspace.files)
-        result = await self._sandbox.run(files, RunTests(), timeout_s=TIMEOUT_S)
-        if result.status == "sandbox_error":  # Not the agent's fault: retry.
-            raise SandboxError(result.error)
+        found = await self._sandbox.run(files, RunTests(), timeout_s=TIMEOUT_S)
+        result = found.checked()  # An error here is not the agent's fault.
         failed = [test for test in result.tests or () if test.outcome != "passed"]
         return failed[0].message[:300] if failed else f"{result.passed} passed."
 
