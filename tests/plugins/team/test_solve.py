@@ -3,17 +3,18 @@
 import asyncio
 import json
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from agentgym.cli.main import main
 from agentgym.security.audit import default_log
+from tests.rollout.scripted_llm import calling
+from tests.rollout.stub_server import StubServer, completion
 
 NOWHERE = "http://127.0.0.1:9/v1#none"
 FLIP = "def flip(text):\n    return text[::-1]\n"
@@ -40,51 +41,19 @@ def answer(messages: list[dict[str, Any]]) -> tuple[str, dict[str, Any]] | str:
     return "run_tests", {}
 
 
-class Roles(BaseHTTPRequestHandler):
-    status = 200
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        made = answer(body["messages"])
-        message: dict[str, Any] = {"role": "assistant", "content": None}
-        if isinstance(made, str):
-            message["content"] = made
-        else:
-            name, arguments = made
-            function = {"name": name, "arguments": json.dumps(arguments)}
-            call = {"id": "c1", "type": "function", "function": function}
-            message["tool_calls"] = [call]
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-        text = json.dumps(
-            {
-                "id": "1",
-                "object": "chat.completion",
-                "created": 0,
-                "model": "roles",
-                "choices": [choice],
-                "usage": usage,
-            }
-        )
-        if self.status != 200:
-            text = json.dumps({"error": {"message": "no such key"}})
-        self.send_response(self.status)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, *args: Any) -> None:
-        pass
+async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
+    """Answer for the role that is asked."""
+    made = answer(body["messages"])
+    message: dict[str, Any] = {"role": "assistant", "content": made}
+    if not isinstance(made, str):
+        message = calling(made[0], **made[1])
+    return web.json_response(completion(message=message))
 
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Roles)
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{made.server_port}/v1#roles"
-    made.shutdown()
-    made.server_close()
+    with StubServer(respond) as made:
+        yield f"{made.endpoint}#roles"
 
 
 @pytest.fixture
@@ -129,7 +98,7 @@ def test_json(server: str, project: Path, capfd: pytest.CaptureFixture[str]) -> 
     captured = capfd.readouterr()
     record = json.loads(captured.out)
     assert record["outcome"] == "passed"
-    assert record["usage"]["generator"]["prompt_tokens"] == 20
+    assert record["usage"]["generator"]["prompt_tokens"] == 6
     assert "supervisor  -> executor" in captured.err
 
 
@@ -175,14 +144,13 @@ def test_chat_goes_on(
 
 
 @pytest.mark.slow
-def test_a_refused_key(
-    server: str,
-    project: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Roles, "status", 401)
-    assert run("--problem", "Flip", "--model", server, "--save", "out") == 1
+def test_a_refused_key(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def refuse(request: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.json_response({"error": {"message": "no such key"}}, status=401)
+
+    with StubServer(refuse) as server:
+        model = f"{server.endpoint}#roles"
+        assert run("--problem", "Flip", "--model", model, "--save", "out") == 1
     shown = capsys.readouterr().out
     assert "Ended early." in shown
     assert "Error code: 401" in shown
@@ -224,27 +192,11 @@ def test_files_that_cannot_be_saved_are_shown(
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_the_files(
+def test_ctrl_c_keeps_the_files_before_it_waits_for_anything(
     server: str,
     project: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from agentgym.plugins.team.screens import TeamLines
-
-    def stop(lines: TeamLines, event: Any) -> None:
-        if event.tool == "write_file":
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(TeamLines, "__call__", stop)
-    assert run("--problem", "Flip", "--model", server, "--save", "out") == 130
-    assert "Interrupted. Saved: " in capsys.readouterr().err
-    assert (project / "out" / "solution.py").read_text() == FLIP
-
-
-@pytest.mark.slow
-def test_ctrl_c_keeps_the_files_before_it_waits_for_anything(
-    server: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process is ended soon after Ctrl-C, whatever its threads do."""
     from agentgym.plugins.team.screens import TeamLines
@@ -267,6 +219,8 @@ def test_ctrl_c_keeps_the_files_before_it_waits_for_anything(
     monkeypatch.setattr(TeamLines, "__call__", stop)
     assert run("--problem", "Flip", "--model", server, "--save", "out") == 130
     assert seen == [True]
+    assert saved.read_text() == FLIP
+    assert "Interrupted. Saved: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -205,15 +205,6 @@ async def test_a_wrong_choice_is_refused_and_may_be_mended(team: MakeTeam) -> No
     assert len(made.project.books.violations) == 1
 
 
-async def test_a_refused_key_ends_it_at_once(team: MakeTeam) -> None:
-    class Refused(Exception):
-        status_code = 401
-
-    made = team(TESTS, good(generator=cast.in_turn(Refused("no such key"))))
-    with pytest.raises(Refused, match="no such key"):
-        await made.ask(ASKED)
-
-
 async def test_the_generator_may_not_touch_tests(team: MakeTeam) -> None:
     cheat = {"tests/test_solution.py": "def test_flip():\n    pass\n"}
     state = await team(TESTS, good(generator=cast.writes(cheat, RIGHT))).ask(ASKED)

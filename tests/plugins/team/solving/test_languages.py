@@ -1,6 +1,6 @@
-"""The team solves small problems with good, sloppy and broken roles."""
+"""The team solves a small problem in each language."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -8,20 +8,77 @@ from agentgym.errors import SandboxUnavailableError, UsageError
 from agentgym.sandbox.languages import missing
 from tests.plugins.team.coding_team import cast
 from tests.plugins.team.coding_team.test_graph import good
-from tests.plugins.team.solving.problems import PROBLEMS, SmallProblem
 from tests.plugins.team.solving.test_solve import roles, solved
 
-STYLES = ("good", "sloppy", "broken")
+ASKED = "Write a function that says whether a number is even"
+RIGHT, WRONG = "x % 2 == 0", "x > 0"
 
 
-def generator_of(style: str, problem: SmallProblem) -> cast.Actor:
-    """Return a generator that is right at once, wrong at first, or only shows code."""
-    wrong, right = {problem.target: problem.wrong}, {problem.target: problem.right}
-    if style == "good":
-        return cast.writes(right)
-    if style == "sloppy":
-        return cast.writes(wrong, right)
-    return cast.in_turn(f"Take this:\n```\n{problem.right}```")
+class SmallProblem(NamedTuple):
+    """The file to write, with BODY for an expression, and the given tests."""
+
+    target: str
+    text: str
+    test_path: str
+    tests: str
+
+    def solution(self, body: str) -> dict[str, str]:
+        return {self.target: self.text.replace("BODY", body)}
+
+
+PROBLEMS = {
+    "python": SmallProblem(
+        "solution.py",
+        "def even(x):\n    return BODY\n",
+        "tests/test_solution.py",
+        "from solution import even\n\n\n"
+        "def test_even():\n    assert even(2)\n    assert not even(3)\n",
+    ),
+    "javascript": SmallProblem(
+        "solution.js",
+        "exports.even = (x) => BODY;\n",
+        "solution.test.js",
+        "const test = require('node:test');\nconst assert = require('node:assert');\n"
+        "const { even } = require('./solution.js');\n\ntest('even', () => {\n"
+        "  assert.equal(even(2), true);\n  assert.equal(even(3), false);\n});\n",
+    ),
+    "go": SmallProblem(
+        "solution.go",
+        "package solution\n\nfunc Even(x int) bool {\n\treturn BODY\n}\n",
+        "solution_test.go",
+        'package solution\n\nimport "testing"\n\nfunc TestEven(t *testing.T) {\n'
+        '\tif !Even(2) || Even(3) {\n\t\tt.Error("wrong")\n\t}\n}\n',
+    ),
+    "rust": SmallProblem(
+        "solution.rs",
+        "pub fn even(x: i64) -> bool {\n    BODY\n}\n",
+        "tests/test_solution.rs",
+        '#[path = "../solution.rs"]\nmod solution;\n\n#[test]\nfn test_even() {\n'
+        "    use solution::even;\n    assert!(even(2));\n    assert!(!even(3));\n}\n",
+    ),
+    "typescript": SmallProblem(
+        "solution.ts",
+        "export const even = (x: number): boolean => BODY;\n",
+        "solution.test.ts",
+        "import { test } from 'node:test';\nimport assert from 'node:assert';\n"
+        "import { even } from './solution';\n\ntest('even', () => {\n"
+        "  assert.equal(even(2), true);\n  assert.equal(even(3), false);\n});\n",
+    ),
+    "java": SmallProblem(
+        "Solution.java",
+        "class Solution {\n  static boolean even(int x) { return BODY; }\n}\n",
+        "SolutionTest.java",
+        "class SolutionTest {\n  static void testIt() {\n"
+        "    assert Solution.even(2);\n    assert !Solution.even(3);\n  }\n}\n",
+    ),
+    "cpp": SmallProblem(
+        "solution.cpp",
+        "bool even(int x) { return BODY; }\n",
+        "solution_test.cpp",
+        "#include <cassert>\nbool even(int x);\nvoid test_it() {\n"
+        "  assert(even(2));\n  assert(!even(3));\n}\n",
+    ),
+}
 
 
 @pytest.fixture(params=PROBLEMS)
@@ -33,20 +90,19 @@ def language(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("style", STYLES)
-def test_a_small_problem_is_solved(language: str, style: str) -> None:
-    problem = PROBLEMS[language][STYLES.index(style)]
-    models = good(generator=generator_of(style, problem))
-    if style == "broken":
-        models["executor"] = cast.broken()
+def test_a_small_problem_is_solved(language: str) -> None:
+    problem = PROBLEMS[language]
+    right = problem.solution(RIGHT)
     solution = solved(
-        problem.asked, models=models, files=dict([problem.tests]), language=language
+        ASKED,
+        models=good(generator=cast.writes(problem.solution(WRONG), right)),
+        files={problem.test_path: problem.tests},
+        language=language,
     )
     assert solution.passed, solution
-    assert solution.files[problem.target] == problem.right
+    assert solution.files[problem.target] == right[problem.target]
     assert solution.changed == (problem.target,)
-    turns = ["generator", "executor"] * (2 if style == "sloppy" else 1)
-    assert roles(solution) == turns
+    assert roles(solution) == ["generator", "executor"] * 2
 
 
 BROKEN = {
@@ -63,15 +119,15 @@ BROKEN = {
 @pytest.mark.slow
 def test_the_review_reads_what_the_toolchain_says(language: str) -> None:
     path, text, said = BROKEN[language]
-    problem = PROBLEMS[language][0]
+    problem = PROBLEMS[language]
     long = text + "".join(f"// {n}\n" for n in range(20))
     if language == "python":
         long = long.replace("//", "#")
-    generator = cast.writes({path: long}, {path: problem.right})
+    generator = cast.writes({path: long}, problem.solution(RIGHT))
     solution = solved(
-        problem.asked,
+        ASKED,
         models=good(generator=generator),
-        files=dict([problem.tests]),
+        files={problem.test_path: problem.tests},
         language=language,
     )
     assert solution.passed, solution

@@ -20,7 +20,6 @@ from tests.plugins.team.coding_team.test_graph import (
     RIGHT,
     RISKY,
     TESTS,
-    WRONG,
     good,
 )
 
@@ -112,12 +111,6 @@ class TestPerson:
         assert solution.files["solution.py"] == RIGHT["solution.py"]
         assert solution.passed
 
-    def test_a_person_who_leaves(self) -> None:
-        models = good(generator=cast.writes(WRONG))
-        solution = solved(models=models, human=self.asked(None), max_rounds=1)
-        assert solution.outcome == "failed"
-        assert solution.files["solution.py"] == WRONG["solution.py"]
-
     def test_a_callback_that_raises_ends_it_with_the_files(self) -> None:
         def human(question: dict[str, Any]) -> str:
             raise OSError("the terminal is gone")
@@ -126,21 +119,6 @@ class TestPerson:
         assert solution.outcome == "stopped"
         assert solution.error == "OSError: the terminal is gone"
         assert solution.files["solution.py"] == RISKY["solution.py"]
-
-
-async def test_a_session_goes_on() -> None:
-    from agentgym.plugins.team.solving.solve import TeamSession
-
-    faster = {"solution.py": RIGHT["solution.py"] + "\n\nFAST = True\n"}
-    models = good(generator=cast.writes(RIGHT, faster))
-    with TeamSession(models, files=TESTS) as session:
-        first = await session.ask(ASKED)
-        second = await session.ask("Now make it faster")
-    assert first.files["solution.py"] == RIGHT["solution.py"]
-    assert second.files["solution.py"] == faster["solution.py"]
-    assert second.problem == "Now make it faster"
-    assert roles(first) == roles(second) == ["generator", "executor"]
-    assert first.usage == second.usage
 
 
 def test_a_refused_key_is_a_clear_end() -> None:
@@ -211,20 +189,6 @@ class TestNoServer:
             return writer.play(messages)
 
         assert solved(models=good(generator=cast.actor(play))).passed
-
-
-@pytest.mark.slow
-def test_a_model_that_never_stops_comes_to_an_end() -> None:
-    solution = solved(models=good(generator=cast.endless()), max_rounds=2)
-    assert solution.outcome == "failed"
-    assert solution.usage["generator"].calls < 100
-
-
-def test_a_fallback_model() -> None:
-    models = good(executor=cast.broken())
-    solution = solved(models=models, fallback=cast.tests_all())
-    assert solution.passed
-    assert "could not be used" not in str(solution.history)
 
 
 @pytest.mark.parametrize(
