@@ -1,4 +1,4 @@
-"""The engine against scripted servers: updates, checkpoints, weights that differ."""
+"""The engine with a scripted driver: updates, checkpoints, weights that differ."""
 
 import json
 import math
@@ -19,8 +19,8 @@ from agentgym.errors import CheckpointError, EngineError, ModelError
 from agentgym.models.nano import nano_path
 from agentgym.models.template import template_text
 from agentgym.plugins.verl.engine import VerlEngine
-from agentgym.plugins.verl.protocol import KEY_VARIABLE
-from tests.plugins.verl.conftest import KEY, Server
+from agentgym.plugins.verl.launch import VerlDriver
+from tests.plugins.verl.conftest import SCRIPTED
 
 BATCH = TrainingBatch(
     [TrainingSequence("", 0, [3, 4, 5, 6], [TrainedToken(2, -0.5, 1.0)])]
@@ -29,13 +29,10 @@ Make = Callable[..., VerlEngine]
 
 
 @pytest.fixture
-def make(
-    servers: Callable[[], Server], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Make]:
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Yield what makes an engine whose verl follows a script."""
     import agentgym.plugins.verl.engine as module
 
-    monkeypatch.setenv(KEY_VARIABLE, KEY)
     given = module.verl_settings
     with ExitStack() as stack:
 
@@ -43,8 +40,8 @@ def make(
             monkeypatch.setattr(
                 module, "verl_settings", lambda c: given(c) | {"script": script}
             )
-            address = servers().address
-            config = TrainingConfig.create(**{"verl.server": address}, **settings)
+            own = {"verl.driver": SCRIPTED, "output": tmp_path}
+            config = TrainingConfig.create(**own, **settings)
             made = VerlEngine.create(config)
             stack.callback(made.close)
             return made
@@ -196,10 +193,6 @@ def test_a_server_whose_verl_fails_in_a_step_ends_the_update(make: Make) -> None
 
 @pytest.mark.slow
 def test_a_model_that_cannot_show_tools_is_refused(make: Make, tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
-    from agentgym.models.nano import nano_path
-
     tokenizer = AutoTokenizer.from_pretrained(nano_path())
     tokenizer.chat_template = "{{ messages[0].content }}"
     tokenizer.save_pretrained(tmp_path)
@@ -212,16 +205,14 @@ def test_a_model_that_cannot_show_tools_is_refused(make: Make, tmp_path: Path) -
 def test_the_template_and_its_variables_reach_the_servers(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from agentgym.plugins.verl.engine import VerlClient
-
     begun: list[dict[str, Any]] = []
-    start = VerlClient.start
+    start = VerlDriver.start
 
-    def noted(client: VerlClient, given: dict[str, Any]) -> Any:
+    def noted(driver: VerlDriver, given: dict[str, Any]) -> Any:
         begun.append(given)
-        return start(client, given)
+        return start(driver, given)
 
-    monkeypatch.setattr(VerlClient, "start", noted)
+    monkeypatch.setattr(VerlDriver, "start", noted)
     switch = "{% if enable_thinking %}<think>{% endif %}"
     (tmp_path / "own.jinja").write_text(template_text("hermes") + switch)
     engine = make(

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-import pytest
 import torch
 
 from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.engines.base import TrainingBatch
-from agentgym.plugins.verl.protocol import UpdateRow, row_problem, rows_of
+from agentgym.plugins.verl.protocol import UpdateRow, rows_of
 from agentgym.plugins.verl.rows import divisible, to_tensors
 from agentgym.train.batch import BatchBuilder
 from tests.engines.local.rollouts import TRAINABLE, broadcast, rollout
@@ -37,7 +36,6 @@ def test_a_row_has_the_positions_that_the_loss_covers_and_nothing_after() -> Non
         assert row["ids"] == sequence.ids[: len(row["ids"])]
         assert row["start"] == row["trained"][0][0]
         assert len(row["trained"]) == len(sequence.trained)
-        assert row_problem(row) == ""
     # Tokens of the tool's result between the calls are read and not learned.
     positions = {position for position, _, _ in rows[0]["trained"]}
     assert positions.isdisjoint({9, 10})
@@ -93,8 +91,3 @@ def test_empty_rows_make_a_batch_divisible_and_are_not_trained() -> None:
     assert len(padded) == 4
     assert to_tensors(padded)["response_mask"].sum() == 3
     assert divisible(rows, 3) == rows
-
-
-@pytest.mark.parametrize("row", [None, {}, {"ids": [1], "start": 1, "trained": []}])
-def test_what_is_no_row_is_told(row: object) -> None:
-    assert row_problem(row)

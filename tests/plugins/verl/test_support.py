@@ -82,8 +82,8 @@ def test_several_machines_want_a_cluster(made: Callable[[str], Path]) -> None:
         ({"precision": "bf16"}, "'bf16' is a setting of --engine local or vllm"),
         ({"gradient_checkpointing": False}, "a setting of --engine local or vllm"),
         ({"model": "./nowhere"}, "No model is at"),
-        ({"verl.server": "somewhere"}, "write host:port"),
-        ({"verl.server": "there:1"}, "AGENTGYM_ENGINE_KEY"),
+        ({"verl.driver": "gpu-host:8700"}, "does not begin with a program"),
+        ({"verl.driver": "ssh 'gpu-host"}, "No closing quotation"),
         ({"verl": {"trainer.nnode": 2}}, "the nearest is 'trainer.nnodes'"),
     ],
 )
@@ -98,7 +98,7 @@ def test_what_cannot_be_meant_is_refused(settings: dict[str, Any], why: str) -> 
         {"verl.nodes": 2},
         {"gpus.tensor_parallel": 2},
         {"verl.offload": True},
-        {"verl.server": "there:1"},
+        {"verl.driver": "sh there"},
         {"verl": {"trainer.device": "cuda"}},
     ],
 )

@@ -41,7 +41,8 @@ from agentgym.plugins.lightning.settings import (
     row_limit,
     started_at,
 )
-from agentgym.plugins.verl.launch import RayProcess
+from agentgym.plugins.lightning.train import KEY_VARIABLE
+from agentgym.plugins.verl.launch import RayProcess, ray_environment
 from agentgym.plugins.vllm import supervise
 from agentgym.plugins.vllm.group import GpuSettings
 from agentgym.security.log_file import LogFile
@@ -74,7 +75,8 @@ class TrainerProcess(RayProcess):
         # The trainer prints its whole configuration, with the gateway's key.
         output = LogFile(log, {"gateway key": key})
         folders = {FOLDER: str(self._folder), "RAY_TMPDIR": str(self._folder / "r")}
-        self._start(words, key, output, **folders)
+        environment = ray_environment(self._folder) | folders | {KEY_VARIABLE: key}
+        self._start(words, output, environment, self._folder)
 
     @property
     def failure(self) -> str:

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from agentgym.plugins.verl.compose import compose
-from agentgym.plugins.verl.protocol import KEY_VARIABLE
+
+KEY_VARIABLE = "AGENTGYM_ENGINE_KEY"
 
 
 def main() -> None:

@@ -1,6 +1,10 @@
 """Program that controls verl: reads requests and writes answers as lines of JSON.
 
-The server starts it, and it ends with the server. Output of libraries goes to the log.
+    python -m agentgym.plugins.verl.driver [FOLDER]
+
+It supervises a process that does the work, and ends with the process that started it,
+with all that verl has started; then it removes FOLDER. Output of libraries goes to
+standard error.
 """
 
 import json
@@ -9,13 +13,33 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from shutil import rmtree
 from typing import Any
 
+from agentgym.plugins.verl.protocol import PROTOCOL
+from agentgym.plugins.vllm.supervise import run
+
+WORK = "work"
+_VERSIONS = "it belongs to another agentgym: install the same version on both sides"
 _SHUTDOWN_S = 20
 
 
-def main(make: Callable[[dict[str, Any]], Any]) -> None:
-    """Answer requests until standard input ends; ``make`` creates the cluster."""
+def main(make: Callable[[dict[str, Any]], Any], *words: str) -> None:
+    """Work, or supervise the process that works.
+
+    ``make`` creates the cluster; the arguments ``words`` start this program again.
+    """
+    if sys.argv[1:] == [WORK]:
+        work(make)
+        return
+    code = run(os.getppid(), [sys.executable, *words, WORK], None)
+    for folder in sys.argv[1:]:
+        rmtree(folder, ignore_errors=True)
+    sys.exit(code)
+
+
+def work(make: Callable[[dict[str, Any]], Any]) -> None:
+    """Answer requests until standard input ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     _die_with_parent()
@@ -28,6 +52,8 @@ def main(make: Callable[[dict[str, Any]], Any]) -> None:
             verb, given = request["verb"], request["given"]
             try:
                 if verb == "start":
+                    if given["protocol"] != PROTOCOL:
+                        raise RuntimeError(_VERSIONS)
                     cluster = make(given["settings"])
                     found = cluster.state()
                 else:
@@ -69,4 +95,4 @@ def _cluster(settings: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
-    main(_cluster)
+    main(_cluster, "-m", "agentgym.plugins.verl.driver")

@@ -1,15 +1,11 @@
 """VerlEngine: verl's workers update the weights, and its servers answer requests."""
 
-import json
 import math
-import os
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import httpx
 from transformers import AutoTokenizer
 
 from agentgym.core.components import Components
@@ -29,13 +25,13 @@ from agentgym.engines.base import (
 from agentgym.engines.checkpoint import check_model, read_manifest, write_manifest
 from agentgym.engines.settings import context_length, log_file
 from agentgym.engines.tokens.chat_tokens import ChatTokens
-from agentgym.errors import CheckpointError, EngineError, UsageError
+from agentgym.errors import CheckpointError, EngineError
 from agentgym.models.chat_template import ChatTemplate
 from agentgym.models.folder import model_source
 from agentgym.models.template import template_of
 from agentgym.plugins.verl.group import VerlSettings
-from agentgym.plugins.verl.launch import LocalServer
-from agentgym.plugins.verl.protocol import KEY_VARIABLE, PROTOCOL, rows_of
+from agentgym.plugins.verl.launch import VerlDriver
+from agentgym.plugins.verl.protocol import rows_of
 from agentgym.plugins.verl.settings import (
     CHAT_TEMPLATE,
     TOOL_PARSER,
@@ -45,132 +41,6 @@ from agentgym.plugins.verl.settings import (
     verl_settings,
 )
 from agentgym.plugins.vllm.group import GpuSettings
-
-_SILENT_S = 60.0
-_BUSY_TRIES = 30
-_BUSY_S = 2.0
-_STARTING_S = 1800.0
-
-
-class VerlClient:
-    """A client of verl's server at ``host:port``."""
-
-    def __init__(self, address: str, key: str, *, busy_s: float = _BUSY_S) -> None:
-        self.address = address
-        self._busy_s = busy_s
-        self._http = httpx.Client(
-            base_url=f"http://{address}",
-            headers={"Authorization": f"Bearer {key}"},
-            timeout=httpx.Timeout(None, connect=10.0),
-            trust_env=False,
-        )
-        self._heard = threading.Condition()
-        self._state: dict[str, Any] = {}
-        self._lost, self._status = "", 0
-        self._closed = threading.Event()
-
-    def start(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Start verl, and wait until its inference servers answer."""
-        body = {"protocol": PROTOCOL, "settings": dict(settings)}
-        threading.Thread(
-            target=self._hold, args=(body,), name="agentgym-verl", daemon=True
-        ).start()
-        with self._heard:
-            self._heard.wait_for(lambda: bool(self._state or self._lost), _STARTING_S)
-            if self._lost:
-                raise self._error()
-            if not self._state:
-                raise EngineError(
-                    f"verl at {self.address} has not started within "
-                    f"{_STARTING_S / 60:.0f} minutes."
-                )
-            return self._state
-
-    def ask(self, verb: str, **given: Any) -> Any:
-        """Call a method of :class:`Cluster`, e.g. ``update``, and return its result."""
-        for _ in range(_BUSY_TRIES):
-            if self._lost:
-                raise self._error()
-            try:
-                answer = self._http.post(f"/{verb}", json=given)
-                received = answer.json()
-            except (httpx.HTTPError, ValueError, RuntimeError) as error:
-                with self._heard:  # the thread of _hold may get the reason
-                    self._heard.wait_for(lambda: bool(self._lost), 3.0)
-                if self._lost:
-                    raise self._error() from None
-                raise EngineError(
-                    f"verl's server at {self.address} did not answer /{verb} "
-                    f"({type(error).__name__}: {error})."
-                ) from None
-            if answer.status_code == 200:
-                return received
-            if answer.status_code != 503:
-                raise EngineError(self._refused(answer.status_code, received, verb))
-            self._closed.wait(self._busy_s)
-        raise EngineError(
-            f"verl's server at {self.address} is overloaded: /{verb} was refused "
-            f"{_BUSY_TRIES} times. Is another run using it?"
-        )
-
-    def close(self) -> None:
-        """Close the connection; the server then ends verl."""
-        self._closed.set()
-        self._http.close()
-
-    def _hold(self, body: dict[str, Any]) -> None:
-        """Send ``body`` to ``/start``, and read the answer until verl ends.
-
-        Each line of the answer has verl's state. The server sends lines as long as verl
-        runs, and ends verl when this connection is closed.
-        """
-        why = "closed the connection"
-        try:
-            timeout = httpx.Timeout(_SILENT_S, connect=10.0)
-            with self._http.stream(
-                "POST", "/start", json=body, timeout=timeout
-            ) as answer:
-                if answer.status_code != 200:
-                    received = json.loads(answer.read())
-                    why = self._refused(answer.status_code, received, "start")
-                    self._lose(why, refused=answer.status_code)
-                    return
-                for line in answer.iter_lines():
-                    if self._closed.is_set():
-                        return
-                    state = json.loads(line)
-                    if state["state"] == "failed":
-                        self._lose(f"verl has failed: {state['error']}")
-                        return
-                    if state["state"] == "ready":
-                        with self._heard:
-                            self._state = state
-                            self._heard.notify_all()
-        except httpx.ReadTimeout:
-            why = f"has been silent for {_SILENT_S:.0f} seconds"
-        except httpx.ConnectError as error:
-            why = f"does not answer ({error})"
-        except (httpx.HTTPError, ValueError, KeyError, RuntimeError) as error:
-            why = f"was lost ({type(error).__name__}: {error})"
-        if not self._closed.is_set():
-            self._lose(f"verl's server at {self.address} {why}.")
-
-    def _lose(self, why: str, refused: int = 0) -> None:
-        with self._heard:
-            self._lost, self._status = why, refused
-            self._heard.notify_all()
-
-    def _error(self) -> EngineError | UsageError:
-        if self._status in (400, 401, 404, 409):
-            return UsageError(self._lost)
-        return EngineError(self._lost)
-
-    def _refused(self, status: int, received: Any, verb: str) -> str:
-        why = (
-            received.get("error", received) if isinstance(received, dict) else received
-        )
-        return f"verl's server at {self.address} refuses /{verb} ({status}): {why}."
-
 
 _WEIGHTS = "verl"
 _BY_TOKEN = ("learned", "entropies", "moved")
@@ -205,12 +75,9 @@ class VerlImitation(Imitation):
 class VerlEngine(Engine):
     """An engine that trains and samples with verl."""
 
-    def __init__(
-        self, config: TrainingConfig, client: VerlClient, server: LocalServer | None
-    ) -> None:
+    def __init__(self, config: TrainingConfig, driver: VerlDriver) -> None:
         self._config = config
-        self._client = client
-        self._server = server
+        self._driver = driver
         self._step = 0
         self._is_warmed = config.warm_start
         self._is_stale = False
@@ -229,7 +96,7 @@ class VerlEngine(Engine):
             config.model, self._tokenizer, template, ends, context_length(config)
         )
         self._tokens.check_ends(imitates=config.warm_start)
-        state = client.start(settings)
+        state = driver.start(settings)
         self._policy = ServedPolicy(
             state["model"],
             list(state["servers"]),
@@ -238,25 +105,13 @@ class VerlEngine(Engine):
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Start verl, locally or at ``verl.server``, and wait until it answers."""
-        with ExitStack() as stack:
-            server, address = None, VerlSettings.of(config).server
-            if address is None:
-                server = LocalServer(log_file(config))
-                stack.callback(server.close)
-                client = VerlClient(server.address, server.key)
-            else:
-                key = os.environ.get(KEY_VARIABLE, "")
-                client = VerlClient(address, key)
-            stack.callback(client.close)
-            try:
-                engine = cls(config, client, server)
-            except EngineError as error:
-                if server is not None:
-                    error.add_note(f"The whole log is in {server.log}.")
-                raise
-            stack.pop_all()
-        return engine
+        """Start verl, here or by ``verl.driver``, and wait until it answers."""
+        driver = VerlDriver(log_file(config), VerlSettings.of(config).driver)
+        try:
+            return cls(config, driver)
+        except BaseException:
+            driver.close()
+            raise
 
     @property
     def policy(self) -> ServedPolicy:
@@ -279,7 +134,7 @@ class VerlEngine(Engine):
         This is done once after the warm start; :meth:`update` sends weights itself.
         """
         if self._is_stale:
-            self._ask("refresh", version=self._step)
+            self._driver.ask("refresh", version=self._step)
             self._is_stale = False
         yield
 
@@ -289,7 +144,7 @@ class VerlEngine(Engine):
 
         def ask(verb: str, **given: Any) -> Any:
             self._is_stale = True
-            return self._ask(verb, **given)
+            return self._driver.ask(verb, **given)
 
         return VerlImitation(ask, self._tokens, imitation_rate(self._config))
 
@@ -297,7 +152,7 @@ class VerlEngine(Engine):
         """Do one on-policy update in verl's workers; verl's servers sleep during it."""
         peak = learning_rate(self._config, is_warmed=self._is_warmed)
         rate = scheduled_rate(peak, self._step, batch.spent)
-        done = self._ask(
+        done = self._driver.ask(
             "update",
             rows=rows_of(batch),
             version=self._step + 1,
@@ -337,7 +192,7 @@ class VerlEngine(Engine):
         """
         place = folder / _WEIGHTS
         place.mkdir()
-        written = self._ask("save", folder=str(place.absolute()))
+        written = self._driver.ask("save", folder=str(place.absolute()))
         missing = [name for name in written if not (place / name).exists()]
         if missing or not written:
             raise EngineError(
@@ -368,7 +223,7 @@ class VerlEngine(Engine):
                     f"Remove the checkpoint {folder} to continue from the one before."
                 )
         step = int(manifest["step"])
-        self._ask("load", folder=str(place.absolute()), version=step)
+        self._driver.ask("load", folder=str(place.absolute()), version=step)
         self._is_stale = False
         self._step = self._policy.version = step
 
@@ -387,7 +242,7 @@ class VerlEngine(Engine):
 
     def export(self, folder: Path) -> None:
         """Let verl write the model or adapter into ``folder``; write the tokenizer."""
-        self._ask("export", folder=str(folder.absolute()))
+        self._driver.ask("export", folder=str(folder.absolute()))
         if not folder.is_dir():
             raise EngineError(
                 f"verl wrote the model to {folder.absolute()} on its machine, and it "
@@ -397,14 +252,4 @@ class VerlEngine(Engine):
 
     def close(self) -> None:
         """End verl and its servers."""
-        self._client.close()
-        if self._server is not None:
-            self._server.close()
-
-    def _ask(self, verb: str, **given: Any) -> Any:
-        try:
-            return self._client.ask(verb, **given)
-        except EngineError as error:
-            if self._server is not None:
-                error.add_note(f"The whole log is in {self._server.log}.")
-            raise
+        self._driver.close()

@@ -35,10 +35,10 @@ class VerlSettings(SettingsGroup):
         may_change=True,
         some_engines=True,
     )
-    server: str | None = setting(
+    driver: str | None = setting(
         None,
-        "`verl`: host:port of a running server `agentgym.plugins.verl.server`, whose "
-        "key is in AGENTGYM_ENGINE_KEY. None starts a server on this machine.",
+        "`verl`: command that runs `agentgym.plugins.verl.driver` on another machine, "
+        "as in `ssh gpu-host …`. None runs it on this machine.",
         some_engines=True,
     )
     settings: dict[str, Any] = setting(

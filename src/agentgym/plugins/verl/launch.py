@@ -1,22 +1,26 @@
-"""LocalServer: start and end verl's server on this machine, for one run."""
+"""VerlDriver: start and end the process that controls verl, and send it requests."""
 
+import json
 import os
+import select
+import shlex
 import subprocess
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
 from tempfile import gettempdir, mkdtemp
+from typing import Any
 
 from agentgym.errors import EngineError
 from agentgym.plugins.verl.environment import ENVIRONMENT
-from agentgym.plugins.verl.protocol import KEY_VARIABLE
+from agentgym.plugins.verl.protocol import PROTOCOL
 from agentgym.security.log_file import LogFile
-from agentgym.security.redaction import new_key
 
-_STARTS_S = 60.0
+DRIVER = "agentgym.plugins.verl.driver"
+_START, _STARTS_S = "start", 1800.0
 _ENDS_S = 45.0
-_TURN_S = 0.05
+_SHOWN_LINES = 12
 _PACKAGES, _HOME = "path", "home"
 _SHORT = 30
 """Longest path of the temporary folder, in characters. Ray creates sockets several
@@ -30,16 +34,25 @@ class RayProcess:
         self._folder = _ray_folder()
 
     def _start(
-        self, words: Sequence[str], key: str, output: LogFile, **more: str
+        self,
+        words: Sequence[str],
+        output: LogFile,
+        environment: Mapping[str, str],
+        place: Path | None,
+        pipes: int | None = None,
     ) -> None:
-        """Start the process."""
+        """Start the process in the folder ``place``.
+
+        ``pipes`` are its input and output, as in ``subprocess``. With None, its input
+        is empty, and its output goes to ``output``.
+        """
         with output as self._output:
             self._process = subprocess.Popen(
                 words,
-                env=_ray_environment(self._folder, key) | more,
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output.fileno(),
+                env=environment,
+                cwd=place,
+                stdin=pipes or subprocess.DEVNULL,
+                stdout=pipes or output.fileno(),
                 stderr=output.fileno(),
                 start_new_session=True,  # Ctrl-C is for us; we then end it
             )
@@ -56,45 +69,63 @@ class RayProcess:
         rmtree(self._folder, ignore_errors=True)
 
 
-class LocalServer(RayProcess):
-    """A verl server on loopback; it ends when closed or when its client disconnects.
+class VerlDriver(RayProcess):
+    """verl's driver (``driver.py``), which ends with this process or when closed.
 
-    Output of verl and Ray is appended to ``log``.
-
-    Attributes:
-        address: The server's address, ``host:port``.
+    ``command`` starts it on another machine; None starts it on this one. Output of verl
+    and Ray is appended to ``log``.
     """
 
-    def __init__(self, log: Path) -> None:
-        python = ENVIRONMENT.interpreter()
-        log.parent.mkdir(parents=True, exist_ok=True)
+    def __init__(self, log: Path, command: str | None = None) -> None:
         super().__init__()
+        log.parent.mkdir(parents=True, exist_ok=True)
         self.log = log
-        self.key = new_key()
-        words = [str(python), "-m", "agentgym.plugins.verl.server", "--port", "0"]
-        words += ["--once", str(self._folder), "--log", str(log.absolute())]
-        self._start(words, self.key, LogFile(self._folder / "server.log"))
-        try:
-            self.address = f"127.0.0.1:{self._await(self._folder / 'port')}"
-        except BaseException:
-            self.close()
-            raise
+        self._begin = log.stat().st_size if log.exists() else 0
+        if command is None:
+            words = [str(ENVIRONMENT.interpreter()), "-m", DRIVER, str(self._folder)]
+            environment, place = ray_environment(self._folder), self._folder
+        else:
+            words, environment, place = shlex.split(command), dict(os.environ), None
+        self._start(words, LogFile(log), environment, place, subprocess.PIPE)
 
-    def _await(self, port: Path) -> int:
-        until = time.monotonic() + _STARTS_S
-        while time.monotonic() < until:
-            if port.exists():
-                return int(port.read_text(encoding="utf-8"))
-            if self._process.poll() is not None:
-                self._output.wait()
-                said = (
-                    (self._folder / "server.log").read_bytes().decode(errors="replace")
-                )
-                raise EngineError(f"verl's server did not start: {said.strip()[-800:]}")
-            time.sleep(_TURN_S)
-        raise EngineError(
-            f"verl's server did not start within {_STARTS_S:.0f} seconds."
+    def start(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Start verl, and wait until its inference servers answer; return its state."""
+        found: dict[str, Any] = self.ask(
+            _START, protocol=PROTOCOL, settings=dict(settings)
         )
+        return found
+
+    def ask(self, verb: str, **given: Any) -> Any:
+        """Call a method of :class:`.cluster.Cluster`, e.g. ``update``."""
+        asked, answers = self._process.stdin, self._process.stdout
+        assert asked is not None
+        assert answers is not None
+        line = b""
+        with suppress(OSError):  # it has ended
+            asked.write(json.dumps({"verb": verb, "given": given}).encode() + b"\n")
+            asked.flush()
+            most_s = _STARTS_S if verb == _START else None
+            if not select.select([answers], [], [], most_s)[0]:
+                raise EngineError(
+                    f"verl has not started within {_STARTS_S / 60:.0f} minutes. Its "
+                    f"log is {self.log}."
+                )
+            line = answers.readline()
+        if not line.endswith(b"\n"):
+            raise EngineError(f"verl has ended. {self._last_words()}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise EngineError(
+                f"verl has failed: {answer['error']}. Its log is {self.log}."
+            )
+        return answer["found"]
+
+    def _last_words(self) -> str:
+        self._output.wait()
+        with self.log.open(encoding="utf-8", errors="replace") as file:
+            file.seek(self._begin)
+            lines = file.read().splitlines()
+        return f"Its log, {self.log}, ends: {' | '.join(lines[-_SHOWN_LINES:])}"
 
 
 def _ray_folder() -> Path:
@@ -114,7 +145,7 @@ def _ray_folder() -> Path:
     return folder
 
 
-def _ray_environment(folder: Path, key: str) -> dict[str, str]:
+def ray_environment(folder: Path) -> dict[str, str]:
     """Return the environment variables of a process that starts Ray."""
     given = dict(os.environ)
     ours = {"PYTHONHOME", "VIRTUAL_ENV", "PYTHONSTARTUP"}
@@ -135,5 +166,4 @@ def _ray_environment(folder: Path, key: str) -> dict[str, str]:
         **kept,
         "HOME": str(folder / _HOME),
         "PYTHONPATH": os.pathsep.join(path),
-        KEY_VARIABLE: key,
     }

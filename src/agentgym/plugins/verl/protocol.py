@@ -1,23 +1,22 @@
-"""Define the protocol between verl's client and server.
+"""Define the protocol between the engine and verl's driver.
 
 Both import this module, in different environments, so it imports little.
 """
 
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 if TYPE_CHECKING:
     from agentgym.engines.base import TrainingBatch, TrainingSequence
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of the protocol; increased when the meaning of a request or answer changes.
 """
-KEY_VARIABLE = "AGENTGYM_ENGINE_KEY"
 SUPPORTED = (0, 9)
 """The release of verl that this code supports."""
 
 
 class UpdateRow(TypedDict):
-    """One sequence of training data, as it is sent to verl's server in JSON.
+    """One sequence of training data, as it is sent to verl's driver in JSON.
 
     Attributes:
         ids: Token ids of prompt and responses, up to the last trained token.
@@ -51,19 +50,3 @@ def row_of(sequence: "TrainingSequence") -> UpdateRow:
 def rows_of(batch: "TrainingBatch") -> list[UpdateRow]:
     """Convert each sequence of a batch to a row."""
     return [row_of(sequence) for sequence in batch.sequences]
-
-
-def row_problem(row: Any) -> str:
-    """Return why a value is not a valid row; empty if it is valid."""
-    try:
-        ids, start, trained = row["ids"], row["start"], row["trained"]
-        if not 1 <= start < len(ids):
-            return f"start = {start} is not within its {len(ids)} tokens"
-        for position, logprob, advantage in trained:
-            if not start <= position < len(ids):
-                return f"position {position} is not from {start} to {len(ids) - 1}"
-            if not (logprob <= 0.0 and abs(advantage) < float("inf")):
-                return f"log-probability {logprob} or advantage {advantage} is none"
-    except (KeyError, TypeError, ValueError) as error:
-        return f"{type(error).__name__}: {error}"
-    return ""

@@ -2,11 +2,13 @@
 
 import json
 import os
+import shlex
 import socket
 import subprocess
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import yaml
@@ -27,7 +29,6 @@ from agentgym.models.chat_template import FormReport, form_of
 from agentgym.models.folder import describe_model
 from agentgym.plugins.verl.environment import ENVIRONMENT, check
 from agentgym.plugins.verl.group import VerlSettings
-from agentgym.plugins.verl.protocol import KEY_VARIABLE
 from agentgym.plugins.verl.settings import (
     trained_rank,
     value_model_words,
@@ -52,7 +53,7 @@ class VerlEngines(EngineFactory):
             "gpus.memory_share",
             "verl.nodes",
             "verl.offload",
-            "verl.server",
+            "verl.driver",
             "verl.settings",
             "kl_coefficient",
         )
@@ -68,7 +69,8 @@ class VerlEngines(EngineFactory):
         if config.gpu not in ("auto", "local"):
             raise UnsupportedError(
                 f"gpu = {config.gpu!r} with engine = 'verl': it needs GPUs, of this "
-                "machine, of a Ray cluster (RAY_ADDRESS) or of a server (verl.server)."
+                "machine, of a Ray cluster (RAY_ADDRESS) or of another machine "
+                "(verl.driver)."
             )
         summary = describe_model(config.model, trained_rank(config))
         verl_settings(config)
@@ -76,27 +78,15 @@ class VerlEngines(EngineFactory):
         form = served_form(config, "verl")
         own = VerlSettings.of(config)
         where = f"{own.nodes} x {GpuSettings.of(config).per_node} GPUs"
-        if own.server is not None:
-            self._check_server(own.server)
-            place = f"{where} at {own.server}, verl"
-            return EngineSummary(
-                summary, place, memory, form.name, "", form.drops_reasoning
-            )
-        ENVIRONMENT.interpreter()
-        self._check_gpus(config)
+        if own.driver is None:
+            ENVIRONMENT.interpreter()
+            self._check_gpus(config)
+        else:
+            _check_driver(own.driver)
+            where += f" by {own.driver}"
         return EngineSummary(
             summary, f"{where}, verl", memory, form.name, "", form.drops_reasoning
         )
-
-    def _check_server(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal():
-            raise ConfigError(f"verl.server = {address!r}: write host:port.")
-        if not os.environ.get(KEY_VARIABLE):
-            raise UsageError(
-                f"verl.server = {address!r} wants the key that it was started with: "
-                f"set {KEY_VARIABLE}."
-            )
 
     def _check_gpus(self, config: TrainingConfig) -> None:
         if address := os.environ.get("RAY_ADDRESS"):
@@ -114,16 +104,12 @@ class VerlEngines(EngineFactory):
             raise GPUNotAvailableError(
                 f"gpus.per_node = {GpuSettings.of(config).per_node}, and this machine "
                 f"has {found} "
-                "NVIDIA GPUs (/dev/nvidia*). Lower it, or name another machine's "
-                "verl.server."
+                "NVIDIA GPUs (/dev/nvidia*). Lower it, or use another machine's: "
+                "verl.driver."
             )
 
     def announced(self, config: TrainingConfig) -> str:
-        """Return a message that verl starts, with the server's address or the log."""
-        if VerlSettings.of(config).server is not None:
-            return (
-                f"verl starts at {VerlSettings.of(config).server}, which takes minutes"
-            )
+        """Return a message that verl starts, with the path of its log."""
         return f"verl starts, which takes minutes; its log: {log_file(config)}"
 
     def composed(self, config: TrainingConfig) -> str:
@@ -140,6 +126,18 @@ class VerlEngines(EngineFactory):
 
         self.check(config)
         return VerlEngine.create(config)
+
+
+def _check_driver(command: str) -> None:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ConfigError(f"verl.driver = {command!r}: {error}.") from None
+    if not words or which(words[0]) is None:
+        raise ConfigError(
+            f"verl.driver = {command!r} does not begin with a program of this machine: "
+            "write a command, as in ssh gpu-host PYTHON -m agentgym.plugins.verl.driver"
+        )
 
 
 def served_form(config: TrainingConfig, engine: str) -> FormReport:

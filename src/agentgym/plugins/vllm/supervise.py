@@ -46,15 +46,18 @@ def reap() -> None:
         pass
 
 
-def main() -> None:
-    """Run the command until it ends, the parent ends, or a signal arrives."""
-    parent, command = int(sys.argv[1]), sys.argv[2:]
+def run(parent: int, command: list[str], source: int | None) -> int:
+    """Run a command until it ends, the parent ends, or a signal arrives.
+
+    ``source`` is the command's standard input, as in ``subprocess``. Returns the exit
+    code.
+    """
     received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda given, _: received.append(given))
     adopt_orphans()
     try:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stdin=source)
     except OSError as error:
         sys.exit(f"{command[0]} cannot be started: {error.strerror}.")
     while process.poll() is None and not received and os.getppid() == parent:
@@ -65,8 +68,8 @@ def main() -> None:
             process.wait(_ENDS_S)
     code = process.poll()
     end_descendants()
-    sys.exit(1 if code is None or code < 0 else code)
+    return 1 if code is None or code < 0 else code
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run(int(sys.argv[1]), sys.argv[2:], subprocess.DEVNULL))

@@ -1,4 +1,4 @@
-"""verl's server and driver as they are, with a cluster that does what it is told."""
+"""verl's driver as it is, with a cluster that does what it is told."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agentgym.plugins.verl import driver, server
+from agentgym.plugins.verl import driver
 
 
 class ScriptedCluster:
@@ -34,7 +34,7 @@ class ScriptedCluster:
             sys.stderr.write("CUDA error: an illegal memory access\n")
             os.kill(os.getpid(), signal.SIGKILL)
         if self.script == "slow":
-            time.sleep(2.0)
+            time.sleep(60.0)
         if self.script == "fails":
             raise RuntimeError("out of memory")
         self.version = version
@@ -71,7 +71,4 @@ class ScriptedCluster:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["driver"]:
-        driver.main(ScriptedCluster)
-    else:
-        server.main([sys.executable, __file__, "driver"])
+    driver.main(ScriptedCluster, __file__)

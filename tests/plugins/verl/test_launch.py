@@ -1,0 +1,89 @@
+"""The driver's process: what it starts ends with it, and what goes wrong there."""
+
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agentgym.errors import EngineError
+from agentgym.plugins.verl import launch
+from agentgym.plugins.verl.launch import VerlDriver
+from tests.plugins.verl.conftest import SCRIPTED
+
+pytestmark = pytest.mark.slow
+Start = Callable[[str], VerlDriver]
+
+
+def update(driver: VerlDriver) -> object:
+    row = {"ids": [5, 6], "start": 1, "trained": [(1, -0.5, 1.0)]}
+    return driver.ask("update", rows=[row], version=1, rate=1e-4, temperature=1.0)
+
+
+def below(driver: VerlDriver) -> list[psutil.Process]:
+    return psutil.Process(driver._process.pid).children(recursive=True)
+
+
+def test_all_that_a_driver_started_ends_with_it(started: Start) -> None:
+    driver = started("children")
+    found = below(driver)
+    assert len(found) >= 3  # the process that works and what it started
+    driver.close()
+    assert not psutil.wait_procs(found, timeout=30)[1]
+
+
+def test_a_driver_that_is_killed_is_an_error_and_nothing_is_left(
+    started: Start,
+) -> None:
+    driver = started("slow")
+    found = below(driver)
+    threading.Timer(0.5, driver._process.kill).start()
+    with pytest.raises(EngineError, match="verl has ended"):
+        update(driver)
+    assert not psutil.wait_procs(found, timeout=30)[1]
+
+
+def test_a_failed_update_leaves_the_driver_usable(started: Start) -> None:
+    driver = started("fails")
+    for _ in range(2):
+        with pytest.raises(EngineError, match="RuntimeError: out of memory"):
+            update(driver)
+
+
+def test_why_verl_does_not_start_is_told(
+    started: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(EngineError, match="ValueError: there is no such model"):
+        started("no start")
+    monkeypatch.setattr(launch, "PROTOCOL", launch.PROTOCOL + 1)
+    with pytest.raises(EngineError, match="install the same version on both sides"):
+        started("")
+
+
+def test_a_command_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
+    wrong = SCRIPTED.replace("scripted_driver", "nowhere")
+    driver = VerlDriver(tmp_path / "verl.log", wrong)
+    with pytest.raises(EngineError, match=r"verl\.log, ends: .*nowhere\.py"):
+        driver.start({})
+    driver.close()
+
+
+def test_a_driver_of_this_machine_has_a_folder_until_it_ends(
+    own_home: Path, tmp_path: Path
+) -> None:
+    place = own_home / "engines" / "verl"
+    info = place / "lib" / "python3.12" / "site-packages" / "verl-0.9.1.dist-info"
+    info.mkdir(parents=True)
+    (place / "bin").mkdir()
+    python = place / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    driver = VerlDriver(tmp_path / "verl.log")
+    assert driver._folder.is_dir()
+    with pytest.raises(EngineError, match="No module named '(hydra|ray|verl)"):
+        driver.start({})
+    driver._process.stdin.close()  # type: ignore[union-attr]
+    driver._process.wait(30)
+    assert not driver._folder.exists()
