@@ -1,6 +1,5 @@
 """Sampling goes through a copy of the model, learning through the adapter."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 import torch
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.policy import ChatRequest, ChatResult
+from agentgym.core.policy import ChatRequest
 from agentgym.engines.adapter import SamplingCopy
 from agentgym.engines.base import MOST_GAP, TrainedToken, TrainingBatch
 from agentgym.engines.base import TrainingSequence as Sequence
@@ -19,7 +18,7 @@ from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.engines.local.support import LocalEngines
 from agentgym.errors import UnsupportedError
-from tests.engines.local.rollouts import TOOLS
+from tests.engines.local.rollouts import TOOLS, by_parity, chat
 
 Make = Callable[..., LocalEngine]
 
@@ -39,36 +38,21 @@ def make(model_folder: Path) -> Iterator[Make]:
         engine.close()
 
 
-def answers(engine: LocalEngine, count: int = 12) -> list[ChatResult]:
-    async def ask() -> list[ChatResult]:
-        requests = [
-            ChatRequest(
-                messages=[{"role": "user", "content": f"look up {i}"}],
-                tools=TOOLS,
-                seed=i + 100 * engine.step,
-                max_tokens=16,
-            )
-            for i in range(count)
-        ]
-        return await asyncio.gather(*map(engine.policy.chat, requests))
-
-    return asyncio.run(ask())
+def requests(engine: LocalEngine) -> list[ChatRequest]:
+    return [
+        ChatRequest(
+            messages=[{"role": "user", "content": f"look up {i}"}],
+            tools=TOOLS,
+            seed=i + 100 * engine.step,
+            max_tokens=16,
+        )
+        for i in range(12)
+    ]
 
 
-def batch(results: list[ChatResult]) -> TrainingBatch:
-    """Make tokens of odd ids likelier, the others less so."""
-    made = []
-    for number, result in enumerate(results):
-        start = len(result.prompt_ids)
-        trained = [
-            TrainedToken(start + at, logprob, 1.0 if token % 2 else -1.0)
-            for at, (token, logprob) in enumerate(
-                zip(result.response_ids, result.logprobs, strict=True)
-            )
-        ]
-        ids = [*result.prompt_ids, *result.response_ids]
-        made.append(Sequence("agent", number, ids, trained))
-    return TrainingBatch(made)
+def sampled(engine: LocalEngine) -> TrainingBatch:
+    asked = requests(engine)
+    return by_parity(chat(engine.policy, asked), asked)
 
 
 @pytest.mark.slow
@@ -79,7 +63,7 @@ def test_sampled_log_probabilities_are_the_learners_after_every_update(
     engine = make(precision=precision)
     gaps, far = [], 0.0
     for _ in range(6):
-        found = batch(answers(engine))
+        found = sampled(engine)
         gaps.append(engine.update(found).logprob_gap)
         adapter = engine._loaded.adapter
         assert adapter is not None
@@ -163,9 +147,9 @@ def test_a_policy_that_only_answers_has_its_adapter_merged_for_good(
     make: Make, tmp_path: Path
 ) -> None:
     engine = make()
-    engine.update(batch(answers(engine)))
+    engine.update(sampled(engine))
     engine.export(tmp_path / "adapter")
-    expected = answers(engine)
+    expected = chat(engine.policy, requests(engine))
     policy = LocalPolicy.load(tmp_path / "adapter", gpu="none")
     names = [name for name, _ in policy._loaded.model.named_modules()]
     ids = expected[0].prompt_ids + expected[0].response_ids
@@ -198,7 +182,7 @@ def test_on_a_gpu_weights_below_an_adapter_are_bfloat16_and_merged(
     )
     engine = LocalEngine.create(config)
     try:
-        found = [engine.update(batch(answers(engine))) for _ in range(3)]
+        found = [engine.update(sampled(engine)) for _ in range(3)]
     finally:
         engine.close()
     assert engine._loaded.merges

@@ -80,17 +80,6 @@ async def test_what_a_server_answers_becomes_a_reason(
     assert len(server.bodies) == asked
 
 
-async def test_server_that_recovers_is_asked_again() -> None:
-    async def respond(_: web.Request, body: dict[str, Any]) -> web.Response:
-        if len(server.bodies) < 3:
-            return web.Response(status=503, text="busy")
-        return web.json_response(completion())
-
-    with StubServer(respond) as server:
-        batch = await run_rollouts(["x"], llm=f"{server.endpoint}#m")
-    assert batch.trajectories[0].answer == "Hello."
-
-
 async def test_server_that_is_not_there_is_a_reason() -> None:
     batch = await run_rollouts(["x"], llm="http://127.0.0.1:9/v1#m")
     assert str(batch.trajectories[0].reason).startswith(

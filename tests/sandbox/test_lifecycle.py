@@ -100,32 +100,6 @@ def test_a_zygote_that_cannot_set_up_is_replaced(rung: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rung", ["landlock", "landlock-user"])
-def test_folders_of_many_zygotes_go_with_the_host(rung: str, open_folder: Path) -> None:
-    if reason := probe(RUNGS[rung]):
-        pytest.skip(f"the rung {rung} does not work here: {reason}")
-    for number in range(3):
-        (open_folder / f"removed-{number}" / "kept").mkdir(parents=True)
-    config = f"SandboxConfig(rung={rung!r}, concurrency=6, cache_entries=0)"
-    script = (
-        "from agentgym.sandbox import *\n"
-        "from concurrent.futures import ThreadPoolExecutor\n"
-        f"sandbox, files = Sandbox({config}), {SLEEPER!r}\n"
-        "run = lambda _: sandbox.run_sync(files, PythonScript('a.py'), timeout_s=90)\n"
-        "list(ThreadPoolExecutor(6).map(run, range(6)))\n"
-    )
-    argv = [sys.executable, "-c", script]
-    host = subprocess.Popen(argv, env={**os.environ, "TMPDIR": str(open_folder)})
-    processes.wait_for_sleepers(below=host.pid, count=6)
-    family = processes.descendants(host.pid)
-    host.kill()
-    host.wait()
-    processes.wait_until_gone(family)
-    left = sorted(path.name for path in open_folder.iterdir())
-    assert left == ["removed-0", "removed-1", "removed-2"]
-
-
-@pytest.mark.slow
 def test_a_zygote_that_is_told_to_end_again_and_again_removes_its_folder(
     rung: str, open_folder: Path
 ) -> None:

@@ -1,6 +1,5 @@
 """Tiny models of many architectures with random weights, and how they train."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,9 @@ from agentgym.core.trajectory import ModelCall
 from agentgym.engines.base import UpdateMetrics
 from agentgym.engines.local.engine import LocalEngine
 from agentgym.engines.local.model import LoadedModel
-from agentgym.engines.local.policy import LocalPolicy
 from agentgym.models.nano import nano_path
 from agentgym.models.template import template_text
-from tests.engines.local.rollouts import TOOLS, credit, rollout
+from tests.engines.local.rollouts import TOOLS, chat, credit, rollout
 
 WINDOW = {"sliding_window": 16}
 MIXED = {"layer_types": ["sliding_attention", "full_attention"], **WINDOW}
@@ -193,13 +191,6 @@ def continued(old: ChatRequest, result: ChatResult) -> ChatRequest:
         seed=old.seed + 1000,
         session=old.session,
     )
-
-
-def chat(policy: LocalPolicy, requests: list[ChatRequest]) -> list[ChatResult]:
-    async def all_of_them() -> list[ChatResult]:
-        return await asyncio.gather(*map(policy.chat, requests))
-
-    return asyncio.run(all_of_them())
 
 
 def recomputed(loaded: LoadedModel, result: ChatResult) -> torch.Tensor:

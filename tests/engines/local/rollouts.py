@@ -1,10 +1,17 @@
 """Made-up rollouts with token ids, for tests of the update."""
 
+import asyncio
 import random
 from collections.abc import Mapping, Sequence
 
+from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.core.trajectory import ModelCall, Reason, RolloutStatus, Trajectory
-from agentgym.engines.base import Engine
+from agentgym.engines.base import (
+    Engine,
+    TrainedToken,
+    TrainingBatch,
+    TrainingSequence,
+)
 from agentgym.engines.credit import Algorithm
 from agentgym.train.batch import BatchBuilder, Credited
 
@@ -57,6 +64,34 @@ def credit(
     """Make rollouts into a batch, as training does, but for what failures cost."""
     builder = BatchBuilder(algorithm, trainable, engine.label, 0.0)
     return builder.build(groups, broadcast)
+
+
+def chat(policy: Policy, requests: Sequence[ChatRequest]) -> list[ChatResult]:
+    """Let a policy answer all requests at once."""
+
+    async def all_of_them() -> list[ChatResult]:
+        return await asyncio.gather(*map(policy.chat, requests))
+
+    return asyncio.run(all_of_them())
+
+
+def by_parity(
+    results: Sequence[ChatResult], requests: Sequence[ChatRequest], likelier: str = ""
+) -> TrainingBatch:
+    """Make tokens of odd ids likelier for one agent, and less likely for others."""
+    made = []
+    for number, (request, result) in enumerate(zip(requests, results, strict=True)):
+        sign = 1.0 if request.agent == likelier else -1.0
+        start = len(result.prompt_ids)
+        trained = [
+            TrainedToken(start + at, logprob, sign if token % 2 else -sign)
+            for at, (token, logprob) in enumerate(
+                zip(result.response_ids, result.logprobs, strict=True)
+            )
+        ]
+        ids = [*result.prompt_ids, *result.response_ids]
+        made.append(TrainingSequence(request.agent, number, ids, trained))
+    return TrainingBatch(made)
 
 
 def random_groups(

@@ -1,6 +1,5 @@
 """Answers in a form: learning sees the distribution that was sampled from."""
 
-import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import GrammarError
 from agentgym.train.batch import BatchBuilder, merged
 from tests.core.formats.test_detect import CALLS, HEAD, TAIL
+from tests.engines.local.rollouts import chat
 
 ROUTE = {
     "type": "object",
@@ -64,13 +64,6 @@ def asked(seed: int, **changes: Any) -> ChatRequest:
         "seed": seed,
     }
     return ChatRequest(**{**given, **changes})
-
-
-def answers(policy: LocalPolicy, requests: Sequence[ChatRequest]) -> list[ChatResult]:
-    async def all_of_them() -> list[ChatResult]:
-        return await asyncio.gather(*map(policy.chat, requests))
-
-    return asyncio.run(all_of_them())
 
 
 def require_learned_as_sampled(
@@ -117,7 +110,7 @@ def test_answers_have_the_form_and_learning_sees_their_distribution(
     policy: LocalPolicy, loaded: LoadedModel, kind: str
 ) -> None:
     requests = [asked(seed, **KINDS[kind]) for seed in range(12)]
-    results = answers(policy, [*requests, asked(0, wants_call=False)])
+    results = chat(policy, [*requests, asked(0, wants_call=False)])
     assert results.pop().grammar is None
     loss = PolicyLoss(loaded, (0.2, 0.2), 0.0, temperature=0.8)
     gaps: list[float] = []
@@ -155,7 +148,7 @@ def test_gradients_are_those_of_the_masked_distribution(
     """Sequences that share prefixes, some under a grammar, some not."""
     free = {"wants_call": False, "tools": TOOLS[:1]}
     requests = [asked(s, **(free if s % 4 == 0 else FORM)) for s in range(12)]
-    results = answers(policy, requests)
+    results = chat(policy, requests)
     sequences = []
     for group, pair in enumerate(zip(requests, results, strict=True)):
         call = call_of(*pair)
@@ -195,7 +188,7 @@ def test_gradients_are_those_of_the_masked_distribution(
 
 def test_decisions_are_trained_and_forced_tokens_are_not(policy: LocalPolicy) -> None:
     request = asked(3, **FORM)
-    call = call_of(request, *answers(policy, [request]))
+    call = call_of(request, *chat(policy, [request]))
     rollouts = [
         Trajectory(
             rollout_id=str(n),
@@ -232,17 +225,17 @@ def test_drafts_and_rows_change_no_answer(
     loaded: LoadedModel, policy: LocalPolicy, deterministic: bool
 ) -> None:
     requests = [asked(seed, **FORM) for seed in range(8)]
-    expected = [answers(policy, [each])[0].response_ids for each in requests]
+    expected = [chat(policy, [each])[0].response_ids for each in requests]
     other = LocalPolicy(loaded, deterministic=deterministic)
     try:
-        found = answers(other, requests)
+        found = chat(other, requests)
     finally:
         other.close()
     assert [each.response_ids for each in found] == expected
 
 
 def test_a_cut_answer_is_a_call_that_cannot_be_read(policy: LocalPolicy) -> None:
-    [result] = answers(policy, [asked(0, max_tokens=6)])
+    [result] = chat(policy, [asked(0, max_tokens=6)])
     assert result.finish_reason == "length"
     assert [call.name for call in result.tool_calls] == ["malformed_call"]
 
@@ -262,20 +255,20 @@ def test_a_schema_that_no_grammar_expresses_is_named(
     schema = {"type": "object", "properties": {"x": field}, "required": ["x"]}
     request = asked(0, tools=[tool("Odd", schema)], form="Odd")
     with pytest.raises(GrammarError, match=f"'Odd'.*{wording}"):
-        answers(policy, [request])
+        chat(policy, [request])
 
 
 def test_a_tools_schema_is_kept_as_far_as_it_can_be(policy: LocalPolicy) -> None:
     tags = {"type": "array", "items": {"enum": [1]}, "maxItems": 2, "uniqueItems": True}
     schema = {"type": "object", "properties": {"tags": tags}, "required": ["tags"]}
-    [result] = answers(policy, [asked(0, tools=[tool("tag", schema)])])
+    [result] = chat(policy, [asked(0, tools=[tool("tag", schema)])])
     assert json.loads(result.tool_calls[0].arguments)["tags"] in ([], [1], [1, 1])
 
 
 def test_ids_of_another_grammar_are_not_learned_from(policy: LocalPolicy) -> None:
     request = asked(1, **FORM)
-    [result] = answers(policy, [request])
-    [other] = answers(policy, [asked(1, tools=TOOLS[1:])])
+    [result] = chat(policy, [request])
+    [other] = chat(policy, [asked(1, tools=TOOLS[1:])])
     assert other.grammar is not None
     call = call_of(request, replace(result, grammar=Grammar(text=other.grammar.text)))
     assert policy.tokens.allowed(call) is None
@@ -298,7 +291,7 @@ def test_constrained_calls_are_valid_and_text_stays_free(
     free = {"wants_call": False, "temperature": 2.0}
     requests = [asked(seed, **free) for seed in range(24)]
     requests += [asked(seed, wants_call=False) for seed in range(24, 48)]
-    plain, held = answers(policy, requests), answers(constrained, requests)
+    plain, held = chat(policy, requests), chat(constrained, requests)
     assert any(
         call.name == "malformed_call" for each in plain for call in each.tool_calls
     )
@@ -326,7 +319,7 @@ def test_calls_of_other_forms_are_valid_and_learned_as_they_were_sampled(
     policy = LocalPolicy(made)
     requests = [asked(seed, one_call=True, max_tokens=300) for seed in range(6)]
     try:
-        results = answers(policy, requests)
+        results = chat(policy, requests)
     finally:
         policy.close()
     whole = [each for each in results if each.finish_reason != "length"]

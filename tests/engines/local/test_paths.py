@@ -30,7 +30,6 @@ from tests.engines.local.architectures import (
     PACKED,
     PLAIN,
     TEXT_OF,
-    chat,
     continued,
     engine_of,
     recomputed,
@@ -38,7 +37,7 @@ from tests.engines.local.architectures import (
     save,
     train_step,
 )
-from tests.engines.local.rollouts import TRAINABLE, broadcast, random_groups
+from tests.engines.local.rollouts import TRAINABLE, broadcast, chat, random_groups
 
 
 def config(folder: Path, **settings: Any) -> TrainingConfig:

@@ -22,7 +22,7 @@ from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import ContextLengthError, EngineError
 from agentgym.models.chat_template import ChatTemplate
 from tests.engines.conftest import TEMPLATE, make_tokenizer
-from tests.engines.local.rollouts import TOOLS
+from tests.engines.local.rollouts import TOOLS, chat
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +55,6 @@ def request(seed: int, text: str = "read the file", **changes: Any) -> ChatReque
         "seed": seed,
     }
     return ChatRequest(**{**given, **changes})
-
-
-def chat(policy: LocalPolicy, requests: list[ChatRequest]) -> list[ChatResult]:
-    async def all_of_them() -> list[ChatResult]:
-        return await asyncio.gather(*map(policy.chat, requests))
-
-    return asyncio.run(all_of_them())
 
 
 def model_logprobs(loaded: LoadedModel, result: ChatResult, temperature: float) -> Any:

@@ -1,6 +1,5 @@
 """Each role of a team has an adapter of its own over one copy of the weights."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import torch
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult
-from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
+from agentgym.engines.base import TrainingBatch
 from agentgym.engines.local.engine import LocalEngine
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.policy import LocalPolicy
@@ -19,7 +18,7 @@ from agentgym.engines.memory import MemoryEstimate, shape_of, told_use
 from agentgym.errors import UnsupportedError
 from agentgym.models.folder import held_rank, held_roles
 from tests.engines.local.architectures import save
-from tests.engines.local.rollouts import TOOLS
+from tests.engines.local.rollouts import TOOLS, by_parity, chat
 
 ROLES = ("supervisor", "test er")  # a name that cannot be a folder's
 NOBODY = "reviewer"
@@ -60,36 +59,12 @@ def requests(roles: tuple[str, ...], seed: int = 0) -> list[ChatRequest]:
     ]
 
 
-def answers(policy: LocalPolicy, asked: list[ChatRequest]) -> list[ChatResult]:
-    """Let one batch answer all."""
-
-    async def ask() -> list[ChatResult]:
-        return await asyncio.gather(*map(policy.chat, asked))
-
-    return asyncio.run(ask())
-
-
-def batch(asked: list[ChatRequest], found: list[ChatResult]) -> TrainingBatch:
-    """Make tokens of odd ids likelier for the first role, less likely for others."""
-    made = []
-    for number, (request, result) in enumerate(zip(asked, found, strict=True)):
-        sign = 1.0 if request.agent == ROLES[0] else -1.0
-        start = len(result.prompt_ids)
-        trained = [
-            TrainedToken(start + at, logprob, sign if token % 2 else -sign)
-            for at, (token, logprob) in enumerate(
-                zip(result.response_ids, result.logprobs, strict=True)
-            )
-        ]
-        ids = [*result.prompt_ids, *result.response_ids]
-        made.append(TrainingSequence(request.agent, number, ids, trained))
-    return TrainingBatch(made)
-
-
 def update(engine: LocalEngine, roles: tuple[str, ...]) -> float:
     """Sample, update, and return the gap between sampling and learning."""
     asked = requests(roles, seed=100 * engine.step)
-    return engine.update(batch(asked, answers(engine.policy, asked))).logprob_gap
+    return engine.update(
+        by_parity(chat(engine.policy, asked), asked, ROLES[0])
+    ).logprob_gap
 
 
 def weights(engine: LocalEngine) -> dict[str, torch.Tensor]:
@@ -126,9 +101,9 @@ def test_recorded_log_probabilities_are_the_learners_for_every_role(
     assert max(gaps) < most
 
     asked = requests(ROLES, seed=7)
-    found = answers(engine.policy, asked)
+    found = chat(engine.policy, asked)
     other = {ROLES[0]: ROLES[1], ROLES[1]: ROLES[0]}
-    swapped = batch(asked, found)
+    swapped = by_parity(found, asked, ROLES[0])
     for sequence in swapped.sequences:
         sequence.agent = other[sequence.agent]
     assert engine.update(swapped).logprob_gap > 10 * most, (
@@ -142,15 +117,15 @@ def test_the_model_below_answers_for_other_roles(make: Make) -> None:
     for _ in range(3):
         update(engine, ROLES)
     asked = requests((NOBODY, *ROLES), seed=7)
-    found = answers(engine.policy, asked)
-    below = answers(fresh.policy, asked)
+    found = chat(engine.policy, asked)
+    below = chat(fresh.policy, asked)
     for request, now, before in zip(asked, found, below, strict=True):
         if request.agent == NOBODY:
             assert now.response_ids == before.response_ids
             assert now.logprobs == pytest.approx(before.logprobs, abs=1e-5)
         else:
             assert now.logprobs != pytest.approx(before.logprobs, abs=1e-2)
-    apart = batch(asked, found)
+    apart = by_parity(found, asked, ROLES[0])
     own = [s for s in apart.sequences if s.agent == NOBODY]
     assert engine.compare(TrainingBatch(own)) == pytest.approx(0, abs=1e-6)
 
@@ -168,7 +143,7 @@ def test_a_kept_prefix_is_not_that_of_another_role(make: Make) -> None:
         request = ChatRequest(
             said, TOOLS, agent=role, session="s", seed=3, max_tokens=16
         )
-        [found] = answers(engine.policy, [request])
+        [found] = chat(engine.policy, [request])
         return found
 
     together = {role: ask(role).logprobs for role in (*ROLES, NOBODY, *ROLES)}
@@ -207,10 +182,10 @@ def test_all_adapters_are_saved_and_loaded_together(make: Make, tmp_path: Path) 
     policy = LocalPolicy.load(tmp_path / "model", gpu="none")
     asked = requests((*ROLES, NOBODY), seed=7)
     try:
-        loaded = answers(policy, asked)
+        loaded = chat(policy, asked)
     finally:
         policy.close()
-    for now, before in zip(loaded, answers(engine.policy, asked), strict=True):
+    for now, before in zip(loaded, chat(engine.policy, asked), strict=True):
         assert now.response_ids == before.response_ids
         assert now.logprobs == pytest.approx(before.logprobs, abs=1e-5)
 
@@ -220,9 +195,9 @@ def test_a_deterministic_run_does_not_depend_on_the_other_roles(make: Make) -> N
     engine = make(deterministic=True)
     update(engine, ROLES)
     asked = requests((*ROLES, NOBODY), seed=7)
-    together = answers(engine.policy, asked)
+    together = chat(engine.policy, asked)
     for request, result in zip(asked, together, strict=True):
-        [alone] = answers(engine.policy, [request])
+        [alone] = chat(engine.policy, [request])
         assert alone.logprobs == result.logprobs
 
 

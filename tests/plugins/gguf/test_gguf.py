@@ -115,51 +115,38 @@ def test_another_machine_is_sent_the_converted_folder(file: Path) -> None:
     assert upload.remote_config("/r", "x").model == f"/r/inputs/model/{name}"
 
 
-def cut_in_header(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:3000])
-
-
-def cut_in_weights(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-2000])
-
-
-def of_something_else(path: Path) -> None:
-    path.write_bytes(b"PK" + path.read_bytes())
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def of_unknown_architecture(path: Path) -> None:
-    write_gguf(path, architecture="rwkv7")
-
-
-def a_part(path: Path) -> None:
-    write_gguf(path, parts=3)
-
-
-def missing(path: Path) -> None:
-    path.unlink()
-
-
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (cut_in_header, "is cut short or damaged: with 3,000 bytes"),
-        (cut_in_weights, "is cut short or damaged"),
-        (of_something_else, "is not a GGUF file"),
-        (empty, "is not a GGUF file"),
-        (of_unknown_architecture, "architecture 'rwkv7', which transformers"),
-        (a_part, "is one of 3 parts of a model. Join them first"),
-        (missing, "the file does not exist"),
+        (
+            lambda path: path.write_bytes(path.read_bytes()[:3000]),
+            "is cut short or damaged: with 3,000 bytes",
+        ),
+        (
+            lambda path: path.write_bytes(path.read_bytes()[:-2000]),
+            "is cut short or damaged",
+        ),
+        (
+            lambda path: path.write_bytes(b"PK" + path.read_bytes()),
+            "is not a GGUF file",
+        ),
+        (lambda path: path.write_bytes(b""), "is not a GGUF file"),
+        (
+            lambda path: write_gguf(path, architecture="rwkv7"),
+            "architecture 'rwkv7', which transformers",
+        ),
+        (
+            lambda path: write_gguf(path, parts=3),
+            "is one of 3 parts of a model. Join them first",
+        ),
+        (Path.unlink, "the file does not exist"),
     ],
 )
 def test_a_file_that_cannot_be_converted_is_refused_and_leaves_nothing(
     file: Path,
     tmp_path: Path,
     own_home: Path,
-    damage: Callable[[Path], None],
+    damage: Callable[[Path], object],
     said: str,
 ) -> None:
     path = tmp_path / "model.gguf"
