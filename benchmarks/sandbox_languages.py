@@ -92,7 +92,7 @@ def sandboxed(sandbox: Sandbox, language: str, files: dict[str, str]) -> float:
 def measure(language: str, runs: int) -> None:
     """Write one row of the table."""
     ways: dict[str, list[float]] = {"sandbox": [], "bare": []}
-    config = SandboxConfig(languages=(language,), cache_entries=0)
+    config = SandboxConfig(languages=(language,), cache_bytes=0)
     with Sandbox(config) as sandbox:
         for number in range(runs + 1):
             files = with_number(language, number)

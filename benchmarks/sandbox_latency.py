@@ -157,7 +157,7 @@ def measure(ways: dict[str, Callable[[], float]], runs: int) -> None:
 
 def measure_at_once(rung: str | None, runs: int, in_flight: int) -> None:
     """Run warm executions, so many at a time, and write how many a second."""
-    config = SandboxConfig(rung=rung, concurrency=in_flight, cache_entries=0)
+    config = SandboxConfig(rung=rung, concurrency=in_flight, cache_bytes=0)
     with Sandbox(config) as sandbox, ThreadPoolExecutor(in_flight) as pool:
         way = in_sandbox(sandbox)
 
@@ -211,8 +211,8 @@ def main() -> None:
     runs = options.runs or 40
     with (
         tempfile.TemporaryDirectory() as folder,
-        Sandbox(SandboxConfig(rung=options.rung, cache_entries=0)) as warm,
-        Sandbox(SandboxConfig(rung=options.rung, cache_entries=0, warm=False)) as cold,
+        Sandbox(SandboxConfig(rung=options.rung, cache_bytes=0)) as warm,
+        Sandbox(SandboxConfig(rung=options.rung, cache_bytes=0, warm=False)) as cold,
         Sandbox(SandboxConfig(rung=options.rung)) as cached,
     ):
         for name, text in FILES.items():

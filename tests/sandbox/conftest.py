@@ -23,7 +23,7 @@ def opened(rung: str, *, warm: bool = True, concurrency: int = 2) -> Iterator[Sa
     config = SandboxConfig(
         rung=rung,
         warm=warm,
-        cache_entries=0,
+        cache_bytes=0,
         concurrency=concurrency,
         limits=Limits(memory_mb=160, total_memory_mb=240, file_mb=16, disk_mb=80),
     )
@@ -83,7 +83,7 @@ def rung(request: pytest.FixtureRequest, best_rung: str) -> str:
 @pytest.fixture(scope="session")
 def unsafe_sandbox() -> Iterator[Sandbox]:
     """No isolation: proves that the attacks do work where nothing stops them."""
-    config = SandboxConfig(rung="unsafe", unsafe_local_exec=True, cache_entries=0)
+    config = SandboxConfig(rung="unsafe", unsafe_local_exec=True, cache_bytes=0)
     with Sandbox(config) as opened:
         yield opened
 

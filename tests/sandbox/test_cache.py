@@ -121,5 +121,6 @@ def test_what_is_remembered_has_a_size(best_rung: str) -> None:
         assert known() == [True, True, True, False], "d takes too much of it alone"
         more = [f"print({number}, 'x' * 20_000)" for number in range(8)]
         for text in more:
-            sandbox.run_sync({"a.py": text}, PythonScript("a.py"))
-        assert known() == [False] * 4
+            for each in (text, texts[0]):
+                sandbox.run_sync({"a.py": each}, PythonScript("a.py"))
+        assert known() == [True, False, False, False], "a was used all the time"

@@ -86,7 +86,7 @@ def test_a_killed_zygote_is_replaced(best_rung: str) -> None:
 @pytest.mark.slow
 def test_a_zygote_that_cannot_set_up_is_replaced(rung: str) -> None:
     before = processes.descendants(os.getpid())
-    config = SandboxConfig(rung=rung, concurrency=1, cache_entries=0)
+    config = SandboxConfig(rung=rung, concurrency=1, cache_bytes=0)
     with Sandbox(config) as sandbox:
         assert sandbox.run_sync(SLEEPER, PythonScript("b.py")).ok
         for pid in processes.descendants(os.getpid()) - before:
@@ -107,7 +107,7 @@ def test_a_zygote_that_is_told_to_end_again_and_again_removes_its_folder(
         pytest.skip(f"the rung {rung} does not work here: {reason}")
     script = (
         "from agentgym.sandbox import *\n"
-        f"config = SandboxConfig(rung={rung!r}, concurrency=1, cache_entries=0)\n"
+        f"config = SandboxConfig(rung={rung!r}, concurrency=1, cache_bytes=0)\n"
         f"Sandbox(config).run_sync({SLEEPER!r}, PythonScript('a.py'))\n"
     )
     argv = [sys.executable, "-c", script]
@@ -138,7 +138,7 @@ def test_user_ids_of_others_are_left_alone(
     ) as victim:
         lock.close()
         other_lock.close()
-        config = SandboxConfig(rung="landlock", cache_entries=0)
+        config = SandboxConfig(rung="landlock", cache_bytes=0)
         with Sandbox(config) as sandbox:
             result = attack(sandbox, "import os; print(os.getuid())")
         alive = victim.poll() is None
@@ -150,7 +150,7 @@ def test_user_ids_of_others_are_left_alone(
 @pytest.mark.slow
 def test_an_idle_zygote_that_died_costs_nothing(best_rung: str) -> None:
     before = processes.children(os.getpid())
-    with Sandbox(SandboxConfig(rung=best_rung, cache_entries=0)) as sandbox:
+    with Sandbox(SandboxConfig(rung=best_rung, cache_bytes=0)) as sandbox:
         assert sandbox.run_sync(SLEEPER, PythonScript("b.py")).ok
         (zygote,) = processes.children(os.getpid()) - before
         family = {zygote, *processes.descendants(zygote)}
@@ -187,7 +187,7 @@ def test_closing_removes_processes_and_folders(
 
 
 async def test_what_is_cancelled_ends_at_once(rung: str) -> None:
-    config = SandboxConfig(rung=rung, concurrency=1, cache_entries=0)
+    config = SandboxConfig(rung=rung, concurrency=1, cache_bytes=0)
     before = processes.descendants(os.getpid())
     with Sandbox(config) as sandbox:
         command = PythonScript("a.py")
@@ -203,7 +203,7 @@ async def test_what_is_cancelled_ends_at_once(rung: str) -> None:
 
 @pytest.mark.slow
 async def test_what_waits_when_it_is_closed_is_told(best_rung: str) -> None:
-    config = SandboxConfig(rung=best_rung, concurrency=1, cache_entries=0)
+    config = SandboxConfig(rung=best_rung, concurrency=1, cache_bytes=0)
     with Sandbox(config) as sandbox:
         long = sandbox.run(SLEEPER, PythonScript("a.py"), timeout_s=2)
         running = asyncio.create_task(long)

@@ -104,7 +104,7 @@ def test_files_are_counted_while_they_are_made(rung: str, attack: Attack) -> Non
     )
     if reason := probe(RUNGS[rung]):
         pytest.skip(f"the rung {rung} does not work here: {reason}")
-    with Sandbox(SandboxConfig(rung=rung, cache_entries=0)) as sandbox:
+    with Sandbox(SandboxConfig(rung=rung, cache_bytes=0)) as sandbox:
         result = attack(sandbox, script, timeout_s=3600)
         assert (result.status, result.signal) == ("killed", 9), result
         assert "files" in result.error

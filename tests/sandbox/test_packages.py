@@ -45,7 +45,7 @@ def open_on(rung: str, *folders: Path) -> Sandbox:
     if reason := probe(RUNGS[rung]):
         pytest.skip(f"the rung {rung} does not work here: {reason}")
     return Sandbox(
-        SandboxConfig(rung=rung, concurrency=1, python_path=folders, cache_entries=0)
+        SandboxConfig(rung=rung, concurrency=1, python_path=folders, cache_bytes=0)
     )
 
 

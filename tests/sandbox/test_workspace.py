@@ -85,7 +85,7 @@ async def test_many_deep_files_leave_room_to_run(best_sandbox: Sandbox) -> None:
 @pytest.mark.slow
 async def test_many_large_files_leave_room_to_run(best_rung: str) -> None:
     large = "\N{LATIN SMALL LETTER E WITH ACUTE}" * 200_000
-    config = SandboxConfig(rung=best_rung, cache_entries=0)
+    config = SandboxConfig(rung=best_rung, cache_bytes=0)
     with Sandbox(config) as sandbox:
         workspace = Workspace({}, max_characters=len(large), sandbox=sandbox)
         with pytest.raises(ToolError, match="too large together"):

@@ -32,7 +32,6 @@ class SandboxConfig:
             execution starts a new interpreter.
         concurrency: Maximum number of executions at the same time.
         limits: Limits of one execution.
-        cache_entries: Maximum number of results to cache; 0 caches none.
         cache_bytes: Maximum memory of the cached results; 0 caches none.
         unsafe_local_exec: Whether code may run without isolation if no kind of
             isolation works.
@@ -56,7 +55,6 @@ class SandboxConfig:
     warm: bool = True
     concurrency: int = field(default_factory=lambda: min(4, os.cpu_count() or 1))
     limits: Limits = field(default_factory=Limits)
-    cache_entries: int = 1024
     cache_bytes: int = 16 << 20
     unsafe_local_exec: bool = False
     subprocesses: bool = False
@@ -67,7 +65,7 @@ class SandboxConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.limits, Limits):
             raise SandboxError(f"limits takes a Limits(...), not {self.limits!r}.")
-        least = {"concurrency": 1, "cache_entries": 0, "cache_bytes": 0}
+        least = {"concurrency": 1, "cache_bytes": 0}
         numbers = {name: getattr(self, name) for name in least}
         for name, number in {**numbers, **vars(self.limits)}.items():
             lowest = least.get(name, 1)

@@ -67,7 +67,7 @@ class ResultCache:
 
         It is a hash of the job, the settings and the change times of ``python_path``.
         """
-        if not self._config.cache_entries or not self._config.cache_bytes:
+        if not self._config.cache_bytes:
             return None
         before_ns = time.time_ns() - _FRESH_NS
         folders = self._config.python_path
@@ -95,7 +95,7 @@ class ResultCache:
             _, before = self._results.pop(key, (None, 0))
             self._results[key] = result, size
             self._bytes += size - before
-            while len(self._results) > self._config.cache_entries or self._bytes > most:
+            while self._bytes > most:
                 self._bytes -= self._results.popitem(last=False)[1][1]
 
 

@@ -38,7 +38,7 @@ def opened(rung: str) -> Iterator[Sandbox]:
         pytest.skip(f"the rung {rung} does not work here: {reason}")
     config = SandboxConfig(
         rung=rung,
-        cache_entries=0,
+        cache_bytes=0,
         concurrency=2,
         limits=Limits(file_mb=16, disk_mb=80),
         languages=fit_for(rung),

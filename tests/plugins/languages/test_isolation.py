@@ -32,7 +32,7 @@ def test_the_attacks_work_where_nothing_stops_them(open_folder: Path) -> None:
     config = SandboxConfig(
         rung="unsafe",
         unsafe_local_exec=True,
-        cache_entries=0,
+        cache_bytes=0,
         languages=fit_for("landlock"),
     )
     if not config.languages:

@@ -195,7 +195,7 @@ class Toolbox:
         if any(tool.needs_sandbox for tool in self._built_in):
             unsafe = self._unsafe_local_exec
             config = SandboxConfig(
-                cache_entries=0, unsafe_local_exec=unsafe, subprocesses=True
+                cache_bytes=0, unsafe_local_exec=unsafe, subprocesses=True
             )
             self._sandbox = Sandbox(config).open()
 

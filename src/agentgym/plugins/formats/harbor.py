@@ -244,7 +244,7 @@ class HarborScenario(Scenario):
     def sandbox_config(self) -> SandboxConfig:
         """Return a sandbox with the folders that tests expect; it isolates always."""
         return SandboxConfig(
-            cache_entries=0,
+            cache_bytes=0,
             subprocesses=True,
             links=tuple(_LINKS.items()),
         )
