@@ -9,6 +9,7 @@ was raised says which lines were removed for it.
 import ast
 import sys
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -31,17 +32,11 @@ def _layers() -> ModuleType:
     return found
 
 
-def files(root: Path) -> dict[str, str]:
-    """Return the text of each Python file, by its path below ``root``."""
-    found = _layers().python_files(root)
-    return {name: path.read_text() for name, path in found.items()}
-
-
-def lines_of_code(text: str) -> int:
+def lines_of_code(text: str, nodes: Iterable[ast.AST]) -> int:
     """Count lines that are not blank, a comment or part of a docstring."""
     told = {
         number
-        for node in ast.walk(ast.parse(text))
+        for node in nodes
         if isinstance(node, _WITH_DOCSTRING)
         for statement in node.body
         if isinstance(statement, ast.Expr)
@@ -66,44 +61,45 @@ def closure(graph: dict[str, set[str]], start: str) -> set[str]:
     return seen
 
 
-def _at_import(root: Path) -> dict[str, set[str]]:
-    """Return which file imports which when it is imported itself."""
-    layers = _layers()
-    paths = layers.python_files(root)
-    graph: dict[str, set[str]] = {}
-    for name, path in paths.items():
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
-            if isinstance(node, _FUNCTION) or (
-                isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-            ):
-                node.body = [ast.Pass()]
-        found = {layers.locate(m, paths) for m in layers.modules(name, tree)}
-        graph[name] = {each for each in found if each is not None} - {name}
-    return graph
+def _runs_at_import(node: ast.AST) -> bool:
+    """Return whether what stands in ``node`` runs when its file is imported."""
+    return not isinstance(node, _FUNCTION) and not (
+        isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+    )
 
 
 def counted() -> dict[str, int]:
     """Return every count of the budget, by its name in budget.toml."""
-    source = files(SOURCE)
-    core = {n: text for n, text in source.items() if not n.startswith(OUTSIDE_THE_CORE)}
-    loop = closure(_at_import(SOURCE), START)
-    whole = closure(_layers().read_graph(SOURCE), START)
-    tests = files(ROOT / "tests")
-
-    def total(names: set[str]) -> int:
-        return sum(len(source[name].splitlines()) for name in names)
-
+    layers = _layers()
+    paths = layers.python_files(SOURCE)
+    lines, code = dict[str, int](), dict[str, int]()
+    early, late = dict[str, set[str]](), dict[str, set[str]]()
+    for name, path in paths.items():
+        text = path.read_text()
+        tree = ast.parse(text)
+        nodes = [tree, *layers.statements(tree)]
+        lines[name] = len(text.splitlines())
+        code[name] = lines_of_code(text, nodes)
+        at_import = layers.statements(tree, _runs_at_import)
+        for graph, found in ((early, at_import), (late, nodes)):
+            targets = {layers.locate(m, paths) for m in layers.modules(name, found)}
+            graph[name] = targets - {None, name}
+    loop, whole = closure(early, START), closure(late, START)
+    tests = layers.python_files(ROOT / "tests").values()
     return {
-        "core_code": sum(map(lines_of_code, core.values())),
-        "code": sum(map(lines_of_code, source.values())),
-        "lines": total(set(source)),
-        "files": len(source),
+        "core_code": sum(
+            count
+            for name, count in code.items()
+            if not name.startswith(OUTSIDE_THE_CORE)
+        ),
+        "code": sum(code.values()),
+        "lines": sum(lines.values()),
+        "files": len(lines),
         "loop_files": len(loop),
-        "loop_lines": total(loop),
+        "loop_lines": sum(lines[name] for name in loop),
         "loop_files_with_later_imports": len(whole),
-        "loop_lines_with_later_imports": total(whole),
-        "test_lines": sum(len(text.splitlines()) for text in tests.values()),
+        "loop_lines_with_later_imports": sum(lines[name] for name in whole),
+        "test_lines": sum(len(path.read_text().splitlines()) for path in tests),
     }
 
 
@@ -116,7 +112,8 @@ def test_no_count_is_over_its_limit() -> None:
 
 def test_code_is_counted_without_docstrings_comments_and_blank_lines() -> None:
     text = '"""Doc.\n\nMore.\n"""\n\n# A comment.\nx = """a\nb"""\n\n\ndef f():\n'
-    assert lines_of_code(text + '    """Doc."""\n    return x  # why\n') == 4
+    text += '    """Doc."""\n    return x  # why\n'
+    assert lines_of_code(text, ast.walk(ast.parse(text))) == 4
 
 
 if __name__ == "__main__":

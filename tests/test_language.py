@@ -53,22 +53,17 @@ class Hit(NamedTuple):
     text: str
 
 
-def docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
-    """Yield every string that stands alone: docstrings, and those under a name."""
+def strings(tree: ast.AST) -> tuple[list[ast.Constant], list[ast.Constant]]:
+    """Return the strings that stand alone, i.e. docstrings, and all others of words."""
+    apart, others = dict[int, ast.Constant](), list[ast.Constant]()
     for node in ast.walk(tree):
         match node:
             case ast.Expr(value=ast.Constant(value=str()) as text):
-                yield text
-
-
-def messages(tree: ast.AST) -> Iterator[ast.Constant]:
-    """Yield every other string, and the parts of one with values in it."""
-    apart = {id(text) for text in docstrings(tree)}
-    for node in ast.walk(tree):
-        match node:
+                apart[id(text)] = text  # comes before the text itself
             case ast.Constant(value=str() as words) if id(node) not in apart:
                 if len(words.split()) > 1:
-                    yield node
+                    others.append(node)
+    return list(apart.values()), others
 
 
 def raised(tree: ast.AST) -> Iterator[ast.AST]:
@@ -90,12 +85,13 @@ def texts(path: Path) -> Iterator[tuple[int, str, bool]]:
     """Yield each text for readers with its line, and whether it is a docstring."""
     source = path.read_text()
     tree = ast.parse(source)
-    for node in docstrings(tree):
+    apart, others = strings(tree)
+    for node in apart:
         yield node.lineno, str(node.value), True
-    data = set(DATA) & set(path.relative_to(ROOT).parts) or path.name in PROMPTS
-    for part in raised(tree) if data else [tree]:
-        for node in messages(part):
-            yield node.lineno, str(node.value), False
+    if set(DATA) & set(path.relative_to(ROOT).parts) or path.name in PROMPTS:
+        others = [node for part in raised(tree) for node in strings(part)[1]]
+    for node in others:
+        yield node.lineno, str(node.value), False
     for line, text in comments(source):
         yield line, text, False
 

@@ -6,7 +6,7 @@ written as text, as ``agentgym.plugins.cloud.remote:OverSSH``.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -95,7 +95,7 @@ def read_graph(root: Path) -> Graph:
     return {
         name: {
             target
-            for module in modules(name, ast.parse(path.read_text()))
+            for module in modules(name, statements(ast.parse(path.read_text())))
             if (target := locate(module, files)) is not None and target != name
         }
         for name, path in files.items()
@@ -118,9 +118,20 @@ def names_in_texts(root: Path) -> list[str]:
     return sorted(found)
 
 
-def modules(name: str, tree: ast.AST) -> Iterator[str]:
+def statements(
+    parent: ast.AST, enters: Callable[[ast.AST], bool] = lambda _: True
+) -> Iterator[ast.AST]:
+    """Yield the statements below ``parent``, and below each that ``enters`` accepts."""
+    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for child in getattr(parent, name, ()):
+            yield child
+            if enters(child):
+                yield from statements(child, enters)
+
+
+def modules(name: str, nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Yield the dotted names that a file imports, members of packages included."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
