@@ -341,7 +341,7 @@ class Episode:
             raise EpisodeCut("stuck")
 
     def use_tool_sync(
-        self, name: str, arguments: dict[str, Any], *, call_id: str | None = None
+        self, name: str, arguments: str | dict[str, Any], *, call_id: str | None = None
     ) -> str:
         """Run a tool like :meth:`use_tool`, from sync code in another thread.
 

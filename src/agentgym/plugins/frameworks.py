@@ -1,14 +1,13 @@
 """Parts of the adapters of LlamaIndex, smolagents, Strands and Google ADK."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial, wraps
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from agentgym.core.background import call_in_thread
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.base import Conversation
@@ -18,13 +17,7 @@ from agentgym.integrations.on_client.adapter import (
     ClientConversation,
     ClientLoop,
 )
-from agentgym.integrations.on_client.in_place import (
-    CallInPlace,
-    ending_episode,
-    episode_of_call,
-    live_tool,
-    runs_agent,
-)
+from agentgym.integrations.on_client.in_place import live_tool, runs_agent
 from agentgym.integrations.redirect import answering, model_for
 from agentgym.integrations.registry import is_installed
 from agentgym.scenarios.schemas import model_of_schema
@@ -191,60 +184,3 @@ def within(
         return routed
 
     return patch
-
-
-def called_sync(
-    name: str,
-    arguments: str | dict[str, Any],
-    run: Callable[[], Any],
-    answer: Callable[[str], Any],
-    passes_control: Callable[[], Any],
-    **how: Any,
-) -> Any:
-    """Call a tool: the episode's, if it has one of this name, else the agent's own.
-
-    ``run`` runs the agent's own tool. ``answer`` converts the text that the episode
-    answers to a result of the framework. ``how`` are arguments of `CallInPlace`.
-    """
-
-    def contained() -> Any:
-        try:
-            return run()
-        except SystemExit as end:  # a thread cannot pass it on
-            return end
-
-    async def in_thread(_: Any) -> Any:
-        found = await call_in_thread(contained)
-        if isinstance(found, SystemExit):
-            raise found
-        return found
-
-    if (episode := episode_of_call(name, passes_control)) is None:
-        with ending_episode(name):
-            return run()
-    call = CallInPlace(name, in_thread, **how)
-    with call.running():
-        text = episode.use_tool_sync(name, arguments)  # type: ignore[arg-type]
-    result = call.result(text)
-    return answer(text) if result is text else result
-
-
-async def called(
-    name: str,
-    arguments: str | dict[str, Any],
-    run: Callable[[], Awaitable[Any]],
-    answer: Callable[[str], Any],
-    passes_control: Callable[[], Any],
-    *,
-    call_id: str | None = None,
-    **how: Any,
-) -> Any:
-    """Call a tool as :func:`called_sync` does; ``run`` is async."""
-    if (episode := episode_of_call(name, passes_control)) is None:
-        with ending_episode(name):
-            return await run()
-    call = CallInPlace(name, lambda _: run(), **how)
-    with call.running():
-        text = await episode.use_tool(name, arguments, call_id=call_id)
-    result = call.result(text)
-    return answer(text) if result is text else result

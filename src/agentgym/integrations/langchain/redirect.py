@@ -18,7 +18,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from agentgym.core.background import call_in_thread
-from agentgym.integrations.episode import current_episode, episode_or_none
+from agentgym.integrations.episode import episode_or_none
 from agentgym.integrations.langchain.graphs import (
     aliases_of,
     by_name,
@@ -28,7 +28,8 @@ from agentgym.integrations.langchain.graphs import (
 )
 from agentgym.integrations.on_client.adapter import left_out
 from agentgym.integrations.on_client.in_place import (
-    CallInPlace,
+    called,
+    called_sync,
     episode_of_call,
 )
 from agentgym.integrations.redirect import holding, model_for
@@ -164,7 +165,6 @@ def _in_episode(tool: Any) -> Any:
 def _patched(tool: Any) -> Any:
     known = frozenset(tool.args)
     aliases = aliases_of(tool)
-    has_artifact = tool.response_format == "content_and_artifact"
 
     def asked() -> dict[str, Any]:
         written = _WRITTEN.get()
@@ -173,55 +173,51 @@ def _patched(tool: Any) -> Any:
         found = by_name(written, aliases)
         return {k: to_jsonable_python(v) for k, v in found.items() if k in known}
 
-    def given(text: str, call: CallInPlace) -> Any:
-        result = call.result(text)
-        return (text, None) if has_artifact and result is text else result
-
     def _run(*args: Any, **named: Any) -> Any:
-        episode, given_to_it = current_episode(), asked()
-        call = _in_place(tool, args, named)
-        with call.running():
-            text = episode.use_tool_sync(tool.name, given_to_it, call_id=_CALL_ID.get())
-        return given(text, call)
+        run = _own_run(tool, type(tool)._run, args, named)
+        return called_sync(tool.name, asked(), run, lambda: False, **_how(tool))
 
     async def _arun(*args: Any, **named: Any) -> Any:
-        episode, given_to_it = current_episode(), asked()
-        call = _in_place(tool, args, named)
-        with call.running():
-            text = await episode.use_tool(
-                tool.name, given_to_it, call_id=_CALL_ID.get()
-            )
-        return given(text, call)
+        run = _own_run(tool, type(tool)._arun, args, named)
+        return await called(tool.name, asked(), run, lambda: False, **_how(tool))
 
     made = copy.copy(tool)
     vars(made).update(_run=_run, _arun=_arun)  # they shadow the class's methods
     return made
 
 
-def _in_place(tool: Any, args: tuple[Any, ...], named: dict[str, Any]) -> CallInPlace:
-    """Return a call of a live tool with the graph's arguments, injected ones included.
+def _own_run(
+    tool: Any, run: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
+) -> Callable[[Any], Any]:
+    """Return a function that runs a tool with the graph's arguments.
 
     A tool that takes ``ToolRuntime``, ``InjectedState`` or a config cannot run outside
     of its graph, and a ``Command`` that it returns takes effect only there.
     """
     from langchain_core.runnables.config import ensure_config
+
+    takes_config = "config" in inspect.signature(run).parameters
+    config = {"config": ensure_config()} if takes_config else {}
+    return lambda _: run(tool, *args, **config, **named)
+
+
+def _how(tool: Any) -> dict[str, Any]:
+    """Return what :func:`called` is to know of a tool."""
     from langchain_core.tools import ToolException
     from langgraph.errors import GraphBubbleUp
 
-    async def run(arguments: dict[str, Any]) -> Any:
-        run = type(tool)._arun
-        takes_config = "config" in inspect.signature(run).parameters
-        given = {"config": ensure_config()} if takes_config else {}
-        return await run(tool, *args, **given, **named)
+    def answer(text: str) -> Any:
+        has_artifact = tool.response_format == "content_and_artifact"
+        return (text, None) if has_artifact else text
 
-    return CallInPlace(
-        tool.name,
-        run,
-        function=function_of(tool),
-        read=_as_read,
-        handled=(ToolException,),
-        not_done=(GraphBubbleUp,),
-    )
+    return {
+        "call_id": _CALL_ID.get(),
+        "function": function_of(tool),
+        "read": _as_read,
+        "answer": answer,
+        "handled": (ToolException,),
+        "not_done": (GraphBubbleUp,),
+    }
 
 
 def _as_read(returned: Any) -> Any:

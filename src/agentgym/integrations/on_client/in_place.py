@@ -8,12 +8,14 @@ framework calls it, and the episode records the call.
 import inspect
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
+from agentgym.core.background import call_in_thread
 from agentgym.core.tools import PENDING, RunInPlace, Tool, ToolSpec, pending_run
 from agentgym.errors import RolloutError, ToolExitError
 from agentgym.integrations.base import FrameworkAdapter
@@ -26,70 +28,63 @@ _DEEPEST = 12
 _MOST_REACHED = 5_000
 
 
+@dataclass
 class CallInPlace:
     """One call of a live tool, run by the framework's own code.
 
     The framework gets the tool's own result, or the exception by which the tool steers
     the framework; the episode records a copy.
 
-    Args:
+    Attributes:
         name: The tool's name.
         run: Runs the tool with the call's arguments.
         function: The author's function, whose annotation shows the result's type.
         read: Converts the result to the text or JSON that the model reads.
+        answer: Converts the text of a tool that did not run to the framework's result.
         handled: Exceptions that the framework converts to a text for the model. The
             episode records them as failed calls.
         not_done: Exceptions that end the call before it is done, e.g. LangGraph's
             ``interrupt()``. The episode does not record the call.
     """
 
-    def __init__(
-        self,
-        name: str,
-        run: RunInPlace,
-        *,
-        function: Any = None,
-        read: Callable[[Any], Any] = lambda result: result,
-        handled: tuple[type[Exception], ...] = (),
-        not_done: tuple[type[Exception], ...] = (),
-    ) -> None:
-        self._name = name
-        self._run = run
-        self._function = function
-        self._read = read
-        self._handled = handled
-        self._not_done = not_done
-        self._results: list[Any] = []
-        self._error: Exception | None = None
+    name: str
+    run: RunInPlace
+    function: Any = None
+    read: Callable[[Any], Any] = lambda result: result
+    answer: Callable[[str], Any] = lambda text: text
+    handled: tuple[type[Exception], ...] = ()
+    not_done: tuple[type[Exception], ...] = ()
+    _results: list[Any] = field(default_factory=list)
+    _error: Exception | None = None
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Make the live tool run this call within the block."""
         try:
-            with holding(PENDING, (self._name, self._called, self._function)):
+            with holding(PENDING, (self.name, self._called, self.function)):
                 yield
         except _NotDone as end:
             raise end.error from None
 
     async def _called(self, arguments: dict[str, Any]) -> Any:
         try:
-            result = await _as_it_is(self._name, self._run, arguments)
-        except self._not_done as error:
+            result = await _as_it_is(self.name, self.run, arguments)
+        except self.not_done as error:
             raise _NotDone(error) from None
-        except self._handled as error:
+        except self.handled as error:
             self._error = error
             raise
         self._results = [result]
-        return self._read(result)
+        return self.read(result)
 
     def result(self, text: str) -> Any:
-        """Return the tool's own result, or ``text`` if the tool did not run.
+        """Return the tool's own result, or that for ``text`` if the tool did not run.
 
         If the tool raised an exception that the framework handles, raise it again.
         """
         if self._error is not None:
             raise self._error
-        return self._results[0] if self._results else text
+        return self._results[0] if self._results else self.answer(text)
 
 
 class _NotDone(BaseException):
@@ -126,6 +121,61 @@ def episode_of_call(
         saw(passes=name)
         return None
     return episode if episode.has(name) else None
+
+
+async def called(
+    name: str,
+    arguments: str | dict[str, Any],
+    run: Callable[[Any], Awaitable[Any]],
+    passes_control: Callable[[], bool],
+    *,
+    call_id: str | None = None,
+    **how: Any,
+) -> Any:
+    """Call a tool: the episode's, if it has one of this name, else the agent's own.
+
+    ``run`` runs the agent's own tool: with the call's arguments in an episode, else
+    with None. ``how`` are further arguments of :class:`CallInPlace`.
+    """
+    if (episode := episode_of_call(name, passes_control)) is None:
+        with ending_episode(name):
+            return await run(None)
+    call = CallInPlace(name, run, **how)
+    with call.running():
+        text = await episode.use_tool(name, arguments, call_id=call_id)
+    return call.result(text)
+
+
+def called_sync(
+    name: str,
+    arguments: str | dict[str, Any],
+    run: Callable[[Any], Any],
+    passes_control: Callable[[], bool],
+    *,
+    call_id: str | None = None,
+    **how: Any,
+) -> Any:
+    """Call a tool as :func:`called` does, from sync code; ``run`` is sync."""
+
+    def contained(given: Any) -> Any:
+        try:
+            return run(given)
+        except SystemExit as end:  # a thread cannot pass it on
+            return end
+
+    async def in_thread(given: Any) -> Any:
+        found = await call_in_thread(contained, given)
+        if isinstance(found, SystemExit):
+            raise found
+        return found
+
+    if (episode := episode_of_call(name, passes_control)) is None:
+        with ending_episode(name):
+            return run(None)
+    call = CallInPlace(name, in_thread, **how)
+    with ending_episode(name), call.running():
+        text = episode.use_tool_sync(name, arguments, call_id=call_id)
+    return call.result(text)
 
 
 def runs_agent(function: Any) -> bool:

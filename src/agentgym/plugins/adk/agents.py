@@ -21,6 +21,7 @@ from pydantic_core import to_jsonable_python
 
 from agentgym.core.tools import ToolSpec, parse_arguments
 from agentgym.integrations.on_client.adapter import left_out
+from agentgym.integrations.on_client.in_place import called
 from agentgym.integrations.redirect import model_for, patch_methods, replace_calls
 from agentgym.plugins import frameworks
 
@@ -215,17 +216,17 @@ def _running(run_async: Callable[..., Any]) -> Callable[..., Any]:
     async def routed(self: Any, *, args: Any, tool_context: Any) -> Any:
         model = getattr(getattr(tool_context, "_invocation_context", None), "agent", 0)
 
-        async def run() -> Any:
+        async def run(_: Any) -> Any:
             own = getattr(model, "model", None)
             with frameworks.asking(_NAME, own, AdkLlm):
                 return await run_async(self, args=args, tool_context=tool_context)
 
-        return await frameworks.called(
+        return await called(
             self.name,
             _arguments(args),
             run,
-            lambda text: _given(self, text),
             partial(READER.passes_control, self),
+            answer=partial(_given, self),
             call_id=getattr(tool_context, "function_call_id", None),
             read=_read,
         )

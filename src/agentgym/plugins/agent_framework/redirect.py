@@ -14,11 +14,7 @@ from typing import Any
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.integrations.on_client.adapter import left_out
 from agentgym.integrations.on_client.clients import PlainOpenAI
-from agentgym.integrations.on_client.in_place import (
-    CallInPlace,
-    episode_of_call,
-    runs_agent,
-)
+from agentgym.integrations.on_client.in_place import called, runs_agent
 from agentgym.integrations.on_client.servers import current_servers
 from agentgym.integrations.redirect import model_for
 
@@ -115,27 +111,30 @@ def patch_tools(module: ModuleType) -> None:
         tool_call_id: str | None = None,
         **named: Any,
     ) -> Any:
-        async def run(given: Any) -> Any:
-            return await invoke(
-                self, arguments=given, tool_call_id=tool_call_id, **named
-            )
-
-        episode = episode_of_call(self.name, lambda: _passes_on(self))
-        if episode is None:
-            return await run(arguments)
-        if arguments is None:
-            known = self.parameters().get("properties", {})
-            arguments = {key: named.pop(key) for key in [*named] if key in known}
         from agent_framework.exceptions import UserInputRequiredException
 
-        not_done = (UserInputRequiredException,)
-        call = CallInPlace(self.name, run, read=_as_read, not_done=not_done)
-        with call.running():
-            text = await episode.use_tool(
-                self.name, as_written(self, arguments), call_id=tool_call_id
-            )
-        result = call.result(text)
-        return kind.parse_result(text) if result is text else result
+        rest, given = named, arguments
+        if arguments is None:
+            known = self.parameters().get("properties", {})
+            given = {key: named[key] for key in named if key in known}
+            rest = {key: named[key] for key in named if key not in known}
+
+        async def run(asked: Any) -> Any:
+            more = {"arguments": arguments, **named}
+            if asked is not None:
+                more = {"arguments": asked, **rest}
+            return await invoke(self, tool_call_id=tool_call_id, **more)
+
+        return await called(
+            self.name,
+            as_written(self, given),
+            run,
+            lambda: _passes_on(self),
+            answer=kind.parse_result,
+            call_id=tool_call_id,
+            read=_as_read,
+            not_done=(UserInputRequiredException,),
+        )
 
     kind.invoke = routed
 

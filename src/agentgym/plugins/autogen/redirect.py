@@ -15,7 +15,7 @@ from typing import Any
 from agentgym.errors import ToolError
 from agentgym.integrations.episode import Episode, EpisodeCut, episode_or_none
 from agentgym.integrations.on_client.in_place import (
-    CallInPlace,
+    called,
     ending_episode,
     episode_of_call,
     runs_agent,
@@ -46,11 +46,10 @@ def _running(run_json: Callable[..., Any]) -> Callable[..., Any]:
         async def run(given: Any) -> Any:
             return await run_json(self, given, cancellation_token, call_id)
 
-        episode = episode_of_call(self.name, lambda: _passes_on(self))
-        if episode is not None:
+        if episode_of_call(self.name, lambda: _passes_on(self)) is not None:
             read = self.return_value_as_string
             function = getattr(self, "_func", None)
-            return await _called(episode, self.name, args, call_id, run, read, function)
+            return await _called(self.name, args, call_id, run, read, function)
         with ending_episode(self.name):
             return await run(args)
 
@@ -66,7 +65,6 @@ def _passes_on(tool: Any) -> bool:
 
 
 async def _called(
-    episode: Episode,
     name: str,
     arguments: Any,
     call_id: str | None,
@@ -85,15 +83,20 @@ async def _called(
         except Exception as error:
             raise ToolError(str(error)) from error  # AutoGen shows it to the model
 
-    is_object = arguments is None or isinstance(arguments, Mapping)
-    asked = dict(arguments or {}) if is_object else json.dumps(arguments)
-    call = CallInPlace(name, run_in_place, function=function, read=read)
+    how: Any = {"call_id": call_id, "function": function, "read": read}
     try:
-        with call.running():
-            text = await episode.use_tool(name, asked, call_id=call_id)
+        return await called(
+            name, written(arguments), run_in_place, lambda: False, **how
+        )
     except Exception as error:  # noqa: BLE001 - the episode has recorded it
         return f"Error: {error}"
-    return call.result(text)
+
+
+def written(arguments: Any) -> str | dict[str, Any]:
+    """Return a call's arguments: a dict, or the JSON of another value."""
+    if arguments is None or isinstance(arguments, Mapping):
+        return dict(arguments or {})
+    return json.dumps(arguments)
 
 
 def patch_benches(module: ModuleType) -> None:
@@ -150,9 +153,9 @@ def _calling(call_tool: Callable[..., Any]) -> Callable[..., Any]:
                 raise ToolError(result.to_text())
             return str(result.to_text())
 
-        if (episode := _episode_of(self, name)) is None:
+        if _episode_of(self, name) is None:
             return await run(arguments)
-        found = await _called(episode, name, arguments, call_id, run, read)
+        found = await _called(name, arguments, call_id, run, read)
         if isinstance(found, ToolResult):
             return found
         return ToolResult(name=name, result=[TextResultContent(content=found)])

@@ -1,6 +1,5 @@
 """Convert scenario tools to AutoGen tools whose arguments AgentGym validates."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -10,6 +9,7 @@ from pydantic import BaseModel
 
 from agentgym.core.tools import ToolSpec
 from agentgym.integrations.on_client.adapter import Run
+from agentgym.plugins.autogen.redirect import written
 
 
 class SpecTool(BaseTool[BaseModel, Any]):
@@ -44,5 +44,4 @@ class SpecTool(BaseTool[BaseModel, Any]):
         call_id: str | None = None,
     ) -> str:
         """Run the tool on the arguments as the model wrote them."""
-        given = dict(args) if isinstance(args, Mapping) else json.dumps(args)
-        return await self._run(given, call_id)
+        return await self._run(written(args), call_id)

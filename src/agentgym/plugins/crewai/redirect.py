@@ -15,9 +15,9 @@ from pydantic_core import to_jsonable_python
 
 from agentgym.core.background import call_in_thread, in_background
 from agentgym.errors import ToolError
-from agentgym.integrations.episode import Episode, episode_or_none
+from agentgym.integrations.episode import episode_or_none
 from agentgym.integrations.on_client.in_place import (
-    CallInPlace,
+    called_sync,
     ending_episode,
     episode_of_call,
     runs_agent,
@@ -58,12 +58,12 @@ def patch_structured_tools(module: ModuleType) -> None:
     invoke, ainvoke = kind.invoke, kind.ainvoke
 
     def routed(self: Any, input: Any, *args: Any, **named: Any) -> Any:
-        if isinstance(input, dict) and _episode_of(self._original_tool):
+        if isinstance(input, dict) and _name_in_episode(self._original_tool):
             return self._original_tool.run(**input)
         return invoke(self, input, *args, **named)
 
     async def routed_async(self: Any, input: Any, *args: Any, **named: Any) -> Any:
-        if isinstance(input, dict) and _episode_of(self._original_tool):
+        if isinstance(input, dict) and _name_in_episode(self._original_tool):
             return await call_in_thread(self._original_tool.run, **input)
         return await ainvoke(self, input, *args, **named)
 
@@ -92,8 +92,8 @@ def patch_caches(module: ModuleType) -> None:
     kind.read = read_outside
 
 
-def _episode_of(tool: Any) -> tuple[Episode, str] | None:
-    """Return the episode that runs a call, and the tool's name there, or None."""
+def _name_in_episode(tool: Any) -> str | None:
+    """Return a tool's name in the episode that runs its calls; None if none does."""
     from crewai.utilities.string_utils import sanitize_tool_name
 
     if tool is None or hasattr(tool, "is_of_episode"):
@@ -107,54 +107,45 @@ def _episode_of(tool: Any) -> tuple[Episode, str] | None:
         is_crewais = type(tool).__module__.startswith(_PASSING_ON)
         return is_crewais or runs_agent(_function_of(tool))
 
-    episode = episode_of_call(name, passes_on)
-    return None if episode is None else (episode, name)
+    return None if episode_of_call(name, passes_on) is None else name
 
 
 def _running(run: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(run)
     def routed(self: Any, *args: Any, **arguments: Any) -> Any:
-        if args or (found := _episode_of(self)) is None:
+        if args or (found := _name_in_episode(self)) is None:
             with ending_episode(self.name):
                 return run(self, *args, **arguments)
         if (limit := self._claim_usage()) is not None:
             return limit
-        (episode, name), given = found, to_jsonable_python(arguments)
-        call = _in_place(self, name)
-        with ending_episode(self.name), call.running():
-            text = episode.use_tool_sync(name, given)
-        return call.result(text)
+        return called_sync(
+            found,
+            to_jsonable_python(arguments),
+            partial(_run_in_place, self),
+            lambda: False,
+            function=_function_of(self),
+            read=partial(_as_read, self),
+        )
 
     return routed
 
 
-def _in_place(tool: Any, name: str) -> CallInPlace:
-    """Return a call of a live tool, in a thread, as CrewAI's own calls are."""
+def _run_in_place(tool: Any, given: dict[str, Any]) -> Any:
+    try:
+        found = tool._run(**tool._validate_kwargs(given))
+        return in_background(found) if inspect.isawaitable(found) else found
+    except Exception as error:
+        raise ToolError(str(error)) from error  # CrewAI shows it to the model
+
+
+def _as_read(tool: Any, found: Any) -> str:
+    """Return the text that the model reads of a tool's result."""
     from crewai.tools.tool_failure import ToolFailure
 
-    def really_run(given: dict[str, Any]) -> Any:
-        try:
-            found = tool._run(**tool._validate_kwargs(given))
-            return in_background(found) if inspect.isawaitable(found) else found
-        except SystemExit as end:  # a thread cannot pass it on
-            return end
-
-    async def run(given: dict[str, Any]) -> Any:
-        try:
-            found = await call_in_thread(partial(really_run, given))
-        except Exception as error:
-            raise ToolError(str(error)) from error  # CrewAI shows it to the model
-        if isinstance(found, SystemExit):
-            raise found
-        return found
-
-    def read(found: Any) -> str:
-        text = str(tool.format_output_for_agent(found))
-        if isinstance(found, ToolFailure):
-            raise ToolError(text)
-        return text
-
-    return CallInPlace(name, run, function=_function_of(tool), read=read)
+    text = str(tool.format_output_for_agent(found))
+    if isinstance(found, ToolFailure):
+        raise ToolError(text)
+    return text
 
 
 def _function_of(tool: Any) -> Any:

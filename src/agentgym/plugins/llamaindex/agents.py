@@ -22,12 +22,12 @@ from llama_index.core.tools import BaseTool, ToolOutput, adapt_to_async_tool
 
 from agentgym.core.tools import ToolSpec, parse_arguments
 from agentgym.integrations.episode import episode_or_none
+from agentgym.integrations.on_client.in_place import called
 from agentgym.integrations.redirect import model_for, patch_methods, replace_calls
 from agentgym.integrations.transport import speaking_as
 from agentgym.plugins.frameworks import (
     Reader,
     asking,
-    called,
     spec_of,
     sync_client,
     within,
@@ -162,9 +162,9 @@ def _calling(acall: Callable[..., Any]) -> Callable[..., Any]:
         return await called(
             name,
             given.get(_UNREADABLE, given),
-            lambda: acall(self, *args, **named),
-            answer,
+            lambda _: acall(self, *args, **named),
             lambda: name == "handoff" or READER.passes_control(self),
+            answer=answer,
             read=lambda output: output.content,
         )
 

@@ -26,11 +26,7 @@ from agents.tool_guardrails import (
 
 from agentgym.integrations.episode import episode_or_none
 from agentgym.integrations.on_client.adapter import left_out
-from agentgym.integrations.on_client.in_place import (
-    CallInPlace,
-    episode_of_call,
-    runs_agent,
-)
+from agentgym.integrations.on_client.in_place import called, runs_agent
 from agentgym.integrations.on_client.servers import current_servers
 from agentgym.integrations.redirect import answering, model_for, refusing_calls
 from agentgym.integrations.transport import speaking_as
@@ -187,21 +183,19 @@ def _routed(tool: FunctionTool, agent: Any) -> FunctionTool:
     made.timeout_seconds = None  # the inner call's timeout applies
 
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
-        async def run(given: Any) -> Any:
+        async def run(_: Any) -> Any:
             with _within(agent):
                 return await invoke_function_tool(
                     function_tool=tool, context=context, arguments=arguments
                 )
 
-        name = tool.name
-        if (episode := episode_of_call(name, lambda: _passes_on(tool))) is None:
-            return await run(None)
-        call = CallInPlace(name, run)
-        with call.running():
-            text = await episode.use_tool(
-                name, arguments or "{}", call_id=context.tool_call_id
-            )
-        return call.result(text)
+        return await called(
+            tool.name,
+            arguments or "{}",
+            run,
+            lambda: _passes_on(tool),
+            call_id=context.tool_call_id,
+        )
 
     made.on_invoke_tool = invoke
     return made

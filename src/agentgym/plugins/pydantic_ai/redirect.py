@@ -25,7 +25,7 @@ from pydantic_core import to_jsonable_python
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.on_client.in_place import (
-    CallInPlace,
+    called,
     episode_of_call,
     runs_agent,
 )
@@ -99,33 +99,32 @@ def patch_tools(module: ModuleType) -> None:
         model = ctx.model
         throughout = isinstance(model, ModelThroughout)
         with answering({_NAME: model.wrapped}.get) if throughout else nullcontext():
-            if (episode := _episode_of(tool, call.tool_name)) is None:
+            if _episode_of(tool, call.tool_name) is None:
                 return await execute(self, validated, **named)
 
             async def run(arguments: dict[str, Any]) -> Any:
                 checked = tool.args_validator.validate_python(arguments)
                 return await self.toolset.call_tool(call.tool_name, checked, ctx, tool)
 
-            made = CallInPlace(
-                call.tool_name,
-                run,
-                read=_as_read,
-                handled=(ModelRetry, ToolFailed),
-                not_done=(CallDeferred, ApprovalRequired),
-            )
-            with made.running():
-                text = await episode.use_tool(
-                    call.tool_name, call.args or {}, call_id=call.tool_call_id
-                )
             try:
-                return made.result(text)
+                return await called(
+                    call.tool_name,
+                    call.args or {},
+                    run,
+                    lambda: False,
+                    call_id=call.tool_call_id,
+                    read=_as_read,
+                    handled=(ModelRetry, ToolFailed),
+                    not_done=(CallDeferred, ApprovalRequired),
+                )
             except ToolFailed as error:
                 raise self._wrap_error_as_failed(call.tool_name, call, error) from error
             except ModelRetry as error:
                 try:
                     self._check_max_retries(call.tool_name, tool.max_retries, error)
                 except UnexpectedModelBehavior:
-                    return text  # the model's failure must not end the run
+                    # The model's failure must not end the run.
+                    return f"Error: {type(error).__name__}: {error}"
                 self.failed_tools.add(call.tool_name)
                 raise self._wrap_error_as_retry(call.tool_name, call, error) from error
 

@@ -18,6 +18,7 @@ from smolagents.monitoring import AgentLogger, Monitor
 from agentgym.core.background import call_in_thread, in_background
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import ToolSpec
+from agentgym.integrations.on_client.in_place import called_sync
 from agentgym.integrations.redirect import patch_methods, replace_calls
 from agentgym.integrations.transport import speaking_as
 from agentgym.plugins import frameworks
@@ -151,7 +152,7 @@ def _calling(execute: Callable[..., Any]) -> Callable[..., Any]:
     def routed(self: Any, tool_name: str, arguments: Any) -> Any:
         tool = self.tools.get(tool_name)
 
-        def run() -> Any:
+        def run(_: Any) -> Any:
             with frameworks.asking(_NAME, self.model, SmolagentsModel):
                 if isinstance(tool, SmolagentsTool):  # it checks its arguments itself
                     return tool.forward(**arguments)
@@ -161,8 +162,6 @@ def _calling(execute: Callable[..., Any]) -> Callable[..., Any]:
             others = tool_name in (_ANSWER, *self.managed_agents)
             return others or (tool is not None and READER.passes_control(tool))
 
-        return frameworks.called_sync(
-            tool_name, arguments, run, str, passes_control, read=str
-        )
+        return called_sync(tool_name, arguments, run, passes_control, read=str)
 
     return routed

@@ -25,7 +25,7 @@ from strands.types.tools import AgentTool
 
 from agentgym.core.tools import ToolSpec, parse_arguments
 from agentgym.errors import ToolError
-from agentgym.integrations.on_client.in_place import episode_of_call
+from agentgym.integrations.on_client.in_place import called, episode_of_call
 from agentgym.integrations.redirect import patch_methods, replace_calls
 from agentgym.plugins import frameworks
 
@@ -185,12 +185,12 @@ def _streaming(stream: Callable[..., Any]) -> Callable[..., Any]:
                     return
                 yield event
         try:
-            yield await frameworks.called(
+            yield await called(
                 name,
                 arguments_of(tool_use),
-                lambda: _last(events),
-                lambda text: ToolResultEvent(result_of(tool_use, text)),
+                lambda _: _last(events),
                 passes_control,
+                answer=lambda text: ToolResultEvent(result_of(tool_use, text)),
                 call_id=tool_use["toolUseId"],
                 read=_read,
                 not_done=(_Paused,),
