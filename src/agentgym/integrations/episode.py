@@ -10,7 +10,7 @@ import copy
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -348,12 +348,16 @@ class Episode:
         Raises:
             RolloutError: It is called in the thread of the episode's event loop.
         """
+        return self.run_sync(self.use_tool(name, arguments, call_id=call_id))
+
+    def run_sync[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a tool's coroutine on the episode's loop, from sync code in a thread."""
         if self._loop is None or _is_running(self._loop):
+            work.close()
             raise RolloutError(
                 "A synchronous tool was called on the event loop, which it would "
                 "block: call the agent's sync code in asyncio.to_thread()."
             )
-        work = self.use_tool(name, arguments, call_id=call_id)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def user_reply(self, answer: str) -> str | None:

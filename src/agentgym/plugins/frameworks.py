@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial, wraps
+from functools import wraps
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -116,11 +116,9 @@ class ReadingAdapter(ClientAdapter):
         super().require_agent(agent, origin)
         self.describe().refuse_by_text(agent)
 
-    def in_training(
-        self, agent: Any, model: Any
-    ) -> Callable[[ClientLoop], Conversation]:
-        """Return a function that starts a conversation with ``agent``."""
-        return partial(ReadingConversation, self, agent)
+    def converse(self, agent: Any, loop: ClientLoop) -> Conversation:
+        """Return a new conversation with ``agent``."""
+        return ReadingConversation(self, agent, loop)
 
     @abstractmethod
     def begin(self, agent: Any) -> Any:

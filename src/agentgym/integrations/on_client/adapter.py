@@ -3,7 +3,7 @@
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic_core import to_jsonable_python
 
 from agentgym.core.agent import AgentSpec, Trained
+from agentgym.core.background import in_background
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, ToolSpec, run_tool
 from agentgym.errors import UnsupportedError, UsageError
@@ -31,7 +32,7 @@ from agentgym.integrations.base import (
     refuse_context,
     refuse_graph_options,
 )
-from agentgym.integrations.episode import current_episode
+from agentgym.integrations.episode import current_episode, episode_or_none
 from agentgym.integrations.export import TrainedEndpoint, agent_and_tools
 from agentgym.integrations.gateway_models import GatewayModels
 from agentgym.integrations.redirect import watch
@@ -57,6 +58,8 @@ class ClientLoop(AgentLoop):
         blueprint: The agent's settings, with the gateway's address.
         models: The models that replace those of the agents.
         servers: Keeps the agents' MCP servers open.
+        model: The model on the gateway.
+        found: The user's agent or factory; None for the default agent.
     """
 
     def __init__(self, adapter: "ClientAdapter", blueprint: Blueprint) -> None:
@@ -70,36 +73,36 @@ class ClientLoop(AgentLoop):
         self._context = values_for(source.context, "--context")
         self.models = GatewayModels(blueprint)
         self.servers = self.models.servers
-        self._model = self.models.of(adapter.name)
+        self.model = self.models.of(adapter.name)
         origin = source.reference
-        self._found = None if origin is None else load_agent(origin)
-        differs = origin is None or takes_tools(self._found)
+        self.found = None if origin is None else load_agent(origin)
+        differs = origin is None or takes_tools(self.found)
         self._agents = ToolSets(blueprint.tools, self._build, differs=differs)
 
-    def _build(self, specs: list[ToolSpec]) -> "Callable[[ClientLoop], Conversation]":
+    def _build(self, specs: list[ToolSpec]) -> Any:
         blueprint, adapter = self.blueprint, self._adapter
         tools = [adapter.tool(spec, _in_episode(spec)) for spec in specs]
         origin = blueprint.agent.reference
         if origin is None:
             # One more than the episode's limit, which ends the agent with a reason.
             settings = replace(blueprint, max_turns=blueprint.max_turns + 1)
-            agent = adapter.default_agent("agent", self._model, tools, settings)
+            agent = adapter.default_agent("agent", self.model, tools, settings)
         else:
-            agent = make(self._found, origin, llm=self._model, tools=tools)
+            agent = make(self.found, origin, llm=self.model, tools=tools)
             adapter.require_agent(agent, origin)
             self.way = (
                 "the factory is given the model of training"
-                if takes_model(self._found)
+                if takes_model(self.found)
                 else "each run of its agents asks the model in training"
             )
         if self.agent is None:
             self.agent = agent
             self.members, self.notes = adapter.members(agent), adapter.notes(agent)
-        return adapter.in_training(agent, self._model)
+        return adapter.prepared(agent, tools, self)
 
     def converse(self) -> Conversation:
         """Return a new conversation."""
-        return self._agents.of_episode()(self)
+        return self._adapter.converse(self._agents.of_episode(), self)
 
     def first_input(self) -> Any:
         """Return the value of ``--inputs`` for the current task; None if not set."""
@@ -107,12 +110,20 @@ class ClientLoop(AgentLoop):
         if self._adapter.takes_any_input:
             return given
         if not isinstance(given, str | list | None):
-            raise UsageError(
-                f"--inputs {self.blueprint.agent.inputs} gave "
-                f"{kind_of(given)}. Return the text of the agent's first "
-                f"message, or a list of {self._adapter.title}'s messages."
+            title = self._adapter.title
+            raise self.wrong_input(
+                given,
+                f"the text of the agent's first message, or a list of {title}'s "
+                "messages",
             )
         return given or None
+
+    def wrong_input(self, given: Any, wanted: str) -> UsageError:
+        """Return the error for a value of ``--inputs`` that an agent cannot take."""
+        return UsageError(
+            f"--inputs {self.blueprint.agent.inputs} gave {kind_of(given)}. "
+            f"Return {wanted}."
+        )
 
     def context(self) -> Any:
         """Return the value of ``--context`` for the current task; None if not set."""
@@ -135,18 +146,20 @@ class ClientConversation(Conversation):
         self._has_begun = False
 
     async def turn(self, message: str) -> str:
-        """Run the agent on a message of the user, and return its answer.
-
-        If ``--inputs`` is set, its value for the task replaces the first message.
-        """
+        """Run the agent on a message of the user, and return its answer."""
         given = None if self._has_begun else self._loop.first_input()
+        asked = self.asked(message, given)
         self._has_begun = True
         with self._loop.models.answering():
-            return await self.answer(message if given is None else given)
+            return await self.answer(asked)
+
+    def asked(self, message: str, given: Any) -> Any:
+        """Return the agent's input: ``given``, the value of ``--inputs``, if any."""
+        return message if given is None else given
 
     @abstractmethod
     async def answer(self, asked: Any) -> str:
-        """Run the agent on a message, or on the value of ``--inputs``."""
+        """Run the agent on its input, and return its answer."""
 
 
 class ClientAdapter(FrameworkAdapter):
@@ -159,6 +172,8 @@ class ClientAdapter(FrameworkAdapter):
         context_argument: Name of the framework's argument for the value of
             ``--context``; empty if it has none.
         takes_any_input: Whether ``--inputs`` may return types other than text and list.
+        copies_factories: Whether an exported agent whose factory takes the model is
+            copied, too, because parts of it may have other models.
         agents: Name of the framework's agents in messages, e.g. ``an Agent of X``.
         models: Name of the framework's models in messages, e.g. ``a model of X``.
         inspector: The module with the framework's classes: ``AGENTS``, ``TOOLS`` (tools
@@ -171,6 +186,7 @@ class ClientAdapter(FrameworkAdapter):
     modules: ClassVar[tuple[str, ...]]
     context_argument: ClassVar[str] = ""
     takes_any_input: ClassVar[bool] = False
+    copies_factories: ClassVar[bool] = False
     agents: ClassVar[str]
     models: ClassVar[str]
     inspector: ClassVar[str]
@@ -196,14 +212,16 @@ class ClientAdapter(FrameworkAdapter):
         model calls per message, also ``max_turns``.
         """
 
-    @abstractmethod
-    def in_training(
-        self, agent: Any, model: Any
-    ) -> Callable[[ClientLoop], Conversation]:
-        """Prepare an agent for training; return a function that makes conversations.
+    def prepared(self, agent: Any, tools: list[Any], loop: ClientLoop) -> Any:
+        """Prepare an agent for training, once; ``tools`` were given to its factory.
 
-        All model calls of the framework go to ``model`` in any case.
+        All model calls of the framework go to ``loop.model`` in any case.
         """
+        return agent
+
+    @abstractmethod
+    def converse(self, agent: Any, loop: ClientLoop) -> Conversation:
+        """Return a new conversation with an agent, as :meth:`prepared` returned it."""
 
     def members(self, agent: Any) -> dict[str, Any]:
         """Return a team's agents that its messages may name, with their models."""
@@ -288,7 +306,7 @@ class ClientAdapter(FrameworkAdapter):
         found, origin, tools = agent_and_tools(
             trained,
             f"to_{self.name}",
-            lambda tool: self.tool(tool.spec, _bound(tool)),
+            self.bound,
             agent=options.get("agent"),
             tools=options.get("tools"),
         )
@@ -301,7 +319,12 @@ class ClientAdapter(FrameworkAdapter):
             return self.default_agent(name, model, tools, spec)
         made = make(found, origin, llm=model, tools=tools)
         self.require_agent(made, origin)
-        return made if takes_model(found) else self.with_model(made, model)
+        is_on_model = takes_model(found) and not self.copies_factories
+        return made if is_on_model else self.with_model(made, model)
+
+    def bound(self, tool: Tool) -> Any:
+        """Convert an AgentGym tool to one of the framework, for an exported agent."""
+        return self.tool(tool.spec, _bound(tool))
 
     def trained_model(
         self, trained: Trained, base_url: str | None = None, api_key: str | None = None
@@ -331,6 +354,12 @@ def text_of(output: Any) -> str:
     if isinstance(output, str):
         return output
     return json.dumps(to_jsonable_python(output, fallback=str))
+
+
+def run_sync[T](work: Coroutine[Any, Any, T]) -> T:
+    """Run a tool's coroutine from sync code: in an episode, on the episode's loop."""
+    episode = episode_or_none()
+    return in_background(work) if episode is None else episode.run_sync(work)
 
 
 def _in_episode(spec: ToolSpec) -> Run:

@@ -1,6 +1,5 @@
 """The adapter of Microsoft Agent Framework: trains agents and workflows."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -81,15 +80,13 @@ class AgentFrameworkAdapter(ClientAdapter):
 
         return Agent(model, settings.system_prompt or None, name=name, tools=tools)
 
-    def in_training(
-        self, agent: Any, model: Any
-    ) -> Callable[[ClientLoop], Conversation]:
-        """Return a function that starts a conversation with a copy of ``agent``."""
+    def converse(self, agent: Any, loop: ClientLoop) -> Conversation:
+        """Return a conversation with a copy of ``agent``."""
         from agentgym.plugins.agent_framework.conversation import (
             FrameworkConversation,
         )
 
-        return partial(FrameworkConversation, agent)
+        return FrameworkConversation(agent, loop)
 
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent or workflow in which all agents use ``model``."""

@@ -1,13 +1,11 @@
 """The AutoGen adapter: trains agents and teams, which AutoGen itself runs."""
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.agent import AgentSpec, Trained
 from agentgym.core.tools import ToolSpec
-from agentgym.errors import RolloutError, UnsupportedError, UsageError
-from agentgym.integrations.agent_import import kind_of
+from agentgym.errors import RolloutError, UnsupportedError
 from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.episode import EpisodeCut, current_episode
 from agentgym.integrations.export import TrainedEndpoint
@@ -49,10 +47,9 @@ class _AgentConversation(ClientConversation):
         messages = asked if isinstance(asked, list | tuple) else [asked]
         are_messages = all(isinstance(each, BaseChatMessage) for each in messages)
         if not isinstance(asked, str) and not (messages and are_messages):
-            raise UsageError(
-                f"--inputs {self._loop.blueprint.agent.inputs} gave "
-                f"{kind_of(asked)}. Return an input of the agent's "
-                "run(task=...): text, or messages of AutoGen's."
+            raise self._loop.wrong_input(
+                asked,
+                "an input of the agent's run(task=...): text, or messages of AutoGen's",
             )
         try:
             result = await self._agent.run(task=asked)
@@ -122,15 +119,16 @@ class AutoGenAdapter(ClientAdapter):
             max_tool_iterations=settings.max_turns,
         )
 
-    def in_training(
-        self, agent: Any, model: Any
-    ) -> Callable[[ClientLoop], Conversation]:
-        """Return a function that starts a conversation with a copy of ``agent``."""
+    def prepared(self, agent: Any, tools: list[Any], loop: ClientLoop) -> Any:
+        """Return a maker of copies of ``agent``."""
         from agentgym.plugins.autogen.copies import Copies
 
         logging.getLogger("autogen_core").addFilter(_is_news)
-        copies = Copies(agent, model)
-        return lambda loop: _AgentConversation(copies.make(), loop)
+        return Copies(agent, loop.model)
+
+    def converse(self, agent: Any, loop: ClientLoop) -> Conversation:
+        """Return a conversation with a copy of an agent."""
+        return _AgentConversation(agent.make(), loop)
 
     def members(self, agent: Any) -> dict[str, Any]:
         """Return the members of a team, with their model clients."""

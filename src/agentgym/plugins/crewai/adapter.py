@@ -1,138 +1,56 @@
-"""The CrewAI adapter: trains agents and crews, which CrewAI itself runs."""
+"""The CrewAI adapter: trains agents, crews and flows, which CrewAI itself runs."""
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agentgym.core.agent import Trained
+from agentgym.core.agent import AgentSpec, Trained
 from agentgym.core.background import call_in_thread
-from agentgym.core.task import Task
 from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import UnsupportedError, UsageError
-from agentgym.integrations.agent_import import (
-    kind_of,
-    load_agent,
-    make,
-    takes_model,
-    takes_tools,
-    values_for,
-)
-from agentgym.integrations.base import (
-    AgentLoop,
-    Blueprint,
-    Conversation,
-    FrameworkAdapter,
-    refuse_context,
-    refuse_graph_options,
-)
+from agentgym.errors import UnsupportedError
+from agentgym.integrations.agent_import import make
+from agentgym.integrations.base import AgentLoop, Blueprint, Conversation
 from agentgym.integrations.episode import EpisodeCut, current_episode
 from agentgym.integrations.export import TrainedEndpoint
-from agentgym.integrations.gateway_models import GatewayModels
-from agentgym.integrations.on_client.adapter import text_of
-from agentgym.integrations.registry import require
-from agentgym.integrations.tool_sets import ToolSets
+from agentgym.integrations.on_client.adapter import (
+    ClientAdapter,
+    ClientConversation,
+    ClientLoop,
+    Run,
+    text_of,
+)
 from agentgym.plugins.crewai.quiet import QUIET, environment, silence
 
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
-class CrewAIAgent(AgentLoop):
-    """Runs a new copy of an agent or a crew in each episode."""
 
-    def __init__(self, blueprint: Blueprint) -> None:
-        refuse_context(blueprint, "CrewAI")
-        refuse_graph_options(blueprint, "CrewAI")
-        self._blueprint = blueprint
-        self._inputs = values_for(blueprint.agent.inputs, "--inputs")
+class CrewAILoop(ClientLoop):
+    """Keeps CrewAI quiet, and its storage temporary, until it is closed."""
+
+    def __init__(self, adapter: ClientAdapter, blueprint: Blueprint) -> None:
         with ExitStack() as stack:
             storage = TemporaryDirectory(prefix="agentgym-crewai-")
             folder = stack.enter_context(storage)
             stack.enter_context(environment(**QUIET, CREWAI_STORAGE_DIR=folder))
             from agentgym.plugins.crewai import preload  # noqa: F401
 
-            origin = blueprint.agent.reference
-            differs = origin is None or takes_tools(load_agent(origin))
-            self._models = GatewayModels(blueprint)
-            self._llm = self._models.of("crewai")
-            self._forms = ToolSets(blueprint.tools, self._build, differs=differs)
+            super().__init__(adapter, blueprint)
             self._opened = stack.pop_all()
-
-    def _build(self, specs: list[ToolSpec]) -> Any:
-        from agentgym.plugins.crewai.crews import default_agent
-        from agentgym.plugins.crewai.tools import CrewEpisodeTool, require_apart
-
-        blueprint = self._blueprint
-        require_apart(specs)
-        tools = [CrewEpisodeTool.of(spec) for spec in specs]
-        if blueprint.agent.reference is None:
-            prompt, most = blueprint.system_prompt, blueprint.max_turns
-            form = default_agent(self._llm, tools, prompt, most)
-            self.agent = form if self.agent is None else self.agent
-        else:
-            form = self._take(blueprint.agent.reference, tools)
-        silence()
-        return form
-
-    def _take(self, origin: str, tools: list[Any]) -> Any:
-        from crewai import Agent, Flow
-
-        from agentgym.plugins.crewai.copies import in_training
-        from agentgym.plugins.crewai.crews import (
-            members,
-            notes,
-            require_inputs,
-            role_of,
-            runner,
-        )
-
-        found = load_agent(origin)
-        agent = make(found, origin, llm=self._llm, tools=tools)
-        if self.agent is None:
-            self.agent = agent
-        form = runner(agent, origin)
-        self.notes = notes(agent)
-        self.members = {role_of(x): x.llm for x in members(agent, origin)}
-        if isinstance(form, Flow):
-            self.way = "every rollout has a new flow, all of whose llms are replaced"
-            again = type(form) if found is agent else found
-            return lambda: make(again, origin, llm=self._llm, tools=tools)
-        if not isinstance(form, Agent):
-            require_inputs(form, origin, self._blueprint.agent.inputs is not None)
-        self.way = (
-            "the factory is given the model of training"
-            if takes_model(found)
-            else "every rollout has a copy, all of whose llms ask the model in training"
-        )
-        return in_training(form, self._llm)
-
-    def converse(self) -> Conversation:
-        """Return a conversation with a new copy of the agent or crew."""
-        from crewai import Agent, Crew
-
-        from agentgym.plugins.crewai.copies import copied
-
-        form = self._forms.of_episode()
-        if not isinstance(form, Agent | Crew):
-            return _FlowConversation(form(), self._models, self._inputs)
-        talk = _CrewConversation if isinstance(form, Crew) else _AgentConversation
-        return talk(copied(form), self._models, self._inputs)
 
     async def close(self) -> None:
         """Close the HTTP connections, and delete CrewAI's temporary storage."""
-        await self._models.close()
+        await super().close()
         self._opened.close()
 
 
-class _CrewAIConversation(Conversation):
-    def __init__(
-        self, runs: Any, models: GatewayModels, inputs: Callable[[Task], Any]
-    ) -> None:
+class _CrewAIConversation(ClientConversation):
+    def __init__(self, runs: Any, loop: ClientLoop) -> None:
+        super().__init__(loop)
         self._runs = runs
-        self._models = models
-        self._given: Callable[[Task], Any] = inputs
-        self._has_answered = False
 
     async def _kick_off(self, text: Any) -> Any:
         """Call ``kickoff(text)`` of the agent or crew in a thread; return its output.
@@ -145,12 +63,10 @@ class _CrewAIConversation(Conversation):
 
         from agentgym.plugins.crewai.gateway import require_running
 
-        self._has_answered = True
         crewai_event_bus.reset_runtime_state()  # it would keep the agents of all runs
         output = None
         try:
-            with self._models.answering():
-                output = await call_in_thread(self._runs.kickoff, text)
+            output = await call_in_thread(self._runs.kickoff, text)
         except asyncio.CancelledError:
             current_episode().cut_short("cancelled")  # so the thread's next call fails
             raise
@@ -163,24 +79,18 @@ class _CrewAIConversation(Conversation):
         require_running()
         return output
 
-    def _refused(self, inputs: Any, wanted: str) -> UsageError:
-        return UsageError(
-            f"--inputs {self._models.blueprint.agent.inputs} gave "
-            f"{kind_of(inputs)}. "
-            f"Return {wanted}."
-        )
-
 
 class _AgentConversation(_CrewAIConversation):
     """Runs an agent once per user message, each time with all messages so far."""
 
     _messages: Sequence[dict[str, Any]] = ()
 
-    async def turn(self, message: str) -> str:
-        text = None if self._has_answered else self._given(current_episode().task)
-        if text is not None and not isinstance(text, str):
-            raise self._refused(text, "the text of the agent's input")
-        asked = [*self._messages, {"role": "user", "content": text or message}]
+    def asked(self, message: str, given: Any) -> Any:
+        if not isinstance(given, str | None):
+            raise self._loop.wrong_input(given, "the text of the agent's input")
+        return [*self._messages, {"role": "user", "content": given or message}]
+
+    async def answer(self, asked: Any) -> str:
         output = await self._kick_off(asked)
         if output is None:
             return ""
@@ -191,88 +101,119 @@ class _AgentConversation(_CrewAIConversation):
 
 
 class _CrewConversation(_CrewAIConversation):
-    """Runs a crew on its tasks, once: a crew cannot continue a conversation."""
+    """Runs a crew or a new flow, once: it cannot continue a conversation."""
 
-    async def turn(self, message: str) -> str:
-        output = await self._kick_off(self._inputs_of(message))
-        return "" if output is None else str(output.raw)
+    def asked(self, message: str, given: Any) -> Any:
+        from agentgym.plugins.crewai.crews import inputs_of
 
-    def _inputs_of(self, message: str) -> Any:
-        if self._has_answered:
+        if self._has_begun:
             raise UnsupportedError(
                 "A Crew, Task or Flow of CrewAI answers once, and the scenario's user "
                 "says more. Let the factory return an Agent, which can go on."
             )
-        given = self._given(current_episode().task)
-        if given is not None and not isinstance(given, Mapping):
-            raise self._refused(given, "a dict, as kickoff(inputs=...) takes it")
-        return self._placed(message, dict(given or {}))
+        if not isinstance(given, Mapping | None):
+            raise self._loop.wrong_input(
+                given, "a dict, as kickoff(inputs=...) takes it"
+            )
+        return inputs_of(self._runs, message, dict(given or {}))
 
-    def _placed(self, message: str, given: dict[str, Any]) -> Any:
-        return {"task": message, **given}
-
-
-class _FlowConversation(_CrewConversation):
-    """Runs a new flow, once; its answer is the result of its last method."""
-
-    async def turn(self, message: str) -> str:
-        output = await self._kick_off(self._inputs_of(message))
+    async def answer(self, asked: Any) -> str:
+        output = await self._kick_off(asked)
         return "" if output is None else text_of(getattr(output, "raw", output))
 
-    def _placed(self, message: str, given: dict[str, Any]) -> Any:
-        from agentgym.plugins.crewai.crews import flow_inputs
 
-        return flow_inputs(self._runs, message, given)
-
-
-class CrewAIAdapter(FrameworkAdapter):
+class CrewAIAdapter(ClientAdapter):
     """Adapter for ``Agent``, ``Task``, ``Crew`` and ``Flow`` of CrewAI >= 1.15."""
 
     name = "crewai"
-    preload = ("agentgym.plugins.crewai.preload",)
+    title = "CrewAI"
+    extra = "crewai"
+    models = "an LLM of CrewAI's"
+    modules = ("crewai",)
     packages = ("crewai", "crewai_tools")
+    takes_any_input = True
+    copies_factories = True
     addressee = "coworker"
-
-    def check(self) -> None:
-        """Check that crewai is installed."""
-        require(["crewai"], "crewai", "The CrewAI adapter")
+    inspector = "agentgym.plugins.crewai.crews"
+    preload = ("agentgym.plugins.crewai.preload",)
 
     def require_agent(self, agent: Any, origin: str) -> None:
         """Check that an object is an Agent, a Flow, or a Task or Crew with an agent."""
         self.check()
-        from agentgym.plugins.crewai.crews import members
+        self.describe().members(agent, origin)
 
-        members(agent, origin)
-
-    def tools_of(self, found: Any) -> list[Tool]:
-        """Convert a CrewAI tool to an AgentGym tool."""
-        self.check()
-        from crewai.tools import BaseTool
-
-        from agentgym.plugins.crewai.tools import callable_tool
-
-        if not isinstance(found, BaseTool):
-            return super().tools_of(found)
-        return [callable_tool(found)]
-
-    def acts(self, value: Any) -> bool:
-        """Return whether an object is a crew or a flow, or an agent with tools."""
-        from agentgym.plugins.crewai.crews import acts
-
-        return acts(value)
-
-    def stand_in(self) -> Any:
-        """Return a placeholder LLM, which is never called."""
-        self.check()
-        from agentgym.plugins.crewai.gateway import PlainLLM
-
-        return PlainLLM.at("http://nowhere.invalid/v1", "none", "none")
-
-    def gateway_model(self, models: GatewayModels) -> Any:
-        """Return an LLM that sends its requests to the gateway."""
+    def model(self, client: "AsyncOpenAI", name: str) -> Any:
+        """Return an LLM with the address, key and HTTP clients of ``client``."""
         from agentgym.plugins.crewai.gateway import GatewayLLM
 
-        return GatewayLLM.of(models)
+        sync = getattr(client, "sync_http", None)
+        http = None if sync is None else (sync, client._client)
+        return GatewayLLM.at(str(client.base_url), client.api_key, name, http)
+
+    def tool(self, spec: ToolSpec, run: Run) -> Any:
+        """Return a tool of CrewAI with the schema ``spec``; it calls ``run``."""
+        from agentgym.plugins.crewai.tools import SpecTool
+
+        return SpecTool.of(spec, run)
+
+    def bound(self, tool: Tool) -> Any:
+        """Convert an AgentGym tool, unless CrewAI would offer it by another name."""
+        from crewai.utilities.string_utils import sanitize_tool_name
+
+        if (known_as := sanitize_tool_name(tool.spec.name)) != tool.spec.name:
+            raise UnsupportedError(
+                f"CrewAI offers the tool {tool.spec.name!r} to the model as "
+                f"{known_as!r}, and it was trained with its own name. Name it "
+                f"{known_as!r}."
+            )
+        return super().bound(tool)
+
+    def default_agent(
+        self, name: str, model: Any, tools: list[Any], settings: Blueprint | AgentSpec
+    ) -> Any:
+        """Return the default agent, which calls tools until it answers."""
+        is_exported = isinstance(settings, AgentSpec)
+        return self.describe().default_agent(model, tools, settings, is_exported)
+
+    def prepared(self, agent: Any, tools: list[Any], loop: ClientLoop) -> Any:
+        """Return an agent or crew to be copied, or a function that makes a flow."""
+        from crewai import Crew, Flow
+
+        from agentgym.plugins.crewai.copies import in_training
+        from agentgym.plugins.crewai.tools import require_apart
+
+        source, crews = loop.blueprint.agent, self.describe()
+        origin = source.reference or ""
+        require_apart([tool.name for tool in tools])
+        silence()
+        if isinstance(agent, Flow):
+            again = type(agent) if loop.found is agent else loop.found
+            return lambda: make(again, origin, llm=loop.model, tools=tools)
+        form = crews.runner(agent, origin)
+        if isinstance(form, Crew):
+            crews.require_inputs(form, origin, source.inputs is not None)
+        return in_training(form, loop.model)
+
+    def converse(self, agent: Any, loop: ClientLoop) -> Conversation:
+        """Return a conversation with a new copy of the agent, crew or flow."""
+        from crewai import Agent, Crew
+
+        from agentgym.plugins.crewai.copies import copied
+
+        if isinstance(agent, Agent):
+            return _AgentConversation(copied(agent), loop)
+        runs = copied(agent) if isinstance(agent, Crew) else agent()
+        return _CrewConversation(runs, loop)
+
+    def members(self, agent: Any) -> dict[str, Any]:
+        """Return the agents of a crew, with their LLMs."""
+        crews = self.describe()
+        return {crews.role_of(x): x.llm for x in crews.members(agent, "It")}
+
+    def notes(self, agent: Any) -> list[str]:
+        """Return notes on what is turned off in training."""
+        found: list[str] = self.describe().notes(agent)
+        return found
 
     def trained_model(
         self, trained: Trained, base_url: str | None = None, api_key: str | None = None
@@ -291,9 +232,8 @@ class CrewAIAdapter(FrameworkAdapter):
             max_completion_tokens=at.max_tokens,
         )
 
-    def with_model(self, agent: Any, model: Any) -> Any:
+    def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an Agent, Task or Crew whose LLMs are all ``model``."""
-        self.check()
         from agentgym.plugins.crewai.copies import with_model
 
         return with_model(agent, model)
@@ -301,7 +241,7 @@ class CrewAIAdapter(FrameworkAdapter):
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Build the agent or crew; its model calls go to the gateway."""
         self.check()
-        return CrewAIAgent(blueprint)
+        return CrewAILoop(self, blueprint)
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
         """Return a trained agent as a CrewAI object.
@@ -309,12 +249,9 @@ class CrewAIAdapter(FrameworkAdapter):
         It is a copy of the user's Agent, Task or Crew if that was trained, else a new
         Agent. ``options`` are the arguments of ``TrainedAgent.to_crewai``.
         """
-        self.check()
         os.environ.setdefault("CREWAI_TRACING_ENABLED", "false")  # else it asks users
         unset = {name: QUIET[name] for name in QUIET if name not in os.environ}
         with environment(**unset):
-            from agentgym.plugins.crewai.export import export
-
-            at = (options.pop(name, None) for name in ("base_url", "api_key"))
-            model = partial(self.trained_model, trained, *at)
-            return export(trained, model, **options)
+            made = super().wrap_agent(trained, **options)
+            silence()
+            return made

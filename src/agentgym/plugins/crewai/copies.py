@@ -6,7 +6,7 @@ from crewai import Agent, BaseLLM, Crew, Flow, Task
 from crewai.tools import BaseTool
 
 from agentgym.errors import UnsupportedError
-from agentgym.plugins.crewai.crews import members, tools_of
+from agentgym.plugins.crewai.crews import members, own_tools
 
 _MODELS = ("manager_llm", "function_calling_llm", "planning_llm", "chat_llm")
 _OFF = {
@@ -27,8 +27,6 @@ def with_model(found: Any, model: Any) -> Any:
             "LLM(model='openai/NAME', base_url='http://127.0.0.1:8080/v1')."
         )
     agents = members(found, f"The {type(found).__name__}")
-    if not isinstance(model, BaseLLM):
-        raise UnsupportedError(f"A {type(model).__name__} is not an LLM of CrewAI's.")
     changed = _Changed(model, {})
     if isinstance(found, Agent):
         return copied(changed.agent(found))
@@ -119,7 +117,7 @@ class _Changed:
 
     def agent(self, agent: Agent) -> Agent:
         if id(agent) not in self._agents:
-            tools = tools_of(agent) if self._off else agent.tools
+            tools = own_tools(agent) if self._off else agent.tools
             changed: dict[str, Any] = {"llm": self._model, "tools": tools}
             if self._off:
                 changed["mcps"] = None  # their tools are listed above

@@ -1,31 +1,37 @@
-"""Read the agents, tasks, tools and inputs of CrewAI's crews."""
+"""Classes of CrewAI; the agents, tasks, tools and inputs of its crews."""
 
 from typing import Any
 
-from crewai import Agent, Crew, Flow, Task
+from crewai import Agent, BaseLLM, Crew, Flow, Task
 from crewai.tools import BaseTool
 
+from agentgym.core.agent import AgentSpec
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.agent_import import kind_of
+from agentgym.integrations.base import Blueprint
+from agentgym.plugins.crewai.tools import tools_of as tools_of
 
 PLACE = "task"
 """Name of the crew input with the user's request: ``{task}`` in a description."""
 
 
+AGENTS, TOOLS, MODEL = (Agent, Task, Crew, Flow), BaseTool, BaseLLM
+
+
 def default_agent(
-    llm: Any, tools: list[Any], system_prompt: str, max_turns: int
+    llm: Any, tools: list[Any], settings: Blueprint | AgentSpec, is_exported: bool
 ) -> Agent:
     """Return the default agent, which is used if the user gives none."""
     return Agent(
         role=DEFAULT_AGENT,
         goal="Do what the user asks.",
-        backstory=system_prompt,
+        backstory=settings.system_prompt,
         llm=llm,
         tools=tools,
-        max_iter=max_turns,
+        max_iter=settings.max_turns,
         max_retry_limit=0,
-        respect_context_window=False,
+        respect_context_window=is_exported,  # otherwise CrewAI would exit the process
         use_better_compaction=False,
     )
 
@@ -39,16 +45,16 @@ def runner(found: Any, origin: str) -> "Agent | Crew | Flow[Any]":
     return runs
 
 
-def flow_inputs(flow: "Flow[Any]", message: str, given: dict[str, Any]) -> Any:
-    """Return the inputs of a flow: the message as ``task``, if it has a place."""
-    fields = getattr(type(flow.state), "model_fields", None)
+def inputs_of(runs: "Crew | Flow[Any]", message: str, given: dict[str, Any]) -> Any:
+    """Return a crew's or flow's inputs: the message as ``task``, if it has a place."""
+    fields = getattr(type(getattr(runs, "state", None)), "model_fields", None)
     if fields is None or PLACE in fields:
         return {PLACE: message, **given}
     if given:
         return given
     names = ", ".join(name for name in fields if name != "id")
     raise UsageError(
-        f"The state of {type(flow).__name__} has no place for the user's words. It has "
+        f"The state of {type(runs).__name__} has no place for the user's words. It has "
         f"{names}: give --inputs module:function, a function of the task that returns "
         f"a dict of them, or give the state a field {PLACE!r}."
     )
@@ -131,7 +137,7 @@ def _observes(agent: Agent) -> bool:
     return plans.reasoning_effort != "low"
 
 
-def tools_of(agent: Agent) -> list[BaseTool]:
+def own_tools(agent: Agent) -> list[BaseTool]:
     """Return an agent's tools, including those of its MCP servers.
 
     Each server is started to list its tools, and then stopped.

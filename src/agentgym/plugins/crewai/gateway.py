@@ -9,8 +9,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.integrations.episode import EpisodeCut, current_episode
-from agentgym.integrations.gateway_models import GatewayModels
-from agentgym.integrations.transport import PLACEHOLDER, speaking_as
+from agentgym.integrations.transport import speaking_as
 
 
 def require_running() -> None:
@@ -71,14 +70,6 @@ class GatewayLLM(PlainLLM):
     CrewAI writes tool names in lower case. Requests contain the exact names of the
     episode's tools instead.
     """
-
-    @classmethod
-    def of(cls, models: GatewayModels) -> Self:
-        """Return a model that sends its requests to the gateway."""
-        blueprint = models.blueprint
-        http = models.sync_http, models.http
-        url = blueprint.gateway + PLACEHOLDER
-        return cls.at(url, blueprint.api_key, blueprint.model, http)
 
     def call(self, *args: Any, **named: Any) -> Any:
         """Send a request with the calling agent's name, and return the model's answer.

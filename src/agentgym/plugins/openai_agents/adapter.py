@@ -2,8 +2,6 @@
 
 import os
 import sys
-from collections.abc import Callable
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,11 +152,9 @@ class OpenAIAgentsAdapter(ClientAdapter):
             tools=tools,
         )
 
-    def in_training(
-        self, agent: Any, model: Any
-    ) -> Callable[[ClientLoop], Conversation]:
-        """Return a function that starts a conversation with ``agent``."""
-        return partial(_RunConversation, agent)
+    def converse(self, agent: Any, loop: ClientLoop) -> Conversation:
+        """Return a new conversation with ``agent``."""
+        return _RunConversation(agent, loop)
 
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent that uses ``model``, as do the agents it runs."""

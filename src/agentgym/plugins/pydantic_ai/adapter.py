@@ -1,8 +1,6 @@
 """The pydantic-ai adapter: trains agents, which pydantic-ai runs, and exports them."""
 
 import copy
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.agent import AgentSpec
@@ -139,11 +137,9 @@ class PydanticAIAdapter(ClientAdapter):
             retries=_RETRIES,
         )
 
-    def in_training(
-        self, agent: Any, model: Any
-    ) -> Callable[[ClientLoop], Conversation]:
-        """Return a function that starts a conversation with ``agent``."""
-        return partial(_RunConversation, agent)
+    def converse(self, agent: Any, loop: ClientLoop) -> Conversation:
+        """Return a new conversation with ``agent``."""
+        return _RunConversation(agent, loop)
 
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent that uses ``model``, as do the agents it runs."""

@@ -15,9 +15,10 @@ from smolagents.memory import AgentMemory
 from smolagents.models import Model, OpenAIModel, get_tool_json_schema
 from smolagents.monitoring import AgentLogger, Monitor
 
-from agentgym.core.background import call_in_thread, in_background
+from agentgym.core.background import call_in_thread
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import ToolSpec
+from agentgym.integrations.on_client.adapter import run_sync
 from agentgym.integrations.on_client.in_place import called_sync
 from agentgym.integrations.redirect import patch_methods, replace_calls
 from agentgym.integrations.transport import speaking_as
@@ -74,7 +75,7 @@ class SmolagentsTool(Tool):
 
     def forward(self, **arguments: Any) -> str:
         """Run the tool."""
-        return in_background(self._call(arguments, None))
+        return run_sync(self._call(arguments, None))
 
 
 def _described(tool: Any) -> dict[str, Any]:
