@@ -32,7 +32,7 @@ def test_every_file_is_in_the_readme() -> None:
 async def test_an_own_role_comes_after_the_team() -> None:
     from own_role import make_agent  # type: ignore[import-not-found]
 
-    from agentgym.integrations.langchain.export import bound_tool
+    from agentgym.integrations.langchain.adapter import LangChainAdapter
     from agentgym.plugins.team.coding_team.environment import TeamEnvironment
     from agentgym.sandbox import Sandbox
 
@@ -52,7 +52,7 @@ async def test_an_own_role_comes_after_the_team() -> None:
     sandbox = Sandbox()
     project = TeamEnvironment(TESTS, sandbox)
     try:
-        tools = [bound_tool(tool) for tool in project.tools()]
+        tools = [LangChainAdapter().bound(tool) for tool in project.tools()]
         graph = make_agent(cast.actor(play), tools)
         state = await graph.ainvoke({"messages": [("user", ASKED)]})
     finally:

@@ -7,18 +7,16 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from agentgym.core.task import Task
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.agent_import import values_for
 from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.episode import YES, EpisodeCut, current_episode
-from agentgym.integrations.gateway_models import GatewayModels
 from agentgym.integrations.langchain.graphs import (
     can_wait,
     input_of_function,
     most_steps,
 )
-from agentgym.integrations.on_client.adapter import text_of
+from agentgym.integrations.on_client.adapter import ClientLoop, text_of
 from agentgym.integrations.witness import saw
 
 _INTERRUPTED = "__interrupt__"
@@ -136,22 +134,17 @@ def _constants(schema: Any) -> Iterator[str]:
 
 
 class GraphRun:
-    """A compiled graph and its run settings, for all episodes of a worker.
+    """A compiled graph and its run settings, for all episodes of a worker."""
 
-    ``models`` replace all models in the graph.
-    """
-
-    def __init__(self, graph: Any, models: GatewayModels) -> None:
+    def __init__(self, graph: Any, loop: ClientLoop) -> None:
         self.graph = graph
-        self.models = models
-        self._blueprint = blueprint = models.blueprint
+        self._blueprint = blueprint = loop.blueprint
         self.steps = most_steps(graph, blueprint.max_turns)
         self.can_wait = can_wait(graph)
         self.takes = input_of_function(graph)
-        self.inputs = values_for(blueprint.agent.inputs, "--inputs")
         given = blueprint.agent.on_interrupt
         self.on_interrupt = values_for(given, "--on-interrupt") if given else None
-        self.context = values_for(blueprint.agent.context, "--context")
+        self.context = loop.context
         if blueprint.agent.context is None and graph.context_schema is not None:
             self.context = _default_context(graph.context_schema, blueprint)
 
@@ -166,7 +159,7 @@ class GraphRun:
         }
 
 
-def _default_context(schema: Any, blueprint: Blueprint) -> Callable[[Task], Any]:
+def _default_context(schema: Any, blueprint: Blueprint) -> Callable[[], Any]:
     try:
         schema()
     except Exception as error:
@@ -175,7 +168,8 @@ def _default_context(schema: Any, blueprint: Blueprint) -> Callable[[Task], Any]
             f"cannot be made of nothing ({error}). Give --context module:function: a "
             "function of the task that returns it."
         ) from error
-    return lambda task: schema()
+    made: Callable[[], Any] = schema
+    return made
 
 
 class GraphConversation(Conversation):
@@ -187,13 +181,13 @@ class GraphConversation(Conversation):
     thread per message.
     """
 
-    def __init__(self, run: Callable[[], GraphRun]) -> None:
-        self._new_run = run
+    def __init__(self, loop: ClientLoop) -> None:
+        self._loop = loop
         self._messages: list[Any] | None = []
         self._options: dict[str, Any] = {}
         self._has_begun = False
         self._turns = 0
-        self._take(run())
+        self._take(loop.of_episode())
 
     def _take(self, run: GraphRun) -> None:
         self._run = run
@@ -216,7 +210,7 @@ class GraphConversation(Conversation):
 
         An agent with its own tools continues unchanged.
         """
-        run = self._new_run()
+        run = self._loop.of_episode()
         if run is self._run:  # an agent with its own tools
             return
         if self._remembers:
@@ -228,7 +222,7 @@ class GraphConversation(Conversation):
         from langgraph.errors import GraphRecursionError
 
         self._begin_thread()
-        with self._run.models.answering():
+        with self._loop.models.answering():
             try:
                 state = await self._invoke(self._input(message))
                 for _ in range(self._run.steps):
@@ -280,7 +274,6 @@ class GraphConversation(Conversation):
     def _input(self, message: str) -> Any:
         from langchain_core.messages import HumanMessage
 
-        task = current_episode().task
         if self._messages is None:
             raise UnsupportedError(
                 "The graph returns no messages, so the conversation cannot go on. "
@@ -289,9 +282,9 @@ class GraphConversation(Conversation):
         given: Any = None
         if not self._has_begun:
             self._has_begun = True
-            if (context := self._run.context(task)) is not None:
+            if (context := self._run.context()) is not None:
                 self._options["context"] = context
-            given = self._run.inputs(task)
+            given = self._loop.first_input()
         is_state = isinstance(given, Mapping) and not self._run.takes
         is_part = is_state and "messages" not in given
         if given is not None and not is_part:

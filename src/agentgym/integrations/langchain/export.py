@@ -1,83 +1,20 @@
-"""Export a trained agent as a compiled LangGraph agent."""
+"""Parts of a trained agent that is exported as a compiled LangGraph agent."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.errors import GraphRecursionError
-from langgraph.graph.state import CompiledStateGraph
 
-from agentgym.core.agent import Trained
-from agentgym.core.background import in_background
 from agentgym.core.openai import DEFAULT_AGENT
-from agentgym.core.tools import Tool
-from agentgym.errors import ToolError
-from agentgym.integrations.agent_import import make, takes_model
-from agentgym.integrations.export import agent_and_tools
-from agentgym.integrations.langchain.graphs import most_steps, require_graph, role_of
-from agentgym.integrations.langchain.rebound import rebound
+from agentgym.integrations.langchain.graphs import most_steps, role_of
 
 
-def export(
-    trained: Trained,
-    load_model: Callable[[], Any],
-    *,
-    tools: Sequence[Any] | None = None,
-    agent: Any = None,
-) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return a trained agent as a compiled graph.
-
-    ``load_model`` returns its chat model. The other arguments and the errors are those
-    of ``TrainedAgent.to_langchain``.
-    """
-    found, origin, offered = agent_and_tools(
-        trained, "to_langchain", bound_tool, agent=agent, tools=tools
-    )
-    spec = trained.spec
-    model = load_model()
-    graph: CompiledStateGraph[Any, Any, Any, Any]
-    if found is None:
-        graph = create_agent(
-            model=model,
-            tools=offered,
-            system_prompt=spec.system_prompt or None,
-            name=spec.scenario,
-        )
-    else:
-        graph = make(found, origin, llm=model, tools=offered)
-        require_graph(graph, origin)
-        if not takes_model(found):
-            own: CompiledStateGraph[Any, Any, Any, Any] = rebound(graph, model)
-            return own
-    return graph.with_config(
-        recursion_limit=most_steps(graph, spec.max_turns),
-        callbacks=[TurnLimit(spec.max_turns)],
-    )
-
-
-def bound_tool(tool: Tool) -> BaseTool:
-    """Convert an AgentGym tool to a LangChain tool, for use outside of training."""
-
-    async def call(**arguments: Any) -> str:
-        try:
-            return await tool(**arguments)
-        except ToolError as error:
-            return f"Error: {error}"
-
-    def call_sync(**arguments: Any) -> str:
-        return in_background(call(**arguments))
-
-    return StructuredTool(
-        name=tool.spec.name,
-        description=tool.spec.description,
-        args_schema=tool.spec.arguments,
-        func=call_sync,
-        coroutine=call,
-    )
+def limited(graph: Any, max_turns: int) -> Any:
+    """Return a graph that ends where an agent calls its model too often."""
+    steps = most_steps(graph, max_turns)
+    return graph.with_config(recursion_limit=steps, callbacks=[TurnLimit(max_turns)])
 
 
 class TurnLimit(BaseCallbackHandler):

@@ -14,9 +14,9 @@ from langchain_openai import ChatOpenAI
 from pydantic import PrivateAttr
 
 from agentgym.core.tools import ToolSpec
-from agentgym.integrations.episode import current_episode
 from agentgym.integrations.langchain.graphs import running_role
 from agentgym.integrations.langchain.model import sent_unchecked
+from agentgym.integrations.on_client.adapter import Run, run_sync
 from agentgym.integrations.transport import EpisodePosts, announce, answered
 
 _FOR_OPENAI = ("extra_headers", "extra_query", "response_format", "stream", "timeout")
@@ -102,22 +102,22 @@ def _described(tool: Any) -> Any:
     return known[1]
 
 
-class EpisodeTool(StructuredTool):
-    """A tool that acts on the current episode's environment."""
+class SpecTool(StructuredTool):
+    """A tool that is known by its schema; in an episode, nothing replaces it."""
 
     is_of_episode: ClassVar[bool] = True
 
 
-def episode_tool(spec: ToolSpec) -> EpisodeTool:
-    """Return a tool with the schema ``spec`` that acts on the current episode."""
+def spec_tool(spec: ToolSpec, run: Run) -> SpecTool:
+    """Return a tool with the schema ``spec`` that calls ``run``."""
 
     async def call(**arguments: Any) -> str:
-        return await current_episode().use_tool(spec.name, arguments)
+        return await run(arguments, None)
 
     def call_sync(**arguments: Any) -> str:
-        return current_episode().use_tool_sync(spec.name, arguments)
+        return run_sync(run(arguments, None))
 
-    return EpisodeTool(
+    return SpecTool(
         name=spec.name,
         description=spec.description,
         args_schema=spec.arguments,

@@ -3,7 +3,7 @@
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
@@ -44,7 +44,7 @@ from agentgym.integrations.witness import saw
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-Run = Callable[[str | dict[str, Any], str | None], Awaitable[str]]
+Run = Callable[[str | dict[str, Any], str | None], Coroutine[Any, Any, str]]
 """Runs a tool, and returns the text for the model. Takes the arguments, as JSON text or
 parsed, and the call's id, which may be None."""
 
@@ -66,7 +66,8 @@ class ClientLoop(AgentLoop):
         source = blueprint.agent
         if not adapter.context_argument:
             refuse_context(blueprint, adapter.title)
-        refuse_graph_options(blueprint, adapter.title)
+        if not adapter.takes_graph_options:
+            refuse_graph_options(blueprint, adapter.title)
         self.blueprint = blueprint
         self._adapter = adapter
         self._inputs = values_for(source.inputs, "--inputs")
@@ -102,7 +103,11 @@ class ClientLoop(AgentLoop):
 
     def converse(self) -> Conversation:
         """Return a new conversation."""
-        return self._adapter.converse(self._agents.of_episode(), self)
+        return self._adapter.converse(self.of_episode(), self)
+
+    def of_episode(self) -> Any:
+        """Return the prepared agent with the tools of the current episode's task."""
+        return self._agents.of_episode()
 
     def first_input(self) -> Any:
         """Return the value of ``--inputs`` for the current task; None if not set."""
@@ -172,6 +177,7 @@ class ClientAdapter(FrameworkAdapter):
         context_argument: Name of the framework's argument for the value of
             ``--context``; empty if it has none.
         takes_any_input: Whether ``--inputs`` may return types other than text and list.
+        takes_graph_options: Whether it has the options of LangGraph's runs.
         copies_factories: Whether an exported agent whose factory takes the model is
             copied, too, because parts of it may have other models.
         agents: Name of the framework's agents in messages, e.g. ``an Agent of X``.
@@ -186,6 +192,7 @@ class ClientAdapter(FrameworkAdapter):
     modules: ClassVar[tuple[str, ...]]
     context_argument: ClassVar[str] = ""
     takes_any_input: ClassVar[bool] = False
+    takes_graph_options: ClassVar[bool] = False
     copies_factories: ClassVar[bool] = False
     agents: ClassVar[str]
     models: ClassVar[str]
@@ -313,14 +320,20 @@ class ClientAdapter(FrameworkAdapter):
         model = self.trained_model(
             trained, options.get("base_url"), options.get("api_key")
         )
+        spec = trained.spec
         if found is None:
-            spec = trained.spec
             name = re.sub(r"\W|^(?=\d)", "_", spec.served_name)
-            return self.default_agent(name, model, tools, spec)
-        made = make(found, origin, llm=model, tools=tools)
-        self.require_agent(made, origin)
-        is_on_model = takes_model(found) and not self.copies_factories
-        return made if is_on_model else self.with_model(made, model)
+            made = self.default_agent(name, model, tools, spec)
+        else:
+            made = make(found, origin, llm=model, tools=tools)
+            self.require_agent(made, origin)
+            if not takes_model(found) or self.copies_factories:
+                return self.with_model(made, model)
+        return self.limited(made, spec.max_turns)
+
+    def limited(self, agent: Any, max_turns: int) -> Any:
+        """Return an exported agent that ends after so many model calls, if it can."""
+        return agent
 
     def bound(self, tool: Tool) -> Any:
         """Convert an AgentGym tool to one of the framework, for an exported agent."""

@@ -25,14 +25,14 @@ class Team:
     ) -> None:
         from langgraph.checkpoint.memory import InMemorySaver
 
-        from agentgym.integrations.langchain.export import bound_tool
+        from agentgym.integrations.langchain.adapter import LangChainAdapter
         from agentgym.plugins.team.coding_team.team.graph import build_team
 
         rounds = options.pop("max_rounds", 3)
         self.project = TeamEnvironment(files, sandbox, max_rounds=rounds)
         self.graph = build_team(
             cast,
-            [bound_tool(tool) for tool in self.project.tools()],
+            [LangChainAdapter().bound(tool) for tool in self.project.tools()],
             checkpointer=InMemorySaver(),
             **options,
         )

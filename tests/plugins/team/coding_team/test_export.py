@@ -25,7 +25,6 @@ async def test_the_graph_comes_back_with_the_trained_model(
 ) -> None:
     """Each role has the turns of training, so that the whole team has more."""
     from agentgym.integrations.langchain.adapter import LangChainAdapter
-    from agentgym.integrations.langchain.export import bound_tool
 
     roles = good()
 
@@ -38,7 +37,10 @@ async def test_the_graph_comes_back_with_the_trained_model(
     monkeypatch.setattr(LangChainAdapter, "trained_model", lambda *_: model)
     scenario = CodingTeamScenario(sandbox=sandbox)
     [task] = [t for t in scenario.tasks(Split.TEST, 0, 5) if t.family == "direct"]
-    tools = [bound_tool(tool) for tool in scenario.create_environment(task).tools()]
+    tools = [
+        LangChainAdapter().bound(tool)
+        for tool in scenario.create_environment(task).tools()
+    ]
     graph = trained(tmp_path).to_langchain(tools=tools)
     assert {"supervisor", "generator", "reviewer", "executor"} <= graph.nodes.keys()
     state = await graph.ainvoke({"messages": [("user", task.instruction)]})

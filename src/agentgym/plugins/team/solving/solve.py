@@ -71,7 +71,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
     ) -> None:
         from langgraph.checkpoint.memory import InMemorySaver
 
-        from agentgym.integrations.langchain.export import bound_tool
+        from agentgym.integrations.langchain.adapter import LangChainAdapter
         from agentgym.plugins.team.coding_team.team.graph import build_team
         from agentgym.plugins.team.solving.events import TeamEvents
 
@@ -108,7 +108,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         self._events = TeamEvents(listener)
         self._graph = build_team(
             models,
-            [bound_tool(tool) for tool in self._project.tools()],
+            [LangChainAdapter().bound(tool) for tool in self._project.tools()],
             fallback=fallback,
             human=human is not None,
             checkpointer=InMemorySaver(),
