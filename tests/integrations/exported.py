@@ -75,7 +75,9 @@ def chat_model(respond: Callable[[ChatRequest], Reply]) -> "RoleChatOpenAI":
 
 def list_then_say(request: ChatRequest) -> Reply:
     """List the files, then repeat what came of it."""
-    last = request.messages[-1]
-    if last["role"] == "tool":
-        return Reply(str(last["content"]))
+    said = str(request.messages[-1]["content"])
+    if said.startswith("Observation:"):  # of smolagents
+        return Reply(calls=[("final_answer", {"answer": said})])
+    if request.messages[-1]["role"] == "tool":
+        return Reply(said)
     return Reply(calls=[("list_files", {})])

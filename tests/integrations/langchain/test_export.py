@@ -7,13 +7,10 @@ import pytest
 from langchain_core.tools import tool
 from langgraph.errors import GraphRecursionError
 
-from agentgym.core.agent import AgentSpec
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply
-from agentgym.train.trained_agent import Provenance, TrainedAgent
 from tests.integrations.exported import scripted, trained_in
 from tests.rollout.stub_server import LISTED, StubServer
-from tests.ui import made_up
 
 MAX_TURNS = 4
 TEAM = "tests.integrations.langchain.teams:make_graph"
@@ -25,31 +22,9 @@ def look() -> str:
     return "nothing"
 
 
-def trained(agent: str | None = None) -> TrainedAgent:
-    spec = AgentSpec(
-        scenario="coding",
-        framework="langchain",
-        agent=agent,
-        system_prompt="Look.",
-        tools=[],
-        max_turns=MAX_TURNS,
-        max_tokens=40,
-        temperature=0.0,
-    )
-    provenance = Provenance(
-        base_model="nano", config={}, steps=1, episodes=64, created="2026-11-21"
-    )
-    scores = made_up.metrics(0.5)
-    return TrainedAgent(
-        path=Path("none"),
-        spec=spec,
-        provenance=provenance,
-        baseline=scores,
-        metrics=scores,
-    )
-
-
-def exported(monkeypatch: pytest.MonkeyPatch, agent: str | None, needed: int) -> Any:
+def exported(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, agent: str | None, needed: int
+) -> Any:
     def respond(request: ChatRequest) -> Reply:
         """Call a tool in all calls but the last that is needed."""
         said = sum(message["role"] == "assistant" for message in request.messages)
@@ -57,30 +32,31 @@ def exported(monkeypatch: pytest.MonkeyPatch, agent: str | None, needed: int) ->
         return Reply(calls=[("look", {})]) if is_busy else Reply("Done.")
 
     scripted(monkeypatch, respond)
-    return trained(agent).to_langchain(tools=[look])
+    return trained_in(folder, "langchain", agent).to_langchain(tools=[look])
 
 
-def test_a_server_is_asked_for_the_model_that_it_has() -> None:
+def test_a_server_is_asked_for_the_model_that_it_has(tmp_path: Path) -> None:
     with StubServer(models=LISTED) as server:
-        agent = trained().to_langchain(tools=[look], base_url=server.endpoint)
+        trained = trained_in(tmp_path, "langchain")
+        agent = trained.to_langchain(tools=[look], base_url=server.endpoint)
         agent.invoke({"messages": [("user", "Look.")]})
     assert [body["model"] for body in server.bodies] == ["/srv/folder"]
 
 
 @pytest.mark.parametrize("agent", [None, "tests.rollout.chatty:make_hooked_agent"])
 async def test_turns_are_model_calls(
-    monkeypatch: pytest.MonkeyPatch, agent: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str | None
 ) -> None:
-    graph = exported(monkeypatch, agent, MAX_TURNS)
+    graph = exported(tmp_path, monkeypatch, agent, MAX_TURNS)
     asked: Any = {"messages": [("user", "Look.")]}
     for answer in (graph.invoke(asked), await graph.ainvoke(asked)):
         assert answer["messages"][-1].text == "Done."
 
 
 async def test_one_model_call_too_many_ends_the_run(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = exported(monkeypatch, None, MAX_TURNS + 1)
+    graph = exported(tmp_path, monkeypatch, None, MAX_TURNS + 1)
     asked: Any = {"messages": [("user", "Look.")]}
     with pytest.raises(GraphRecursionError, match="4 times"):
         graph.invoke(asked)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentgym.engines.scripted import Reply
-from agentgym.errors import MissingExtraError, UnsupportedError, UsageError
+from agentgym.errors import MissingExtraError, UnsupportedError
 from agentgym.integrations import registry
 from agentgym.integrations.agent_import import load_agent, resolve_framework
 from agentgym.plugins.adk.adapter import AdkAdapter
@@ -56,16 +56,6 @@ async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
     assert await shout(word="hey") == '{"status": "ok", "said": "HEY"}'
 
 
-async def test_the_scenarios_agent_uses_its_tools(
-    authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = scripted(monkeypatch, list_then_say)
-    agent = trained_in(tmp_path, "adk").to_adk()
-    assert ".py" in await ask(agent, "List them.")
-    assert asked[0].messages[0]["content"].startswith("You code.")
-    assert (asked[0].temperature, asked[0].max_tokens) == (0.0, 40)
-
-
 async def test_its_own_agents_come_back_with_the_trained_model_throughout(
     authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,13 +77,3 @@ async def test_its_own_agents_come_back_with_the_trained_model_throughout(
     desk = trained.to_adk(agent=authored.desk)
     assert desk.sub_agents[0].model is desk.model
     assert authored.desk.sub_agents[0].model == authored.MODEL
-    with pytest.raises(UsageError, match=r"boss has its own tools: leave tools=\[\]"):
-        trained.to_adk(tools=[])
-
-
-async def test_a_factory_is_given_the_model_and_the_tools(
-    authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scripted(monkeypatch, list_then_say)
-    trained = trained_in(tmp_path, "adk", f"{AUTHORED}:make_later")
-    assert ".py" in await ask(trained.to_adk(), "?")

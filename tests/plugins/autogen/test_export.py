@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import (
     ModelClientStreamingChunkEvent,
@@ -20,17 +19,14 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.models import CreateResult, LLMMessage, SystemMessage, UserMessage
 from openai import OpenAIError
 
-from agentgym import models
-from agentgym.core.agent import AgentSpec
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import MissingExtraError, UnsupportedError, UsageError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.plugins.autogen.adapter import AutoGenAdapter
 from agentgym.plugins.autogen.clients import TrainedClient
-from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
-from tests.rollout.stub_server import LISTED, StubServer, completion
-from tests.ui import made_up
+from agentgym.train.trained_agent import TrainedAgent
+from tests.integrations.exported import trained_in
 
 MAX_TURNS = 4
 PROMPT = "You are a coding agent."
@@ -39,28 +35,6 @@ PROMPT = "You are a coding agent."
 def look() -> str:
     """Look."""
     return "nothing"
-
-
-def agent_in(path: Path, factory: str | None = None, **changes: Any) -> TrainedAgent:
-    """Return an agent with the shipped weights, as training leaves one behind."""
-    (path / MODEL_FOLDER).symlink_to(Path(models.__path__[0], "nano"))
-    spec = AgentSpec(
-        scenario="coding",
-        framework="autogen",
-        agent=factory,
-        system_prompt=PROMPT,
-        tools=[],
-        max_turns=MAX_TURNS,
-        max_tokens=40,
-        temperature=0.0,
-    ).model_copy(update=changes)
-    provenance = Provenance(
-        base_model="nano", config={}, steps=1, episodes=64, created="2026-11-21"
-    )
-    scores = made_up.metrics(0.5)
-    return TrainedAgent(
-        path=path, spec=spec, provenance=provenance, baseline=scores, metrics=scores
-    )
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, *replies: Reply) -> None:
@@ -75,7 +49,7 @@ async def test_it_calls_the_scenarios_tools_and_answers(
 ) -> None:
     wrong = Reply(calls=[("read_file", {"file": "x"})])
     scripted(monkeypatch, wrong, Reply(calls=[("list_files", {})]), Reply("Done."))
-    agent = agent_in(tmp_path).to_autogen()
+    agent = trained_in(tmp_path, "autogen").to_autogen()
     assert isinstance(agent, AssistantAgent)
     result = await agent.run(task="List them.")
     told = [
@@ -93,7 +67,7 @@ async def test_it_ends_after_as_many_model_calls_as_in_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripted(monkeypatch, *[Reply(calls=[("look", {})])] * MAX_TURNS)
-    agent = agent_in(tmp_path, scenario="my-pack").to_autogen(tools=[look])
+    agent = trained_in(tmp_path, "autogen", scenario="my-pack").to_autogen(tools=[look])
     assert agent.name == "my_pack"
     result = await agent.run(task="Look.")
     assert isinstance(result.messages[-1], ToolCallSummaryMessage)
@@ -103,7 +77,7 @@ async def test_a_factory_makes_the_team(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripted(monkeypatch, Reply("Look."), Reply(calls=[("look", {})]), Reply("DONE"))
-    trained = agent_in(tmp_path, "tests.plugins.autogen.teams:make_pair")
+    trained = trained_in(tmp_path, "autogen", "tests.plugins.autogen.teams:make_pair")
     team = trained.to_autogen(tools=[look])
     assert isinstance(team, RoundRobinGroupChat)
     assert (await team.run(task="Go.")).messages[-1].to_text() == "DONE"
@@ -122,7 +96,7 @@ async def test_an_agent_comes_back_as_its_author_wrote_it(
     reference = f"tests.plugins.autogen.authored:{name}"
     found = load_agent(reference)
     before = dict(vars(found))
-    agent = agent_in(tmp_path, reference).to_autogen()
+    agent = trained_in(tmp_path, "autogen", reference).to_autogen()
     assert type(agent) is AssistantAgent
     assert agent is not found
     benches: Any = agent
@@ -140,7 +114,7 @@ async def test_a_team_comes_back_with_its_control_flow(
     over = Reply(calls=[("transfer_to_worker", {})])
     scripted(monkeypatch, over, Reply(calls=[("list_files", {})]), Reply("DONE"))
     swarm = load_agent("tests.plugins.autogen.authored:swarm")
-    made = AutoGenAdapter().wrap_agent(agent_in(tmp_path), agent=swarm)
+    made = AutoGenAdapter().wrap_agent(trained_in(tmp_path, "autogen"), agent=swarm)
     assert type(made) is type(swarm)
     result = await made.run(task="List them.")
     kinds = [type(message).__name__ for message in result.messages]
@@ -149,48 +123,19 @@ async def test_a_team_comes_back_with_its_control_flow(
     assert "the real tool ran" in str(result.messages)
 
 
-def test_tools_of_its_own_cannot_be_replaced(tmp_path: Path) -> None:
-    trained = agent_in(tmp_path, "tests.plugins.autogen.authored:clerk")
-    with pytest.raises(UsageError, match=r"clerk has its own tools: leave tools="):
-        trained.to_autogen(tools=[look])
-
-
 def test_what_is_missing_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UsageError, match=r"to_autogen\(tools=\[\.\.\.\]\)"):
-        agent_in(tmp_path, scenario="gone").to_autogen()
+        trained_in(tmp_path, "autogen", scenario="gone").to_autogen()
     found = "agentgym.integrations.registry.find_spec"
     monkeypatch.setattr(found, lambda module: None)
     with pytest.raises(MissingExtraError, match=r"pip install .*\[autogen\]"):
         AutoGenAdapter().check()
 
 
-async def test_a_server_is_asked_as_in_training(tmp_path: Path) -> None:
-    bodies: list[dict[str, Any]] = []
-
-    async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
-        bodies.append(body)
-        message = {"role": "assistant", "content": "Done."}
-        return web.json_response(completion(message=message))
-
-    with StubServer(respond, models=LISTED) as server:
-        trained = agent_in(tmp_path)
-        agent = trained.to_autogen(base_url=server.endpoint, api_key="k")
-        result = await agent.run(task="Go.")
-    assert result.messages[-1].to_text() == "Done."
-    [body] = bodies
-    assert (body["model"], body["max_tokens"], body["temperature"]) == (
-        "/srv/folder",
-        40,
-        0,
-    )
-    assert body["messages"][0] == {"role": "system", "content": PROMPT}
-    assert "strict" not in body["tools"][0]["function"]
-
-
 async def test_the_policy_streams_counts_and_closes(tmp_path: Path) -> None:
-    trained = agent_in(tmp_path)
+    trained = trained_in(tmp_path, "autogen")
     client = AutoGenAdapter().trained_model(trained)
     assert isinstance(client, TrainedClient)
     asked: list[LLMMessage] = [
@@ -217,7 +162,7 @@ async def test_an_agent_streams_what_the_policy_samples(
 ) -> None:
     scripted(monkeypatch, Reply("one two three"))
     factory = "tests.plugins.autogen.teams:make_streaming_agent"
-    agent = agent_in(tmp_path, factory).to_autogen(tools=[])
+    agent = trained_in(tmp_path, "autogen", factory).to_autogen(tools=[])
     chunks = [
         event.content
         async for event in agent.run_stream(task="Go.")
@@ -235,7 +180,7 @@ def decoders() -> set[threading.Thread]:
 @pytest.mark.slow
 async def test_the_weights_go_with_the_agent(tmp_path: Path) -> None:
     before = decoders()
-    agent: Any = agent_in(tmp_path).to_autogen(tools=[])
+    agent: Any = trained_in(tmp_path, "autogen").to_autogen(tools=[])
     await agent.close()
     assert (await agent.run(task="Say hello.")).messages
     policy = agent._model_client._transport._policy

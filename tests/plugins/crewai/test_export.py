@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,54 +10,16 @@ import pytest
 from crewai import Agent, Crew
 from pydantic import BaseModel
 
-from agentgym import models
-from agentgym.core.agent import AgentSpec
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedPolicy
-from agentgym.errors import UsageError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.plugins.crewai.adapter import CrewAIAdapter
-from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
+from tests.integrations.exported import scripted, trained_in
 from tests.plugins.crewai.test_authored import delegate_or_note, note_and_answer
 from tests.rollout.sessions import requests, session
 from tests.rollout.stub_server import LISTED, StubServer, completion
-from tests.ui import made_up
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:crewai")
-
-
-def trained(path: Path, agent: str | None = None) -> TrainedAgent:
-    spec = AgentSpec(
-        scenario="coding",
-        framework="crewai",
-        agent=agent,
-        system_prompt="You code.",
-        tools=[],
-        max_turns=4,
-        max_tokens=40,
-        temperature=0.0,
-    )
-    provenance = Provenance(
-        base_model="nano", config={}, steps=1, episodes=64, created="2026-11-21"
-    )
-    scores = made_up.metrics(0.5)
-    return TrainedAgent(
-        path=path, spec=spec, provenance=provenance, baseline=scores, metrics=scores
-    )
-
-
-def scripted(
-    monkeypatch: pytest.MonkeyPatch, respond: Callable[[ChatRequest], Reply]
-) -> list[ChatRequest]:
-    """Let exported agents answer as told; return what they are asked."""
-    asked: list[ChatRequest] = []
-
-    def answer(request: ChatRequest) -> Reply:
-        asked.append(request)
-        return respond(request)
-
-    monkeypatch.setattr(TrainedAgent, "load_policy", lambda _: ScriptedPolicy(answer))
-    return asked
 
 
 def list_then_answer(request: ChatRequest) -> Reply:
@@ -72,7 +33,7 @@ def test_an_agent_calls_the_tools_of_its_scenario_and_prints_nothing(
 ) -> None:
     asked = scripted(monkeypatch, list_then_answer)
     before = dict(os.environ)
-    agent = trained(tmp_path).to_crewai()
+    agent = trained_in(tmp_path, "crewai").to_crewai()
     assert isinstance(agent, Agent)
     assert agent.kickoff("List the files.").raw == "Done."
     assert asyncio.run(agent.kickoff_async("List the files.")).raw == "Done."
@@ -100,7 +61,7 @@ def test_it_is_told_what_it_was_told_in_training(
         opened.run([wanted], lambda _: None)
 
     asked = scripted(monkeypatch, list_then_answer)
-    agent = trained(tmp_path).to_crewai()
+    agent = trained_in(tmp_path, "crewai").to_crewai()
     assert isinstance(agent, Agent)
     agent.backstory = trainings[0].messages[0]["content"].split(". ", 1)[1]
     agent.backstory = agent.backstory.split("\nYour personal goal is: ")[0]
@@ -116,7 +77,9 @@ def test_a_crew_is_given_back_as_a_crew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = scripted(monkeypatch, lambda request: Reply("Done."))
-    crew = trained(tmp_path, "tests.plugins.crewai.teams:make_crew").to_crewai()
+    crew = trained_in(
+        tmp_path, "crewai", "tests.plugins.crewai.teams:make_crew"
+    ).to_crewai()
     assert isinstance(crew, Crew)
     monkeypatch.setenv("CREWAI_STORAGE_DIR", str(tmp_path))
     assert crew.kickoff({"task": "Note it."}).raw == "Done."
@@ -137,7 +100,7 @@ def test_an_agent_comes_back_as_its_author_wrote_it(
     reference = f"tests.plugins.crewai.authored:{name}"
     found = load_agent(reference)
     llm = getattr(found, "llm", None)
-    agent = trained(tmp_path, reference).to_crewai()
+    agent = trained_in(tmp_path, "crewai", reference).to_crewai()
     assert type(agent) is Agent
     assert agent is not found
     assert (agent.role, agent.goal, agent.backstory) == ("Scribe", "Note.", "Slow.")
@@ -154,7 +117,7 @@ def test_a_crew_comes_back_with_its_control_flow(
     crew = load_agent(f"tests.plugins.crewai.authored:{name}")
     before = {key: id(value) for key, value in vars(crew).items()}
     monkeypatch.setenv("CREWAI_STORAGE_DIR", str(tmp_path))
-    made = CrewAIAdapter().wrap_agent(trained(tmp_path), agent=crew)
+    made = CrewAIAdapter().wrap_agent(trained_in(tmp_path, "crewai"), agent=crew)
     assert type(made) is Crew
     assert made.process is crew.process
     assert made.kickoff({"task": "Note it."}).raw == "Done."
@@ -170,15 +133,9 @@ def test_the_trained_model_is_asked_for_an_answer_as_json(
     crew = load_agent("tests.plugins.crewai.authored:in_json")
     monkeypatch.setenv("CREWAI_STORAGE_DIR", str(tmp_path))
     monkeypatch.setenv("OPENAI_API_KEY", "of their authors")  # no provider is asked
-    made = CrewAIAdapter().wrap_agent(trained(tmp_path), agent=crew)
+    made = CrewAIAdapter().wrap_agent(trained_in(tmp_path, "crewai"), agent=crew)
     assert made.kickoff({"task": "Note it."}).json_dict == {"text": "Noted."}
     assert [request.form for request in asked] == ["", "", "Answer"]
-
-
-def test_tools_of_its_own_cannot_be_replaced(tmp_path: Path) -> None:
-    agent = trained(tmp_path, "tests.plugins.crewai.authored:scribe")
-    with pytest.raises(UsageError, match=r"scribe has its own tools: leave tools="):
-        agent.to_crewai(tools=[])
 
 
 def test_a_model_asked_too_often_gives_its_last_answer(
@@ -190,7 +147,7 @@ def test_a_model_asked_too_often_gives_its_last_answer(
         return Reply(calls=[("search_code", {"query": f"x{len(request.messages)}"})])
 
     asked = scripted(monkeypatch, respond)
-    agent = trained(tmp_path).to_crewai()
+    agent = trained_in(tmp_path, "crewai").to_crewai()
     assert isinstance(agent, Agent)
     assert agent.kickoff("Search.").raw == "Enough."
     assert len(asked) == 5
@@ -210,7 +167,7 @@ def test_a_policy_in_this_process_answers_in_a_form(
         return Reply(calls=[("Verdict", {"good": True})])
 
     scripted(monkeypatch, answer)
-    model = CrewAIAdapter().trained_model(trained(tmp_path))
+    model = CrewAIAdapter().trained_model(trained_in(tmp_path, "crewai"))
     assert model.call("?", response_model=Verdict) == Verdict(good=True)
     assert [(request.form, request.wants_call) for request in asked] == [
         ("Verdict", True)
@@ -228,7 +185,9 @@ def test_a_server_is_asked_by_crewais_own_client(tmp_path: Path) -> None:
         return web.json_response(completion(message=message))
 
     with StubServer(respond, models=LISTED) as server:
-        agent = trained(tmp_path).to_crewai(base_url=server.endpoint, api_key="k")
+        agent = trained_in(tmp_path, "crewai").to_crewai(
+            base_url=server.endpoint, api_key="k"
+        )
         assert isinstance(agent, Agent)
         assert agent.kickoff("List the files.").raw == "Done."
     [body] = bodies
@@ -241,7 +200,6 @@ def test_a_server_is_asked_by_crewais_own_client(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_shipped_weights_answer(tmp_path: Path) -> None:
-    (tmp_path / MODEL_FOLDER).symlink_to(Path(models.__path__[0], "nano"))
-    agent = trained(tmp_path).to_crewai()
+    agent = trained_in(tmp_path, "crewai").to_crewai()
     assert isinstance(agent, Agent)
     assert agent.kickoff("Run the tests.").raw

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentgym.engines.scripted import Reply
-from agentgym.errors import UnsupportedError, UsageError
+from agentgym.errors import UnsupportedError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.plugins.llamaindex.adapter import LlamaIndexAdapter
 from tests.integrations.exported import list_then_say, scripted, trained_in
@@ -65,18 +65,6 @@ def test_an_agent_that_writes_its_actions_as_text_is_refused(authored: Any) -> N
         ADAPTER.require_agent(authored.by_text, "app:agent")
 
 
-async def test_the_scenarios_agent_uses_its_tools(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = scripted(monkeypatch, list_then_say)
-    agent = trained_in(tmp_path, "llamaindex").to_llamaindex()
-    assert ".py" in str(await agent.run("List them."))
-    assert asked[0].messages[0] == {"role": "system", "content": "You code."}
-    assert (asked[0].temperature, asked[0].max_tokens) == (0.0, 40)
-    assert [request.seed for request in asked] == [0, 1]
-    assert all("strict" not in tool["function"] for tool in asked[0].tools)
-
-
 async def test_its_own_agents_come_back_with_the_trained_model_throughout(
     authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,16 +86,6 @@ async def test_its_own_agents_come_back_with_the_trained_model_throughout(
     desk = trained.to_llamaindex(agent=authored.desk)
     assert all(authored.LLM is not each.llm for each in desk.agents.values())
     assert all(authored.LLM is each.llm for each in authored.desk.agents.values())
-    with pytest.raises(UsageError, match=r"boss has its own tools: leave tools=\[\]"):
-        trained.to_llamaindex(tools=[])
-
-
-async def test_a_factory_is_given_the_model_and_the_tools(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scripted(monkeypatch, list_then_say)
-    trained = trained_in(tmp_path, "llamaindex", f"{AUTHORED}:make_later")
-    assert ".py" in str(await trained.to_llamaindex().run("?"))
 
 
 def test_a_trained_model_answers_sync_code(

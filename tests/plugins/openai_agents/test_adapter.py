@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentgym.engines.scripted import Reply
-from agentgym.errors import UnsupportedError, UsageError
+from agentgym.errors import UnsupportedError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.plugins.openai_agents import adapter
 from agentgym.plugins.openai_agents.adapter import OpenAIAgentsAdapter
@@ -46,19 +46,6 @@ async def test_arguments_with_a_default_may_be_left_out(authored: Any) -> None:
     [tool] = ADAPTER.tools_of(authored.labelling.tools[0])
     assert tool.spec.parameters["required"] == ["word"]
     assert await tool(word="so") == "soso"
-
-
-async def test_the_scenarios_agent_uses_its_tools(
-    runner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = scripted(monkeypatch, list_then_say)
-    agent = trained_in(tmp_path, "openai_agents").to_openai_agents()
-    result = await runner.run(agent, "List them.")
-    assert ".py" in result.final_output
-    assert asked[0].messages[0] == {"role": "system", "content": "You code."}
-    assert (asked[0].temperature, asked[0].max_tokens) == (0.0, 40)
-    assert [request.seed for request in asked] == [0, 1]
-    assert all("strict" not in tool["function"] for tool in asked[0].tools)
 
 
 async def test_a_trained_agent_streams(
@@ -101,16 +88,6 @@ async def test_its_own_agent_comes_back_with_the_trained_model_throughout(
     guarded = trained.to_openai_agents(agent=authored.guarded)
     monkeypatch.setattr(authored.judge, "model", agent.model)  # its guardrail's own
     assert (await runner.run(guarded, "?")).final_output == authored.REAL
-    with pytest.raises(UsageError, match=r"desk has its own tools: leave tools=\[\]"):
-        trained.to_openai_agents(tools=[])
-
-
-async def test_a_factory_is_given_the_model_and_the_tools(
-    runner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scripted(monkeypatch, list_then_say)
-    trained = trained_in(tmp_path, "openai_agents", f"{AUTHORED}:make_later")
-    assert ".py" in (await runner.run(trained.to_openai_agents(), "?")).final_output
 
 
 def test_a_module_of_the_users_that_is_named_agents_is_theirs(

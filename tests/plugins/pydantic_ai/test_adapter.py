@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentgym.engines.scripted import Reply
-from agentgym.errors import UnsupportedError, UsageError
+from agentgym.errors import UnsupportedError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.plugins.pydantic_ai.adapter import PydanticAIAdapter
 from agentgym.plugins.pydantic_ai.describe import servers_of
@@ -44,19 +44,6 @@ def test_an_mcp_server_that_does_not_start_is_named(authored: Any) -> None:
         ADAPTER.tools_of(server)
 
 
-async def test_the_scenarios_agent_uses_its_tools(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = scripted(monkeypatch, list_then_say)
-    agent = trained_in(tmp_path, "pydantic_ai").to_pydantic_ai()
-    result = await agent.run("List them.")
-    assert ".py" in result.output
-    assert asked[0].messages[0] == {"role": "system", "content": "You code."}
-    assert (asked[0].temperature, asked[0].max_tokens) == (0.0, 40)
-    assert [request.seed for request in asked] == [0, 1]
-    assert all("strict" not in tool["function"] for tool in asked[0].tools)
-
-
 async def test_a_trained_agent_streams(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,13 +77,3 @@ async def test_its_own_agent_comes_back_with_the_trained_model_throughout(
     assert {key: id(value) for key, value in vars(authored.boss).items()} == inside
     mine = authored.make_own()
     assert (await trained.to_pydantic_ai(agent=mine).run("?")).output == authored.REAL
-    with pytest.raises(UsageError, match=r"boss has its own tools: leave tools=\[\]"):
-        trained.to_pydantic_ai(tools=[])
-
-
-async def test_a_factory_is_given_the_model_and_the_tools(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scripted(monkeypatch, list_then_say)
-    trained = trained_in(tmp_path, "pydantic_ai", f"{AUTHORED}:make_later")
-    assert ".py" in (await trained.to_pydantic_ai().run("?")).output

@@ -7,21 +7,13 @@ from typing import Any
 import pytest
 
 from agentgym.engines.scripted import Reply
-from agentgym.errors import UnsupportedError, UsageError
+from agentgym.errors import UnsupportedError
 from agentgym.integrations.agent_import import load_agent, resolve_framework
 from agentgym.plugins.smolagents.adapter import SmolagentsAdapter
-from tests.integrations.exported import scripted, trained_in
+from tests.integrations.exported import list_then_say, scripted, trained_in
 
 AUTHORED = "tests.plugins.smolagents.authored"
 ADAPTER = SmolagentsAdapter()
-
-
-def list_then_answer(request: Any) -> Reply:
-    """List the files, then answer with what came of it."""
-    last = str(request.messages[-1]["content"])
-    if last.startswith("Observation:"):
-        return Reply(calls=[("final_answer", {"answer": last})])
-    return Reply(calls=[("list_files", {})])
 
 
 @pytest.fixture(scope="module")
@@ -49,22 +41,12 @@ def test_an_agent_that_writes_code_is_refused(authored: Any) -> None:
             ADAPTER.require_agent(agent, "app:agent")
 
 
-def test_the_scenarios_agent_uses_its_tools(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = scripted(monkeypatch, list_then_answer)
-    agent = trained_in(tmp_path, "smolagents").to_smolagents()
-    assert ".py" in agent.run("List them.")
-    assert asked[0].messages[0] == {"role": "system", "content": "You code."}
-    assert (asked[0].temperature, asked[0].max_tokens) == (0.0, 40)
-
-
 def test_its_own_agents_come_back_with_the_trained_model_throughout(
     authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def respond(request: Any) -> Reply:
         if "You lead." not in str(request.messages[0]["content"]):
-            return list_then_answer(request)
+            return list_then_say(request)
         if str(request.messages[-1]["content"]).startswith("Observation:"):
             return Reply(calls=[("final_answer", {"answer": "Done."})])
         return Reply(calls=[("clerk", {"task": "?"})])
@@ -77,13 +59,3 @@ def test_its_own_agents_come_back_with_the_trained_model_throughout(
     assert len(asked) == 4
     assert authored.boss.model is authored.clerk.model is authored.MODEL
     assert authored.boss.memory.steps == authored.clerk.memory.steps == []
-    with pytest.raises(UsageError, match=r"boss has its own tools: leave tools=\[\]"):
-        trained.to_smolagents(tools=[])
-
-
-def test_a_factory_is_given_the_model_and_the_tools(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scripted(monkeypatch, list_then_answer)
-    trained = trained_in(tmp_path, "smolagents", f"{AUTHORED}:make_later")
-    assert ".py" in trained.to_smolagents().run("?")

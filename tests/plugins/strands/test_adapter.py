@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from agentgym.engines.scripted import Reply
-from agentgym.errors import UsageError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.plugins.strands.adapter import StrandsAdapter
 from tests.integrations.exported import list_then_say, scripted, trained_in
@@ -25,17 +24,6 @@ def authored() -> Any:
 async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
     [shout] = ADAPTER.tools_of(authored.shout)
     assert await shout(word="ho") == "HO"
-
-
-async def test_the_scenarios_agent_uses_its_tools(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = scripted(monkeypatch, list_then_say)
-    agent = trained_in(tmp_path, "strands").to_strands()
-    assert ".py" in str(await agent.invoke_async("List them."))
-    assert asked[0].messages[0] == {"role": "system", "content": "You code."}
-    assert (asked[0].temperature, asked[0].max_tokens) == (0.0, 40)
-    assert [request.seed for request in asked] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -64,13 +52,3 @@ def test_its_own_agents_come_back_with_the_trained_model_throughout(
     assert authored.REAL in str(agent("Go."))  # sync, as in scripts
     assert len(asked) == 4
     assert (own.model, own.messages) == (authored.MODEL, [])
-
-
-async def test_a_factory_is_given_the_model_and_the_tools(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scripted(monkeypatch, list_then_say)
-    trained = trained_in(tmp_path, "strands", f"{AUTHORED}:make_later")
-    assert ".py" in str(await trained.to_strands().invoke_async("?"))
-    with pytest.raises(UsageError, match=r"clerk has its own tools: leave tools=\[\]"):
-        trained.to_strands(tools=[], agent=f"{AUTHORED}:clerk")

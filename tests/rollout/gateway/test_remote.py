@@ -58,6 +58,13 @@ def ask(gateway: Gateway, rollout_id: str = "r0", **body: Any) -> Any:
     )
 
 
+def post(gateway: Gateway, **body: Any) -> httpx.Response:
+    """Return the response to a call, as it is sent."""
+    url = gateway.proxy_url("r0") + "/chat/completions"
+    headers = {"X-API-Key": gateway.api_key}
+    return httpx.post(url, json={"messages": HI, **body}, headers=headers)
+
+
 def test_a_call_is_forwarded_with_ids_asked_for_and_recorded() -> None:
     with StubServer() as server, forwarding(server, train_temperature=0.8) as gateway:
         answer = ask(gateway, temperature=0.1)
@@ -514,11 +521,7 @@ def test_contract_3_a_stream_passes_untouched_and_is_recorded_exactly(
     whole = frames(CHUNKS)
     pieces = [whole[i : i + size] for i in range(0, len(whole), size)]
     with StubServer(streaming(pieces)) as server, forwarding(server) as gateway:
-        answer = httpx.post(
-            gateway.proxy_url("r0") + "/chat/completions",
-            json={"messages": HI, "stream": True},
-            headers={"X-API-Key": gateway.api_key},
-        )
+        answer = post(gateway, stream=True)
         [step] = gateway.store.model_calls("r0")
         [event] = gateway.store.events("r0")
     assert answer.content == whole
@@ -542,11 +545,7 @@ def test_a_stream_whose_last_byte_comes_late_is_passed_on_to_its_end() -> None:
         StubServer(streaming(pieces, pause=0.1)) as server,
         forwarding(server) as gateway,
     ):
-        answer = httpx.post(
-            gateway.proxy_url("r0") + "/chat/completions",
-            json={"messages": HI, "stream": True},
-            headers={"X-API-Key": gateway.api_key},
-        )
+        answer = post(gateway, stream=True)
         assert answer.content == whole
         assert len(gateway.store.model_calls("r0")) == 1
 
@@ -576,11 +575,7 @@ def test_a_stream_that_ends_with_an_error_is_no_answer(
 ) -> None:
     whole = frames([*CHUNKS[:begun], {"error": error}])
     with StubServer(streaming([whole])) as server, forwarding(server) as gateway:
-        answer = httpx.post(
-            gateway.proxy_url("r0") + "/chat/completions",
-            json={"messages": HI, "stream": True},
-            headers={"X-API-Key": gateway.api_key},
-        )
+        answer = post(gateway, stream=True)
         assert gateway.store.model_calls("r0") == []
         [event] = gateway.store.events("r0")
     assert answer.content == whole
@@ -602,11 +597,7 @@ def test_an_error_of_a_server_tells_no_secret(kind: str, size: int) -> None:
         return web.Response(status=418, text=text)
 
     with StubServer(respond) as server, forwarding(server) as gateway:
-        answer = httpx.post(
-            gateway.proxy_url("r0") + "/chat/completions",
-            json={"messages": HI, "stream": kind == "stream"},
-            headers={"X-API-Key": gateway.api_key},
-        )
+        answer = post(gateway, stream=kind == "stream")
     assert "..." in answer.text
     assert "a1b2" not in answer.text
 
@@ -644,11 +635,7 @@ def test_tool_calls_that_a_server_does_not_count_stay_apart(
         StubServer(streaming([frames(chunks)])) as server,
         forwarding(server) as gateway,
     ):
-        httpx.post(
-            gateway.proxy_url("r0") + "/chat/completions",
-            json={"messages": HI, "stream": True},
-            headers={"X-API-Key": gateway.api_key},
-        ).raise_for_status()
+        post(gateway, stream=True).raise_for_status()
         [event] = gateway.store.events("r0")
     calls = event.data["response"]["choices"][0]["message"]["tool_calls"]
     assert [(c["id"], c["function"]) for c in calls] == [
@@ -668,11 +655,7 @@ def test_a_stream_that_fails_of_itself_ends_with_an_error(
         StubServer(streaming([frames(CHUNKS)])) as server,
         forwarding(server) as gateway,
     ):
-        answer = httpx.post(
-            gateway.proxy_url("r0") + "/chat/completions",
-            json={"messages": HI, "stream": True},
-            headers={"X-API-Key": gateway.api_key},
-        )
+        answer = post(gateway, stream=True)
     *_, last = answer.text.strip().split("\n\n")
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "internal_error"
     assert "inner words" not in answer.text
@@ -697,11 +680,7 @@ def test_an_error_instead_of_a_stream_keeps_its_status() -> None:
 
 def test_a_server_that_does_not_stream_is_passed_on_as_it_answers() -> None:
     with StubServer() as server, forwarding(server) as gateway:
-        answer = httpx.post(
-            gateway.proxy_url("r0") + "/chat/completions",
-            json={"messages": HI, "stream": True},
-            headers={"X-API-Key": gateway.api_key},
-        )
+        answer = post(gateway, stream=True)
         assert answer.headers["content-type"] == "application/json"
         assert answer.json() == completion()
         assert len(gateway.store.model_calls("r0")) == 1
