@@ -14,14 +14,18 @@ from agentgym.engines.scripted import Reply
 from agentgym.errors import MissingExtraError, RolloutError, UnsupportedError
 from agentgym.integrations import registry
 from agentgym.integrations.agent_import import load_agent, resolve_framework
-from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.integrations.registry import FRAMEWORKS, is_installed
 from tests.integrations.authored_runs import LIST, OK, acting, run, run_all, told_last
+from tests.integrations.test_authored import ELSEWHERE
 from tests.rollout.sessions import requests
 
+ADK = pytest.param(
+    "adk",
+    marks=pytest.mark.skipif(not is_installed("google.adk"), reason=ELSEWHERE),
+)
 EACH = ("agent_framework", "llamaindex", "openai_agents", "pydantic_ai", "strands")
 SEEN = [("list_files", "ok", True)]
 
-each = pytest.mark.parametrize("framework", EACH)
 slow = pytest.mark.slow  # starts workers that import the framework
 
 
@@ -90,7 +94,11 @@ def test_a_missing_extra_is_named(
 @slow
 @pytest.mark.parametrize(
     ("framework", "agent"),
-    [*((framework, "clerk") for framework in EACH), ("agent_framework", "counted")],
+    [
+        *((framework, "clerk") for framework in EACH),
+        ("agent_framework", "counted"),
+        pytest.param("adk", "clerk", marks=ADK.marks),
+    ],
 )
 def test_episodes_at_once_share_nothing(
     tmp_path: Path, framework: str, agent: str
@@ -107,7 +115,7 @@ def test_episodes_at_once_share_nothing(
 
 
 @slow
-@each
+@pytest.mark.parametrize("framework", [*EACH, ADK])
 def test_openais_own_client_in_a_tool_is_routed_too(
     tmp_path: Path, framework: str
 ) -> None:
@@ -168,10 +176,12 @@ def test_a_live_tool_runs_in_its_place_with_its_context(
     ("framework", "agent"),
     [
         ("agent_framework", "chain"),
+        ("autogen", "clerk"),
         ("llamaindex", "clerk"),
         ("openai_agents", "clerk"),
         ("pydantic_ai", "clerk"),
         ("strands", "clerk"),
+        pytest.param("adk", "clerk", marks=ADK.marks),
     ],
 )
 def test_inputs_are_its_first_message(
@@ -186,7 +196,7 @@ def test_inputs_are_its_first_message(
 
 @slow
 @pytest.mark.parametrize(
-    "framework", ["llamaindex", "openai_agents", "pydantic_ai", "strands"]
+    "framework", ["autogen", "llamaindex", "openai_agents", "pydantic_ai", "strands"]
 )
 def test_inputs_of_another_kind_drop_the_episode(
     tmp_path: Path, framework: str
@@ -199,12 +209,12 @@ def test_inputs_of_another_kind_drop_the_episode(
 
 
 @slow
-@each
+@pytest.mark.parametrize("framework", [*EACH, "smolagents"])
 @pytest.mark.parametrize(
     ("agent", "reason"),
     [
         ("breaking", "the agent is broken"),
-        ("exiting", r"sys\.exit\(3\)|exit code 3"),
+        ("exiting", r"sys\.exit\(3\)|exit code 3|SystemExit: 3"),
         ("deaf", "ended without calling the model"),
     ],
 )
@@ -217,7 +227,7 @@ def test_what_goes_wrong_drops_the_episode_and_says_why(
 
 
 @slow
-@each
+@pytest.mark.parametrize("framework", [*EACH, "autogen", "smolagents"])
 @pytest.mark.parametrize(
     ("agent", "wording"),
     [
@@ -231,7 +241,7 @@ def test_what_cannot_be_trained_is_refused(
 ) -> None:
     settings: dict[str, Any] = {}
     if agent == "clerk":
-        is_plain = framework in ("agent_framework", "llamaindex", "strands")
+        is_plain = framework not in ("openai_agents", "pydantic_ai")
         context = {"agent.context": at(framework, "first")}
         settings = context if is_plain else {"agent.configurable": {"a": 1}}
     with pytest.raises(RolloutError, match=wording):

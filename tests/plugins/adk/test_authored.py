@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split
 from agentgym.core.trajectory import RolloutStatus
 from agentgym.engines.scripted import Reply, ScriptedPolicy
@@ -16,65 +15,15 @@ from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
-from tests.integrations.authored_runs import (
-    LIST,
-    OK,
-    acting,
-    roles,
-    run,
-    run_all,
-    told_last,
-)
-from tests.rollout.sessions import requests
+from tests.integrations.authored_runs import OK, run, told_last
+from tests.integrations.test_authored import ELSEWHERE
 
 AUTHORED = "tests.plugins.adk.authored"
-SEEN = [("list_files", "ok", True)]
-HAND_OVER = Reply(calls=[("transfer_to_agent", {"agent_name": "back"})])
 
-ELSEWHERE = "google-adk cannot be installed beside CrewAI: `.ci/run all` tests it"
 pytestmark = [
     pytest.mark.slow,  # each starts workers that import ADK
     pytest.mark.skipif(not is_installed("google.adk"), reason=ELSEWHERE),
 ]
-
-
-@pytest.mark.parametrize(
-    ("agent", "script", "who"),
-    [
-        ("clerk", [LIST, OK], ["clerk", "clerk"]),
-        ("bare", [LIST, OK], None),
-        (
-            "boss",
-            [Reply(calls=[("helper", {"request": "?"})]), LIST, OK, OK],
-            ["boss", "helper", "helper", "boss"],
-        ),
-        ("desk", [HAND_OVER, LIST, OK], ["desk", "back", "back"]),
-        ("chain", [LIST, OK, OK], ["first", "first", "second"]),
-        ("make_own", [LIST, OK], None),
-        ("make_on", [LIST, OK], None),
-        ("make_later", [LIST, OK], None),
-    ],
-)
-def test_its_models_and_tools_are_led_to_training(
-    tmp_path: Path, agent: str, script: list[Reply], who: list[str] | None
-) -> None:
-    found = run(tmp_path, "adk", agent, *script)
-    assert found.reward is not None, found.reason
-    assert acting(found) == SEEN
-    assert len(found.model_calls) == len(script)
-    assert who is None or roles(found) == who
-
-
-def test_episodes_at_once_share_nothing(tmp_path: Path) -> None:
-    def respond(request: ChatRequest) -> Reply:
-        if request.messages[-1]["role"] == "tool":
-            return Reply(str(request.messages[1]["content"]))
-        return LIST
-
-    done = run_all(tmp_path, "adk", "clerk", respond, 16, workers=1)
-    for request, found in zip(requests(16), done, strict=True):
-        assert found.model_calls[-1].content == request.task.instruction
-        assert acting(found) == SEEN
 
 
 @pytest.mark.parametrize(
@@ -120,20 +69,6 @@ def test_an_answer_in_a_form_is_asked_for(tmp_path: Path) -> None:
     assert found.reward is not None, found.reason
     [call] = found.model_calls
     assert "answer" in {tool["function"]["name"] for tool in call.tools}
-
-
-def test_openais_own_client_in_a_tool_is_routed_too(tmp_path: Path) -> None:
-    ask = Reply(calls=[("ask_openai", {"question": "Why?"})])
-    found = run(tmp_path, "adk", "author", ask, Reply("So."), OK)
-    assert found.model_calls[1].messages == [{"role": "user", "content": "Why?"}]
-    assert told_last(found) == "So."
-
-
-def test_inputs_are_its_first_message(tmp_path: Path) -> None:
-    inputs = {"agent.inputs": "tests.plugins.adk.authored:first"}
-    found = run(tmp_path, "adk", "clerk", OK, **inputs)
-    message = found.model_calls[0].messages[-1]
-    assert message["content"] == f"Please: {requests(1)[0].task.id}"
 
 
 @pytest.mark.parametrize("name", ["gone", "list_files"])

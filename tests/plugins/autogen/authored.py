@@ -204,9 +204,9 @@ async def make_later(llm: Any, tools: list[Any]) -> AssistantAgent:
     return AssistantAgent("later", llm, tools=tools, max_tool_iterations=9)
 
 
-def told(task: Any) -> TextMessage:
+def first(task: Any) -> TextMessage:
     return TextMessage(content=f"Please: {task.id}", source="caller")
 
 
-def told_wrongly(task: Any) -> int:
+def wrongly(task: Any) -> int:
     return 3

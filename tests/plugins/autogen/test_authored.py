@@ -10,9 +10,9 @@ from agentgym.core.policy import ChatRequest
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
-from agentgym.errors import RolloutError
+from tests.integrations.test_authored import ledger
 from tests.plugins.autogen.test_rollouts import LIST, speakers
-from tests.rollout.sessions import list_then_answer, requests, session
+from tests.rollout.sessions import requests, session
 
 AUTHORED = "tests.plugins.autogen.authored"
 
@@ -49,65 +49,7 @@ def results(trajectory: Trajectory) -> list[tuple[str, str, bool]]:
 OK = Reply("Ok.")
 
 
-def ledger(who: str, *, done: bool = False) -> Reply:
-    """Return what MagenticOne's orchestrator asks for before each turn."""
-
-    def entry(answer: object) -> dict[str, object]:
-        return {"reason": "so", "answer": answer}
-
-    given = {
-        "is_request_satisfied": entry(done),
-        "is_in_loop": entry(False),
-        "is_progress_being_made": entry(True),
-        "next_speaker": entry(who),
-        "instruction_or_question": entry("Look."),
-    }
-    return Reply(calls=[("LedgerEntry", given)])
-
-
 SEEN = [("list_files", "ok", True)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("agent", "script", "who"),
-    [
-        ("clerk", [LIST, OK], None),
-        ("make_own", [LIST, OK], None),
-        ("make_on", [LIST, OK], None),
-        ("make_later", [LIST, OK], None),
-        ("far", [LIST, OK], None),
-        ("pair", [Reply("Do."), LIST, Reply("DONE")], ["planner", "worker", "worker"]),
-        (
-            "selected",
-            [Reply("worker"), LIST, Reply("DONE")],
-            ["SelectorGroupChatManager", "worker", "worker"],
-        ),
-        (
-            "swarm",
-            [Reply(calls=[("transfer_to_worker", {})]), LIST, Reply("DONE")],
-            ["desk", "worker", "worker"],
-        ),
-        ("nested", [LIST, OK, Reply("Fine.")], ["worker", "worker", "planner"]),
-        ("society", [LIST, OK, Reply("All fine.")], None),
-        ("structured", [LIST, Reply(calls=[("Answer", {"text": "Fine."})])], None),
-        (
-            "magentic",
-            [OK, OK, ledger("worker"), LIST, OK, ledger("worker", done=True), OK],
-            None,
-        ),
-        ("boss", [Reply(calls=[("worker", {"task": "Look."})]), LIST, OK, OK], None),
-    ],
-)
-def test_its_models_and_tools_are_led_to_training(
-    tmp_path: Path, agent: str, script: list[Reply], who: list[str] | None
-) -> None:
-    found = run(tmp_path, agent, *script)
-    assert found.reward is not None, found.reason
-    acting = [call for call in results(found) if call[0] == "list_files"]
-    assert acting == SEEN
-    assert len(found.model_calls) == len(script)
-    assert who is None or speakers(found) == who
 
 
 @pytest.mark.slow
@@ -162,21 +104,6 @@ def test_calls_that_are_no_object_are_malformed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_inputs_are_what_it_is_told_first(tmp_path: Path) -> None:
-    told = f"{AUTHORED}:told"
-    [found] = run_all(tmp_path, "clerk", list_then_answer, **{"agent.inputs": told})
-    [request] = requests(1)
-    message = found.model_calls[0].messages[-1]
-    assert message["content"] == f"Please: {request.task.id}"
-    wrong = f"{AUTHORED}:told_wrongly"
-    [lost] = run_all(
-        tmp_path / "w", "clerk", list_then_answer, **{"agent.inputs": wrong}
-    )
-    assert lost.status is RolloutStatus.DROPPED
-    assert "gave an int" in str(lost.reason)
-
-
-@pytest.mark.slow
 def test_a_person_in_a_team_is_the_scenarios_user(tmp_path: Path) -> None:
     found = run(tmp_path, "asking", Reply("Which?"))
     assert str(found.reason) == "interrupt: the user has nothing to say to: Which?"
@@ -209,22 +136,6 @@ def test_a_tool_that_ends_the_process_ends_the_episode(tmp_path: Path) -> None:
     found = run(tmp_path, "quitting", again, Reply("Done."))
     assert found.status is RolloutStatus.DROPPED
     assert "the tool quit_all called sys.exit(3)" in str(found.reason)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("agent", "settings", "told"),
-    [
-        ("nothing", {}, "gave a dict, not an agent"),
-        ("gone", {}, "has no 'gone'"),
-        ("clerk", {"agent.context": f"{AUTHORED}:told"}, "no runtime context"),
-    ],
-)
-def test_what_cannot_be_trained_is_refused(
-    tmp_path: Path, agent: str, settings: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(RolloutError, match=told):
-        run(tmp_path, agent, **settings)
 
 
 @pytest.mark.slow

@@ -7,50 +7,15 @@ import pytest
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply
 from tests.integrations.authored_runs import (
-    LIST,
     OK,
-    acting,
-    roles,
     run,
     run_all,
     told_last,
 )
 
 SEEN = [("list_files", "ok", True)]
-FORM = {"text": "Two.", "files": 2}
-HAND_OVER = Reply(calls=[("handoff", {"to_agent": "back", "reason": "?"})])
 
 pytestmark = pytest.mark.slow  # each starts workers that import LlamaIndex
-
-
-@pytest.mark.parametrize(
-    ("agent", "script", "who"),
-    [
-        ("clerk", [LIST, OK], ["clerk", "clerk"]),
-        ("bare", [LIST, OK], None),
-        ("whole", [LIST, OK], None),
-        ("typed", [LIST, OK, Reply(calls=[("Answer", FORM)])], None),
-        ("desk", [HAND_OVER, LIST, OK], ["front", "back", "back"]),
-        ("counted", [LIST, OK], None),
-        (
-            "boss",
-            [Reply(calls=[("ask_clerk", {"question": "?"})]), LIST, OK, OK],
-            ["boss", "clerk", "clerk", "boss"],
-        ),
-        ("served", [LIST, OK], ["served", "served"]),
-        ("make_own", [LIST, OK], None),
-        ("make_on", [LIST, OK], None),
-        ("make_later", [LIST, OK], None),
-    ],
-)
-def test_its_models_and_tools_are_led_to_training(
-    tmp_path: Path, agent: str, script: list[Reply], who: list[str] | None
-) -> None:
-    found = run(tmp_path, "llamaindex", agent, *script)
-    assert found.reward is not None, found.reason
-    assert acting(found) == SEEN
-    assert len(found.model_calls) == len(script)
-    assert who is None or roles(found) == who
 
 
 def test_a_state_is_that_of_an_episode(tmp_path: Path) -> None:

@@ -10,47 +10,12 @@ from agentgym.core.trajectory import RolloutStatus
 from agentgym.engines.scripted import Reply
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.inspection import probed
-from tests.integrations.authored_runs import LIST, OK, acting, roles, run
+from tests.integrations.authored_runs import LIST, OK, run
 
 AUTHORED = "tests.plugins.pydantic_ai.authored"
-SEEN = [("list_files", "ok", True)]
 FORM = {"text": "Two.", "files": 2}
 
 pytestmark = pytest.mark.slow  # each starts workers that import pydantic-ai
-
-
-@pytest.mark.parametrize(
-    ("agent", "script", "who"),
-    [
-        ("clerk", [LIST, OK], ["clerk", "clerk"]),
-        ("without_model", [LIST, OK], None),
-        ("typed", [LIST, Reply(calls=[("final_result", FORM)])], None),
-        ("native", [LIST, Reply(calls=[("Answer", FORM)])], None),
-        (
-            "boss",
-            [Reply(calls=[("ask_clerk", {"question": "?"})]), LIST, OK, OK],
-            ["boss", "clerk", "clerk", "boss"],
-        ),
-        ("held", [LIST, OK], None),
-        ("deciding", [LIST, OK], None),
-        ("knowing", [LIST, OK], None),
-        ("approved", [LIST, OK], None),
-        ("wary", [LIST, Reply(calls=[("final_result", FORM)])], None),
-        ("checked", [LIST, Reply("No."), OK], None),
-        ("make_own", [LIST, OK], None),
-        ("make_on", [LIST, OK], None),
-        ("make_later", [LIST, OK], None),
-    ],
-)
-def test_its_models_and_tools_are_led_to_training(
-    tmp_path: Path, agent: str, script: list[Reply], who: list[str] | None
-) -> None:
-    context = {"agent.context": f"{AUTHORED}:deps"} if agent == "knowing" else {}
-    found = run(tmp_path, "pydantic_ai", agent, *script, **context)
-    assert found.reward is not None, found.reason
-    assert acting(found) == SEEN
-    assert len(found.model_calls) == len(script)
-    assert who is None or roles(found) == who
 
 
 def test_a_live_tool_that_asks_for_approval_when_it_runs_has_it(tmp_path: Path) -> None:

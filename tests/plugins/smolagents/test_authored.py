@@ -6,40 +6,14 @@ from pathlib import Path
 import pytest
 
 from agentgym.core.policy import ChatRequest
-from agentgym.core.trajectory import RolloutStatus
 from agentgym.engines.scripted import Reply
-from agentgym.errors import RolloutError
-from tests.integrations.authored_runs import LIST, acting, roles, run, run_all
+from tests.integrations.authored_runs import LIST, acting, run, run_all
 from tests.rollout.sessions import requests
 
 SEEN = [("list_files", "ok", True)]
 OK = Reply(calls=[("final_answer", {"answer": "Okay."})])
-ASK = Reply(calls=[("clerk", {"task": "?"})])
 
 pytestmark = pytest.mark.slow  # each starts workers that import smolagents
-
-
-@pytest.mark.parametrize(
-    ("agent", "script", "who"),
-    [
-        ("clerk", [LIST, OK], ["clerk", "clerk"]),
-        ("bare", [LIST, OK], None),
-        ("streaming", [LIST, OK], None),
-        ("planning", [Reply("I plan."), LIST, OK], None),
-        ("boss", [ASK, LIST, OK, OK], ["boss", "clerk", "clerk", "boss"]),
-        ("make_own", [LIST, OK], None),
-        ("make_on", [LIST, OK], None),
-        ("make_later", [LIST, OK], None),
-    ],
-)
-def test_its_models_and_tools_are_led_to_training(
-    tmp_path: Path, agent: str, script: list[Reply], who: list[str] | None
-) -> None:
-    found = run(tmp_path, "smolagents", agent, *script)
-    assert found.reward is not None, found.reason
-    assert acting(found) == SEEN
-    assert len(found.model_calls) == len(script)
-    assert who is None or roles(found) == who
 
 
 def test_episodes_at_once_share_nothing(tmp_path: Path) -> None:
@@ -94,30 +68,3 @@ def test_arguments_that_are_not_json_are_an_error(tmp_path: Path) -> None:
     broken = Reply(calls=[("list_files", "{")])
     found = run(tmp_path, "smolagents", "clerk", broken, OK)
     assert [call.outcome for call in found.get_tool_calls()][:1] == ["malformed"]
-
-
-@pytest.mark.parametrize(
-    ("agent", "reason"),
-    [
-        ("breaking", "the agent is broken"),
-        ("exiting", r"sys\.exit\(3\)|exit code 3|SystemExit: 3"),
-        ("deaf", "ended without calling the model"),
-    ],
-)
-def test_what_goes_wrong_drops_the_episode_and_says_why(
-    tmp_path: Path, agent: str, reason: str
-) -> None:
-    found = run(tmp_path, "smolagents", agent)
-    assert found.status is RolloutStatus.DROPPED
-    assert re.search(reason, str(found.reason)), found.reason
-
-
-@pytest.mark.parametrize(
-    ("agent", "wording"),
-    [("nothing", "gave a dict, not an agent"), ("coder", "make it a ToolCallingAgent")],
-)
-def test_what_cannot_be_trained_is_refused(
-    tmp_path: Path, agent: str, wording: str
-) -> None:
-    with pytest.raises(RolloutError, match=wording):
-        run(tmp_path, "smolagents", agent)

@@ -10,48 +10,14 @@ from tests.integrations.authored_runs import (
     LIST,
     OK,
     acting,
-    roles,
     run,
     run_all,
     told_last,
 )
 
 SEEN = [("list_files", "ok", True)]
-FORM = {"text": "Two.", "files": 2}
 
 pytestmark = pytest.mark.slow  # each starts workers that import Strands
-
-
-@pytest.mark.parametrize(
-    ("agent", "script", "who"),
-    [
-        ("clerk", [LIST, OK], ["clerk", "clerk"]),
-        ("bare", [LIST, OK], None),
-        ("on_bedrock", [LIST, OK], None),
-        ("typed", [LIST, Reply(calls=[("Answer", FORM)])], None),
-        (
-            "boss",
-            [Reply(calls=[("clerk", {"input": "?"})]), LIST, OK, OK],
-            ["boss", "clerk", "clerk", "boss"],
-        ),
-        (
-            "leading",
-            [Reply(calls=[("ask_anew", {"question": "?"})]), LIST, OK, OK],
-            ["leading", "clerk", "clerk", "leading"],
-        ),
-        ("make_own", [LIST, OK], None),
-        ("make_on", [LIST, OK], None),
-        ("make_later", [LIST, OK], None),
-    ],
-)
-def test_its_models_and_tools_are_led_to_training(
-    tmp_path: Path, agent: str, script: list[Reply], who: list[str] | None
-) -> None:
-    found = run(tmp_path, "strands", agent, *script)
-    assert found.reward is not None, found.reason
-    assert acting(found) == SEEN
-    assert len(found.model_calls) == len(script)
-    assert who is None or roles(found) == who
 
 
 def test_a_state_is_that_of_an_episode(tmp_path: Path) -> None:
