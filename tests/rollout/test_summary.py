@@ -45,7 +45,6 @@ def test_summary_counts_each_rollout_once_and_names_each_reason() -> None:
             make(RolloutStatus.DROPPED),
         ]
     )
-    assert summary.adds_up
     assert (summary.succeeded, summary.failed, summary.dropped) == (2, 1, 3)
     assert summary.reasons == {
         "crash: ValueError": 2,
@@ -58,13 +57,6 @@ def test_summary_counts_each_rollout_once_and_names_each_reason() -> None:
     assert (summary.uncounted_calls, summary.mean_duration_s) == (6, 2.0)
 
 
-def test_summary_of_nothing_is_empty_and_adds_up() -> None:
+def test_summary_of_nothing_is_empty() -> None:
     summary = summarize([])
-    assert summary.adds_up
     assert (summary.rollouts, summary.mean_reward) == (0, None)
-
-
-def test_a_summary_that_lost_a_rollout_does_not_add_up() -> None:
-    summary = summarize([make(RolloutStatus.DROPPED, "crash: x")])
-    assert not summary.model_copy(update={"dropped": 0}).adds_up
-    assert not summary.model_copy(update={"reasons": {}}).adds_up

@@ -56,18 +56,6 @@ class Summary(Shown, Numbers, frozen=True):
     mean_parts: dict[str, float]
     mean_duration_s: float
 
-    @property
-    def adds_up(self) -> bool:
-        """Whether the counts are consistent, e.g. one reason per failed rollout."""
-        lost = self.failed + self.dropped
-        return (
-            self.rollouts == self.succeeded + lost
-            and sum(self.reasons.values()) == lost
-            and sum(drop.count for drop in self.drops) == self.dropped
-            and sum(self.tools.values()) == self.tool_calls
-            and sum(self.tool_outcomes.values()) == self.tool_calls
-        )
-
 
 def summarize(trajectories: Iterable[Trajectory]) -> Summary:
     """Compute the totals and means of trajectories, of one or several tasks."""

@@ -96,7 +96,6 @@ def summary_view(summary: "Summary") -> RenderableType:
         (f"{plural(summary.rollouts, 'rollout')}: ", "bold"),
         f"{summary.succeeded:,} succeeded, {summary.failed:,} failed, "
         f"{summary.dropped:,} dropped",
-        ("" if summary.adds_up else "  (does not add up!)", "bold red"),
     )
     errors = plural(summary.tool_errors, "error")
     lost = dict(summary.reasons)

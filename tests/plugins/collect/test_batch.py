@@ -68,7 +68,6 @@ async def test_what_an_agent_does_ends_its_own_rollout_alone(
     assert second.status is status
     assert str(second.reason).startswith(reason)
     assert len(second.model_calls) == 1  # what happened until then is kept
-    assert batch.summary.adds_up
 
 
 @pytest.mark.parametrize(
@@ -138,7 +137,6 @@ async def test_thousand_rollouts_with_bad_agents_are_all_accounted_for(
     path = tmp_path / "out.jsonl"
     batch = await run(*told, concurrency=1000, timeout_s=1.5, save=path)
     summary = batch.summary
-    assert summary.adds_up
     assert (summary.rollouts, summary.succeeded, summary.dropped) == (1000, 800, 200)
     assert summary.reasons == {
         "crash: ValueError": 100,
