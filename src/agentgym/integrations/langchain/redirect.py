@@ -202,7 +202,7 @@ def _own_run(
 
 
 def _how(tool: Any) -> dict[str, Any]:
-    """Return what :func:`called` is to know of a tool."""
+    """Return the arguments of :func:`called` that describe a tool."""
     from langchain_core.tools import ToolException
     from langgraph.errors import GraphBubbleUp
 
