@@ -211,7 +211,7 @@ class CrewAIAdapter(ClientAdapter):
         return {crews.role_of(x): x.llm for x in crews.members(agent, "It")}
 
     def notes(self, agent: Any) -> list[str]:
-        """Return notes on what is turned off in training."""
+        """Return notes on how an agent or crew behaves in training."""
         found: list[str] = self.describe().notes(agent)
         return found
 
