@@ -125,7 +125,7 @@ def test_a_name_that_nothing_has(
     ("settings", "told"),
     [
         ({"framework": "unfinished"}, "lacks check.self. -> None: Check that the"),
-        ({"framework": "half"}, "'half' lacks default_agent.self, name"),
+        ({"framework": "half"}, "'half' lacks converse.self, agent"),
         ({"framework": "gone"}, "'gone' cannot be loaded from tests.toys:Gone"),
         ({"engine": "other"}, "'other' is not a subclass of agentgym's EngineFactory"),
     ],
