@@ -1,5 +1,6 @@
 """Run the built-in agent, framework ``native``: a tool loop with two prompt formats."""
 
+import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -9,7 +10,6 @@ from typing import Any, NamedTuple
 
 from agentgym.core.agent import Trained
 from agentgym.core.files import parse_json
-from agentgym.core.openai import CONTEXT_LENGTH
 from agentgym.core.tools import Tool
 from agentgym.core.trajectory import RequestedCall
 from agentgym.errors import RolloutError, UnsupportedError
@@ -20,6 +20,7 @@ from agentgym.integrations.base import (
     FrameworkAdapter,
 )
 from agentgym.integrations.episode import Episode, current_episode
+from agentgym.integrations.transport import EpisodePosts
 from agentgym.models.reply import ModelReply, read_reply
 
 Messages = list[dict[str, Any]]
@@ -180,15 +181,8 @@ class NativeAgent(AgentLoop):
     """Runs the built-in tool loop, with model calls to the gateway."""
 
     def __init__(self, blueprint: Blueprint) -> None:
-        import aiohttp
-
         self._blueprint = blueprint
-        self._session = aiohttp.ClientSession(
-            blueprint.gateway,
-            connector=aiohttp.TCPConnector(limit=blueprint.connections),
-            headers={"Authorization": f"Bearer {blueprint.api_key}"},
-            timeout=aiohttp.ClientTimeout(total=None),
-        )
+        self._posts = EpisodePosts(blueprint, asyncio.get_running_loop())
 
     def converse(self) -> Conversation:
         """Return a new conversation with the agent, in the current episode."""
@@ -200,23 +194,17 @@ class NativeAgent(AgentLoop):
         return ToolLoop(episode, ask, ToolPrompt(), prompt)
 
     async def _ask(self, tools: list[dict[str, Any]], messages: Messages) -> ModelReply:
-        episode = current_episode()
-        episode.begin_turn()
         body = {"model": self._blueprint.model, "messages": messages}
         body |= {"tools": tools} if tools else {}  # some servers refuse an empty list
-        url = f"{episode.path}/chat/completions"
-        async with self._session.post(url, json=body) as response:
-            text = await response.text()
-            if response.status >= 400:
-                episode.overflowed = CONTEXT_LENGTH in text
-                raise RolloutError(f"The gateway answered {response.status}: {text}")
-        reply = read_reply(parse_json(text), step=episode.turns)
-        episode.answered += 1
-        return reply
+        answer = await self._posts.post("/chat/completions", json.dumps(body).encode())
+        text = answer.body.decode(errors="replace")
+        if not answer.is_success:
+            raise RolloutError(f"The gateway answered {answer.status}: {text}")
+        return read_reply(parse_json(text), step=current_episode().turns)
 
     async def close(self) -> None:
         """Close the HTTP connections."""
-        await self._session.close()
+        self._posts.close()
 
 
 class NativeAdapter(FrameworkAdapter):

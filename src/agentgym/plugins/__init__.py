@@ -84,12 +84,12 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "crewai.utilities.converter": (
                 f"{_HERE}.crewai.json_answers:patch_converters"
             ),
-            "google.adk": f"{_HERE}.adk.adapter:patch",
-            "llama_index.core": f"{_HERE}.llamaindex.adapter:patch",
+            "google.adk": f"{_HERE}.adk.adapter:AdkAdapter.patch",
+            "llama_index.core": f"{_HERE}.llamaindex.adapter:LlamaIndexAdapter.patch",
             "pydantic_ai.agent": f"{_HERE}.pydantic_ai.redirect:patch_agents",
             "pydantic_ai.tool_manager": f"{_HERE}.pydantic_ai.redirect:patch_tools",
-            "smolagents": f"{_HERE}.smolagents.adapter:patch",
-            "strands": f"{_HERE}.strands.adapter:patch",
+            "smolagents": f"{_HERE}.smolagents.adapter:SmolagentsAdapter.patch",
+            "strands": f"{_HERE}.strands.adapter:StrandsAdapter.patch",
         },
         # Functions that return a trajectory as records, each a line of a file.
         "agentgym.trajectory_formats": {

@@ -128,10 +128,11 @@ class ReadingAdapter(ClientAdapter):
     async def answer(self, state: Any, asked: Any) -> str:
         """Run an agent on a message of the user, and return its answer."""
 
-    def patch(self, module: ModuleType) -> None:
+    @classmethod
+    def patch(cls, module: ModuleType) -> None:
         """Patch the framework, which was just imported."""
-        if all(map(is_installed, self.modules)):
-            import_module(self.inspector).patch()
+        if all(map(is_installed, cls.modules)):
+            import_module(cls.inspector).patch()
 
 
 def sync_client(client: "PlainOpenAI") -> Any:

@@ -2,7 +2,6 @@
 
 import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.agent import AgentSpec
@@ -79,8 +78,3 @@ class AdkAdapter(ReadingAdapter):
             if event.is_final_response() and event.content is not None:
                 said = "".join(x.text or "" for x in event.content.parts or ()) or said
         return said
-
-
-def patch(module: ModuleType) -> None:
-    """Patch ADK, which was just imported."""
-    AdkAdapter().patch(module)

@@ -2,7 +2,6 @@
 
 import copy
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.agent import AgentSpec
@@ -94,8 +93,3 @@ class LlamaIndexAdapter(ReadingAdapter):
                 run.ctx.send_event(HumanResponseEvent(**also, response=said))
         output = await run
         return text_of(output.structured_response or output.response.content or "")
-
-
-def patch(module: ModuleType) -> None:
-    """Patch LlamaIndex, which was just imported."""
-    LlamaIndexAdapter().patch(module)

@@ -2,7 +2,6 @@
 
 import asyncio
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.agent import AgentSpec
@@ -70,8 +69,3 @@ class SmolagentsAdapter(ReadingAdapter):
         except asyncio.CancelledError:
             current_episode().cut_short("cancelled")  # so the thread's next call fails
             raise
-
-
-def patch(module: ModuleType) -> None:
-    """Patch smolagents, which was just imported."""
-    SmolagentsAdapter().patch(module)

@@ -1,7 +1,6 @@
 """The Strands adapter: trains agents, which the Strands SDK runs, and exports them."""
 
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.agent import AgentSpec
@@ -78,8 +77,3 @@ class StrandsAdapter(ReadingAdapter):
             given = [{"interruptResponse": each} for each in answered]
             result = await state.invoke_async(given)
         return text_of(result.structured_output or str(result).rstrip("\n"))
-
-
-def patch(module: ModuleType) -> None:
-    """Patch Strands, which was just imported."""
-    StrandsAdapter().patch(module)
