@@ -126,6 +126,8 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "named": f"{_HERE}.vllm.support:named",
             "elsewhere": f"{_HERE}.vllm.support:elsewhere",
         },
+        # The gateway's requests besides model calls.
+        "agentgym.gateway": {"api": f"{_HERE}.lightning.api:LightningApi"},
         "agentgym.engines": {
             "vllm": f"{_HERE}.vllm.support:VllmEngines",
             "verl": f"{_HERE}.verl.support:VerlEngines",

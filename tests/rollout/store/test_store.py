@@ -21,7 +21,7 @@ from agentgym.errors import (
     RolloutStateError,
     StoreError,
 )
-from agentgym.rollout.gateway.lightning import triplet_bodies
+from agentgym.plugins.lightning.schemas import triplet_bodies
 from agentgym.rollout.store import signals
 from agentgym.rollout.store.database import SCHEMA_VERSION, Database
 from agentgym.rollout.store.events import RecordedCall

@@ -1,8 +1,6 @@
-"""ApiHandlers: HTTP handlers for Agent Lightning's rollouts, events and models."""
+"""ApiHandlers: HTTP handlers for the workers that run rollouts."""
 
 import asyncio
-import re
-from collections.abc import Sequence
 from typing import Any
 
 from aiohttp import web
@@ -10,27 +8,22 @@ from pydantic import BaseModel, Field
 
 from agentgym.core.openai import ApiError
 from agentgym.core.trajectory import Reason
-from agentgym.rollout.gateway import lightning
 from agentgym.rollout.gateway.http.requests import Request
-from agentgym.rollout.gateway.http.routes import MOST_NAME, Route
+from agentgym.rollout.gateway.http.routes import Route
 from agentgym.rollout.gateway.protocol import reply
-from agentgym.rollout.gateway.wire import invalid, read_json
-from agentgym.rollout.store import signals
+from agentgym.rollout.gateway.wire import read_json
 from agentgym.rollout.store.events import (
     MODEL_REQUEST,
     answered_calls,
     check_event,
     pack_calls,
 )
-from agentgym.rollout.store.rollout import NewEvent, Rollout, RolloutState
+from agentgym.rollout.store.rollout import NewEvent, RolloutState
 from agentgym.rollout.store.store import Store
-from agentgym.security.redaction import quoted
 
-_MAX_WAIT_S = 60.0
-_MOST = 2**63 - 1
-_ADDRESS = re.compile(r"https?://[^/\s?#]+[^\s]*\Z")
-_NOT_NAMES = (".", "..", "terminal", "claim")
-_FALSE = ("0", "false", "no", "off")
+ATTEMPT = "/api/rollouts/{rollout_id}/attempt/{attempt_id}"
+MAX_WAIT_S = 60.0
+"""Longest time that a request may wait for a rollout."""
 
 
 class ClaimRequest(BaseModel):
@@ -51,12 +44,12 @@ class FinishRequest(BaseModel):
 
 
 class ApiHandlers:
-    """Handles the requests whose path begins with ``/api``.
+    """Handles the requests of workers, whose path begins with ``/api``.
 
     Handlers that read many records run in a thread, so that model calls need not wait.
     With ``takes_models``, clients can register model servers, and post the model calls
     that these servers answered. Without ``deletes``, a request to delete a rollout has
-    no effect.
+    no effect. A plug-in registers a subclass with further requests.
     """
 
     def __init__(self, store: Store, *, takes_models: bool, deletes: bool) -> None:
@@ -66,109 +59,17 @@ class ApiHandlers:
 
     def routes(self) -> list[Route]:
         """Return all routes whose path begins with ``/api``."""
-        one = "/api/rollouts/{rollout_id}"
-        attempt = one + "/attempt/{attempt_id}"
         return [
-            Route("POST", "/api/rollouts", self._create_rollouts),
-            Route("GET", "/api/rollouts", self._list_rollouts),
             Route("POST", "/api/rollouts/claim", self._claim),
-            Route("GET", "/api/rollouts/terminal", self._list_terminal),
-            Route("GET", one, self._get_rollout),
-            Route("PATCH", one, self._patch_rollout),
-            Route("DELETE", one, self._delete_rollout),
-            Route("GET", one + "/events", self._list_events),
-            Route("POST", attempt + "/events", self._add_event),
-            Route("GET", attempt + "/calls", self._list_calls),
-            Route("POST", attempt + "/finish", self._finish),
-            Route("POST", "/api/models", self._register_models),
-            Route("DELETE", "/api/models", self._delete_models),
+            Route("GET", ATTEMPT + "/calls", self._list_calls),
+            Route("POST", ATTEMPT + "/finish", self._finish),
         ]
-
-    async def _create_rollouts(self, request: Request) -> web.Response:
-        items = lightning.read_rollouts(await read_json(request))
-        for item in items:
-            name = item.rollout_id or ""
-            if len(name) > MOST_NAME or "/" in name or name in _NOT_NAMES:
-                message = f"rollout_id = {quoted(name)} cannot be part of an address, "
-                message += "or has another meaning there. Choose another."
-                raise invalid(message, status=422)
-        return _rollouts(self._store.create_rollouts(items), status=201)
-
-    async def _list_rollouts(self, request: Request) -> web.Response:
-        """Return rollouts in the given states; wait up to ``wait_s`` for one."""
-        asked = request.query.getall("state_in", [])
-        states = set(lightning.STATES.validate_python(asked))
-        if not states:
-            raise invalid("Query parameter state_in is missing.", status=422)
-        limit = max(_number(request, "limit", 500), 0)
-        if wait_s := _wait_s(request):
-            await self._store.signals.wait_async(
-                signals.ANY, lambda: self._store.list_rollouts(states, 1), wait_s
-            )
-        found = await asyncio.to_thread(self._store.list_rollouts, states, limit)
-        return _rollouts(found)
 
     async def _claim(self, request: Request) -> web.Response:
         body = ClaimRequest.model_validate(await read_json(request))
-        wait_s = min(body.wait_s, _MAX_WAIT_S)
+        wait_s = min(body.wait_s, MAX_WAIT_S)
         claimed = await self._store.claim_async(body.worker, body.n, wait_s=wait_s)
-        return _rollouts(claimed)
-
-    async def _list_terminal(self, request: Request) -> web.Response:
-        after = max(_number(request, "after", 0), 0)
-        limit = max(_number(request, "limit", 1000), 1)
-        found, after, total = await asyncio.to_thread(
-            self._store.list_terminal, after, limit
-        )
-        items = [lightning.ended_body(rollout) for rollout in found]
-        return reply({"items": items, "next_after": after, "total_terminal": total})
-
-    async def _get_rollout(self, request: Request) -> web.Response:
-        """Return a rollout as soon as it ends, or after ``wait_s`` seconds."""
-        rollout_id, store = self._shown(request), self._store
-        rollout = store.get(rollout_id)
-        if wait_s := _wait_s(request):
-            ended = signals.terminal(rollout_id)
-            await store.signals.wait_async(
-                ended, lambda: store.has_ended(rollout_id), wait_s
-            )
-            rollout = store.get(rollout_id)
-        attempts = await asyncio.to_thread(store.attempts, rollout_id)
-        shown = lightning.rollout_body(rollout)
-        return reply({"rollout": shown, "attempts": attempts})
-
-    async def _patch_rollout(self, request: Request) -> web.Response:
-        status = lightning.read_change(await read_json(request))
-        if len(name := status.last_attempt_id or "") > MOST_NAME:
-            raise invalid(f"last_attempt_id = {quoted(name)} is too long.", status=422)
-        changed = self._store.patch(self._shown(request), status)
-        return reply(lightning.rollout_body(changed))
-
-    async def _delete_rollout(self, request: Request) -> web.Response:
-        if self._deletes:
-            self._store.hide(request.names["rollout_id"])
-        return web.Response(status=204)
-
-    async def _list_events(self, request: Request) -> web.Response:
-        """Return the events of the attempt ``attempt_id``, or of the last attempt."""
-        rollout_id, query = self._shown(request), request.query
-        events = await asyncio.to_thread(
-            self._store.events, rollout_id, query.get("attempt_id")
-        )
-        if "event_type" in query:
-            events = [e for e in events if e.event_type == query["event_type"]]
-        if query.get("include_routed_experts", "true").lower() in _FALSE:
-            events = [event.without_routes() for event in events]
-        if query.get("format") == "triplet":
-            return reply(lightning.triplet_bodies(events))
-        return reply([lightning.event_body(event) for event in events])
-
-    async def _add_event(self, request: Request) -> web.Response:
-        body = NewEvent.model_validate(await read_json(request))
-        where = self._where(request)
-        self._check(body)
-        added = self._store.add_event(**where, **dict(body))
-        return reply(lightning.event_body(added))
+        return reply(list(claimed))
 
     async def _list_calls(self, request: Request) -> web.Response:
         where = self._where(request)
@@ -185,23 +86,7 @@ class ApiHandlers:
         for event in body.events:
             self._check(event)
         ended = self._store.finish(**where, **dict(body))
-        return reply(lightning.rollout_body(ended))
-
-    async def _register_models(self, request: Request) -> web.Response:
-        models = lightning.SERVERS.validate_python(await read_json(request))
-        for model in models:
-            if not _ADDRESS.match(model.endpoint):
-                message = (
-                    f"endpoint = {quoted(model.endpoint)} is not an address, such as "
-                    "http://127.0.0.1:8000/v1."
-                )
-                raise invalid(message, status=422)
-        if not self._takes_models:
-            message = "This gateway serves the policy it was started with; it forwards "
-            message += "to no registered model server."
-            raise ApiError(409, message, "policy_given")
-        self._store.register_models(models)
-        return reply(models, status=201)
+        return reply(ended)
 
     def _shown(self, request: Request) -> str:
         """Return the rollout id of a request; raise if a client deleted the rollout."""
@@ -220,28 +105,3 @@ class ApiHandlers:
             message += "calls that others post cannot be trained on."
             raise ApiError(409, message, "policy_given")
         check_event(event.event_type, event.data)
-
-    async def _delete_models(self, request: Request) -> web.Response:
-        self._store.clear_models()
-        return reply({"status": "ok"})
-
-
-def _rollouts(found: Sequence[Rollout], status: int = 200) -> web.Response:
-    return reply([lightning.rollout_body(rollout) for rollout in found], status)
-
-
-def _number[N: (int, float)](request: Request, name: str, default: N) -> N:
-    value = request.query.get(name, default)
-    try:
-        number = type(default)(value)
-        if not abs(number) <= _MOST:
-            raise ValueError
-        return number
-    except ValueError:
-        kind = "whole number" if isinstance(default, int) else "number"
-        message = f"{name} = {quoted(value)} is not a valid {kind}."
-        raise invalid(message, status=422) from None
-
-
-def _wait_s(request: Request) -> float:
-    return min(max(_number(request, "wait_s", 0.0), 0.0), _MAX_WAIT_S)

@@ -15,6 +15,7 @@ from agentgym.core.policy import Policy, RegisteredPolicy, ServedPolicy
 from agentgym.errors import RolloutError
 from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint
+from agentgym.plugins import registered
 from agentgym.rollout.gateway.address import why_unusable
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.api import ApiHandlers
@@ -177,7 +178,8 @@ class Gateway:
         self.admission = Admission(self._settings)
         self._upstream = _upstream(store, served, self._settings, cache)
         self._proxy = Proxy(store, self._upstream, self.admission, self._settings)
-        handlers = ApiHandlers(
+        api: type[ApiHandlers] = registered("agentgym.gateway", "api")
+        handlers = api(
             store, takes_models=served is None, deletes=self._trained is None
         )
         self._listener = Listener(

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from agentgym.core.task import Task
-from agentgym.rollout.gateway import lightning
+from agentgym.plugins.lightning import schemas
 from agentgym.rollout.record import to_trajectory
 from agentgym.rollout.store.rollout import NewRollout, RolloutState, StatusChange
 from agentgym.rollout.store.store import Store
@@ -43,10 +43,10 @@ OLD_REWARD = (
 def test_a_rollout_has_every_field_of_agent_lightnings(name: str) -> None:
     from agentlightning.schemas import Rollout
 
-    [item] = lightning.read_rollouts([ASKED[name]])
+    [item] = schemas.read_rollouts([ASKED[name]])
     with Store() as store:
         [made] = store.create_rollouts([item])
-    body = json.loads(lightning.rollout_body(made).model_dump_json())
+    body = json.loads(schemas.rollout_body(made).model_dump_json())
     theirs = Rollout.model_validate(body)
     assert theirs.model_dump(mode="json") == body
     given = Rollout.model_validate(
@@ -60,7 +60,7 @@ def test_a_rollout_has_every_field_of_agent_lightnings(name: str) -> None:
 def test_a_rollout_of_ours_has_the_fields_that_their_clients_read() -> None:
     with Store() as store:
         [made] = store.create_rollouts([NewRollout(input={}, metadata={"step": 1})])
-    body = lightning.rollout_body(made)
+    body = schemas.rollout_body(made)
     assert made.config == {}
     assert body.config == {"timeout_seconds": 3600, "local": None, "k8s": None}
     assert body.metadata == {"batch_idx": None, "sample_idx_in_batch": None, "step": 1}
@@ -71,16 +71,16 @@ def test_a_rollout_of_ours_has_the_fields_that_their_clients_read() -> None:
 )
 def test_a_config_that_their_controller_could_not_read_is_refused(config: Any) -> None:
     with pytest.raises(ValidationError):
-        lightning.read_rollouts([{"input": {}, "config": config}])
+        schemas.read_rollouts([{"input": {}, "config": config}])
 
 
 def test_a_change_holds_the_fields_that_were_sent() -> None:
-    change = lightning.read_change({"status": {"state": "running"}})
+    change = schemas.read_change({"status": {"state": "running"}})
     assert change == StatusChange(state=RolloutState.RUNNING)
     assert change.model_dump(exclude_unset=True) == {"state": "running"}
-    assert lightning.read_change({}).model_dump(exclude_unset=True) == {}
+    assert schemas.read_change({}).model_dump(exclude_unset=True) == {}
     with pytest.raises(ValidationError):
-        lightning.read_change({"status": {"other": 1}})
+        schemas.read_change({"status": {"other": 1}})
 
 
 def old_store(path: Path) -> None:
