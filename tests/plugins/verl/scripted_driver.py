@@ -35,6 +35,8 @@ class ScriptedCluster:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.script == "slow":
             time.sleep(60.0)
+        if self.script == "waits":
+            time.sleep(1.0)
         if self.script == "fails":
             raise RuntimeError("out of memory")
         self.version = version
@@ -56,7 +58,7 @@ class ScriptedCluster:
         del self.imitated  # fails if it is asked for a second time
 
     def save(self, folder: str) -> list[str]:
-        if self.script != "elsewhere":
+        if self.script not in ("elsewhere", "waits"):
             Path(folder, "rank_0.pt").write_text(json.dumps(self.version))
         return ["rank_0.pt"]
 

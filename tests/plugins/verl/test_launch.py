@@ -1,5 +1,6 @@
 """The driver's process: what it starts ends with it, and what goes wrong there."""
 
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -34,13 +35,18 @@ def test_all_that_a_driver_started_ends_with_it(started: Start) -> None:
     assert not psutil.wait_procs(found, timeout=30)[1]
 
 
-def test_a_driver_that_is_killed_is_an_error_and_nothing_is_left(
-    started: Start,
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [("slow", "verl has ended"), ("dies", "ends: .*an illegal memory access")],
+)
+def test_a_driver_that_dies_is_an_error_and_nothing_is_left(
+    started: Start, script: str, why: str
 ) -> None:
-    driver = started("slow")
+    driver = started(script)
     found = below(driver)
-    threading.Timer(0.5, driver._process.kill).start()
-    with pytest.raises(EngineError, match="verl has ended"):
+    if script == "slow":
+        threading.Timer(0.5, driver._process.kill).start()
+    with pytest.raises(EngineError, match=why):
         update(driver)
     assert not psutil.wait_procs(found, timeout=30)[1]
 
@@ -50,6 +56,16 @@ def test_a_failed_update_leaves_the_driver_usable(started: Start) -> None:
     for _ in range(2):
         with pytest.raises(EngineError, match="RuntimeError: out of memory"):
             update(driver)
+
+
+def test_a_request_after_one_that_was_interrupted_has_its_own_answer(
+    started: Start,
+) -> None:
+    driver = started("waits")
+    threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        update(driver)
+    assert driver.ask("save", folder="/nowhere") == ["rank_0.pt"]
 
 
 def test_why_verl_does_not_start_is_told(

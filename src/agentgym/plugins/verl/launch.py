@@ -77,15 +77,16 @@ class VerlDriver(RayProcess):
     """
 
     def __init__(self, log: Path, command: str | None = None) -> None:
+        program = [str(ENVIRONMENT.interpreter())] if command is None else []
         super().__init__()
         log.parent.mkdir(parents=True, exist_ok=True)
         self.log = log
         self._begin = log.stat().st_size if log.exists() else 0
-        if command is None:
-            words = [str(ENVIRONMENT.interpreter()), "-m", DRIVER, str(self._folder)]
+        self._asked = self._answered = 0
+        words, environment, place = shlex.split(command or ""), dict(os.environ), None
+        if program:
+            words = [*program, "-m", DRIVER, str(self._folder)]
             environment, place = ray_environment(self._folder), self._folder
-        else:
-            words, environment, place = shlex.split(command), dict(os.environ), None
         self._start(words, LogFile(log), environment, place, subprocess.PIPE)
 
     def start(self, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,17 +101,22 @@ class VerlDriver(RayProcess):
         asked, answers = self._process.stdin, self._process.stdout
         assert asked is not None
         assert answers is not None
+        ready = select.poll()
+        ready.register(answers, select.POLLIN)
         line = b""
+        self._asked += 1
         with suppress(OSError):  # it has ended
             asked.write(json.dumps({"verb": verb, "given": given}).encode() + b"\n")
             asked.flush()
-            most_s = _STARTS_S if verb == _START else None
-            if not select.select([answers], [], [], most_s)[0]:
-                raise EngineError(
-                    f"verl has not started within {_STARTS_S / 60:.0f} minutes. Its "
-                    f"log is {self.log}."
-                )
-            line = answers.readline()
+            # The answer to a request that was interrupted comes first.
+            while self._answered < self._asked:
+                if not ready.poll(_STARTS_S * 1000 if verb == _START else None):
+                    raise EngineError(
+                        f"verl has not started within {_STARTS_S / 60:.0f} minutes. "
+                        f"Its log is {self.log}."
+                    )
+                line = answers.readline()
+                self._answered += 1
         if not line.endswith(b"\n"):
             raise EngineError(f"verl has ended. {self._last_words()}")
         answer = json.loads(line)
