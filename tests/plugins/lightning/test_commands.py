@@ -195,20 +195,6 @@ def test_calls_under_way_are_answered_and_recorded_before_it_ends(
         assert len(store.events(name)) == 1
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["localhost:8000", "http://", "http://a:b/v1", "", "http://a/v1?api-version=1"],
-)
-def test_an_upstream_that_is_no_address_is_refused(
-    address: str, tmp_path: Path, agentgym: Command
-) -> None:
-    where = ["--model-name", "m", "--data", str(tmp_path / "data")]
-    ended = agentgym("gateway", "--upstream", address, *where)
-    assert ended.code == 2
-    assert f"{address!r} is not an address of a model server" in ended.err
-    assert not (tmp_path / "data").exists()
-
-
 @pytest.mark.slow
 def test_workers_that_cannot_start_end_it(tmp_path: Path) -> None:
     (tmp_path / "broken_pack.py").write_text("raise RuntimeError('no pack')")
@@ -238,6 +224,13 @@ def test_workers_that_cannot_start_end_it(tmp_path: Path) -> None:
         (["--model-name", "m", "--grace", "nan"], "grace = nan: give seconds from 0"),
         (["--model-name", "m", "--grace", "1e300"], "grace = 1e+300"),
         (["--model-name", "m", "--api-key", " "], "begins or ends with a space"),
+        *(
+            (
+                ["--model-name", "m", "--upstream", address],
+                f"{address!r} is not an address of a model server",
+            )
+            for address in ("localhost:8000", "http://a:b/v1", "", "http://a/v1?v=1")
+        ),
     ],
 )
 def test_what_cannot_work_is_refused(
@@ -248,6 +241,7 @@ def test_what_cannot_work_is_refused(
     assert ended.code == 2
     assert told in ended.err
     assert ended.err.count("\n") == 1
+    assert not Path("gateway").exists()
 
 
 @pytest.mark.parametrize("is_shown", [False, True])

@@ -97,7 +97,11 @@ def test_any_flag_of_vllm_is_reached() -> None:
     flags = made(
         vllm={
             "max_num_seqs": 64,
-            "max-num-batched-tokens": 4096,
+            "max-num-batched-tokens": "1.5K",
+            "max_model_len": "4k",
+            "cpu_offload_gb": 2,
+            "kv_cache_dtype": "fp8",
+            "limit_mm_per_prompt": {"image": 0},
             "dtype": "float16",
             "enforce_eager": True,
             "enable_prefix_caching": False,
@@ -108,7 +112,11 @@ def test_any_flag_of_vllm_is_reached() -> None:
         }
     )
     assert flags["--max-num-seqs"] == "64"
-    assert flags["--max-num-batched-tokens"] == "4096"
+    assert flags["--max-num-batched-tokens"] == "1.5K"
+    assert flags["--max-model-len"] == "4k"
+    assert flags["--cpu-offload-gb"] == "2"
+    assert flags["--kv-cache-dtype"] == "fp8"
+    assert flags["--limit-mm-per-prompt"] == '{"image": 0}'
     assert flags["--dtype"] == "float16"
     assert flags["--enforce-eager"] == ""
     assert "--no-enable-prefix-caching" in flags

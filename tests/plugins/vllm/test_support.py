@@ -130,11 +130,9 @@ def test_on_the_cpu_vllm_has_the_learners_precision_and_no_parser(
         ({"gpu": "runpod"}, "gpu = 'runpod'"),
         ({"deterministic": True}, "deterministic = true"),
         ({"model": "./nowhere"}, "No model is at"),
-        ({"lora_rank": 0}, "lora_rank = 0 with engine = 'vllm'"),
         ({"verl.nodes": 2}, "of --engine verl"),
         ({"verl.offload": True}, "of --engine verl"),
         ({"verl": {"a": 1}}, "of --engine verl"),
-        ({"vllm": {"max_num_seq": 2}}, "the nearest is 'max_num_seqs'"),
         (
             {"vllm": {"max_num_seqs": "abc"}},
             "vllm.max_num_seqs = 'abc': vLLM takes a whole number.",
@@ -158,22 +156,6 @@ def test_a_port_in_use_is_refused_at_the_plan(played: Played, tmp_path: Path) ->
         with pytest.raises(UsageError, match=f"vllm.port = {port}: the port cannot"):
             Trainer(run_config(tmp_path, vllm={"port": port})).plan()
     assert played.seen() == []
-
-
-def test_values_that_vllm_takes_are_let_through(played: Played) -> None:
-    given = {
-        "max_num_seqs": 64,
-        "max_model_len": "4k",
-        "max_num_batched_tokens": "1.5K",
-        "cpu_offload_gb": 2,
-        "enforce_eager": True,
-        "kv_cache_dtype": "fp8",
-        "compilation_config": {"level": 1},
-        "compilation_config.mode": "abc",
-        "limit_mm_per_prompt": {"image": 0},
-        "block_size": None,
-    }
-    assert check_engine(TrainingConfig.create(engine="vllm", vllm=given))
 
 
 @pytest.mark.parametrize("name", ["local", "verl"])

@@ -121,26 +121,17 @@ def test_what_vllm_is_not_for_stays_in_process(
     assert (config.engine, note) == ("local", "")
 
 
-def test_a_gpu_without_bfloat16_stays_in_process(
-    own_home: Path, tells: Tells, half: str
+def test_without_a_gpu_for_it_nothing_is_said_of_vllm(
+    own_home: Path, tells: Tells, monkeypatch: pytest.MonkeyPatch, half: str
 ) -> None:
     make_environment(own_home)
-    tells(22, "7.5")
+    tells(22, "7.5")  # without bfloat16
     assert chosen_engine(TrainingConfig.create(model=half))[0].engine == "local"
-
-
-def test_without_a_gpu_nothing_is_said_of_vllm(
-    own_home: Path, monkeypatch: pytest.MonkeyPatch, half: str
-) -> None:
-    make_environment(own_home)
     monkeypatch.setattr(settings, "visible_gpus", list)
     config, note = chosen_engine(TrainingConfig.create(model=half))
     assert (config.engine, note) == ("local", "")
-
-
-def test_flags_of_vllm_choose_vllm(half: str) -> None:
-    config = TrainingConfig.create(model=half, vllm={"max_num_seqs": 8})
-    assert chosen_engine(config)[0].engine == "vllm"
+    wanted = config.replaced(engine="auto", vllm={"max_num_seqs": 8})
+    assert chosen_engine(wanted)[0].engine == "vllm"
 
 
 @pytest.mark.slow
