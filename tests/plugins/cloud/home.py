@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agentgym.train.run_folder import RunFolder
+from tests.plugins.cloud.fakes.runpod import FakeRunPod
+from tests.plugins.cloud.sshd import Machine
 
+CLIENT = "tests.plugins.cloud.fakes.client"
 TRAIN = ["train", "coding", "--framework", "native", "--yes"]
 SMALL = {
     "TEST_TASKS": "4",
@@ -42,6 +45,32 @@ def start(folder: Path, *words: str, **more: str) -> "subprocess.Popen[str]":
         text=True,
         start_new_session=True,
     )
+
+
+def start_client(
+    runpod: FakeRunPod, folder: Path, *words: str
+) -> "subprocess.Popen[str]":
+    """Start the command line with RunPod's fake."""
+    settings = {f"AGENTGYM_{key}": value for key, value in SMALL.items()}
+    return subprocess.Popen(
+        [sys.executable, "-m", CLIENT, runpod.url, "agentgym", *words],
+        cwd=folder,
+        env={**os.environ, **settings, "PYTHONPATH": str(Path(__file__).parents[3])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def be_pods(machine: Machine, runpod: FakeRunPod) -> None:
+    """Let the pods of RunPod's fake be this machine."""
+    runpod.ssh = machine.port
+    runpod.authorized = machine.folder / "authorized"
+
+
+def awake(machine: Machine) -> list[Path]:
+    """Return what a training of the pack ``sleepy`` has written on a machine."""
+    return [*machine.home.rglob("inputs/awake")]
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -21,13 +19,6 @@ from tests.plugins.cloud.sshd import Machine
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 WEIGHTS = "agent/model/model.safetensors"
-
-
-def steps_there(machine: Machine) -> int:
-    return sum(
-        len(path.read_text().splitlines())
-        for path in machine.home.rglob("runs/x/metrics.jsonl")
-    )
 
 
 @pytest.mark.sweep
@@ -78,22 +69,6 @@ def test_broken_connections_and_a_kill_change_nothing(
     both = [json.loads(agentgym("doctor", "x", "--json").out)["ledger"]]
     both.append(json.loads(agentgym("doctor", str(local), "--json").out)["ledger"])
     assert both[0] == both[1]
-
-
-def test_a_laptop_that_sleeps(tmp_path: Path, machine: Machine) -> None:
-    words = (*TRAIN, "--episodes", "128", "--name", "x", "--gpu", machine.gpu)
-    process = start(tmp_path, *words)
-    wait_for_steps(tmp_path, 1, process)
-    process.send_signal(signal.SIGSTOP)
-    before = steps_there(machine)
-    machine.drop_connections()
-    while steps_there(machine) < before + 3 and machine.trainees():
-        time.sleep(0.1)
-    process.send_signal(signal.SIGCONT)
-    code, out, err = ended(process)
-    assert (code, err) == (0, "")
-    assert "Connected to" in out
-    require_whole(RunFolder(tmp_path / "runs" / "x"))
 
 
 def test_a_client_that_is_gone_follows_again(tmp_path: Path, machine: Machine) -> None:

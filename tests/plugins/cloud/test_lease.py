@@ -27,6 +27,7 @@ from tests.plugins.cloud.fakes import client
 from tests.plugins.cloud.fakes.fixtures import QUICK
 from tests.plugins.cloud.fakes.lambda_cloud import FakeLambda
 from tests.plugins.cloud.fakes.runpod import DISK_HOURLY, FakeRunPod
+from tests.plugins.cloud.home import CLIENT
 from tests.plugins.cloud.leases import check_nothing_left, lease, offers, record
 
 
@@ -237,23 +238,6 @@ SIGNALS = [
 ]
 
 
-@pytest.mark.slow
-def test_a_machine_that_is_there_already_is_taken_over(
-    runpod: FakeRunPod, tmp_path: Path
-) -> None:
-    first = lease(tmp_path)
-    first.__enter__()
-    first._signals.restore()
-    before = record(tmp_path)
-    again = lease(tmp_path, held=(RunPod().machines()[0], before))
-    with again as held:
-        assert held.record.name == before.name
-        assert held.record.asked == before.asked  # the cost goes on from there
-        assert held.key_file.exists()
-    assert runpod.count("POST", "/pods") == 1
-    check_nothing_left(runpod, tmp_path)
-
-
 def test_no_secret_is_written_down(
     runpod: FakeRunPod, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -268,7 +252,6 @@ def test_no_secret_is_written_down(
     assert not [text for text in texts if runpod.key in text or body in text]
 
 
-CLIENT = "tests.plugins.cloud.fakes.client"
 Started = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -330,15 +313,3 @@ def test_impatience_does_not_leave_a_machine(
     _, err = child.communicate(timeout=30)
     assert "being ended first" in err
     check_nothing_left(runpod, tmp_path)
-
-
-@pytest.mark.slow
-def test_a_kill_leaves_a_record_by_which_the_machine_is_found(
-    runpod: FakeRunPod, tmp_path: Path, started: Started
-) -> None:
-    child = started("up at")
-    child.kill()
-    child.communicate()
-    [pod] = runpod.pods.values()
-    left = record(tmp_path)
-    assert (left.fate, left.name, left.id) == ("rented", pod["name"], pod["id"])

@@ -12,78 +12,69 @@ from tests.cli.conftest import (
 )
 from tests.plugins.cloud.sshd import Machine
 
+VARIABLE = "AGENTGYM_ELSEWHERE_PYTHON"
 TRAIN = ("train", "coding", "--framework", "native", "--name", "x", "--gpu")
 
 
-def restart(machine: Machine) -> None:
+ROOM = "echo; echo /dev/x 9 9 99000000 9% /\n"
+FULL = "echo 'Filesystem 1024-blocks'; echo '/dev/x 100 99 102400 99% /'\n"
+NO_NETWORK = {
+    "curl": "echo 'curl: (6) Could not resolve host: astral.sh' >&2; exit 6\n",
+    "python3": "echo 'no module named venv' >&2; exit 1\n",
+    "df": ROOM,
+}
+FAILS = 'case $1 in pip) echo "error: dns error" >&2; exit 2;; esac\n'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("programs", "python", "told"),
+    [
+        ({"df": FULL}, "here", ["Only 100 MB are free in {home} on {user}@"]),
+        (
+            NO_NETWORK,
+            "",
+            [
+                "could not be fetched there",
+                "Could not resolve host: astral.sh",
+                "https://docs.astral.sh/uv",
+            ],
+        ),
+        ({"uv": FAILS, "df": ROOM}, "", ["could not be installed", "dns error"]),
+        (
+            {"python": "echo 0.0.9\n"},
+            "there",
+            [f"has agentgym 0.0.9, and here is {__version__}"],
+        ),
+        ({"uname": "echo Darwin\n"}, "here", ["runs Darwin; training needs Linux"]),
+    ],
+    ids=["no space", "no uv", "no package", "another version", "another system"],
+)
+def test_a_machine_that_lacks_something(
+    machine: Machine,
+    agentgym: Command,  # noqa: F811
+    programs: dict[str, str],
+    python: str,
+    told: list[str],
+) -> None:
+    for name, script in programs.items():
+        machine.shim(name, script, there=True)
+    if not python:
+        del machine.environment[VARIABLE]
+    elif python == "there":
+        machine.environment[VARIABLE] = str(machine.folder / "bin-there" / "python")
     machine.stop_listening()
     machine.start()
-
-
-def refused(agentgym: Command, machine: Machine) -> str:  # noqa: F811
-    """Return what is said of a machine that cannot be trained on."""
     ended = agentgym(*TRAIN, machine.gpu)
     assert ended.code == 1
     assert "Traceback" not in ended.err
+    for words in told:
+        assert words.format(home=machine.home, user=getpass.getuser()) in ended.err
     assert not Path("runs/x").exists()
-    return ended.err
-
-
-@pytest.mark.slow
-def test_no_space(machine: Machine, agentgym: Command) -> None:  # noqa: F811
-    row = "/dev/x 100 99 102400 99% /"
-    machine.shim("df", f"echo 'Filesystem 1024-blocks'; echo '{row}'\n", there=True)
-    restart(machine)
-    told = refused(agentgym, machine)
-    assert f"Only 100 MB are free in {machine.home} on {getpass.getuser()}@" in told
-
-
-@pytest.mark.slow
-def test_no_uv_and_no_network(machine: Machine, agentgym: Command) -> None:  # noqa: F811
-    del machine.environment["AGENTGYM_ELSEWHERE_PYTHON"]
-    fails = "echo 'curl: (6) Could not resolve host: astral.sh' >&2; exit 6\n"
-    machine.shim("curl", fails, there=True)
-    machine.shim("python3", "echo 'no module named venv' >&2; exit 1\n", there=True)
-    machine.shim("df", "echo; echo /dev/x 9 9 99000000 9% /\n", there=True)
-    restart(machine)
-    told = refused(agentgym, machine)
-    assert "could not be fetched there" in told
-    assert "Could not resolve host: astral.sh" in told
-    assert "https://docs.astral.sh/uv" in told
-
-
-@pytest.mark.slow
-def test_uv_that_cannot_install(machine: Machine, agentgym: Command) -> None:  # noqa: F811
-    del machine.environment["AGENTGYM_ELSEWHERE_PYTHON"]
-    script = 'case $1 in pip) echo "error: dns error" >&2; exit 2;; esac\n'
-    machine.shim("uv", script, there=True)
-    machine.shim("df", "echo; echo /dev/x 9 9 99000000 9% /\n", there=True)
-    restart(machine)
-    told = refused(agentgym, machine)
-    assert "could not be installed" in told
-    assert "dns error" in told
-    wheels = list((machine.home / ".agentgym/elsewhere/wheels").rglob("*.whl"))
-    assert [path.name for path in wheels] == [
-        f"agentgym_sdk-{__version__}-py3-none-any.whl"
-    ]
-
-
-@pytest.mark.slow
-def test_another_version(machine: Machine, agentgym: Command) -> None:  # noqa: F811
-    machine.shim("python", "echo 0.0.9\n", there=True)
-    python = str(machine.folder / "bin-there" / "python")
-    machine.environment["AGENTGYM_ELSEWHERE_PYTHON"] = python
-    restart(machine)
-    assert f"has agentgym 0.0.9, and here is {__version__}" in refused(
-        agentgym, machine
-    )
-
-
-@pytest.mark.slow
-def test_another_system(machine: Machine, agentgym: Command) -> None:  # noqa: F811
-    machine.shim("uname", "echo Darwin\n", there=True)
-    restart(machine)
-    assert "runs Darwin; training needs Linux" in refused(agentgym, machine)
+    wheels = (machine.home / ".agentgym/elsewhere/wheels").rglob("*.whl")
+    sent = [path.name for path in wheels]
+    assert sent in ([], [f"agentgym_sdk-{__version__}-py3-none-any.whl"])
+    assert bool(sent) == ("uv" in programs)
 
 
 def test_nothing_is_asked_in_a_dry_run(

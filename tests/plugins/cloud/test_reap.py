@@ -18,6 +18,8 @@ from agentgym.train.run_folder import RunFolder
 from tests.plugins.cloud.fakes.fixtures import QUICK
 from tests.plugins.cloud.fakes.lambda_cloud import FakeLambda
 from tests.plugins.cloud.fakes.runpod import FakeRunPod
+from tests.plugins.cloud.home import CLIENT
+from tests.plugins.cloud.leases import record
 
 
 def run_of(output: Path, name: str) -> RunFolder:
@@ -30,20 +32,13 @@ def test_a_machine_whose_client_was_killed_right_after_its_launch(
 ) -> None:
     run = run_of(tmp_path, "r")
     runpod.has_address = False  # it is killed while it waits for the machine
-    words = [
-        "-m",
-        "tests.plugins.cloud.fakes.client",
-        runpod.url,
-        "lease",
-        str(run.path),
-    ]
+    words = ["-m", CLIENT, runpod.url, "lease", str(run.path)]
     child = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL)
     while not runpod.pods:
         assert child.poll() is None
     child.send_signal(signal.SIGKILL)
     child.wait()
-    before = MachineRecord.read(run.path)
-    assert before is not None
+    before = record(run.path)
     assert (run.path / KEY_FILE).exists()
     assert before.fate in ("asked", "rented")
     theirs = runpod.make("somebody-elses")
@@ -55,8 +50,7 @@ def test_a_machine_whose_client_was_killed_right_after_its_launch(
 
     assert set(runpod.pods) == {theirs["id"]}
     assert not (run.path / KEY_FILE).exists()
-    after = MachineRecord.read(run.path)
-    assert after is not None
+    after = record(run.path)
     assert (after.fate, after.id) == ("ended", found.machine.id)
     assert after.spent > 0
     assert "gpu reap" in after.why
@@ -94,8 +88,7 @@ def test_a_machine_that_ended_itself_costs_what_it_can_have_cost(
     with run.lock():
         assert settled(tmp_path) == []
     assert "at most $0.5" in settled(tmp_path)[0]
-    after = MachineRecord.read(run.path)
-    assert after is not None
+    after = record(run.path)
     assert after.fate == "gone"
     assert 0.43 / 2 < after.spent < 0.43 * 1.4
     assert not (run.path / KEY_FILE).exists()

@@ -1,18 +1,22 @@
 """Single connections that fail: before training, and to a machine that costs money."""
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.plugins.cloud.fakes.runpod import FakeRunPod
-from tests.plugins.cloud.home import SMALL, ended, make_sleepy, start, wait_for
+from tests.plugins.cloud.home import (
+    awake,
+    be_pods,
+    ended,
+    make_sleepy,
+    start,
+    start_client,
+    wait_for,
+)
 from tests.plugins.cloud.sshd import Machine
 
-CLIENT = "tests.plugins.cloud.fakes.client"
 TRAIN = ("train", "./sleepy", "--framework", "native", "--name", "x", "--gpu")
 
 
@@ -30,27 +34,6 @@ def fail_at(machine: Machine, *calls: int) -> Path:
         f"{last}\n",
     )
     return count
-
-
-def awake(machine: Machine) -> list[Path]:
-    return [*machine.home.rglob("inputs/awake")]
-
-
-def rent(
-    folder: Path, machine: Machine, runpod: FakeRunPod, *words: str
-) -> "subprocess.Popen[str]":
-    """Start the command line, with RunPod's fake, whose pods are the machine."""
-    runpod.ssh = machine.port
-    runpod.authorized = machine.folder / "authorized"
-    settings = {f"AGENTGYM_{key}": value for key, value in SMALL.items()}
-    return subprocess.Popen(
-        [sys.executable, "-m", CLIENT, runpod.url, "agentgym", *words],
-        cwd=folder,
-        env={**os.environ, **settings, "PYTHONPATH": str(Path(__file__).parents[3])},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 @pytest.mark.slow
@@ -84,17 +67,18 @@ def test_a_machine_of_ones_own_that_is_not_there_is_told_at_once(
 def test_failures_do_not_end_a_rented_machine(
     tmp_path: Path, machine: Machine, runpod: FakeRunPod
 ) -> None:
+    be_pods(machine, runpod)
     fail_at(machine, 1, 3)
     words = ("train", "coding", "--framework", "native", "--episodes", "6400", "--name")
     more = ("x", "--gpu", "runpod", "--yes", "--max-cost", "5")
-    process = rent(tmp_path, machine, runpod, *words, *more)
+    process = start_client(runpod, tmp_path, *words, *more)
     wait_for((tmp_path / "runs/x/checkpoints/step-000000").exists, process)
     [pod] = runpod.pods
     [trainee] = machine.trainees()
     process.kill()
     process.communicate()
     count = fail_at(machine, 1, 3)
-    process = rent(tmp_path, machine, runpod, "train", "--resume", "x", "--yes")
+    process = start_client(runpod, tmp_path, "train", "--resume", "x", "--yes")
     wait_for(lambda: int(count.read_text() or 0) >= 4, process)
     assert list(runpod.pods) == [pod]
     assert machine.trainees() == [trainee]

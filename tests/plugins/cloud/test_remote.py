@@ -12,14 +12,10 @@ import psutil
 import pytest
 
 from agentgym.train.run_folder import RunFolder
-from tests.plugins.cloud.home import ended, make_sleepy, start, wait_for
+from tests.plugins.cloud.home import awake, ended, make_sleepy, start, wait_for
 from tests.plugins.cloud.sshd import Machine
 
 SECRET = "planted-7f3a1c-secret"
-
-
-def awake(machine: Machine) -> list[Path]:
-    return [*machine.home.rglob("inputs/awake")]
 
 
 def train(folder: Path, machine: Machine, **more: str) -> "subprocess.Popen[str]":

@@ -1,6 +1,5 @@
 """A run on a rented machine: asked, rented, trained on, given back."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -34,13 +33,13 @@ from tests.observers import Seen
 from tests.plugins.cloud.fakes import dying
 from tests.plugins.cloud.fakes.lambda_cloud import FakeLambda
 from tests.plugins.cloud.fakes.runpod import FakeRunPod
-from tests.plugins.cloud.home import SMALL, ended, wait_for
+from tests.plugins.cloud.home import be_pods, ended, start_client, wait_for
+from tests.plugins.cloud.leases import record as record_of
 from tests.plugins.cloud.sshd import Machine
 from tests.ui import made_up
 from tests.variants import first_of
 
 BIG = "Qwen/Qwen3-4B"
-CLIENT = "tests.plugins.cloud.fakes.client"
 
 
 class There:
@@ -81,13 +80,7 @@ def train(progress: Observer = silent, **settings: object) -> TrainingResult:
 
 
 def record() -> MachineRecord:
-    return record_in(Path("runs/r"))
-
-
-def record_in(folder: Path) -> MachineRecord:
-    found = MachineRecord.read(folder)
-    assert found is not None
-    return found
+    return record_of(Path("runs/r"))
 
 
 @pytest.mark.slow
@@ -131,7 +124,6 @@ def test_nothing_is_rented_that_nobody_agreed_to(
     [
         ({"gpu": "runpod:B300"}, UsageError, "has no GPU 'B300'. It has: RTX A4000"),
         ({"gpu": "lambda:GH200"}, UsageError, "GH200 has an ARM processor"),
-        ({"rent.max_hourly": 0.2}, UsageError, r"--max-hourly is \$0.20"),
         ({"rent.max_cost": 0.01}, UsageError, r"more than --max-cost \$0.01"),
         ({"model": "Qwen/Qwen3-235B"}, ComputeError, "no single GPU of runpod"),
         ({"engine": "verl"}, UnsupportedError, "engine = 'verl'"),
@@ -252,6 +244,7 @@ def test_a_run_whose_client_was_killed(
     assert len(there.calls) == 1
     assert (runpod.pods, record().fate) == ({}, "ended")
     assert (record().name == before.name) == key
+    assert (record().asked == before.asked) == key, "its cost goes on from there"
 
 
 @pytest.mark.slow
@@ -275,25 +268,10 @@ def start_rented(
     runpod: FakeRunPod, machine: Machine, folder: Path, episodes: str
 ) -> "subprocess.Popen[str]":
     """Start a real training, on a real SSH server that only lets in its own key."""
-    runpod.ssh = machine.port
-    runpod.authorized = machine.folder / "authorized"
+    be_pods(machine, runpod)
     words = ["train", "coding", "--framework", "native", "--episodes", episodes]
     words += ["--name", "r", "--gpu", "runpod", "--yes", "--max-cost", "5"]
     return start_client(runpod, folder, *words)
-
-
-def start_client(
-    runpod: FakeRunPod, folder: Path, *words: str
-) -> "subprocess.Popen[str]":
-    settings = {f"AGENTGYM_{key}": value for key, value in SMALL.items()}
-    return subprocess.Popen(
-        [sys.executable, "-m", CLIENT, runpod.url, "agentgym", *words],
-        cwd=folder,
-        env={**os.environ, **settings, "PYTHONPATH": str(Path(__file__).parents[3])},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 @pytest.mark.slow
@@ -330,7 +308,7 @@ def test_a_limit_leaves_time_to_bring_home_what_is_finished(
     wait_for((run.path / "checkpoints/step-000001").exists, process)
     process.kill()
     process.communicate()
-    left = record_in(run.path)
+    left = record_of(run.path)
     seconds = left.age_s + 40  # half of it all is the most that is kept
     words = ["train", "--resume", "r", "--yes", "--max-cost"]
     words.append(str(left.hourly * 2 * seconds / 3600))
@@ -338,7 +316,7 @@ def test_a_limit_leaves_time_to_bring_home_what_is_finished(
     code, out, err = ended(process)
     assert (code, "is reached" in err) == (1, True), (out, err)
     assert "lost" not in err
-    after = record_in(run.path)
+    after = record_of(run.path)
     assert (after.name, after.fate, runpod.pods) == (left.name, "ended", {})
     assert after.limit is not None
     assert after.spent <= after.limit
@@ -372,7 +350,7 @@ def test_a_machine_that_dies_the_instant_it_may_leaves_a_run_that_is_done(
     assert code == 0, err
     assert "Before and after" in out
     assert "Trying again" not in out + err
-    found = record_in(tmp_path / "runs/r")
+    found = record_of(tmp_path / "runs/r")
     assert (found.fate, runpod.pods, found.id) == ("ended", {}, "pod1")
     most = (time.time() - begun) * found.hourly / 3600
     assert 0 < found.spent <= most

@@ -1,6 +1,5 @@
-"""A run on a cluster of SkyPilot's: rented, trained on over its alias, given back."""
+"""Launches of SkyPilot's clusters that hang or are interrupted; see also test_spot."""
 
-import json
 import os
 import signal
 import subprocess
@@ -11,11 +10,10 @@ import pytest
 
 from agentgym.plugins.cloud.lease import Lease
 from agentgym.plugins.cloud.providers.skypilot import SkyPilot
-from agentgym.plugins.cloud.record import MachineRecord
 from tests.plugins.cloud.fakes.fixtures import QUICK
 from tests.plugins.cloud.fakes.sky import FakeSky
 from tests.plugins.cloud.home import ended, start, wait_for
-from tests.plugins.cloud.sshd import Machine
+from tests.plugins.cloud.leases import record
 from tests.variants import first_of
 
 WORDS = ["train", "coding", "--framework", "native", "--episodes", "32", "--name", "r"]
@@ -24,12 +22,6 @@ WORDS = ["train", "coding", "--framework", "native", "--episodes", "32", "--name
 def lease(folder: Path, **more: Any) -> Lease:
     offers = sorted(SkyPilot().offers(), key=lambda offer: offer.hourly)
     return Lease(SkyPilot(), offers, folder, waits=QUICK, **more)
-
-
-def record(folder: Path) -> MachineRecord:
-    found = MachineRecord.read(folder)
-    assert found is not None
-    return found
 
 
 def rents(sky: FakeSky, folder: Path, *words: str) -> "subprocess.Popen[str]":
@@ -69,21 +61,3 @@ def test_a_signal_in_the_launch_waits_for_it_and_ends_the_cluster(
     assert not (tmp_path / "runs/r").exists() or record(tmp_path / "runs/r").fate in (
         "ended",
     )
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_from_the_quote_to_the_agent(
-    sky: FakeSky, machine: Machine, tmp_path: Path
-) -> None:
-    """A real training, on a real SSH server that only the alias leads to."""
-    config = machine.folder / "client_config"
-    sky.change(ssh_config=str(config), ssh_port=machine.port)
-    code, out, err = ended(rents(sky, tmp_path, "--max-cost", "5"))
-    assert code == 0, err
-    assert "Before and after" in out
-    found = json.loads((tmp_path / "runs/r/machine.json").read_text())
-    assert (found["fate"], found["address"]) == ("ended", found["name"])
-    assert sky["clusters"] == {}
-    assert (tmp_path / "runs/r/agent").is_dir()
-    assert machine.trainees() == []

@@ -27,6 +27,7 @@ from tests.observers import Seen
 from tests.plugins.cloud.fakes.runpod import FakeRunPod
 from tests.plugins.cloud.fakes.sky import SPOT, FakeSky
 from tests.plugins.cloud.home import TRAIN, ended, require_whole, start, wait_for_steps
+from tests.plugins.cloud.leases import record as record_of
 from tests.plugins.cloud.sshd import Machine
 from tests.ui import made_up
 
@@ -89,6 +90,10 @@ def train(progress: Observer = silent, **settings: object) -> TrainingResult:
     return Trainer(config, progress=progress).train()
 
 
+def record() -> MachineRecord:
+    return record_of(Path("runs/r"))
+
+
 def taken(sky: FakeSky, step: int = 0) -> Callable[[RunFolder], None]:
     """Return what happens on a machine that is taken away after a step."""
 
@@ -102,12 +107,6 @@ def taken(sky: FakeSky, step: int = 0) -> Callable[[RunFolder], None]:
     return happens
 
 
-def record() -> MachineRecord:
-    found = MachineRecord.read(Path("runs/r"))
-    assert found is not None
-    return found
-
-
 @pytest.mark.slow
 def test_a_run_goes_on_on_another_machine_within_one_limit(
     sky: FakeSky, spot: Callable[..., Trainings]
@@ -119,7 +118,11 @@ def test_a_run_goes_on_on_another_machine_within_one_limit(
         each["task"].split("instance_type: ")[1].split()[0] for each in sky["launches"]
     ]
     assert kinds == ["g6.xlarge", "g2-standard-4"]  # elsewhere, though it costs more
-    assert (sky["clusters"], record().fate, record().times_taken) == ({}, "ended", 1)
+    assert (
+        sky["clusters"],
+        record().fate,
+        record().times_taken,
+    ) == ({}, "ended", 1)
     assert record().before == SPENT
     assert record().limit == pytest.approx(50 - SPENT)
     told = " ".join(progress.texts)
@@ -184,7 +187,11 @@ def test_a_machine_that_is_only_not_reached_is_not_replaced(
     spot(breaks)
     with pytest.raises(UnreachableError, match="the connection broke"):
         train()
-    assert (len(sky["launches"]), sky["clusters"], record().fate) == (1, {}, "ended")
+    assert (len(sky["launches"]), sky["clusters"], record().fate) == (
+        1,
+        {},
+        "ended",
+    )
 
 
 @pytest.mark.slow
@@ -241,7 +248,8 @@ def test_no_step_is_lost_or_done_twice(
         assert not second.trainees()
     finally:
         second.close()
-    found = MachineRecord.read(tmp_path / "runs/x")
-    assert found is not None
+    found = record_of(tmp_path / "runs/x")
+    assert found.address == found.name  # its alias
+    assert (tmp_path / "runs/x/agent").is_dir()
     assert (found.fate, found.times_taken, sky["clusters"]) == ("ended", 1, {})
     assert found.before > 0

@@ -40,11 +40,13 @@ class Provider(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def provider() -> Iterator[HTTPServer]:
+def ending() -> Iterator[dict[str, str]]:
+    """Yield the request that ends a machine, and a provider that takes it."""
     Provider.asked = []
     server = HTTPServer(("127.0.0.1", 0), Provider)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
+    url = f"http://127.0.0.1:{server.server_port}/v2/pods/abc"
+    yield {"method": "DELETE", "url": url, "key": KEY, "body": ""}
     server.shutdown()
     server.server_close()
 
@@ -98,29 +100,27 @@ class Guarded:
             time.sleep(0.05)
         return self.child()
 
+    def wait_until_asked(self) -> None:
+        """Wait for the request to the provider, and kill who repeats it for ever."""
+        while not Provider.asked:
+            time.sleep(0.05)
+        self.process.kill()
+        self.process.wait()
+
     def outcome(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.attempt / "outcome.json").read_text())
         return found
 
 
 @pytest.mark.slow
-def test_an_idle_machine_ends_itself(tmp_path: Path, provider: HTTPServer) -> None:
-    ending = {
-        "method": "DELETE",
-        "url": f"http://127.0.0.1:{provider.server_port}/v2/pods/abc",
-        "key": KEY,
-        "body": "",
-    }
+def test_an_idle_machine_ends_itself(tmp_path: Path, ending: dict[str, str]) -> None:
     guarded = Guarded(tmp_path, ending, idle_s=1.0)
     child = guarded.wait_until_awake()
     for process in (child, psutil.Process(guarded.process.pid)):
         assert KEY not in " ".join(process.cmdline())
         assert KEY not in str(process.environ())
     os.kill(child.pid, signal.SIGKILL)
-    while not Provider.asked:
-        time.sleep(0.05)
-    guarded.process.kill()  # else it asks until the machine is gone
-    guarded.process.wait()
+    guarded.wait_until_asked()
     agent = f"agentgym/{__version__}"
     assert Provider.asked == [("DELETE", "/v2/pods/abc", f"Bearer {KEY}", agent)]
     assert guarded.outcome() == {"kind": "killed", "code": -signal.SIGKILL}
@@ -131,21 +131,12 @@ def test_an_idle_machine_ends_itself(tmp_path: Path, provider: HTTPServer) -> No
 
 @pytest.mark.slow
 def test_money_ends_a_machine_that_waits_for_home(
-    tmp_path: Path, provider: HTTPServer
+    tmp_path: Path, ending: dict[str, str]
 ) -> None:
     """Home is gone and training has ended: what was set-up before it counts, too."""
-    ending = {
-        "method": "DELETE",
-        "url": f"http://127.0.0.1:{provider.server_port}/v2/pods/abc",
-        "key": KEY,
-        "body": "",
-    }
     guarded = Guarded(tmp_path, ending, ends_s=3.0, idle_s=None, silent_s=None)
     os.kill(guarded.wait_until_awake().pid, signal.SIGKILL)
-    while not Provider.asked:
-        time.sleep(0.05)
-    guarded.process.kill()
-    guarded.process.wait()
+    guarded.wait_until_asked()
     assert Provider.asked[0][:2] == ("DELETE", "/v2/pods/abc")
 
 

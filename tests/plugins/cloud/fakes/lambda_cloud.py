@@ -1,12 +1,12 @@
 """Lambda's API v1, as its documentation and clients have it."""
 
 import itertools
-from typing import Any, Literal
+from typing import Any
 
 from aiohttp import web
 
 from tests.plugins.cloud.fakes.contract import Contract
-from tests.plugins.cloud.fakes.server import PAGE, Fake, lost
+from tests.plugins.cloud.fakes.server import Fake, lost
 
 _TYPES = {
     "gpu_1x_a10": ("A10 (24 GB PCIe)", 1, 129, ["us-west-1", "us-east-1"]),
@@ -36,7 +36,6 @@ class FakeLambda(Fake):
         keys: SSH keys, by id.
         boot_looks: Looks at an instance by its id until it has booted.
         is_locked_while_booting: Whether one that boots cannot be terminated.
-        on_launch: As of RunPod's fake, ``lost``, ``page`` or ``none``.
         no_capacity: Regions that have none.
         quota: Whether launches are refused because the account may have no more.
         lose_key: Whether the connection breaks in the place of saying that a key is
@@ -52,7 +51,6 @@ class FakeLambda(Fake):
         self.is_locked_while_booting = False
         self.instances: dict[str, dict[str, Any]] = {}
         self.keys: dict[str, dict[str, str]] = {}
-        self.on_launch: Literal["", "lost", "page", "none"] = ""
         self.no_capacity: set[str] = set()
         self.quota = False
         self.lose_key = False
@@ -126,21 +124,11 @@ class FakeLambda(Fake):
         if self.quota:
             return error(403, "global/quota-exceeded", "Quota exceeded")
         if body["region_name"] in self.no_capacity:
-            return error(
-                400,
-                "instance-operations/launch/insufficient-capacity",
-                "Not enough capacity to fulfill launch request.",
-            )
-        how, self.on_launch = self.on_launch, ""
-        if how == "none":
-            return web.Response(status=502, text=PAGE, content_type="text/html")
+            code = "instance-operations/launch/insufficient-capacity"
+            return error(400, code, "Not enough capacity to fulfill launch request.")
         made = self.make(body["name"], body["instance_type_name"])
         if self.odd is not None:
             return web.Response(status=self.odd[0], text=self.odd[1])
-        if how == "lost":
-            return lost(request)
-        if how == "page":
-            return web.Response(status=502, text=PAGE, content_type="text/html")
         return web.json_response({"data": {"instance_ids": [made["id"]]}})
 
     async def _terminate(self, request: web.Request) -> web.Response:

@@ -63,20 +63,15 @@ def launch(asked: argparse.Namespace) -> None:
         if now["full"] and any(f"instance_type: {k}\n" in task for k in now["full"]):
             how = "no capacity"
         say(f"YAML to run: {asked.task}", f"Running on cluster: {asked.cluster}")
-        if how not in ("no access", "no capacity", "never"):
+        if how != "no capacity":
             now["clusters"][asked.cluster] = "INIT"
-    time.sleep(1000 if how in ("hangs", "never") else delay)
+    time.sleep(1000 if how == "hangs" else delay)
     if how == "no capacity":
         fail(
             "sky.exceptions.ResourcesUnavailableError: \x1b[31mFailed to provision all "
             "possible launchable resources.\x1b[0m Relax the task's resource "
             "requirements: 1x AWS(g6.xlarge)\nTo keep retrying until the cluster is "
             "up, use the `--retry-until-up` flag."
-        )
-    if how == "no access":
-        fail(
-            "sky.exceptions.NoCloudAccessError: Cloud access is not set up. Run: "
-            "\x1b[1msky check\x1b[0m"
         )
     if how == "breaks":
         fail("sky.exceptions.CommandError: Failed to set up SkyPilot runtime.")

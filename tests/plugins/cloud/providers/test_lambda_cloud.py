@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentgym.errors import ComputeRefusedError
+from agentgym.errors import ComputeRefusedError, NoCapacityError
 from agentgym.plugins.cloud.base import Address, MachineState, Offer
 from agentgym.plugins.cloud.providers.lambda_cloud import LambdaCloud
 from tests.plugins.cloud.fakes.lambda_cloud import FakeLambda
@@ -55,6 +55,10 @@ def test_a_quota_is_no_want_of_capacity(lambda_cloud: FakeLambda) -> None:
     with pytest.raises(ComputeRefusedError, match="Quota exceeded") as caught:
         LambdaCloud().launch(offer(), NAME, KEY)
     assert caught.value.code == "global/quota-exceeded"
+    lambda_cloud.quota, lambda_cloud.no_capacity = False, {"us-west-1"}
+    with pytest.raises(NoCapacityError, match="Not enough capacity"):
+        LambdaCloud().launch(offer(), NAME, KEY)
+    assert lambda_cloud.keys == {}
 
 
 def test_a_key_whose_answer_was_lost_is_found(lambda_cloud: FakeLambda) -> None:
