@@ -63,10 +63,7 @@ class TrainerProcess(RayProcess):
         self, settings: dict[str, Any], tasks: int, key: str, log: Path
     ) -> None:
         python = ENVIRONMENT.interpreter()
-        log.parent.mkdir(parents=True, exist_ok=True)
-        super().__init__()
-        self._log = log
-        self._begin = log.stat().st_size if log.exists() else 0
+        super().__init__(log)
         self._said = ""
         request = self._folder / "request.json"
         write_json(request, {"settings": settings, "tasks": tasks})
@@ -85,19 +82,15 @@ class TrainerProcess(RayProcess):
         if code is None:
             return ""
         if not self._said:
-            self._output.wait()
             self._said = (
                 f"Agent Lightning's trainer ended ({code}): {self._last_words()} "
-                f"The whole log is in {self._log}."
+                f"The whole log is in {self.log}."
             )
         return self._said
 
     def _last_words(self) -> str:
         """Return the trainer's message about bad settings, or its log's last lines."""
-        with self._log.open("rb") as file:
-            file.seek(self._begin)
-            lines = file.read().decode(errors="replace").splitlines()
-        lines = [line.strip() for line in lines if line.strip()]
+        lines = self._log_lines()
         ours = [line for line in lines if line.startswith("agentgym: ")]
         if ours:
             return ours[-1].removeprefix("agentgym: ")

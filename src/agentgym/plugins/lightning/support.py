@@ -10,7 +10,6 @@ from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.environments import Checked
 from agentgym.engines.settings import flat, log_file
 from agentgym.errors import (
-    GPUNotAvailableError,
     UnsupportedError,
     UsageError,
 )
@@ -23,7 +22,7 @@ from agentgym.plugins.lightning.settings import (
     lightning_settings,
 )
 from agentgym.plugins.verl.group import VerlSettings
-from agentgym.plugins.verl.support import composed_text, served_form
+from agentgym.plugins.verl.support import composed_text, require_gpus, served_form
 from agentgym.plugins.vllm.group import GpuSettings
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
@@ -88,7 +87,9 @@ class LightningEngines(EngineFactory):
         form = served_form(config, "lightning")
         lightning_settings(config)
         require()
-        _check_gpus(config)
+        if RAY_GPUS not in flat(VerlSettings.of(config).settings):
+            advice = "Lower it, train on a machine with GPUs, or use --engine local."
+            require_gpus(config, advice)
         gpus = GpuSettings.of(config).per_node
         where = f"{gpus} GPU{'s' * (gpus > 1)}, Agent Lightning's trainer"
         return EngineSummary(summary, where, "", form.name, "", form.drops_reasoning)
@@ -167,21 +168,4 @@ def _unsupported(config: TrainingConfig) -> Iterator[str]:
         yield (
             f"thinking or chat_template_kwargs {by}: its servers get no variables of "
             f"the chat template. Leave them out, or {_ELSE}."
-        )
-
-
-def _check_gpus(config: TrainingConfig) -> None:
-    """Raise GPUNotAvailableError if this machine has fewer than ``gpus.per_node`` GPUs.
-
-    Nothing is checked if the user has set Ray's number of GPUs.
-    """
-    if RAY_GPUS in flat(VerlSettings.of(config).settings):
-        return
-    found = len(list(Path("/dev").glob("nvidia[0-9]*")))
-    if found < GpuSettings.of(config).per_node:
-        raise GPUNotAvailableError(
-            f"gpus.per_node = {GpuSettings.of(config).per_node}, and this machine has "
-            f"{found} "
-            "NVIDIA GPUs (/dev/nvidia*), which Agent Lightning's trainer needs. Lower "
-            "it, train on a machine with GPUs, or use --engine local."
         )

@@ -28,10 +28,23 @@ folders below, and Linux allows 107 bytes for a socket's path."""
 
 
 class RayProcess:
-    """A process that starts Ray, in another virtual environment."""
+    """A process that starts Ray, in another virtual environment.
 
-    def __init__(self) -> None:
+    Its output is appended to ``log``.
+    """
+
+    def __init__(self, log: Path) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log = log
+        self._begin = log.stat().st_size if log.exists() else 0
         self._folder = _ray_folder()
+
+    def _log_lines(self) -> list[str]:
+        """Wait for the end of the output; return its lines without empty ones."""
+        self._output.wait()
+        with self.log.open(encoding="utf-8", errors="replace") as file:
+            file.seek(self._begin)
+            return [line.strip() for line in file if line.strip()]
 
     def _start(
         self,
@@ -78,10 +91,7 @@ class VerlDriver(RayProcess):
 
     def __init__(self, log: Path, command: str | None = None) -> None:
         program = [str(ENVIRONMENT.interpreter())] if command is None else []
-        super().__init__()
-        log.parent.mkdir(parents=True, exist_ok=True)
-        self.log = log
-        self._begin = log.stat().st_size if log.exists() else 0
+        super().__init__(log)
         self._asked = self._answered = 0
         words, environment, place = shlex.split(command or ""), dict(os.environ), None
         if program:
@@ -118,20 +128,14 @@ class VerlDriver(RayProcess):
                 line = answers.readline()
                 self._answered += 1
         if not line.endswith(b"\n"):
-            raise EngineError(f"verl has ended. {self._last_words()}")
+            said = " | ".join(self._log_lines()[-_SHOWN_LINES:])
+            raise EngineError(f"verl has ended. Its log, {self.log}, ends: {said}")
         answer = json.loads(line)
         if "error" in answer:
             raise EngineError(
                 f"verl has failed: {answer['error']}. Its log is {self.log}."
             )
         return answer["found"]
-
-    def _last_words(self) -> str:
-        self._output.wait()
-        with self.log.open(encoding="utf-8", errors="replace") as file:
-            file.seek(self._begin)
-            lines = file.read().splitlines()
-        return f"Its log, {self.log}, ends: {' | '.join(lines[-_SHOWN_LINES:])}"
 
 
 def _ray_folder() -> Path:

@@ -99,14 +99,7 @@ class VerlEngines(EngineFactory):
             )
         if os.environ.get("VERL_PLATFORM", "nvidia") != "nvidia":
             return  # verl itself gets the kind of devices
-        found = len(list(Path("/dev").glob("nvidia[0-9]*")))
-        if found < GpuSettings.of(config).per_node:
-            raise GPUNotAvailableError(
-                f"gpus.per_node = {GpuSettings.of(config).per_node}, and this machine "
-                f"has {found} "
-                "NVIDIA GPUs (/dev/nvidia*). Lower it, or use another machine's: "
-                "verl.driver."
-            )
+        require_gpus(config, "Lower it, or use another machine's: verl.driver.")
 
     def announced(self, config: TrainingConfig) -> str:
         """Return a message that verl starts, with the path of its log."""
@@ -137,6 +130,16 @@ def _check_driver(command: str) -> None:
         raise ConfigError(
             f"verl.driver = {command!r} does not begin with a program of this machine: "
             "write a command, as in ssh gpu-host PYTHON -m agentgym.plugins.verl.driver"
+        )
+
+
+def require_gpus(config: TrainingConfig, advice: str) -> None:
+    """Raise GPUNotAvailableError if this machine has fewer than ``gpus.per_node``."""
+    wanted = GpuSettings.of(config).per_node
+    if (found := len(list(Path("/dev").glob("nvidia[0-9]*")))) < wanted:
+        raise GPUNotAvailableError(
+            f"gpus.per_node = {wanted}, and this machine has {found} NVIDIA GPUs "
+            f"(/dev/nvidia*). {advice}"
         )
 
 
