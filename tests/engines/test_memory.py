@@ -22,7 +22,7 @@ from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.prefix_tree import plant
 from agentgym.engines.local.shape import CountedShape, Use
 from agentgym.engines.local.support import LocalEngines
-from agentgym.engines.memory import MemoryEstimate, cheaper, told_use
+from agentgym.engines.memory import MemoryEstimate, told_use
 from agentgym.errors import ModelError, NotEnoughMemoryError
 from agentgym.models.folder import count_parameters
 from tests.engines.allocations import branching, peak
@@ -304,24 +304,6 @@ def test_a_small_model_is_not_refused_for_the_machines_many_cores(
     monkeypatch.setattr(memory, "free_ram", lambda: memory.GIB // 64)
     with pytest.raises(NotEnoughMemoryError):
         memory.check_memory(config, "cpu")
-
-
-def test_what_to_lower_says_what_is_then_taken() -> None:
-    shape = shape_of(SEVEN)
-    use = Use(0, recomputes=False, on_gpu=True)
-    found = list(cheaper(shape, use))
-
-    assert [words for words, _ in found] == [
-        "lora_rank = 16",
-        "gradient_checkpointing = true",
-        "precision = 'bf16'",
-        "max_episode_tokens = 2048",
-    ]
-    needs = [MemoryEstimate.of(shape, use).need, *(need for _, need in found)]
-    assert needs == sorted(needs, reverse=True)
-    least = Use(16, is_half=True, recomputes=True, longest=2048, on_gpu=True)
-    assert needs[-1] == MemoryEstimate.of(shape, least).need
-    assert list(cheaper(shape, least)) == []
 
 
 def test_a_gpu_is_asked_through_its_driver(

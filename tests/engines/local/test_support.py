@@ -81,17 +81,6 @@ def test_an_adapter_is_trained_with_its_own_rank(
             refuse(config(model=model, lora_rank=64))
 
 
-def test_adapter_settings_without_a_rank_are_refused(
-    model_folder: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "odd"
-    shutil.copytree(model_folder, folder)
-    (folder / "adapter_config.json").write_text("{}")
-
-    with pytest.raises(ModelError, match="cannot be read as LoRA's"):
-        LocalEngines().check(config(model=str(folder)))
-
-
 def test_nano_trains_all_weights_and_others_an_adapter() -> None:
     assert new_rank("nano", None) == 0
     assert new_rank("Qwen/Qwen3-0.6B", None) == 16
@@ -105,55 +94,42 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
         LocalEngines().check(config(model=str(tmp_path / "gone")))
 
 
-def test_a_model_without_chat_template_is_refused(
-    model_folder: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "plain"
-    shutil.copytree(model_folder, folder)
-    (folder / "chat_template.jinja").unlink()
-
-    with pytest.raises(ModelError, match="no chat template"):
-        LocalEngines().check(config(model=str(folder)))
+TEMPLATE, WEIGHTS = "chat_template.jinja", "model.safetensors"
 
 
 @pytest.mark.parametrize(
-    ("template", "message"),
+    ("name", "content", "message"),
     [
+        ("adapter_config.json", "{}", "cannot be read as LoRA's"),
+        (WEIGHTS, "cut short", "cannot be read"),
+        (TEMPLATE, None, "no chat template"),
         (
+            TEMPLATE,
             "{% for m in messages %}{{ m.content }}{% endfor %}",
             "does not show the model",
         ),
         (
+            TEMPLATE,
             "{{ tools | tojson }}{% for m in messages %}{{ m | tojson }}{% endfor %}",
             "are of no known form: .*probe_tool",
         ),
-        ("{{ raise_exception('no system role') }}", "no system role"),
+        (TEMPLATE, "{{ raise_exception('no system role') }}", "no system role"),
     ],
 )
-def test_a_template_that_cannot_call_tools_is_refused_before_anything_is_loaded(
-    model_folder: Path, tmp_path: Path, template: str, message: str
+def test_a_folder_that_cannot_be_trained_is_refused_before_anything_is_loaded(
+    model_folder: Path, tmp_path: Path, name: str, content: str | None, message: str
 ) -> None:
     folder = tmp_path / "odd"
     shutil.copytree(model_folder, folder)
-    (folder / "chat_template.jinja").write_text(template)
+    if content is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_text(content)
 
     with pytest.raises(ModelError, match=message):
         LocalEngines().check(config(model=str(folder)))
-    with pytest.raises(ModelError, match=message):
-        load_model(str(folder), device="cpu", rank=0, seed=0)
-
-
-def test_a_model_that_is_cut_short_is_refused(
-    model_folder: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "cut"
-    shutil.copytree(model_folder, folder)
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:100])
-
-    with pytest.raises(ModelError, match="cannot be"):
-        LocalEngines().check(config(model=str(folder)))
-    with pytest.raises(ModelError, match="cannot be loaded"):
+    said = message if name == TEMPLATE else "cannot be loaded"
+    with pytest.raises(ModelError, match=said):
         load_model(str(folder), device="cpu", rank=0, seed=0)
 
 
