@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from random_qwen import settings
 
-from agentgym.engines.local.shape import CountedShape, Use
+from agentgym.engines.local.shape import Shape, Use
 from agentgym.engines.memory import EPISODES, GIB, MARGIN, MemoryEstimate
 from agentgym.plugins.vllm.turns import ASLEEP_BYTES, SERVER_BYTES, Turns
 
@@ -52,9 +52,9 @@ class Choice(NamedTuple):
     peak: float
 
 
-def shape_of(size: str) -> CountedShape:
+def shape_of(size: str) -> Shape:
     """Return the sizes of Qwen2.5 by the number in its name."""
-    shape = CountedShape.of({"model_type": "qwen2", **settings(size)})
+    shape = Shape.of({"model_type": "qwen2", **settings(size)})
     assert shape is not None
     return shape
 
@@ -126,7 +126,7 @@ def settings_table() -> list[str]:
 def compare(name: str) -> list[tuple[float, float]]:
     """Return the measured memory and the learner's estimate, by length."""
     (hidden, inner, layers, heads, vocabulary), measured = PUBLISHED[name]
-    shape = CountedShape.of(
+    shape = Shape.of(
         {
             "model_type": "qwen2",
             "hidden_size": hidden,

@@ -21,7 +21,7 @@ from agentgym.engines.device import (
     usable_cores,
 )
 from agentgym.engines.lengths import longest_episode
-from agentgym.engines.local.shape import FLOAT, SEEN, CountedShape, Shape, Use
+from agentgym.engines.local.shape import FLOAT, SEEN, Shape, Use
 from agentgym.engines.settings import adapted_roles
 from agentgym.errors import NotEnoughMemoryError
 from agentgym.models.folder import (
@@ -148,7 +148,6 @@ class MemoryEstimate:
         gradients: Gradients of the trained weights.
         optimizer: AdamW's two moments.
         activations: Peak of activations and temporary tensors in an update.
-        cache_token: Keys and values of one token.
         least_cache: Keys and values of one episode; 0 if another process samples.
         overhead: CUDA's own memory; 0 on a CPU.
     """
@@ -159,7 +158,6 @@ class MemoryEstimate:
     gradients: int
     optimizer: int
     activations: int
-    cache_token: int
     least_cache: int
     overhead: int
 
@@ -179,7 +177,7 @@ class MemoryEstimate:
             # The copy of FusedLlama, with the output head.
             copied += shape.linear_parameters + shape.vocabulary * shape.hidden
         longest = min(use.longest, shape.context)
-        token = shape.cache_token * size
+        cached = longest * shape.cache_token + shape.cache_fixed
         large = use.recomputes is None and held >= SMALL_PARAMETERS
         parts = use.cores if is_small else 1
         recomputes = bool(use.recomputes) or large
@@ -204,21 +202,9 @@ class MemoryEstimate:
             gradients=trained,
             optimizer=2 * trained,
             activations=activations,
-            cache_token=token,
-            least_cache=(longest * token + shape.cache_fixed * size) * use.samples,
+            least_cache=cached * size * use.samples,
             overhead=_CUDA_BYTES if use.on_gpu else 0,
         )
-
-    @property
-    def fixed(self) -> int:
-        """Bytes of everything except the KV cache.
-
-        On a GPU, the copies for sampling are left out too, since training is possible
-        without them.
-        """
-        learning = self.adapter + self.gradients + self.optimizer + self.activations
-        copies = 0 if self.overhead else self.copies
-        return self.weights + learning + copies + self.overhead
 
     @property
     def kept(self) -> int:
@@ -227,8 +213,13 @@ class MemoryEstimate:
 
     @property
     def need(self) -> int:
-        """Fewest bytes with which training is possible."""
-        return self.fixed + self.least_cache
+        """Fewest bytes with which training is possible.
+
+        A GPU needs no copies to sample from.
+        """
+        copies = 0 if self.overhead else self.copies
+        learning = self.gradients + self.activations
+        return self.kept + learning + copies + self.least_cache
 
     def words(self) -> str:
         """Describe the parts in GiB, e.g. ``weights 2.9, activations 1.2``."""
@@ -271,7 +262,7 @@ def _activations(
     found = []
     for below, above, side in cases:
         tokens = below + side * above
-        largest, layers = shape.kept(tokens, use, size)
+        largest, layers = shape.kept(tokens, use.rank, size)
         layer = largest + parts * seen
         if recomputes:
             inputs = tokens * shape.hidden * size + head
@@ -329,14 +320,14 @@ def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
 def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | None:
     """Return a model's sizes, and the number of parameters in its files.
 
-    The number is None if the sizes are measured, since :class:`CountedShape` does not
+    The number is None if the sizes are measured, since :meth:`.Shape.of` does not
     know the architecture. The result is None if ``config.json`` is not on this machine
     (and ``fetch`` is false), or if torch is needed to measure and is not installed.
     """
     folder = base_folder(model_source(model), fetch=fetch)
     if folder is None:
         return None
-    shape = CountedShape.of(read_json(folder / "config.json"))
+    shape = Shape.of(read_json(folder / "config.json"))
     if shape is not None:
         return shape, count_parameters(folder)
     if any(find_spec(library) is None for library in LIBRARIES):

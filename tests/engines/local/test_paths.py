@@ -20,7 +20,7 @@ from agentgym.engines.local.loss import LossSums, PolicyLoss
 from agentgym.engines.local.memory_measurement import measure
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.policy import LocalPolicy
-from agentgym.engines.local.shape import CountedShape, Use
+from agentgym.engines.local.shape import Shape, Use
 from agentgym.engines.local.support import LocalEngines
 from agentgym.engines.memory import MemoryEstimate
 from agentgym.errors import ModelError
@@ -240,7 +240,7 @@ def test_a_plain_update_stays_within_its_estimate(
 
 
 def test_measuring_and_counting_agree(model_folder: Path) -> None:
-    counted = CountedShape.of(json.loads((model_folder / "config.json").read_text()))
+    counted = Shape.of(json.loads((model_folder / "config.json").read_text()))
     measured = measure("it", model_folder)
 
     assert counted is not None
@@ -249,9 +249,9 @@ def test_measuring_and_counting_agree(model_folder: Path) -> None:
     assert measured.linear_parameters == counted.linear_parameters
     assert measured.adapter_parameters(3) == counted.adapter_parameters(3)
     assert measured.cache_token == counted.cache_token
-    for use, size in ((Use(0), 4), (Use(3, is_half=True), 2)):
+    for rank, size in ((0, 4), (3, 2)):
         for one, other in zip(
-            measured.kept(1000, use, size), counted.kept(1000, use, size), strict=True
+            measured.kept(1000, rank, size), counted.kept(1000, rank, size), strict=True
         ):
             assert 0.5 < one / other < 2
 

@@ -1,6 +1,6 @@
 """Measure a model's memory without its weights, on torch's meta device.
 
-This is for architectures that :meth:`CountedShape.of` does not know. It measures the
+This is for architectures that :meth:`Shape.of` does not know. It measures the
 sizes of parameters, adapter and cache, and the memory that a forward pass keeps for the
 backward pass. It takes a second or two, whatever the model's size.
 """
@@ -22,7 +22,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from agentgym.engines.adapter import adapted_layers, has_experts
 from agentgym.engines.local.architecture import find_class, find_traits, longest_text
 from agentgym.engines.local.quiet import quiet
-from agentgym.engines.local.shape import FLOAT, Growth, MeasuredShape
+from agentgym.engines.local.shape import FLOAT, Growth, Shape
 from agentgym.errors import ModelError, first_line
 
 _FUSED = "agentgym_fused"
@@ -31,7 +31,7 @@ _LENGTHS = 256, 512
 _TYPES = {FLOAT: torch.float32, FLOAT // 2: torch.bfloat16}
 
 
-def measure(name: str, folder: Path) -> MeasuredShape:
+def measure(name: str, folder: Path) -> Shape:
     """Measure the sizes of the model that the ``config.json`` in a folder describes."""
     with quiet():
         maker = find_class(name, str(folder))
@@ -59,7 +59,7 @@ def measure(name: str, folder: Path) -> MeasuredShape:
     layers = int(text.num_hidden_layers)
     heads = int(getattr(text, "num_attention_heads", 1) or 1)
     weights = [m.get_parameter("weight") for m in adapted_layers(model).values()]
-    return MeasuredShape(
+    return Shape(
         kind=str(text.model_type),
         layers=layers,
         hidden=int(text.hidden_size),
@@ -75,6 +75,8 @@ def measure(name: str, folder: Path) -> MeasuredShape:
         has_experts=has_experts(model),
         largest={size: largest for size, (largest, _) in kept.items()},
         whole={size: whole for size, (_, whole) in kept.items()},
+        per_rank=dict.fromkeys(_TYPES, FLOAT * len(weights)),
+        half_inputs=FLOAT * sum(w.shape[1] for w in weights),
     )
 
 

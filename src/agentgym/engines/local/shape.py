@@ -3,7 +3,6 @@
 Importing this module does not import torch.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -50,8 +49,27 @@ class Use:
     kept: int = 0
 
 
+@dataclass(frozen=True)
+class Growth:
+    """Bytes as a function of the number of tokens n: ``each * n + pair * n²``."""
+
+    each: float
+    pair: float = 0.0
+
+    @classmethod
+    def of(cls, first: tuple[int, int], second: tuple[int, int]) -> Self:
+        """Fit the function to two measurements, each (tokens, bytes)."""
+        (few, least), (many, most) = first, second
+        pair = max(0.0, (most / many - least / few) / (many - few))
+        return cls(max(least / few, most / many) - pair * few, pair)
+
+    def at(self, tokens: int) -> int:
+        """Return the number of bytes for ``tokens`` tokens."""
+        return int(tokens * (self.each + tokens * self.pair))
+
+
 @dataclass(frozen=True, kw_only=True)
-class Shape(ABC):
+class Shape:
     """The sizes of a language model.
 
     Attributes:
@@ -70,6 +88,13 @@ class Shape(ABC):
         obstacles: Why several sequences cannot be computed in one row; empty if they
             can.
         has_experts: Whether the model is a mixture of experts.
+        largest: Bytes that the largest layer keeps for the backward pass, by the bytes
+            per number of the weights (2 or 4).
+        whole: Bytes that all layers together keep, also by bytes per number.
+        per_rank: Bytes per token that an adapter adds to ``whole`` for each of its
+            ranks, by bytes per number.
+        half_inputs: Bytes per token that an adapter of weights of 2 bytes adds to
+            ``whole``, whatever its rank.
     """
 
     kind: str
@@ -85,6 +110,10 @@ class Shape(ABC):
     cache_fixed: int = 0
     obstacles: tuple[str, ...] = ()
     has_experts: bool = False
+    largest: Mapping[int, Growth]
+    whole: Mapping[int, Growth]
+    per_rank: Mapping[int, int]
+    half_inputs: int = 0
 
     @property
     def linear_parameters(self) -> int:
@@ -95,37 +124,26 @@ class Shape(ABC):
         """Return the number of parameters of one adapter."""
         return rank * sum(map(sum, self.adapted))
 
-    @abstractmethod
-    def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
+    def kept(self, tokens: int, rank: int, size: int) -> tuple[int, int]:
         """Return the bytes that a forward pass keeps for its backward pass.
 
         Args:
             tokens: Number of tokens of the pass.
-            use: How the model is trained.
+            rank: Rank of the adapter; 0 for none.
             size: Bytes per number of the model's weights, 2 or 4.
 
         Returns:
             The bytes of the largest layer, and those of all layers together.
         """
-
-
-@dataclass(frozen=True, kw_only=True)
-class CountedShape(Shape):
-    """Sizes of a known architecture, computed from ``config.json``.
-
-    Attributes:
-        inner: Width of the multilayer perceptron.
-        query: Width of all query heads together.
-        key: Width of all key heads together.
-    """
-
-    inner: int
-    query: int
-    key: int
+        each = rank * self.per_rank[size]
+        each += self.half_inputs if rank and size != FLOAT else 0
+        added = tokens * each
+        largest = self.largest[size].at(tokens) + added // self.layers
+        return largest, self.whole[size].at(tokens) + added
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self | None:
-        """Return the shape for a ``config.json``; None for an unknown architecture."""
+        """Count the sizes of a ``config.json``; None for an unknown architecture."""
         kind = config.get("model_type")
         has_window = config.get("sliding_window") is not None
         if has_window and (kind == "mistral" or config.get("use_sliding_window")):
@@ -160,6 +178,17 @@ class CountedShape(Shape):
         norms = 2 * hidden + (2 * head if kind == "qwen3" else 0)
         layer = sum(given * made for given, made in linears) + biases + norms
         matrices = 1 if config.get("tie_word_embeddings", False) else 2
+        # Two norms (in float32, before and after the weight), rotation and attention
+        # with their copies, the perceptron, and the sums after each half.
+        kept = {
+            size: 2 * (FLOAT + 2 * size) * hidden
+            + 6 * size * query
+            + 4 * size * inner
+            + 2 * size * hidden
+            + 4 * size * key
+            + FLOAT * heads
+            for size in (FLOAT // 2, FLOAT)
+        }
         return cls(
             kind=str(kind),
             layers=layers,
@@ -171,61 +200,7 @@ class CountedShape(Shape):
             parameters=layers * layer + hidden + matrices * vocabulary * hidden,
             adapted=layers * linears,
             cache_token=2 * layers * key,
-            inner=inner,
-            query=query,
-            key=key,
+            largest={size: Growth(each) for size, each in kept.items()},
+            whole={size: Growth(layers * each) for size, each in kept.items()},
+            per_rank={size: layers * len(linears) * size for size in kept},
         )
-
-    def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
-        """Return the bytes that a forward pass keeps; see :meth:`Shape.kept`."""
-        # Two norms (in float32, before and after the weight), rotation and attention
-        # with their copies, the perceptron, and the sums after each half.
-        each = 2 * (FLOAT + 2 * size) * self.hidden
-        each += 6 * size * self.query + 4 * size * self.inner
-        each += 2 * size * self.hidden + 4 * size * self.key + FLOAT * self.heads
-        each += len(self.adapted) // self.layers * size * use.rank
-        return tokens * each, self.layers * tokens * each
-
-
-@dataclass(frozen=True)
-class Growth:
-    """Bytes as a function of the number of tokens n: ``each * n + pair * n²``."""
-
-    each: float
-    pair: float = 0.0
-
-    @classmethod
-    def of(cls, first: tuple[int, int], second: tuple[int, int]) -> Self:
-        """Fit the function to two measurements, each (tokens, bytes)."""
-        (few, least), (many, most) = first, second
-        pair = max(0.0, (most / many - least / few) / (many - few))
-        return cls(max(least / few, most / many) - pair * few, pair)
-
-    def at(self, tokens: int) -> int:
-        """Return the number of bytes for ``tokens`` tokens."""
-        return int(tokens * (self.each + tokens * self.pair))
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasuredShape(Shape):
-    """Sizes of an architecture that CountedShape does not know, found by measuring.
-
-    Attributes:
-        largest: Bytes that the largest layer keeps for the backward pass, by the bytes
-            per number of the weights (2 or 4).
-        whole: Bytes that all layers together keep, also by bytes per number.
-    """
-
-    largest: Mapping[int, Growth]
-    whole: Mapping[int, Growth]
-
-    def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
-        """Return the bytes that a forward pass keeps; see :meth:`Shape.kept`."""
-        added = 0
-        if use.rank:
-            added = len(self.adapted) * FLOAT * use.rank
-            if size != FLOAT:
-                added += FLOAT * sum(given for given, _ in self.adapted)
-        whole = self.whole[size].at(tokens) + tokens * added
-        largest = self.largest[size].at(tokens) + tokens * added // self.layers
-        return largest, whole
