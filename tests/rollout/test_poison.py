@@ -29,25 +29,13 @@ TURNS = 5
 HI = [{"role": "user", "content": "hi"}]
 DEEP = b"[" * 250 + b"]" * 250
 
-# What an agent sends as a model call: a body, and headers.
+# What an agent sends as a model call: a body, and headers. More of such bodies are in
+# test_malformed.
+HELLO = b'{"messages": [{"role": "user", "content": "hi"}], "x": %s}'
 CALLS: list[tuple[bytes, dict[str, bytes]]] = [
-    *((body, {}) for body in (b"{", b"[]", b"7", b'"\xff"', b'{"messages": NaN}')),
-    *(
-        (b'{"messages": [{"role": "user", "content": "hi"}], "x": %s}' % value, {})
-        for value in (
-            DEEP,
-            b"NaN",
-            b"-Infinity",
-            b"18446744073709551616",
-            b"-9223372036854775809",
-            b'"\\ud800"',
-            b'"\xff"',
-        )
-    ),
-    *(
-        (b'{"messages": [{"role": "user", "content": "hi"}], "max_tokens": %s}' % n, {})
-        for n in (b"-1", b'"many"', b"1.5")
-    ),
+    (HELLO % b"18446744073709551616", {}),
+    (HELLO % b"-9223372036854775809", {}),
+    (HELLO % DEEP, {}),
     (json.dumps({"messages": HI}).encode(), {"X-Agent-ID": b"caf\xe9"}),
 ]
 
@@ -189,7 +177,6 @@ def calls(client: httpx.Client, codes: tuple[int, ...]) -> list[Callable[[], Non
 def test_poisoned_requests_to_a_policy_in_process_harm_nobody(tmp_path: Path) -> None:
     with opened(tmp_path, FakePolicy()) as (gateway, client):
         poison = [*calls(client, (400,)), *posts(client, (409, 422))]
-        assert len(poison) >= 40
         beside_good_ones(client, poison)
         assert_recorded(tmp_path, gateway.store)
         counted = client.get("/api/refused").json()

@@ -10,7 +10,7 @@ from autogen_agentchat.conditions import (
     MaxMessageTermination,
     TextMentionTermination,
 )
-from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat, Swarm
+from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 
 
 def make_agent(llm: Any, tools: list[Any], *, streams: bool = False) -> AssistantAgent:
@@ -40,14 +40,6 @@ def make_endless_pair(llm: Any, tools: list[Any]) -> Team:
     planner = AssistantAgent("planner", llm, system_message="You plan.")
     worker = AssistantAgent("worker", llm, tools=tools, max_tool_iterations=20)
     return RoundRobinGroupChat([planner, worker])
-
-
-def make_selected(llm: Any, tools: list[Any]) -> Team:
-    """Return two of whom the model chooses who speaks."""
-    planner = AssistantAgent("planner", llm, system_message="You plan.")
-    worker = AssistantAgent("worker", llm, tools=tools, max_tool_iterations=20)
-    end = TextMentionTermination("DONE", sources=["worker"])
-    return SelectorGroupChat([planner, worker], llm, termination_condition=end)
 
 
 def make_swarm(llm: Any, tools: list[Any]) -> Team:

@@ -1,6 +1,5 @@
 """Rollouts of agents and teams of users, through workers and the gateway."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from agentgym.core.policy import ChatRequest
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
-from agentgym.errors import RolloutError
 from tests.rollout.sessions import requests, session
 
 TEAMS = "tests.plugins.autogen.teams"
@@ -51,23 +49,6 @@ def test_a_factorys_agent_is_run_and_scored(tmp_path: Path, agent: str) -> None:
         found.model_calls[0].tool_calls[0].id,
     )
     assert found.model_calls[0].messages[0]["content"] == "You note."
-
-
-@pytest.mark.slow
-def test_who_of_a_team_speaks_is_recorded(tmp_path: Path) -> None:
-    found = run(tmp_path, "make_pair", Reply("List them."), LIST, Reply("DONE"))
-    assert found.reward is not None, found.reason
-    assert speakers(found) == ["planner", "worker", "worker"]
-    assert [c.outcome for c in found.get_tool_calls()] == [ToolOutcome.OK]
-
-
-@pytest.mark.slow
-def test_who_chooses_the_speaker_is_one_more_role(tmp_path: Path) -> None:
-    script = [Reply("planner"), Reply("List."), LIST, Reply("DONE")]
-    found = run(tmp_path, "make_selected", *script)
-    assert found.reward is not None, found.reason
-    manager = "SelectorGroupChatManager"
-    assert speakers(found) == [manager, "planner", "worker", "worker"]
 
 
 @pytest.mark.slow
@@ -117,9 +98,3 @@ def test_the_model_is_told_of_the_tools_as_they_are(tmp_path: Path) -> None:
     assert [m["role"] for m in told.messages] == [m["role"] for m in same.messages]
     assert told.messages[0] == same.messages[0]
     assert told.messages[-1]["content"] == same.messages[-1]["content"]
-
-
-@pytest.mark.slow
-def test_a_factory_that_makes_no_agent_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RolloutError, match=re.escape("gave a function, not an agent")):
-        run(tmp_path, "make_nothing")

@@ -63,27 +63,6 @@ def test_what_a_factory_returns_is_run_and_its_roles_are_recorded(
 
 
 @pytest.mark.slow
-def test_a_manager_hands_work_to_an_agent(tmp_path: Path) -> None:
-    def respond(request: ChatRequest) -> Reply:
-        offered = {tool["function"]["name"] for tool in request.tools}
-        if request.messages[-1]["role"] == "tool" or not offered:
-            return Reply("Done.")
-        if "note" in offered:
-            return Reply(calls=[("note", {"text": "this"})])
-        work = {"task": "Note this.", "context": "None.", "coworker": "Scribe"}
-        return Reply(calls=[("delegate_work_to_coworker", work)])
-
-    trajectory = run(tmp_path, respond, "make_hierarchy")
-    assert notes_of(trajectory) == ["0 this"], trajectory.reason
-    assert [c.agent for c in trajectory.model_calls] == [
-        "Crew Manager",
-        "Scribe",
-        "Scribe",
-        "Crew Manager",
-    ]
-
-
-@pytest.mark.slow
 def test_calls_of_one_message_run_in_their_order(tmp_path: Path) -> None:
     def respond(request: ChatRequest) -> Reply:
         if request.messages[-1]["role"] == "tool":
