@@ -227,11 +227,6 @@ def test_a_node_that_asks_for_any_json_object_is_trained(
     assert [call.content for call in made.model_calls][1:] == ["Hm."]
 
 
-@pytest.mark.slow
-def test_an_answer_in_a_form_is_told(tried: Callable[..., AgentReport]) -> None:
-    assert tried("routed").own == {"Route": "is its answer"}
-
-
 REFUSED = {
     "tools called as plain functions": ("past_training", r"own code, past training"),
     "an agent that never asks its model": ("silent", r"without calling the model"),
@@ -382,15 +377,6 @@ def test_tools_memory_and_thread_of_a_graph_work_with_another_model() -> None:
     texts = [message.text for message in state["messages"]]
     assert texts == ["B1?", "", "shelf", "Here."]
     assert len(copy.get_state(config).values["messages"]) == 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["builder", "make_none", "bound", "make_of_nobody"])
-def test_what_is_no_agent_is_not_tried(
-    tried: Callable[..., AgentReport], name: str
-) -> None:
-    with pytest.raises(AgentGymError, match=rf"^{HERE}:{name} (is|gave|requires)"):
-        tried(name)
 
 
 INBOX = "tests.integrations.langchain.inbox_agents"
