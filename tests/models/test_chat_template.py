@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.formats.settings import TemplateSettings
+from agentgym.core.template_settings import TemplateSettings
 from agentgym.errors import ModelError, UsageError
 from agentgym.models.chat_template import ChatTemplate, FolderTemplate, form_of
 from agentgym.models.nano import nano_path

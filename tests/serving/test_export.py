@@ -10,7 +10,7 @@ from peft import AutoPeftModelForCausalLM, LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentgym import TrainedAgent
-from agentgym.core.formats.settings import TemplateSettings
+from agentgym.core.template_settings import TemplateSettings
 from agentgym.models.nano import nano_path
 from agentgym.models.template import keep_template
 from tests.cli.conftest import Command, agentgym

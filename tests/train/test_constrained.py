@@ -10,8 +10,8 @@ import pytest
 
 from agentgym import TrainedAgent, Trainer
 from agentgym.core.config import TrainingConfig
-from agentgym.core.formats.settings import Constrain
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
+from agentgym.core.template_settings import Constrain
 from agentgym.core.trajectory import Grammar
 from agentgym.engines.tokens.grammar import Grammars
 from agentgym.serving.server import AgentServer

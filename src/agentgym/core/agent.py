@@ -5,10 +5,11 @@ import re
 from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
+from pydantic import BeforeValidator, field_validator
 
 from agentgym.core.panels import AGENT
 from agentgym.core.policy import Policy
+from agentgym.core.records import Record
 from agentgym.core.settings import SettingsGroup, setting
 
 _REFERENCE = "MODULE:NAME"
@@ -29,7 +30,7 @@ def program_name(reference: str) -> str:
     return re.sub(r"[^a-zA-Z0-9]+", "_", stem).strip("_").lower()
 
 
-class AgentSpec(BaseModel):
+class AgentSpec(Record):
     """The definition of a saved agent, without its weights.
 
     Attributes:
@@ -39,8 +40,6 @@ class AgentSpec(BaseModel):
         max_turns: Maximum number of model calls in one episode, for each agent of a
             team.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     scenario: str
     framework: str

@@ -18,7 +18,6 @@ from pydantic import (
 from agentgym.core.agent import AgentSource, is_command, program_name
 from agentgym.core.components import TrainTokens
 from agentgym.core.files import check_name
-from agentgym.core.formats.settings import Constrain, TemplateSettings, Thinking
 from agentgym.core.machines import check_gpu
 from agentgym.core.panels import (
     AGENT,
@@ -35,6 +34,7 @@ from agentgym.core.prices import USUAL_PRICES, Prices, read_prices
 from agentgym.core.registry import loaders
 from agentgym.core.settings import LONGEST_S, MANY, PathText, Settings, setting
 from agentgym.core.task import TaskSource
+from agentgym.core.template_settings import Constrain, TemplateSettings, Thinking
 from agentgym.security.redaction import get_logger
 
 logger = get_logger(__name__)
@@ -103,7 +103,25 @@ Precision = Literal["auto", "bf16", "float32"]
 Roles = Annotated[tuple[str, ...], BeforeValidator(_read_roles)]
 
 
-class TrainingConfig(Settings):
+def _groups() -> dict[str, Any]:
+    """Return a field for each group of settings that plug-ins register."""
+    found: dict[str, Any] = {}
+    for name, load in loaders("agentgym.settings").items():
+        try:
+            group = load()
+            found[name] = (group, Field(default_factory=group))
+        except Exception as error:  # noqa: BLE001 - another package's code
+            logger.warning("The settings %r cannot be loaded: %s", name, error)
+    return found
+
+
+# Type checkers do not see the groups: read one with ``JudgeSettings.of(config)``.
+_WithGroups = Settings
+if not TYPE_CHECKING:
+    _WithGroups = create_model("_WithGroups", __base__=Settings, **_groups())
+
+
+class TrainingConfig(_WithGroups):
     """Settings of one training run.
 
     Values come from arguments, a YAML file (:meth:`from_yaml`) and environment
@@ -117,9 +135,7 @@ class TrainingConfig(Settings):
     description begins with their names.
     """
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True
-    )
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     scenario: str = setting(
         "coding",
@@ -136,7 +152,7 @@ class TrainingConfig(Settings):
         AGENT,
         metavar="langchain|autogen|crewai|...",
     )
-    agent: AgentSource = AgentSource()
+    agent: AgentSource = Field(default_factory=AgentSource)
     prompts: PathText = setting(
         "",
         "A file of system prompts and tool descriptions to send instead of the "
@@ -574,27 +590,6 @@ class TrainingConfig(Settings):
         parts = [attribute, *reversed(names)]
         telling = (part for part in parts if not _SAYS_NOTHING.fullmatch(part))
         return next(telling, parts[1]).strip("_") or self.scenario_name
-
-
-def with_groups(kind: type[TrainingConfig]) -> type[TrainingConfig]:
-    """Return ``kind`` with the groups of settings that plug-ins register."""
-    found: dict[str, Any] = {}
-    for name, load in loaders("agentgym.settings").items():
-        try:
-            group = load()
-            if name not in kind.model_fields:
-                found[name] = (group, group())
-        except Exception as error:  # noqa: BLE001 - another package's code
-            logger.warning("The settings %r cannot be loaded: %s", name, error)
-    return create_model(
-        kind.__name__, __base__=kind, __module__=kind.__module__, **found
-    )
-
-
-if not TYPE_CHECKING:
-    # At run time the class has the groups, too, e.g. ``judge``. Type checkers do not
-    # see them: read a group with ``JudgeSettings.of(config)``.
-    TrainingConfig = with_groups(TrainingConfig)
 
 
 def agent_reference(settings: Mapping[str, Any]) -> str | None:

@@ -249,7 +249,7 @@ class JsonSchema:
 class SchemaArguments(BaseModel):
     """Arguments of a tool known only by its schema; its framework converts them."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", defer_build=True)
     json_schema: ClassVar[JsonSchema]
 
     @classmethod

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agentgym.core.openai import CONTEXT_LENGTH
+from agentgym.core.records import Record
 from agentgym.core.trajectory import Trajectory
 
 
@@ -37,7 +38,7 @@ OF_SOLUTION = "a call of the task's solution, which comes before the sampled one
 NO_COMPARISON = "its role spoke in no other attempt at its task"
 
 
-class RoleLedger(BaseModel, extra="forbid"):
+class RoleLedger(Record):
     """How many model calls of one role were trained, masked or dropped, and why.
 
     Attributes:
@@ -68,7 +69,7 @@ class RoleLedger(BaseModel, extra="forbid"):
             found[bucket.reason] += 1
 
 
-class Judging(BaseModel, extra="forbid"):
+class Judging(Record):
     """Counts of a judge, a model that ranks groups of attempts, and its cost.
 
     Attributes:

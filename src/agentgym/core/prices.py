@@ -2,10 +2,12 @@
 
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
+
+from agentgym.core.records import FrozenRecord
 
 
-class Prices(BaseModel, frozen=True, extra="forbid"):
+class Prices(FrozenRecord):
     """Prices of a million tokens in US dollars.
 
     ``cached`` is None if it costs as ``prompt``.
@@ -22,9 +24,9 @@ class Prices(BaseModel, frozen=True, extra="forbid"):
         return (new + again * cached + self.response * response) / 1e6
 
 
-FREE = Prices(prompt=0.0, response=0.0)
+FREE = Prices.model_construct(prompt=0.0, response=0.0)
 """Prices of a model that runs on this machine."""
-USUAL_PRICES = Prices(prompt=1.0, cached=0.25, response=4.0)
+USUAL_PRICES = Prices.model_construct(prompt=1.0, cached=0.25, response=4.0)
 """The ratio of a hosted model's prices, if it is not known which model is replaced."""
 
 

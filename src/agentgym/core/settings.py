@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -23,6 +22,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from agentgym.core.records import FrozenRecord, Record
 from agentgym.errors import ConfigError, unreadable
 from agentgym.security.redaction import quoted
 
@@ -77,7 +77,7 @@ def about(field: FieldInfo, what: str) -> Any:
     return noted.get(what) if isinstance(noted, dict) else None
 
 
-class SettingsGroup(BaseModel):
+class SettingsGroup(FrozenRecord):
     """Base class of a group of settings, e.g. those of one plug-in.
 
     A plug-in registers a subclass under the entry point ``agentgym.settings``; its name
@@ -93,7 +93,7 @@ class SettingsGroup(BaseModel):
             resumed.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
     name: ClassVar[str]
     main: ClassVar[str] = ""
@@ -130,7 +130,7 @@ class SettingsGroup(BaseModel):
         return own if not found or isinstance(given, Mapping) else {**own, **found}
 
 
-class Settings(BaseModel):
+class Settings(Record):
     """Base class of settings with clear error messages.
 
     The methods below raise :class:`~agentgym.errors.ConfigError` for a wrong value or

@@ -7,8 +7,9 @@ from enum import StrEnum
 from typing import Any, Literal, Self
 from urllib.parse import parse_qs, urlencode
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from agentgym.core.records import FrozenRecord
 from agentgym.errors import UsageError
 
 Answers = Literal["recorded", "stub", "live"]
@@ -32,7 +33,7 @@ EVERY_SPLIT = "all"
 """Name for all splits together, the training split included."""
 
 
-class Task(BaseModel, frozen=True, extra="forbid"):
+class Task(FrozenRecord):
     """One request to the agent, with a goal that can be checked.
 
     Attributes:

@@ -7,9 +7,10 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from agentgym.core.openai import DEFAULT_AGENT
+from agentgym.core.records import FrozenRecord, Record
 from agentgym.core.tools import ToolOutcome
 from agentgym.errors import message_of
 from agentgym.security.redaction import redacted
@@ -25,7 +26,7 @@ class RolloutStatus(StrEnum):
     DROPPED = "dropped"
 
 
-class Reason(BaseModel, frozen=True, extra="forbid"):
+class Reason(FrozenRecord):
     """Why a rollout, attempt or model call failed: a category, details for people."""
 
     kind: str
@@ -45,10 +46,10 @@ class Reason(BaseModel, frozen=True, extra="forbid"):
         return cls(kind=f"{kind}: {type(error).__name__}", detail=message_of(error))
 
 
-GOAL_NOT_REACHED = Reason(kind="goal not reached")
+GOAL_NOT_REACHED = Reason.model_construct(kind="goal not reached")
 AGENT_CRASHED = "agent crashed"
 """Kind of the reason when an agent's own code crashed after an answer of its model."""
-NO_REASON = Reason(kind="no reason given")
+NO_REASON = Reason.model_construct(kind="no reason given")
 OWN = "(a tool of the agent's own)"
 """The result of a call that neither the episode nor the agent's own code recorded."""
 ENDED = "(the agent ended at this call)"
@@ -81,11 +82,7 @@ class Reward:
     right_arguments: float | None = None
 
 
-class _Record(BaseModel, extra="forbid"):
-    """Base class of trajectories and their parts; an unknown field is an error."""
-
-
-class RequestedCall(_Record):
+class RequestedCall(Record):
     """A tool call as the model wrote it, before a framework processed it."""
 
     id: str
@@ -98,7 +95,7 @@ class RequestedCall(_Record):
         return {"id": self.id, "type": "function", "function": function}
 
 
-class Grammar(_Record):
+class Grammar(Record):
     """The grammar that restricted the tokens of a response.
 
     Tokens that the grammar forbids had probability zero. Training applies the grammar
@@ -117,7 +114,7 @@ class Grammar(_Record):
     form: str = ""
 
 
-class ModelCall(_Record):
+class ModelCall(Record):
     """One request to the policy and its response.
 
     Attributes:
@@ -196,7 +193,7 @@ class ModelCall(_Record):
         return self.prompt_tokens or 0, self.response_tokens or 0
 
 
-class ToolCall(_Record):
+class ToolCall(Record):
     """One tool call and its outcome.
 
     Attributes:
@@ -234,7 +231,7 @@ class ToolCall(_Record):
 Step = Annotated[ModelCall | ToolCall, Field(discriminator="type")]
 
 
-class Numbers(BaseModel, frozen=True, extra="forbid"):
+class Numbers(FrozenRecord):
     """Counts of one trajectory that can be added up over many trajectories."""
 
     steps: int
@@ -250,7 +247,7 @@ class Numbers(BaseModel, frozen=True, extra="forbid"):
         return self.prompt_tokens + self.response_tokens
 
 
-class TrajectoryStats(Numbers, frozen=True):
+class TrajectoryStats(Numbers):
     """The figures of one trajectory.
 
     Attributes:
@@ -262,7 +259,7 @@ class TrajectoryStats(Numbers, frozen=True):
     duration_s: float
 
 
-class Trajectory(_Record):
+class Trajectory(Record):
     """The record of one rollout.
 
     Attributes:

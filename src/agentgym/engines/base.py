@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
@@ -19,8 +19,10 @@ from agentgym.core.policy import (
     ServedPolicy,
 )
 from agentgym.core.trajectory import ModelCall, RequestedCall, Trajectory
-from agentgym.engines.environments import Checked, EngineEnvironment
 from agentgym.errors import EngineError, UnsupportedError
+
+if TYPE_CHECKING:
+    from agentgym.engines.environments import Checked, EngineEnvironment
 
 CLIP_BOUND = 3.0
 """Upper bound of the probability ratio for a negative advantage, where PPO's own clip
@@ -425,7 +427,7 @@ class EngineFactory(ABC):
     """
 
     imitates: ClassVar[bool] = False
-    environment: ClassVar[EngineEnvironment | None] = None
+    environment: "ClassVar[EngineEnvironment | None]" = None
     supports: ClassVar[frozenset[str] | None] = None
 
     @abstractmethod
@@ -455,7 +457,7 @@ class EngineFactory(ABC):
         """Return the engine library's configuration as text; empty if it has none."""
         return ""
 
-    def examine(self) -> Iterator[Checked]:
+    def examine(self) -> "Iterator[Checked]":
         """Check the environment and the machine; yield the result of each check.
 
         ``agentgym engine check`` prints the results. Some engines also serve a tiny

@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from agentgym.core.needs import NeededCall, align, is_own
+from agentgym.core.records import FrozenRecord
 from agentgym.core.tools import MALFORMED_CALL, ToolOutcome, ToolSpec, same_arguments
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.integrations.offered import Fault, offered_functions, schema_faults
@@ -187,7 +188,7 @@ def _tells_the_same(call: ToolCall, other: ToolCall, spec: ToolSpec) -> bool:
     )
 
 
-class ConfusionMatrix(BaseModel, frozen=True, extra="forbid"):
+class ConfusionMatrix(FrozenRecord):
     """Counts of tool calls, by the tool that was needed and the tool that was called.
 
     ``counts`` are by row (needed tool) and column (called tool). The sum of a row is

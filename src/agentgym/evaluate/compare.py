@@ -7,9 +7,8 @@ from itertools import compress
 from math import comb, hypot
 from typing import Literal
 
-from pydantic import BaseModel
-
 from agentgym.core.notebook import Shown
+from agentgym.core.records import FrozenRecord
 from agentgym.errors import UsageError
 from agentgym.evaluate.intervals import Z95, Estimate, estimate_difference, sign_flip_p
 from agentgym.evaluate.metrics import (
@@ -34,7 +33,7 @@ Pair = tuple[TaskResult, TaskResult]
 """The results of one task before and after training."""
 
 
-class Comparison(Shown, BaseModel, frozen=True, extra="forbid"):
+class Comparison(Shown, FrozenRecord):
     """The differences between two measurements.
 
     Attributes:
@@ -98,7 +97,7 @@ def compare(
     )
 
 
-class Change(BaseModel, frozen=True, extra="forbid"):
+class Change(FrozenRecord):
     """The change of a share (0..1) between two measurements.
 
     Attributes:
@@ -119,7 +118,7 @@ class Change(BaseModel, frozen=True, extra="forbid"):
         return f"{self.name} {percent(self.before)} -> {percent(self.after)}"
 
 
-class Effect(BaseModel, frozen=True, extra="forbid"):
+class Effect(FrozenRecord):
     """The effect of training, measured on the same held-out tasks before and after.
 
     Attributes:

@@ -7,7 +7,7 @@ from math import comb, lcm, nan, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat
 
-from pydantic import BaseModel
+from agentgym.core.records import FrozenRecord
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +35,7 @@ _SHARE = _Added(Z95**2 / 2, 0.0, 1.0)
 _DIFFERENCE = _Added(1.0, -1.0, 1.0)
 
 
-class Estimate(BaseModel, frozen=True, extra="forbid"):
+class Estimate(FrozenRecord):
     """A mean over tasks with its 95 % interval.
 
     ``estimate >= 0.95``, ``f"{estimate:.1%}"`` and ``float(estimate)`` use the mean. If
@@ -84,7 +84,7 @@ def points(difference: Estimate) -> str:
     return f"{value} points [{low}, {high}]"
 
 
-UNMEASURED = Estimate(value=0.0, low=0.0, high=0.0, n=0)
+UNMEASURED = Estimate.model_construct(value=0.0, low=0.0, high=0.0, n=0)
 
 
 def pass_power_k(successes: int, attempts: int, k: int) -> float:

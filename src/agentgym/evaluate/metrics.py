@@ -5,11 +5,12 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Literal, Self, get_args
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agentgym.core.needs import Needs
 from agentgym.core.notebook import Shown
 from agentgym.core.prices import FREE, USUAL_PRICES, Prices
+from agentgym.core.records import FrozenRecord
 from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
 from agentgym.evaluate.intervals import (
     UNMEASURED,
@@ -53,7 +54,7 @@ AS_SHARES: frozenset[MetricName] = frozenset(
 _NOTHING: Pair = (0.0, 0.0)
 
 
-class TaskResult(BaseModel, frozen=True, extra="forbid"):
+class TaskResult(FrozenRecord):
     """The results of all attempts at one task, added up."""
 
     task_id: str
@@ -118,7 +119,7 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
         return _OF_K[metric](self.successes, self.attempts, k), 1.0
 
 
-class Metrics(Shown, BaseModel, frozen=True, extra="forbid"):
+class Metrics(Shown, FrozenRecord):
     """The metrics of an agent on a set of tasks. Shares are numbers from 0 to 1.
 
     Attributes:

@@ -4,12 +4,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agentgym.core.files import write_atomically
 from agentgym.core.ledger import Judging
 from agentgym.core.notebook import Shown
 from agentgym.core.prices import Prices
+from agentgym.core.records import FrozenRecord
 from agentgym.core.trajectory import Reason
 from agentgym.errors import UsageError, unreadable
 from agentgym.evaluate.call_classes import CallClass, ConfusionMatrix
@@ -19,7 +20,7 @@ from agentgym.version import __version__
 EVALUATION_VERSION = 1
 
 
-class AttemptResult(BaseModel, frozen=True, extra="forbid"):
+class AttemptResult(FrozenRecord):
     """The result of one rollout."""
 
     rollout_id: str  # with the evaluation's seed, it gives the rollout's seed
@@ -30,7 +31,7 @@ class AttemptResult(BaseModel, frozen=True, extra="forbid"):
     calls: dict[CallClass, int] = Field(default_factory=dict)
 
 
-class Evaluation(Shown, BaseModel, frozen=True, extra="forbid"):
+class Evaluation(Shown, FrozenRecord):
     """The results of an agent on a set of tasks.
 
     Attributes:

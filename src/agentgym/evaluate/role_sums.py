@@ -3,10 +3,9 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from pydantic import BaseModel
-
 from agentgym.core.needs import Needs, align
 from agentgym.core.openai import DEFAULT_AGENT
+from agentgym.core.records import FrozenRecord
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.integrations.offered import offered_functions
 from agentgym.scenarios.tool_tasks.unseen import learn_from
@@ -15,7 +14,7 @@ MAX_TURNS = "max_turns"
 """``Reason.kind`` of an episode in which a role made too many model calls."""
 
 
-class RoleSums(BaseModel, frozen=True, extra="forbid"):
+class RoleSums(FrozenRecord):
     """The counts of one role over all attempts at one task.
 
     Attributes:

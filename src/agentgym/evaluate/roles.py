@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Literal, Self
 
-from pydantic import BaseModel
-
+from agentgym.core.records import FrozenRecord
 from agentgym.errors import UsageError
 from agentgym.evaluate.intervals import Estimate, estimate_ratio
 from agentgym.evaluate.metrics import Metrics, TaskResult
@@ -14,10 +13,9 @@ from agentgym.evaluate.role_sums import RoleSums
 RoleMetric = Literal[
     "right_tool", "tool_reliability", "model_calls", "tokens", "prompt_tokens", "cut"
 ]
-_SILENT = RoleSums(**dict.fromkeys(RoleSums.model_fields, 0))
 
 
-class RoleMetrics(BaseModel, frozen=True, extra="forbid"):
+class RoleMetrics(FrozenRecord):
     """The metrics of one role on a set of tasks.
 
     Means are per rollout of the team, also if the role did not take part in a rollout.
@@ -50,7 +48,8 @@ class RoleMetrics(BaseModel, frozen=True, extra="forbid"):
     @classmethod
     def of(cls, role: str, tasks: Sequence[TaskResult]) -> Self:
         """Compute the metrics of a role from the results of scored tasks."""
-        sums = [task.roles.get(role, _SILENT) for task in tasks]
+        silent = RoleSums(**dict.fromkeys(RoleSums.model_fields, 0))
+        sums = [task.roles.get(role, silent) for task in tasks]
         attempts = [task.attempts for task in tasks]
         known = [task.pair("tokens", 1)[1] for task in tasks]
 

@@ -16,8 +16,8 @@ from agentgym.core.formats.detect import (
     find_form,
     keeps_reasoning,
 )
-from agentgym.core.formats.settings import TemplateSettings
 from agentgym.core.openai import joined_text
+from agentgym.core.template_settings import TemplateSettings
 from agentgym.core.tools import parse_arguments
 from agentgym.errors import ModelError, PromptError
 from agentgym.models.folder import NANO, base_folder, model_source, read_json

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agentgym.core.formats.settings import TemplateSettings
+from agentgym.core.template_settings import TemplateSettings
 from agentgym.errors import ModelError, UsageError, unreadable
 
 TEMPLATE_FILE = "agentgym_template.json"

@@ -9,24 +9,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel
+from pydantic import Field
 
 from agentgym.core.files import parse_json
 from agentgym.core.openai import joined_text
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
+from agentgym.core.records import FrozenRecord
 from agentgym.errors import UsageError, unreadable
 
 _OF_SYSTEM = ("system", "developer")
 
 
-class NewText(BaseModel, frozen=True, extra="forbid"):
+class NewText(FrozenRecord):
     """The agent's own text (``before``), and the text that replaces it (``after``)."""
 
     before: str
     after: str
 
 
-class Wording(BaseModel, frozen=True, extra="forbid"):
+class Wording(FrozenRecord):
     """New texts for an agent's system prompts and tool descriptions; empty by default.
 
     Attributes:
@@ -35,7 +36,7 @@ class Wording(BaseModel, frozen=True, extra="forbid"):
     """
 
     prompts: tuple[NewText, ...] = ()
-    tools: dict[str, NewText] = {}
+    tools: dict[str, NewText] = Field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -79,10 +80,6 @@ class Wording(BaseModel, frozen=True, extra="forbid"):
             return tool
         name = function["name"]
         return {**tool, "function": {**function, "description": self.tools[name].after}}
-
-
-NO_WORDING = Wording()
-"""A Wording without replacements."""
 
 
 def system_text(message: Any) -> str | None:

@@ -3,16 +3,15 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from pydantic import BaseModel
-
 from agentgym.core.notebook import Shown
+from agentgym.core.records import FrozenRecord
 from agentgym.core.trajectory import NO_REASON, Numbers, RolloutStatus, Trajectory
 
 _FIRST = 3
 """Number of rollouts that are named for each kind of reason."""
 
 
-class DropKind(BaseModel, frozen=True, extra="forbid"):
+class DropKind(FrozenRecord):
     """The rollouts that were dropped for one kind of reason.
 
     Attributes:
@@ -26,7 +25,7 @@ class DropKind(BaseModel, frozen=True, extra="forbid"):
     detail: str
 
 
-class Summary(Shown, Numbers, frozen=True):
+class Summary(Shown, Numbers):
     """Totals and means over many trajectories.
 
     Attributes:

@@ -27,7 +27,7 @@ class ReportedReward(BaseModel):
     If ``success`` is None, a reward of 1 is a success. Other keys are ignored.
     """
 
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False, defer_build=True)
 
     reward: float = Field(ge=0, le=1)
     success: bool | None = None

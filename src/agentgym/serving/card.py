@@ -8,7 +8,7 @@ from typing import Any
 
 from agentgym.core.agent import AgentSpec, Trained
 from agentgym.core.formats import FORMATS
-from agentgym.core.formats.settings import TemplateSettings
+from agentgym.core.template_settings import TemplateSettings
 from agentgym.evaluate.metrics import MetricName, Metrics
 from agentgym.evaluate.numbers import plural
 from agentgym.models import hub

@@ -3,8 +3,9 @@
 from collections import Counter
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from agentgym.core.records import FrozenRecord, Record
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import percent
 
@@ -17,7 +18,7 @@ _MORE = 3  # times as many tasks to write against overfitting
 _ENDLESS = 0.5  # share of rollouts that end at the limit of model calls
 
 
-class Remark(BaseModel, frozen=True, extra="forbid"):
+class Remark(FrozenRecord):
     """A warning about a run.
 
     Attributes:
@@ -33,7 +34,7 @@ class Remark(BaseModel, frozen=True, extra="forbid"):
     text: str
 
 
-class Watch(BaseModel, extra="forbid"):
+class Watch(Record):
     """The results of all validations so far; part of a run's state.
 
     Attributes:

@@ -2,16 +2,14 @@
 
 from contextlib import suppress
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import BaseModel
-
 from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import agents_folder, disk_trouble, new_folder
+from agentgym.core.records import FrozenRecord
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.compare import lost_families, solves_more
 from agentgym.evaluate.metrics import Metrics
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 _PACKAGES = (DISTRIBUTION, "agentlightning", "torch", "transformers", "langchain")
 
 
-class Saved(BaseModel, frozen=True, extra="forbid"):
+class Saved(FrozenRecord):
     """The saved version of a run's agent.
 
     Attributes:
@@ -229,6 +227,8 @@ def _apart(first: Metrics, second: Metrics) -> str:
 
 
 def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
     found = {}
     for package in _PACKAGES:
         with suppress(PackageNotFoundError):

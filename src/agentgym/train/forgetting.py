@@ -12,11 +12,12 @@ least 0, so the estimate varies little.
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agentgym.core.background import in_background
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
+from agentgym.core.records import Record
 from agentgym.engines.base import TrainingBatch, TrainingSequence
 from agentgym.engines.settings import adapted_roles
 from agentgym.evaluate.numbers import plural
@@ -37,7 +38,7 @@ _LEAST = 8
 """Least number of questions for a useful estimate."""
 
 
-class PlainAnswer(BaseModel):
+class PlainAnswer(Record):
     """An answer of the untrained model to an everyday question, as token ids.
 
     Attributes:
@@ -51,7 +52,7 @@ class PlainAnswer(BaseModel):
     logprobs: list[float]
 
 
-class Forgetting(BaseModel, extra="forbid"):
+class Forgetting(Record):
     """The distance of a model from its untrained state, by its answers to questions.
 
     Attributes:

@@ -7,7 +7,6 @@ from typing import Any
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.machines import is_elsewhere
 from agentgym.core.registry import Registry
-from agentgym.engines.registry import remote_engine
 from agentgym.evaluate.events import Observer
 from agentgym.models.folder import NANO
 from agentgym.plugins import registered
@@ -109,6 +108,8 @@ def choose_machine(config: TrainingConfig) -> TrainingConfig:
         config = config.replaced(gpu=registered(MACHINES, "settle")(config))
     registered(MACHINES, "check")(config)
     if is_elsewhere(config.gpu) and config.engine == AUTO_ENGINE:
+        from agentgym.engines.registry import remote_engine
+
         config = config.replaced(engine=remote_engine(config))
     return config
 

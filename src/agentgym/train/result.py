@@ -4,13 +4,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, Field, ValidationError, computed_field, model_validator
+from pydantic import Field, ValidationError, computed_field, model_validator
 
 from agentgym.core.agent import COMMAND, is_command
 from agentgym.core.config import agent_reference
 from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
 from agentgym.core.notebook import Shown
+from agentgym.core.records import Record
 from agentgym.errors import AgentGymError, TrainingFailedError, first_problem
 from agentgym.evaluate.compare import (
     ALPHA,
@@ -50,7 +51,7 @@ def require_trained(ledger: Ledger, run: Path, *, warmed: bool) -> None:
         )
 
 
-class Artifacts(BaseModel, extra="forbid"):
+class Artifacts(Record):
     """Paths of a run's results.
 
     Attributes:
@@ -62,7 +63,7 @@ class Artifacts(BaseModel, extra="forbid"):
     agent: Path
 
 
-class TrainingResult(Shown, BaseModel, extra="forbid"):
+class TrainingResult(Shown, Record):
     """Metrics before and after training on held-out tasks, and paths of the results.
 
     Attributes:

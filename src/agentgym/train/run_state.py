@@ -1,8 +1,9 @@
 """RunState: all that a checkpoint keeps besides the weights."""
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agentgym.core.ledger import Ledger
+from agentgym.core.records import Record
 from agentgym.evaluate.metrics import Metrics
 from agentgym.train.diagnostics import Watch
 from agentgym.train.forgetting import Forgetting
@@ -11,7 +12,7 @@ from agentgym.train.tasks import StreamState
 from agentgym.train.warm_start.record import WarmStart
 
 
-class RunState(BaseModel, extra="forbid"):
+class RunState(Record):
     """Everything that a checkpoint keeps besides the weights.
 
     Attributes:

@@ -26,8 +26,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from agentgym.core.records import FrozenRecord, Record
 from agentgym.evaluate.metrics import MetricName, Metrics, TaskResult
 
 ALPHA = 0.05
@@ -62,7 +63,7 @@ Shares = dict[str, tuple[float, int]]
 """For each family: the sum of a metric's shares over tasks, and the number of tasks."""
 
 
-class Sample(BaseModel, frozen=True, extra="forbid"):
+class Sample(FrozenRecord):
     """The shares that one policy reached, by metric and family.
 
     Attributes:
@@ -95,7 +96,7 @@ class Sample(BaseModel, frozen=True, extra="forbid"):
         return cls(step=step, trained=trained, shares=shares)
 
 
-class Bets(BaseModel, extra="forbid"):
+class Bets(Record):
     """The test whether a metric's mean is at least ``least``, which is above 0.
 
     Attributes:
@@ -120,7 +121,7 @@ class Bets(BaseModel, extra="forbid"):
         return top + math.log(mean) >= math.log(1 / ALPHA)
 
 
-class Stopping(BaseModel, extra="forbid"):
+class Stopping(Record):
     """Measurements of a run so far, to decide when it should end; saved with the run.
 
     Attributes:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 from statistics import fmean
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.records import Record
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.credit import call_failures, deviation, most_draws
@@ -39,7 +40,7 @@ _DIFFER = 1e-6
 """Least variance of rewards that differ."""
 
 
-class SeenTask(BaseModel, extra="forbid"):
+class SeenTask(Record):
     """A task that was taken.
 
     Attributes:
@@ -53,7 +54,7 @@ class SeenTask(BaseModel, extra="forbid"):
     variance: float = 0.0
 
 
-class StreamState(BaseModel, extra="forbid"):
+class StreamState(Record):
     """The state of a :class:`TaskStream`; each checkpoint has a copy.
 
     Attributes:

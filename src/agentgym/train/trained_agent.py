@@ -5,14 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, get_args
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.files import parse_json, write_json
-from agentgym.core.formats.settings import Constrain, TemplateSettings
 from agentgym.core.notebook import Shown
 from agentgym.core.policy import Policy
+from agentgym.core.records import Record
 from agentgym.core.task import TaskSource
+from agentgym.core.template_settings import Constrain, TemplateSettings
 from agentgym.errors import (
     AgentGymError,
     CorruptModelError,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 MODEL_FOLDER = "model"
 
 
-class Provenance(BaseModel, extra="forbid"):
+class Provenance(Record):
     """How an agent was trained, with every setting of the run.
 
     Attributes:
@@ -78,7 +79,7 @@ class _Options(TypedDict, total=False):
     """Key of that server."""
 
 
-class TrainedAgent(Shown, BaseModel):
+class TrainedAgent(Shown, Record, extra="ignore"):
     """A trained agent, loadable into any supported framework.
 
     Attributes:

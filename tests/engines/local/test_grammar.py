@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 import torch
 
-from agentgym.core.formats.settings import TemplateSettings
 from agentgym.core.ledger import NOT_REPLAYED
 from agentgym.core.policy import ChatRequest, ChatResult
+from agentgym.core.template_settings import TemplateSettings
 from agentgym.core.trajectory import Grammar, ModelCall, Trajectory
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.loss import PolicyLoss

@@ -12,7 +12,7 @@ from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from agentgym.core.formats.settings import TemplateSettings
+from agentgym.core.template_settings import TemplateSettings
 from agentgym.engines.tokens.chat_tokens import ChatTokens
 from agentgym.models.chat_template import ChatTemplate
 

@@ -14,8 +14,8 @@ from llguidance.hf import from_tokenizer
 from tokenizers.decoders import ByteFallback, ByteLevel, Sequence
 from transformers import AutoTokenizer
 
-from agentgym.core.formats.settings import TemplateSettings
 from agentgym.core.policy import ChatRequest
+from agentgym.core.template_settings import TemplateSettings
 from agentgym.core.trajectory import Grammar
 from agentgym.engines.tokens.grammar import Grammars, closed
 from agentgym.errors import GrammarError, ModelError

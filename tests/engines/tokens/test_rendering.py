@@ -7,7 +7,7 @@ import pytest
 from transformers import PreTrainedTokenizerBase
 
 from agentgym.core.formats import FORMATS
-from agentgym.core.formats.settings import TemplateSettings
+from agentgym.core.template_settings import TemplateSettings
 from agentgym.engines.tokens.rendering import Prompt, Renderer
 from agentgym.errors import EngineError
 from agentgym.models.chat_template import ChatTemplate

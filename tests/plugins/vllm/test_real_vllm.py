@@ -24,9 +24,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentgym import Trainer
 from agentgym.core.config import TrainingConfig
-from agentgym.core.formats.settings import TemplateSettings
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split
+from agentgym.core.template_settings import TemplateSettings
 from agentgym.engines.environments import installed_version
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.loss import PolicyLoss

@@ -19,7 +19,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentgym.core.config import Precision
 from agentgym.core.files import parse_json
-from agentgym.core.formats.settings import TemplateSettings
+from agentgym.core.template_settings import TemplateSettings
 from agentgym.engines.adapter import adapt, compute_in_half, merge, mergeable
 from agentgym.engines.device import cpu_has_half
 from agentgym.engines.local import attention

@@ -10,8 +10,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from agentgym.core.formats.settings import TemplateSettings
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
+from agentgym.core.template_settings import TemplateSettings
 from agentgym.engines.device import check_device
 from agentgym.engines.local.decoding.batch import BatchDecoder
 from agentgym.engines.local.decoding.decoder import Decoder, DecodingJob, Generation

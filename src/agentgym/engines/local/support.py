@@ -4,8 +4,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.formats.settings import TemplateSettings
 from agentgym.core.policy import Policy
+from agentgym.core.template_settings import TemplateSettings
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.device import check_device, describe_device, find_device
 from agentgym.engines.lengths import CPU_IN_FLIGHT, paced

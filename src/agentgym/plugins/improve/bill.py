@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import parse_json, write_json
+from agentgym.core.records import Record
 from agentgym.core.task import TaskSource
 from agentgym.errors import RunFolderError
 from agentgym.evaluate.metrics import Metrics
@@ -24,7 +25,7 @@ _NOT_TASKS |= {"workers", "concurrency"}
 Status = Literal["met", "missed", "skipped", "ended", "quoted"]
 
 
-class RungResult(BaseModel, extra="forbid"):
+class RungResult(Record):
     """The result of one rung (one remedy that ``improve`` tried).
 
     Attributes:
@@ -54,7 +55,7 @@ class RungResult(BaseModel, extra="forbid"):
     seconds: float = 0.0
 
 
-class Bill(BaseModel, extra="forbid"):
+class Bill(Record):
     """The results and costs of ``improve`` so far.
 
     A rung is one remedy that ``improve`` tries; the ladder is all rungs together.

@@ -12,7 +12,7 @@ from aiohttp import web
 from agentgym.core.openai import CONTEXT_LENGTH, ApiError
 from agentgym.errors import ContextLengthError, EngineError, GrammarError, PromptError
 from agentgym.rollout.gateway.wire import invalid, load_json
-from agentgym.rollout.prompt_overrides import NO_WORDING, Wording
+from agentgym.rollout.prompt_overrides import Wording
 from agentgym.security.redaction import quoted
 
 Mode = Literal["train", "val"]
@@ -44,7 +44,9 @@ class GatewaySettings:
     val_temperature: float | None = 0.7
     provider_temperature: float | None = None  # if the agent sets none
     max_tokens: int = 256  # of one answer of the policy; an agent may ask for fewer
-    wording: Wording = NO_WORDING  # texts that are sent instead of the agent's own
+    wording: Wording = field(
+        default_factory=Wording
+    )  # texts that are sent instead of the agent's own
     include_log_probs: bool = True  # in training, from remote servers
     include_routed_experts: bool = False  # in training, from servers of MoE models
     max_in_flight: int = 512  # model calls answered at the same time; others wait

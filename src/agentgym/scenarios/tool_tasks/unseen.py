@@ -14,7 +14,7 @@ _HAND_OFF = re.compile(r"transfer_(back_)?to_|hand_?off|delegate_", re.IGNORECAS
 
 
 class _AnyArguments(BaseModel):
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", defer_build=True)
 
 
 class UnseenSpec(ToolSpec):

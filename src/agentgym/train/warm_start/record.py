@@ -1,9 +1,11 @@
 """WarmStart: a run's record of its warm start."""
 
-from pydantic import BaseModel, Field
+from pydantic import Field
+
+from agentgym.core.records import FrozenRecord
 
 
-class WarmStart(BaseModel, frozen=True, extra="forbid"):
+class WarmStart(FrozenRecord):
     """The record of a warm start.
 
     Attributes:

@@ -2,13 +2,15 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
+
+from agentgym.core.records import FrozenRecord
 
 Thinking = Literal["auto", "on", "off"]
 Constrain = Literal["auto", "none", "calls"]
 
 
-class TemplateSettings(BaseModel, frozen=True, extra="forbid"):
+class TemplateSettings(FrozenRecord):
     """How to use a model's chat template; the defaults use the template as it is.
 
     Attributes:
