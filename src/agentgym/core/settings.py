@@ -176,10 +176,12 @@ class Settings(Record):
 
     @classmethod
     def fields(cls) -> dict[str, FieldInfo]:
-        """Return the fields of all settings by dotted name, in their order."""
-        groups = cls.groups()
+        """Return the fields of all settings by dotted name; a base's come last."""
+        groups, own = cls.groups(), cls.__annotations__
         found: dict[str, FieldInfo] = {}
-        for name, field in cls.model_fields.items():
+        for name, field in sorted(
+            cls.model_fields.items(), key=lambda each: each[0] not in own
+        ):
             if name in groups:
                 inner = groups[name].model_fields
                 found |= {f"{name}.{key}": each for key, each in inner.items()}
