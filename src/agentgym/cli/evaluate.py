@@ -6,17 +6,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from agentgym.cli.options import (
-    AllowTool,
+    OF_TASKS,
     AsJson,
     Assigned,
     CacheRequests,
-    Categories,
-    CheckCommand,
-    CheckFunction,
     Command,
-    Data,
-    ToolAnswers,
-    ToolsFrom,
     named_agent,
     named_model,
     of_saved,
@@ -26,7 +20,6 @@ from agentgym.cli.options import (
     token_prices,
     use_tool_options,
     with_assigned,
-    with_data,
 )
 from agentgym.cli.output import print_json, progress_console, require_place
 from agentgym.errors import UsageError
@@ -47,6 +40,7 @@ if TYPE_CHECKING:
     *("judge.price_in", "judge.price_out", "judge.max_cost", "faults.rates"),
     *("user.model",),
     flags={"eval_temperature": "--temperature"},
+    more=OF_TASKS,
 )
 def evaluate(
     command: typer.Context,
@@ -89,13 +83,6 @@ def evaluate(
         "--baselines/--no-baselines",
         default=True,
     ),
-    data: Data = None,
-    categories: Categories = None,
-    tools_from: ToolsFrom = None,
-    tools: ToolAnswers = None,
-    allow_tool: AllowTool = None,
-    check: CheckFunction = None,
-    check_command: CheckCommand = None,
     assigned: Assigned = None,
     fail_under: list[str] | None = option(
         "Exit with 1 if tool reliability (0.95) or another share (pass_1=0.9) is "
@@ -162,7 +149,7 @@ def evaluate(
             "What to measure on? Name a scenario, as in `agentgym eval coding`, or "
             "give --tasks FILE. `agentgym scenarios list` shows the scenarios."
         )
-    chosen["scenario"] = with_data(source, data, categories)
+    chosen["scenario"] = source
     if own is not None:
         chosen["agent.reference"] = own
     use_tool_options(command, chosen)

@@ -49,10 +49,14 @@ class Taken:
     names: tuple[str, ...]
     plugins: bool
     flags: Mapping[str, str]
+    more: Mapping[str, Any]
 
 
 def takes[F: Callable[..., Any]](
-    *names: str, plugins: bool = False, flags: Mapping[str, str] | None = None
+    *names: str,
+    plugins: bool = False,
+    flags: Mapping[str, str] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> Callable[[F], F]:
     """Give a command an option for each of these settings.
 
@@ -62,10 +66,12 @@ def takes[F: Callable[..., Any]](
         *names: Dotted names of settings.
         plugins: Whether the command has the options of plug-ins' settings, too.
         flags: Other names of options than the usual ones, by setting.
+        more: Annotations of further options by name, e.g. :data:`OF_TOOLS`. Their
+            values are only in the ``params`` of the command's context.
     """
 
     def noted(command: F) -> F:
-        command.__dict__["takes"] = Taken(names, plugins, flags or {})
+        command.__dict__["takes"] = Taken(names, plugins, flags or {}, more or {})
         return command
 
     return noted
@@ -179,6 +185,15 @@ CheckCommand = Annotated[
         panel=TASKS,
     ),
 ]
+OF_TOOLS = {
+    "tools_from": ToolsFrom,
+    "tools": ToolAnswers,
+    "allow_tool": AllowTool,
+    "check": CheckFunction,
+    "check_command": CheckCommand,
+}
+"""Options for the tools and rewards of tasks; :func:`use_tool_options` reads them."""
+OF_TASKS = {"data": Data, "categories": Categories, **OF_TOOLS}
 Command = Annotated[
     str | None,
     opt(
@@ -361,12 +376,10 @@ def with_data(scenario: str, data: str | None, categories: str | None) -> str:
     Raises:
         UsageError: An option is given, but the scenario is not a benchmark.
     """
-    given = {"data": data or "", "categories": categories or ""}
-    if not any(given.values()):
-        return scenario
     if not has_options(f"{scenario}?"):
         option = "--data" if data else "--categories"
         raise UsageError(f"{option} is for a benchmark, as bfcl; not for {scenario!r}.")
+    given = {"data": data, "categories": categories}
     return with_options(scenario, **{name: v for name, v in given.items() if v})
 
 
@@ -406,14 +419,17 @@ def with_assigned(given: dict[str, Any], words: Sequence[str] | None) -> dict[st
 
 
 def use_tool_options(command: typer.Context, given: dict[str, Any]) -> None:
-    """Move the values of the options for tools and rewards into the settings ``given``.
+    """Move the values of the options ``OF_TASKS`` into the settings ``given``.
 
     If the scenario is a tasks file, the setting ``scenario`` becomes a text with the
     file's path and these values. Otherwise, ``--tools`` and ``--allow-tool`` become
     settings of the user's own agent.
     """
-    names = ("tools_from", "tools", "allow_tool", "check", "check_command")
-    options = {name: command.params.get(name) for name in names}
+    if "categories" in command.params:  # `agentgym gateway` has another --data
+        data, categories = command.params["data"], command.params["categories"]
+        if data or categories:
+            given["scenario"] = with_data(given.get("scenario", ""), data, categories)
+    options = {name: command.params.get(name) for name in OF_TOOLS}
     scenario = given.get("scenario", "")
     if "agent.reference" in given and not is_tasks_file(scenario):
         given |= own_tools(options.pop("tools"), options.pop("allow_tool"))

@@ -63,9 +63,16 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
         for name, parameter in inspect.signature(command).parameters.items()
         if name != _GIVEN
     ]
+    own += [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+        )
+        for name, annotation in taken.more.items()
+    ]
 
     def run(**values: Any) -> Any:
         given = {name: values.pop(options[name].name) for name in names}
+        values = {name: v for name, v in values.items() if name not in taken.more}
         kept = {
             name: value
             for name, value in given.items()

@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from agentgym.cli.options import (
-    AllowTool,
+    OF_TASKS,
     AsJson,
     Assigned,
-    Categories,
-    CheckCommand,
-    CheckFunction,
     Command,
-    Data,
-    ToolAnswers,
-    ToolsFrom,
     flag,
     option,
     takes,
@@ -24,7 +18,6 @@ from agentgym.cli.options import (
     use_agent,
     use_tool_options,
     with_assigned,
-    with_data,
 )
 from agentgym.cli.output import announce_trial, print_json, progress_console
 from agentgym.core.machines import is_elsewhere
@@ -48,6 +41,7 @@ def _scenarios(context: typer.Context, words: list[str], begun: str) -> list[str
     *("model", "engine", "gpu", "time", "episodes", "goal", "warm_start", "seed"),
     *("name", "output", "yes", "unsafe_local_exec"),
     plugins=True,
+    more=OF_TASKS,
 )
 def train(
     command: typer.Context,
@@ -70,13 +64,6 @@ def train(
         metavar="FILE",
         panel=TASKS,
     ),
-    data: Data = None,
-    categories: Categories = None,
-    tools_from: ToolsFrom = None,
-    tools: ToolAnswers = None,
-    allow_tool: AllowTool = None,
-    check: CheckFunction = None,
-    check_command: CheckCommand = None,
     assigned: Assigned = None,
     config: Path | None = option(
         "YAML file of settings; options win over it.", metavar="FILE", panel=RUN
@@ -113,13 +100,12 @@ def train(
         from agentgym.cli.tasks import needed_tools
         from agentgym.scenarios.tool_tasks.starter import starter_of
 
+        tools_from = command.params["tools_from"]
         whose = None if tools_from else agent
         found = needed_tools(tools_from, whose, given)
         raise starter_of(agent, tools_from, found, write=not dry_run)
     if (source := tasks_or_scenario(scenario, tasks)) is not None:
         given["scenario"] = source
-    if data is not None or categories is not None:
-        given["scenario"] = with_data(given.get("scenario", ""), data, categories)
     use_tool_options(command, given)
     if resume is not None:
         settings = _resumed(given, clean=config is None and not dry_run)

@@ -182,7 +182,28 @@ class TrainingResult(Shown, Record):
 
         The first says if training added nothing, or took something away.
         """
-        return _gain_words(self)
+        if len(parts := self.gains) < 2:
+            return []
+        training = parts["training"]
+        steps = plural(self.steps, "step")
+        if not self.steps:
+            said = "Training added nothing: no step came after the warm start."
+        elif not self.weights_step:
+            said = f"Training added nothing: its {steps} did not do better on "
+            said += "validation tasks, so the weights of the warm start were kept."
+        elif training.p_value >= ALPHA:
+            said = f"Training added nothing beyond chance in {steps}."
+        elif training.differences["pass_1"].value < 0:
+            said = f"Training took away some of the warm start's gain in {steps}; only "
+            said += "on validation tasks its weights were better."
+        else:
+            said = f"Training added to the warm start's gain in {steps}."
+        split = "; ".join(
+            f"{name} {points(part.differences['pass_1'])}"
+            for name, part in parts.items()
+        )
+        tasks = plural(training.tasks, "task")
+        return [said, f"pass^1 by part, paired over {tasks}: {split}."]
 
     @property
     def verdict(self) -> list[str]:
@@ -268,41 +289,13 @@ def effect_lines(result: TrainingResult) -> list[tuple[str, str]]:
         has_warm_start = result.warm_start is not None
         verdict = verdict_words(effect, has_warm_start=has_warm_start)
         lines = [
-            *((words, "bold") for words in _gain_words(result)),
+            *((words, "bold") for words in result.gain_words),
             (verdict, _STYLES[effect.verdict]),
             (better, "green"),
             (worse, "red" if effect.worse else "dim"),
             *lines,
         ]
     return [(words, style) for words, style in lines if words]
-
-
-def _gain_words(result: TrainingResult) -> list[str]:
-    """Sentences on the gain by warm start and by training; [] if unknown.
-
-    The first says if training added nothing, or took something away.
-    """
-    if len(parts := result.gains) < 2:
-        return []
-    training = parts["training"]
-    steps = plural(result.steps, "step")
-    if not result.steps:
-        said = "Training added nothing: no step came after the warm start."
-    elif not result.weights_step:
-        said = f"Training added nothing: its {steps} did not do better on "
-        said += "validation tasks, so the weights of the warm start were kept."
-    elif training.p_value >= ALPHA:
-        said = f"Training added nothing beyond chance in {steps}."
-    elif training.differences["pass_1"].value < 0:
-        said = f"Training took away some of the warm start's gain in {steps}; only "
-        said += "on validation tasks its weights were better."
-    else:
-        said = f"Training added to the warm start's gain in {steps}."
-    split = "; ".join(
-        f"{name} {points(part.differences['pass_1'])}" for name, part in parts.items()
-    )
-    tasks = plural(training.tasks, "task")
-    return [said, f"pass^1 by part, paired over {tasks}: {split}."]
 
 
 def _goal_words(result: TrainingResult) -> str:

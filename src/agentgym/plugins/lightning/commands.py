@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentgym.cli.options import (
-    AllowTool,
-    CheckCommand,
-    CheckFunction,
+    OF_TOOLS,
     Command,
     Host,
     Port,
-    ToolAnswers,
-    ToolsFrom,
     opt,
     option,
     takes,
@@ -44,6 +40,7 @@ Config = Annotated[Path | None, opt("YAML file of settings; options win over it.
     *_OF_AGENT,
     *("workers", "concurrency", "max_tokens", "temperature", "eval_temperature"),
     "seed",
+    more=OF_TOOLS,
 )
 def gateway(
     command: typer.Context,
@@ -71,11 +68,6 @@ def gateway(
         "SQLite file of the records.", show_default="rollouts.db in --data"
     ),
     program: Command = None,
-    tools_from: ToolsFrom = None,
-    tools: ToolAnswers = None,
-    allow_tool: AllowTool = None,
-    check: CheckFunction = None,
-    check_command: CheckCommand = None,
     grace: float = option(
         "Seconds that running calls have to end once it shuts down.", default=20.0
     ),
@@ -155,7 +147,7 @@ def gateway(
     raise Interrupted("The gateway no longer answers.")
 
 
-@takes(*_OF_AGENT)
+@takes(*_OF_AGENT, more=OF_TOOLS)
 def job(
     command: typer.Context,
     given: dict[str, Any],
@@ -163,11 +155,6 @@ def job(
         None, help="Scenario of the task; see `scenarios list`."
     ),
     program: Command = None,
-    tools_from: ToolsFrom = None,
-    tools: ToolAnswers = None,
-    allow_tool: AllowTool = None,
-    check: CheckFunction = None,
-    check_command: CheckCommand = None,
     config: Config = None,
 ) -> None:
     """Run one rollout for Agent Lightning, and report its result.
