@@ -17,41 +17,17 @@ from tests.scripted_engine import ScriptedEngine
 from tests.train.agents import make_agent, saved_agent
 
 SCENARIO = '''
-from agentgym import Environment, Reward, Scenario, Task, tool
-from agentgym.core.tools import tool_specs
+from agentgym import Reward
+from tests.packs import Looking
 
 
-class Nothing(Environment):
-    @tool
-    def look(self) -> str:
-        """Look around."""
-        return "nothing"
-
-
-class Skill(Scenario):
+class Skill(Looking):
     """The agent says how many of the tasks it solves."""
 
     name = "skill"
-    description = "Say how good you are."
-    difficulty = "beginner"
-    estimated_time = "seconds"
 
-    def system_prompt(self):
-        return "You say a number."
-
-    def tools(self):
-        return tool_specs(Nothing)
-
-    def tasks(self, split, seed, count):
-        about = {"split": split, "seed": seed, "family": "say", "level": 1}
-        about["instruction"] = "Say a number."
-        return [
-            Task(id=f"{split}-{seed}-{n}", goal={"number": n}, **about)
-            for n in range(count)
-        ]
-
-    def create_environment(self, task):
-        return Nothing()
+    def about(self, split, number):
+        return {"instruction": "Say a number.", "goal": {"number": number}}
 
     def calculate_reward(self, task, environment, trajectory):
         said = trajectory.answer or ""

@@ -69,9 +69,3 @@ def test_agent_and_tasks_mean_the_same_in_every_command(
     found = json.loads(rolled.out)
     assert found["rollouts"] == found["succeeded"] > 2
     assert len(read_jsonl(Path("out.jsonl"))) == found["rollouts"]
-
-
-def test_a_trained_agent_has_its_model(agentgym: Command) -> None:
-    ended = agentgym("eval", "coding", "--agent", "coding", "--model", "nano")
-    assert ended.code == 2
-    assert "coding is a trained agent, and has its model" in ended.err

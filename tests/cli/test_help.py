@@ -11,7 +11,7 @@ from agentgym.errors import GPUNotAvailableError
 from agentgym.plugins.cloud.base import PROVIDERS
 from tests.cli.conftest import Command
 
-MORE = ("engine", "gpu")
+GROUPS = ("scenarios", "tasks", "runs", "agents", "engine", "gpu")
 
 
 def test_help_of_train_has_panels_and_choices(agentgym: Command) -> None:
@@ -53,16 +53,15 @@ def test_help_begins_with_usual_options_and_ends_with_an_example(
     assert agentgym("--debug", "--help").out == top
     assert max(map(len, top.splitlines())) <= 80
     listed = top.partition("Commands:\n")[2].partition("\n\n")[0]
-    assert {"train", "doctor", "gpu"} <= {
-        line.split()[0] for line in listed.splitlines()
-    }
+    known = {"train", "eval", "rollout", "serve", "export", "doctor", *GROUPS}
+    assert known <= {line.split()[0] for line in listed.splitlines()}
     for line in listed.splitlines():
         name, said = line[2:].split(maxsplit=1)
         assert said.endswith(".")
-        if name and name not in ("scenarios", "tasks", "runs", "agents", *MORE):
-            text = agentgym(name, "--help").out
-            assert f"Example: agentgym {name} " in text
-            assert "--no-no" not in text
+        text = agentgym(name, "--help").out
+        assert f"Usage: agentgym {name}" in text
+        assert (f"Example: agentgym {name} " in text) == (name not in GROUPS)
+        assert "--no-no" not in text
 
 
 def test_a_shell_completes_options_and_scenarios(

@@ -52,24 +52,6 @@ def test_a_goal_that_means_nothing_is_one_sentence(
     assert ended.err.count("\n") == 1
 
 
-@pytest.mark.slow  # imports an agent's framework
-def test_tasks_without_validation_are_refused(
-    agentgym: Command, tmp_path: Path
-) -> None:
-    path = tasks_file(tmp_path)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    split = ["train"] * 10 + ["test"] * 4
-    for line, name in zip(lines, split, strict=True):
-        line["split"] = name
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    ended = agentgym(
-        "improve", "--agent", AGENT, "--tasks", str(path), "--goal", "pass_1=0.9"
-    )
-    assert ended.code == 2
-    assert "validation has 0" in ended.err
-    assert not (tmp_path / "runs").exists()
-
-
 @pytest.mark.slow  # three sessions, each with processes of its own
 @pytest.mark.timeout(600)
 def test_better_prompts_meet_the_goal_below_the_cap(

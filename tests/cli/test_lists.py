@@ -32,12 +32,8 @@ def make_agent(home: Path, name: str) -> TrainedAgent:
 def test_scenarios_list_shows_the_built_in_ones(agentgym: Command) -> None:
     ended = agentgym("scenarios", "list")
     assert ended.code == 0
-    assert ended.out.splitlines()[0].split() == [
-        "NAME",
-        "DIFFICULTY",
-        "TIME",
-        "DESCRIPTION",
-    ]
+    heads = ended.out.splitlines()[0].split()
+    assert heads == ["NAME", "DIFFICULTY", "TIME", "DESCRIPTION"]
     assert "coding" in ended.out
 
 
@@ -80,15 +76,9 @@ def test_killed_run_is_not_called_running(agentgym: Command) -> None:
     assert "running" in agentgym("runs", "list").out
 
 
-def test_unreadable_run_is_listed_as_such(agentgym: Command) -> None:
-    run = make_run("odd")
-    (run.path / "run.json").write_text("{")
-    assert agentgym("runs", "list").out.splitlines()[1].split() == ["odd", "unreadable"]
-
-
 @pytest.mark.parametrize(
     "record",
-    ['{"config": null, "status": "done"}', "{}", "[]", "1", '{"config": 3}', "\xff"],
+    ['{"config": null, "status": ""}', "{", "{}", "[]", "1", '{"config": 3}', "\xff"],
 )
 def test_damaged_run_is_listed_as_unreadable_and_says_what_to_do(
     agentgym: Command, record: str

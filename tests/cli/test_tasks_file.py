@@ -11,17 +11,15 @@ import pytest
 from aiohttp import web
 
 from agentgym import TrainedAgent, TrainingConfig
-from agentgym.core.agent import AgentSpec
 from agentgym.core.task import TaskSource
 from agentgym.errors import UsageError
-from agentgym.train.trained_agent import Provenance
 from agentgym.train.trainer import Trainer
 from tests.cli.conftest import Command
 from tests.plugins.logs import harbour
 from tests.plugins.programs import bookshop
 from tests.rollout.stub_server import Handler, StubServer, completion
 from tests.scenarios.tool_tasks.shop import CUSTOMERS, SOURCE, lines, write
-from tests.ui import made_up
+from tests.train.agents import make_agent
 
 TOOLS = ("--tools-from", "shop_tools:TOOLS")
 
@@ -266,46 +264,6 @@ def test_real_answers_are_recorded_where_the_agent_calls_its_tools(
     assert process != str(os.getpid())
 
 
-def log(*messages: dict[str, object]) -> str:
-    return json.dumps({"messages": list(messages)}) + "\n"
-
-
-def say(role: str, content: object, **more: object) -> dict[str, object]:
-    return {"role": role, "content": content, **more}
-
-
-def call(name: str, arguments: str, number: int = 1) -> dict[str, object]:
-    function = {"name": name, "arguments": arguments}
-    return {"id": f"c{number}", "type": "function", "function": function}
-
-
-def test_logs_become_tasks(agentgym: Command, tmp_path: Path) -> None:
-    asked = call("track_order", '{"order_id": 7}')
-    failed = call("track_order", '{"order_id": "x"}', 2)
-    Path("log.jsonl").write_text(
-        log(
-            say("system", "You help."),
-            say("user", [{"type": "text", "text": "Where is 7?"}]),
-            say("assistant", None, tool_calls=[failed, asked]),
-            say("tool", "Error: no", tool_call_id="c2"),
-            say("tool", "sent", tool_call_id="c1"),
-            say("assistant", "It was sent."),
-            say("user", "And 8?"),
-            say("assistant", None, tool_calls=[call("track_order", "{}")]),
-        )
-        + log(say("user", "Hello"), say("assistant", "Hello!"))
-    )
-    ended = agentgym("tasks", "from-logs", "log.jsonl", "--output", "t.jsonl")
-    assert ended.code == 0, ended.err
-    assert "Left out 1: no tool was called" in ended.err
-    *comments, line = Path("t.jsonl").read_text().splitlines()
-    assert all(comment.startswith("#") for comment in comments)
-    assert json.loads(line) == {
-        "instruction": "Where is 7?",
-        "expect": [{"tool": "track_order", "args": {"order_id": 7}, "answer": "sent"}],
-    }
-
-
 def test_reviewers_decisions_become_tasks(agentgym: Command) -> None:
     asked = [{"name": "track_order", "args": {"order_id": 7}}]
     edit = {"type": "edit", "edited_action": {**asked[0], "args": {"order_id": 8}}}
@@ -319,7 +277,6 @@ def test_reviewers_decisions_become_tasks(agentgym: Command) -> None:
     assert json.loads(Path("t.jsonl").read_text().splitlines()[-1])["expect"] == [
         {"tool": "track_order", "args": {"order_id": 8}}
     ]
-    assert agentgym("tasks", "from-logs", "none.jsonl").code == 2
 
 
 def test_logs_that_cannot_be_read_are_refused(agentgym: Command) -> None:
@@ -538,18 +495,8 @@ def test_nano_learns_from_thirty_lines(
     assert trained.scenario.startswith(f"{shop}?")
     with pytest.raises(UsageError, match=r"to_langchain\(tools=\[...\]\)"):
         trained.to_langchain()
-    few = [
-        "--tasks",
-        "3",
-        "--samples",
-        "1",
-        "--framework",
-        "native",
-        "--gpu",
-        "none",
-        "--json",
-    ]
-    measured = agentgym("eval", "orders", "--agent", "r@1", *few)
+    given = "--agent r@1 --tasks 3 --samples 1 --framework native --gpu none"
+    measured = agentgym("eval", "orders", *given.split(), "--json")
     assert measured.code == 0, measured.err
     assert json.loads(measured.out)["scenario"] == "orders"
 
@@ -574,27 +521,8 @@ def test_an_agent_trained_live_is_measured_without(shop: Path) -> None:
     source = TaskSource(
         str(shop), ("shop_tools:TOOLS",), "live", ("refund",), folder=str(shop.parent)
     )
-    agent = TrainedAgent(
-        path=shop.parent,
-        spec=AgentSpec(
-            scenario="orders",
-            framework="native",
-            system_prompt="",
-            tools=[],
-            max_turns=6,
-            max_tokens=100,
-            temperature=0.5,
-        ),
-        provenance=Provenance(
-            base_model="nano",
-            config={"scenario": str(source)},
-            steps=1,
-            episodes=1,
-            created="",
-        ),
-        baseline=made_up.metrics(0.5),
-        metrics=made_up.metrics(0.5),
-    )
+    config = {"scenario": str(source)}
+    agent = make_agent(shop.parent / "made", 0.5, 0.5, scenario="orders", config=config)
     for named in ("orders", "orders.jsonl", str(shop)):
         found = agent.same_tasks(named)
         assert found is not None

@@ -139,14 +139,6 @@ def test_a_wrong_setting_of_a_group_is_named(
         TrainingConfig.create(**values)
 
 
-def test_an_unknown_variable_is_answered_with_a_variable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("AGENTGYM_RENT_SPOTT", "1")
-    with pytest.raises(ConfigError, match="did you mean 'AGENTGYM_RENT_SPOT'"):
-        TrainingConfig.create()
-
-
 def test_every_setting_is_described() -> None:
     for name, field in TrainingConfig.fields().items():
         assert (field.description or "").endswith("."), name

@@ -89,10 +89,6 @@ def test_schema_comes_from_signature_and_docstring() -> None:
     }
 
 
-def test_a_property_named_title_keeps_its_place_in_the_schema() -> None:
-    assert "title" in tool_specs(Shelf)[0].parameters["properties"]
-
-
 async def test_bound_tools_validate_coerce_and_run_sync_and_async() -> None:
     shelf = Shelf()
     add, count = bound_tools(shelf)
@@ -129,12 +125,6 @@ def test_calls_are_judged_against_the_original_schema(
     found, reason = check_call(specs, name, arguments)
     assert found is outcome
     assert bool(reason) is (outcome is not ToolOutcome.OK)
-
-
-def test_arguments_that_are_no_object_are_malformed() -> None:
-    assert parse_arguments("[1]") is None
-    assert parse_arguments("nonsense") is None
-    assert parse_arguments('{"a": 1}') == {"a": 1}
 
 
 def test_a_tool_without_types_or_docstring_is_refused() -> None:

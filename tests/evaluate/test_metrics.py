@@ -86,10 +86,6 @@ def test_every_other_outcome_is_unreliable(outcome: ToolOutcome) -> None:
     assert metrics.tool_reliability.value == 0.0
 
 
-def test_without_tool_calls_reliability_is_not_measured() -> None:
-    assert Metrics.of([attempt("a", True, outcomes=())]).tool_reliability.n == 0
-
-
 def test_tokens_are_per_rollout() -> None:
     metrics = Metrics.of([attempt("a", True, tokens=10), attempt("b", True, tokens=30)])
     assert metrics.tokens.value == 20

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from agentgym import TrainingConfig
-from agentgym.core.agent import AgentSpec
 from agentgym.errors import ScenarioError, ScenarioNotFoundError, UsageError
 from agentgym.scenarios.packs import shown_name
 from agentgym.scenarios.registry import absolute_reference, get_scenario, scenario_cards
-from agentgym.train.trained_agent import Provenance, TrainedAgent
+from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.trainer import Trainer
-from tests.ui import made_up
+from tests.train.agents import make_agent
 
 METHODS = "system_prompt tools tasks create_environment calculate_reward"
 PACK = f"""
@@ -117,6 +116,7 @@ def test_flaws_and_places(pack: Path) -> None:
         ("from words import WORD\n", "next to it: write `from .words import …`"),
         ("from .gone import x\n", "imports 'gone' from its own folder"),
         ("1 / 0\n", "raised ZeroDivisionError when it was imported"),
+        ("import sys\nsys.exit(0)\n", "raised SystemExit when it was imported"),
         ("x = 1\n", "holds no scenario: write a subclass"),
         (PACK + "\nclass Two(Mine):\n    pass\n", r"holds 2 scenarios \(Mine, Two\)"),
         (
@@ -168,31 +168,8 @@ def test_names_of_built_in_scenarios_are_refused(pack: Path) -> None:
 
 def test_an_agent_outlives_its_pack(pack: Path, tmp_path: Path) -> None:
     config = TrainingConfig.create(scenario=str(pack), framework="native")
-    spec = AgentSpec(
-        scenario="mine",
-        framework="native",
-        system_prompt="Water the plants.",
-        tools=[],
-        max_turns=5,
-        max_tokens=160,
-        temperature=0.5,
-    )
-    provenance = Provenance(
-        base_model="nano",
-        config=config.model_dump(mode="json"),
-        steps=1,
-        episodes=64,
-        created="2026-11-21",
-    )
-    made = TrainedAgent(
-        path=tmp_path / "agent",
-        spec=spec,
-        provenance=provenance,
-        baseline=made_up.metrics(0.5),
-        metrics=made_up.metrics(0.9),
-    )
-    made.path.mkdir()
-    made.write_card()
+    about = {"scenario": "mine", "tools": (), "config": config.model_dump(mode="json")}
+    made = make_agent(tmp_path / "agent", 0.5, 0.9, **about)
     agent = TrainedAgent.load(made.path)
     assert get_scenario(agent.scenario).name == "mine"
     shutil.rmtree(pack)
@@ -201,14 +178,6 @@ def test_an_agent_outlives_its_pack(pack: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no scenario pack at .*to_langchain\(tools="):
         agent.to_langchain(base_url=server)
     agent.to_langchain(tools=[], base_url=server)
-
-
-def test_a_pack_that_ends_the_process_is_refused(tmp_path: Path) -> None:
-    pack = tmp_path / "leaving"
-    pack.mkdir()
-    (pack / "scenario.py").write_text("import sys\n\nsys.exit(0)\n")
-    with pytest.raises(ScenarioError, match="raised SystemExit when it was imported"):
-        get_scenario(str(pack))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pkgutil import resolve_name
 
 import pytest
 
-from agentgym.errors import ScenarioError, ScenarioNotFoundError
+from agentgym.errors import ScenarioError
 from agentgym.scenarios.registry import BUILT_IN, get_scenario, scenario_cards
 
 
@@ -17,11 +17,6 @@ def test_card_equals_the_class(name: str) -> None:
     assert card.description == scenario.description
     assert card.difficulty == scenario.difficulty
     assert card.estimated_time == scenario.estimated_time
-
-
-def test_unknown_name_names_the_nearest() -> None:
-    with pytest.raises(ScenarioNotFoundError, match="Did you mean 'coding'"):
-        get_scenario("codign")
 
 
 @pytest.fixture

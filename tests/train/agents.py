@@ -13,20 +13,23 @@ def make_agent(
     folder: Path,
     before: float,
     after: float,
+    /,
     *,
     tasks: int = 120,
     scenario: str = "coding",
     tools: Sequence[str] = ("lint",),
+    agent: str | None = None,
     **provenance: Any,
 ) -> TrainedAgent:
     """Make an agent that training brought from ``before`` to ``after``."""
     given = {"base_model": "nano", "config": {}, "steps": 31, "episodes": 3968}
     given["config"] = {"scenario": scenario}
-    agent = TrainedAgent(
+    made = TrainedAgent(
         path=folder,
         spec=AgentSpec(
             scenario=scenario,
-            framework="native",
+            framework="langchain" if agent else "native",
+            agent=agent,
             system_prompt="You repair code.",
             tools=[{"type": "function", "function": {"name": t}} for t in tools],
             max_turns=10,
@@ -42,8 +45,8 @@ def make_agent(
     (folder / MODEL_FOLDER).mkdir(parents=True)
     (folder / MODEL_FOLDER / "config.json").write_text("{}")
     (folder / MODEL_FOLDER / "model.safetensors").write_bytes(b"weights")
-    agent.write_card()
-    return agent
+    made.write_card()
+    return made
 
 
 def saved_agent(

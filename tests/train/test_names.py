@@ -5,13 +5,11 @@ from pathlib import Path
 import pytest
 
 from agentgym import TrainedAgent, Trainer, TrainingConfig
-from agentgym.core.agent import AgentSpec
 from agentgym.errors import UsageError
 from agentgym.train.export import keep
 from agentgym.train.run_folder import RunFolder
-from agentgym.train.trained_agent import Provenance
 from tests.cli.conftest import Command, agentgym
-from tests.ui.made_up import metrics
+from tests.train.agents import make_agent
 
 __all__ = ["agentgym"]
 
@@ -24,32 +22,9 @@ EXPORTS = (
 
 def saved(folder: Path, *, agent: str, tasks: str, tool: str = "f") -> TrainedAgent:
     """Write the folder of an agent, as a run leaves it."""
-    made = TrainedAgent(
-        path=folder,
-        spec=AgentSpec(
-            scenario="tasks",
-            framework="langchain",
-            agent=agent,
-            system_prompt="",
-            tools=[{"type": "function", "function": {"name": tool}}],
-            max_turns=5,
-            max_tokens=100,
-            temperature=0.5,
-        ),
-        provenance=Provenance(
-            base_model="nano",
-            config={"scenario": tasks, "agent": agent},
-            folder="/apps/first",
-            steps=1,
-            episodes=8,
-            created="2026-01-01T00:00:00+00:00",
-        ),
-        baseline=metrics(0.2),
-        metrics=metrics(0.8),
-    )
-    (folder / "model").mkdir(parents=True)
-    made.write_card()
-    return made
+    config = {"scenario": tasks, "agent": agent}
+    about = {"agent": agent, "tools": [tool], "config": config, "folder": "/apps/first"}
+    return make_agent(folder, 0.2, 0.8, scenario="tasks", **about)
 
 
 @pytest.mark.parametrize(

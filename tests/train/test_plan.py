@@ -61,12 +61,6 @@ def test_an_agent_that_is_not_there_is_refused() -> None:
             refused()
 
 
-def test_the_native_loop_takes_no_agent() -> None:
-    config = TrainingConfig.create(agent="json:dumps", framework="native")
-    with pytest.raises(UnsupportedError, match="--framework"):
-        Trainer(config).plan()
-
-
 def test_a_program_is_trained_only_where_one_is_given() -> None:
     config = TrainingConfig.create(framework="command")
     with pytest.raises(UnsupportedError, match="no program was given: add --command"):
@@ -90,14 +84,6 @@ def test_the_budget_is_of_whole_groups_and_never_exceeded() -> None:
     assert Trainer(config).plan().steps == 1
 
 
-def test_a_tracker_that_is_not_installed_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(MissingExtraError, match=r"pip install .*\[wandb\]"):
-        Trainer(TrainingConfig.create(tracker="wandb")).plan()
-
-
 def test_all_missing_extras_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("langgraph", "wandb", "torch"):
         monkeypatch.setitem(sys.modules, module, None)
@@ -111,12 +97,6 @@ def test_all_missing_extras_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -
 def test_an_unknown_split_is_refused_with_those_known() -> None:
     with pytest.raises(UsageError, match="No split is named 'bogus'; known: train, "):
         Trainer().evaluate("coding", split="bogus")
-
-
-def test_a_file_of_settings_may_be_named_by_a_text(tmp_path: Path) -> None:
-    file = tmp_path / "run.yaml"
-    file.write_text("episodes: 300\n")
-    assert TrainingConfig.from_yaml(str(file)).episodes == 300
 
 
 @pytest.mark.parametrize(

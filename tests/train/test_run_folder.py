@@ -52,18 +52,6 @@ def test_default_name_says_what_is_trained(tmp_path: Path) -> None:
     assert run.path.name.startswith("coding-native-")
 
 
-def test_second_run_in_the_same_folder_is_refused(run: RunFolder) -> None:
-    with pytest.raises(RunFolderError, match="already holds a run.*--resume"):
-        RunFolder.create(run.config())
-
-
-def test_output_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_text("")
-    with pytest.raises(RunFolderError, match="Cannot write the run folder.*--output"):
-        RunFolder.create(TrainingConfig.create(output=file, name="x"))
-
-
 def test_a_folder_of_other_files_is_refused_and_kept(tmp_path: Path) -> None:
     thesis = tmp_path / "thesis" / "chapter.tex"
     thesis.parent.mkdir()
@@ -115,12 +103,6 @@ def test_run_is_found_by_name_and_by_path(run: RunFolder) -> None:
 def test_unknown_run_names_the_nearest(run: RunFolder) -> None:
     with pytest.raises(NotFoundError, match="Did you mean 'first'"):
         RunFolder.open("frist", run.path.parent)
-
-
-def test_corrupt_record_is_refused(run: RunFolder) -> None:
-    (run.path / "run.json").write_text("{")
-    with pytest.raises(RunFolderError, match="holds no readable run"):
-        run.record()
 
 
 def test_lock_keeps_a_second_process_out_and_a_kill_frees_it(run: RunFolder) -> None:
@@ -202,7 +184,7 @@ def test_cut_last_metrics_line_is_left_out(run: RunFolder) -> None:
     assert [line["step"] for line in run.metrics()] == [1, 2]
 
 
-@pytest.mark.parametrize("record", ["{}", "[]", '{"config": null}', "\xff"])
+@pytest.mark.parametrize("record", ["{", "{}", "[]", '{"config": null}', "\xff"])
 def test_record_without_settings_is_refused(run: RunFolder, record: str) -> None:
     (run.path / "run.json").write_bytes(record.encode("latin-1"))
     for look in (run.record, run.config):

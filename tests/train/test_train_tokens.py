@@ -28,46 +28,17 @@ from tests.cli.conftest import Command, agentgym
 __all__ = ["agentgym"]
 
 PACK = '''
-from agentgym import Environment, Reward, Scenario, Task, tool
-from agentgym.core.tools import tool_specs
+from agentgym import Reward
+from tests.packs import Looking
 
 
-class Room(Environment):
-    @tool
-    def look(self, place: str) -> str:
-        """Look at a place."""
-        return "nothing there"
-
-
-class Said(Scenario):
+class Said(Looking):
     """Only the text of the answer is paid."""
 
     name = "said"
-    description = "Answers that are paid by their text."
-    difficulty = "beginner"
-    estimated_time = "seconds"
 
-    def system_prompt(self):
-        return "You answer."
-
-    def tools(self):
-        return tool_specs(Room)
-
-    def tasks(self, split, seed, count):
-        return [
-            Task(
-                id=f"{split}-{seed}-{number}",
-                split=split,
-                seed=seed,
-                family="say",
-                level=1,
-                instruction=f"Say hello to guest {number}.",
-            )
-            for number in range(count)
-        ]
-
-    def create_environment(self, task):
-        return Room()
+    def about(self, split, number):
+        return {"instruction": f"Say hello to guest {number}."}
 
     def calculate_reward(self, task, environment, trajectory):
         return self.score(trajectory)

@@ -30,9 +30,10 @@ from tests.scripted_engine import ScriptedEngine, ScriptedImitation
 from tests.toys import ToyEngines
 
 SCENARIO = '''
-from agentgym import Environment, Reward, Scenario, Task, tool
+from agentgym import Environment, Reward, tool
 from agentgym.core.needs import NeededCall
 from agentgym.core.tools import tool_specs
+from tests.packs import Looking
 
 
 class Switches(Environment):
@@ -46,13 +47,10 @@ class Switches(Environment):
         return f"{lamp} is on."
 
 
-class Lamps(Scenario):
+class Lamps(Looking):
     """Two lamps a task; the plans of some tasks name another."""
 
     name = "lamps"
-    description = "Lamps."
-    difficulty = "beginner"
-    estimated_time = "seconds"
     reward_range = (0.0, 1.0)
 
     def system_prompt(self):
@@ -62,18 +60,13 @@ class Lamps(Scenario):
         return tool_specs(Switches)
 
     def tasks(self, split, seed, count):
-        return [
-            Task(
-                id=f"{split}-{seed}-{number}",
-                split=split,
-                seed=seed,
-                family="lamps",
-                level=1,
-                instruction=f"Turn on a{number} and b{number}.",
-                goal={"lamps": [f"a{number}", f"b{number}"], "number": number},
-            )
-            for number in range(min(count, MOST))
-        ]
+        return super().tasks(split, seed, min(count, MOST))
+
+    def about(self, split, number):
+        return {
+            "instruction": f"Turn on a{number} and b{number}.",
+            "goal": {"lamps": [f"a{number}", f"b{number}"], "number": number},
+        }
 
     def create_environment(self, task):
         return Switches()
@@ -227,21 +220,12 @@ def test_what_it_reached_is_measured_between_before_and_after(tmp_path: Path) ->
     ]
     assert seen[: len(begun)] == begun
     assert "after" not in watching.phases, "these weights were measured already"
-    assert result.metrics == result.warm_start
+    assert (result.metrics, result.weights_step) == (result.warm_start, 0)
+    assert result.gain_words[0].startswith("Training added nothing")
     report = " ".join(render_report(result).split())
     assert "| before | warm start | after |" in report
     assert "those of the warm start: no later ones did better on validation" in report
     assert TrainingResult.load(tmp_path / "runs" / "run") == result
-
-
-@pytest.mark.slow
-def test_a_warm_start_that_solves_all_tasks_is_the_result(tmp_path: Path) -> None:
-    """The steps after it change nothing, and the verdict says so first."""
-    result = trainer(tmp_path, yes=True).train()
-
-    assert result.weights_step == 0
-    assert result.metrics.pass_1.value == 1.0
-    assert result.gain_words[0].startswith("Training added nothing")
 
 
 @pytest.mark.slow

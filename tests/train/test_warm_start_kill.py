@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     """Train on the lamps, of which there are 48 training tasks."""
     variables = {f"AGENTGYM_{name}": value for name, value in SETTINGS.items()}
+    variables["PYTHONPATH"] = str(Path(__file__).parents[2])
     return subprocess.Popen(
         [sys.executable, "-m", "agentgym", "train", *options],
         cwd=folder,

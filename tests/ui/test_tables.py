@@ -276,15 +276,6 @@ def test_gains_on_the_same_tasks_are_paired() -> None:
     assert {row.interval for row in rows(before, unpaired)} == {""}
 
 
-def test_a_training_shows_the_paired_gain() -> None:
-    result = made_up.result()
-    paired = {
-        "baseline": made_up.evaluation(0.4).metrics,
-        "metrics": made_up.evaluation(0.9).metrics,
-    }
-    assert "+48 points [+" in render_report(result.model_copy(update=paired))
-
-
 @pytest.mark.parametrize(
     ("framework", "method"), [("autogen", "to_autogen()"), ("native", "to_langchain()")]
 )

@@ -180,10 +180,7 @@ def test_reasoning_is_neither_content_nor_calls(form: str) -> None:
     ("form", "text"),
     [
         ("hermes", '<tool_call>{"name": "save", "arguments": {"text": "a"</tool_call>'),
-        ("hermes", '<tool_call>{"name": "save"}</tool_call>'),
-        ("hermes", '<tool_call>{"name": "save", "arguments": "no"}</tool_call>'),
         ("hermes", '<tool_call>save(text="a")</tool_call>'),
-        ("hermes", '<tool_call>{"name": "", "arguments": {}}</tool_call>'),
         ("xml", "<tool_call><function=save><parameter=text>a</function></tool_call>"),
         ("xml", '<tool_call>{"name": "save", "arguments": {}}</tool_call>'),
         ("xml", "<tool_call><function=></function></tool_call>"),
@@ -280,7 +277,7 @@ def test_an_end_token_is_not_content() -> None:
 
 def test_deep_nesting_is_malformed_and_ends_soon() -> None:
     for form, text in {
-        "hermes": '<tool_call>{"name": "f", "arguments": ' + '{"a":' * 20_000,
+        "hermes": '<tool_call>{"name": "f", "arguments": {"a": ' + "[" * 100_000,
         "xml": "<function=f>" + "<parameter=a>" * 5_000,
         "gemma": "<|tool_call>call:f" + "{a:" * 20_000,
         "pythonic": "[f(a=" + "[" * 20_000,

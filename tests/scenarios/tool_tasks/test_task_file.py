@@ -11,7 +11,7 @@ from agentgym.errors import UsageError
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario
 from agentgym.scenarios.tool_tasks.splitting import LEAST
 from tests.cli.conftest import Command, agentgym
-from tests.scenarios.tool_tasks.shop import lines, write
+from tests.scenarios.tool_tasks.shop import CUSTOMERS, lines, write
 
 __all__ = ["agentgym"]
 
@@ -274,29 +274,13 @@ def test_every_kind_of_task_is_held_out_where_it_can_be(shop: Path) -> None:
         "Anything in our books about {}?",
         "My colleague {} asks what is outstanding",
         "Look up {}",
-        "Tell me how much {} has bought from us",
-        "I need the history of customer {}",
     )
-    names = [
-        "Ada",
-        "Ben",
-        "Cleo",
-        "Dora",
-        "Emil",
-        "Finn",
-        "Gwen",
-        "Hugo",
-        "Ines",
-        "Jana",
-        "Karl",
-        "Lena",
-    ]
     made += [
         {
             "instruction": text.format(name),
             "expect": [{"tool": "list_orders", "args": {"customer": name}}],
         }
-        for text, name in zip(said, names, strict=True)
+        for text, name in zip(said, CUSTOMERS, strict=True)
     ]
     scenario = load(write(shop, made))
     for split in scenario.splits:
