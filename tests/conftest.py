@@ -42,6 +42,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Let the objects be freed at the end: some packages report those that are not."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Yield an empty AGENTGYM_HOME, the only AGENTGYM_* variable that is set."""

@@ -97,8 +97,14 @@ def test_reader_that_leaves_is_no_error(words: list[str]) -> None:
     assert (ended.returncode, ended.stderr) == (1, b"")
 
 
-@pytest.mark.parametrize("words", ["--version", "runs list", "scenarios show coding"])
-@pytest.mark.parametrize("closed", ["<&- >&-", ">&-", ">&- 2>&-"])
+@pytest.mark.parametrize(
+    ("words", "closed"),
+    [
+        *(("runs list", each) for each in ("<&- >&-", ">&-", ">&- 2>&-")),
+        ("--version", ">&-"),
+        ("scenarios show coding", ">&-"),
+    ],
+)
 def test_closed_streams_are_no_error(words: str, closed: str, tmp_path: Path) -> None:
     """In a process of its own, as the shell starts it."""
     command = f"exec {shlex.quote(sys.executable)} -m agentgym {words} {closed}"

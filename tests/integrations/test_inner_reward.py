@@ -114,8 +114,10 @@ def look(room: str = "hall") -> Reply:
 @pytest.mark.parametrize(
     "framework",
     [
-        *("native", "langchain", "autogen", "crewai"),
+        *("native", "langchain"),
         # Each starts workers that import a framework more.
+        pytest.param("autogen", marks=pytest.mark.slow),
+        pytest.param("crewai", marks=pytest.mark.slow),
         pytest.param("agent_framework", marks=pytest.mark.slow),
         pytest.param("openai_agents", marks=pytest.mark.slow),
         pytest.param("pydantic_ai", marks=pytest.mark.slow),

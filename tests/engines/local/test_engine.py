@@ -310,9 +310,8 @@ def test_contract_5_the_same_seed_gives_the_same_weights_across_a_resume(
 @pytest.mark.parametrize(
     "name", ["weights.safetensors", "optimizer.safetensors", "engine.json"]
 )
-@pytest.mark.parametrize("damage", ["missing", "cut", "changed"])
 def test_a_damaged_checkpoint_is_named_and_changes_nothing(
-    make: Make, tmp_path: Path, name: str, damage: str
+    make: Make, tmp_path: Path, name: str
 ) -> None:
     engine = make()
     learn(engine, 1)
@@ -320,20 +319,18 @@ def test_a_damaged_checkpoint_is_named_and_changes_nothing(
     learn(engine, 1)
     before = weights(engine)
     path = tmp_path / name
-    data = bytearray(path.read_bytes())
-    if damage == "missing":
-        path.unlink()
-    elif damage == "cut":
-        path.write_bytes(data[: len(data) // 2])
-    else:
-        data[len(data) // 2] ^= 0xFF
-        path.write_bytes(data)
-
-    with pytest.raises(CheckpointError, match=name):
-        engine.load_checkpoint(tmp_path)
-
-    assert engine.step == 2
-    assert all(torch.equal(before[n], p) for n, p in weights(engine).items())
+    data = path.read_bytes()
+    middle = len(data) // 2
+    changed = bytes([data[middle] ^ 0xFF])
+    for damaged in (None, data[:middle], data[:middle] + changed + data[middle + 1 :]):
+        if damaged is None:
+            path.unlink()
+        else:
+            path.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match=name):
+            engine.load_checkpoint(tmp_path)
+        assert engine.step == 2
+        assert all(torch.equal(before[n], p) for n, p in weights(engine).items())
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jsonschema
@@ -133,6 +133,7 @@ class Held(NamedTuple):
         return matcher.try_consume_tokens(ids) == len(ids) and matcher.is_accepting()
 
 
+@cache
 def held(spelling: str, *, special: bool = False) -> Held:
     """Return a model's grammars.
 

@@ -258,6 +258,20 @@ VALUES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
+few = pytest.mark.parametrize(
+    "language",
+    [
+        *("javascript", "go", "rust"),
+        # Each compilation takes a second.
+        *(
+            pytest.param(n, marks=pytest.mark.slow)
+            for n in ("typescript", "java", "cpp")
+        ),
+    ],
+    indirect=True,
+)
+
+
 def test_a_program_is_compiled_and_run(
     language: str, languages_sandbox: Sandbox
 ) -> None:
@@ -283,6 +297,7 @@ def test_outcomes_of_tests(language: str, languages_sandbox: Sandbox) -> None:
     assert result.passed == 1
 
 
+@few
 def test_selected_tests(language: str, languages_sandbox: Sandbox) -> None:
     select = (IDS[language][0],)
     result = languages_sandbox.run_sync(
@@ -292,6 +307,7 @@ def test_selected_tests(language: str, languages_sandbox: Sandbox) -> None:
     assert result.ok, result
 
 
+@few
 @pytest.mark.parametrize("files", [BROKEN, EARLY], ids=["broken", "early-end"])
 def test_a_run_that_does_not_end_is_no_success(
     language: str, languages_sandbox: Sandbox, files: dict[str, dict[str, str]]
@@ -303,6 +319,7 @@ def test_a_run_that_does_not_end_is_no_success(
     assert any(test.outcome == "error" for test in result.tests or ()), result
 
 
+@few
 def test_values(language: str, languages_sandbox: Sandbox) -> None:
     path, right, wrong = VALUES[language]
     verdict = gives(

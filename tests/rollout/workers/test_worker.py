@@ -149,7 +149,10 @@ def test_the_state_at_the_end_is_recorded_as_json(pack: Path, tmp_path: Path) ->
     assert found.end_state["odd"] == {"1": "no JSON"}
 
 
-@pytest.mark.parametrize("framework", ["native", "langchain", "autogen"])
+@pytest.mark.parametrize(
+    "framework",
+    ["native", "langchain", pytest.param("autogen", marks=pytest.mark.slow)],
+)
 def test_contract_2_a_broken_tool_is_no_mistake_of_the_policys(
     pack: Path, tmp_path: Path, framework: str
 ) -> None:
