@@ -5,7 +5,7 @@ import copy
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,19 +154,7 @@ def read_entries(package: Package) -> list[Entry]:
 
 
 def _read_category(package: Package, category: str) -> Iterable[Entry]:
-    file = f"data/BFCL_v4_{category}.json"
-    lines = package.lines(file)
-    answers: dict[Any, Any] = {}
-    if category not in IRRELEVANCE and category != RELEVANCE:
-        known = package.lines(f"data/possible_answer/BFCL_v4_{category}.json")
-        answers = {line.get("id"): line.get("ground_truth") for line in known}
-        missing = [line.get("id") for line in lines if not answers.get(line.get("id"))]
-        if missing:
-            raise UsageError(
-                f"{package.path}: {len(missing)} entries of {category} have no answer "
-                f"in {NAME}/data/possible_answer, e.g. {missing[0]}."
-            )
-    for line in lines:
+    for line, answers in _lines(package, category):
         try:
             [turn] = line["question"]
             yield Entry(
@@ -174,13 +162,38 @@ def _read_category(package: Package, category: str) -> Iterable[Entry]:
                 category=category,
                 messages=[{"role": m["role"], "content": m["content"]} for m in turn],
                 functions=list(line["function"]),
-                answers=answers.get(line["id"], ()),
+                answers=answers,
             )
         except (KeyError, TypeError, ValueError) as error:
+            raise _unlike(package, category, line, error) from None
+
+
+def _lines(
+    package: Package, category: str
+) -> Iterator[tuple[dict[str, Any], Sequence[Any]]]:
+    """Yield each entry of a category with its right answers, which it may not need."""
+    file = f"BFCL_v4_{category}.json"
+    answers: dict[Any, Any] = {}
+    if is_answered := category not in IRRELEVANCE and category != RELEVANCE:
+        known = package.lines(f"data/possible_answer/{file}")
+        answers = {line.get("id"): line.get("ground_truth") for line in known}
+    for line in package.lines(f"data/{file}"):
+        answer = answers.get(line.get("id")) or ()
+        if is_answered and not answer:
             raise UsageError(
-                f"{package.path}: the entry {line.get('id')!r} of {NAME}/{file} is "
-                f"not one of BFCL v4 ({type(error).__name__}: {error})."
-            ) from None
+                f"{package.path}: the entry {line.get('id')!r} of {category} has no "
+                f"answer in {NAME}/data/possible_answer."
+            )
+        yield line, answer
+
+
+def _unlike(
+    package: Package, category: str, line: dict[str, Any], error: Exception
+) -> UsageError:
+    return UsageError(
+        f"{package.path}: the entry {line.get('id')!r} of {category} is not one of "
+        f"BFCL v4 ({type(error).__name__}: {error})."
+    )
 
 
 def split_entries(entries: Sequence[Entry]) -> dict[Split, list[Entry]]:
@@ -278,26 +291,11 @@ def read_conversations(
     ]
 
 
-def _lines(
-    package: Package, category: str
-) -> Iterable[tuple[dict[str, Any], list[list[str]]]]:
-    file = f"BFCL_v4_{category}.json"
-    known = package.lines(f"data/possible_answer/{file}")
-    answers = {line.get("id"): line.get("ground_truth") for line in known}
-    for line in package.lines(f"data/{file}"):
-        if not (answer := answers.get(line.get("id"))):
-            raise UsageError(
-                f"{package.path}: the entry {line.get('id')!r} of {category} has no "
-                f"answer in {NAME}/data/possible_answer."
-            )
-        yield line, answer
-
-
 def _read(
     package: Package,
     category: str,
     line: dict[str, Any],
-    answer: list[list[str]],
+    answer: Sequence[Sequence[str]],
     described: Mapping[str, list[dict[str, Any]]],
     asks: str,
 ) -> ConversationEntry:
@@ -325,10 +323,7 @@ def _read(
         )
         made.named_calls()
     except (KeyError, TypeError, ValueError, SyntaxError, IndexError) as error:
-        raise UsageError(
-            f"{package.path}: the entry {line.get('id')!r} of {category} is not one of "
-            f"BFCL v4 ({type(error).__name__}: {error})."
-        ) from None
+        raise _unlike(package, category, line, error) from None
     return made
 
 
