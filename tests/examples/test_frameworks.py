@@ -1,6 +1,7 @@
-"""The apps of examples/FRAMEWORK: trained as they are, then used.
+"""The apps of the examples: trained as they are, then used.
 
-A sweep: ``tests/train/test_unchanged.py`` trains every app.
+Each trains for real, in a process of its own: what is shown is what a user runs. All
+but the first are a sweep: ``tests/train/test_unchanged.py`` trains every app.
 """
 
 import os
@@ -12,9 +13,14 @@ from pathlib import Path
 
 import pytest
 
-# ADK cannot be installed beside CrewAI: its app is only read here.
+from tests.variants import first_of
+
 FOLDER = Path(__file__).parents[2] / "examples"
+# ADK cannot be installed beside CrewAI: its app is only read here.
 APPS = {
+    "bring_your_agent/langgraph": "clinic.py",
+    "bring_your_agent/autogen": "warehouse.py",
+    "bring_your_agent/crewai": "library.py",
     "adk": "post.py",
     "agent_framework": "hotel.py",
     "llamaindex": "garage.py",
@@ -33,13 +39,15 @@ FEW = {
 @pytest.mark.parametrize("framework", APPS)
 def test_an_app_knows_nothing_of_training(framework: str) -> None:
     assert "agentgym" not in (FOLDER / framework / APPS[framework]).read_text().lower()
-    assert f"[{APPS[framework]}]" in (FOLDER / framework / "README.md").read_text()
-    assert f"({framework}/README.md)" in (FOLDER / "README.md").read_text()
+    top, _, inner = framework.partition("/")
+    app = f"{inner}/{APPS[framework]}" if inner else APPS[framework]
+    assert f"[{app}]" in (FOLDER / top / "README.md").read_text()
+    assert f"({top}/README.md)" in (FOLDER / "README.md").read_text()
 
 
-@pytest.mark.sweep  # trains for real, in a process of its own
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("framework", [name for name in APPS if name != "adk"])
+@pytest.mark.parametrize("framework", first_of([a for a in APPS if a != "adk"]))
 def test_an_app_is_trained_as_it_is_and_used(framework: str, tmp_path: Path) -> None:
     folder = tmp_path / framework
     shutil.copytree(FOLDER / framework, folder)

@@ -14,7 +14,7 @@ from agentgym.evaluate.compare import Change, Effect
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
 from agentgym.plugins.doctor.evidence import Evidence, read_evidence
-from agentgym.plugins.doctor.run import Obstacle, diagnose
+from agentgym.plugins.doctor.run import diagnose
 from agentgym.rollout.store.rollout import NewRollout, RolloutState, StatusChange
 from agentgym.rollout.store.store import Store
 from agentgym.train.run_folder import RunFolder
@@ -44,18 +44,186 @@ def titles(evidence: Evidence) -> list[str]:
     return [finding.title for finding in diagnose(evidence)]
 
 
-def only(evidence: Evidence) -> Obstacle:
+def stepping(count: int = 30, **values: Any) -> Evidence:
+    return healthy(steps=steps_with(count, **values))
+
+
+def turning(key: str, before: float, after: float, at: int, **values: Any) -> Evidence:
+    """Return the evidence of a run where a figure changes after step ``at``."""
+    lines = steps_with(**values)
+    for line in lines:
+        line[key] = before if line["step"] <= at else after
+    return healthy(steps=lines)
+
+
+def masked(trained: int, **reasons: int) -> Evidence:
+    """Return the evidence of a run with calls that were masked for ``reasons``."""
+    calls = trained + sum(reasons.values())
+    ledger = made_up.ledger(calls=calls, trained=trained, masked=Counter(reasons))
+    return healthy(ledger=ledger)
+
+
+def dropping(each_step: int, called: bool) -> Evidence:
+    """Return the evidence of a run that dropped rollouts, after calls or before any."""
+    lines = [{**line, "dropped": each_step} for line in healthy().steps]
+    if called:
+        lost = Counter(timeout=300, crashed=10)
+        ledger = made_up.ledger(calls=810, trained=500, dropped=lost)
+        return healthy(steps=lines, ledger=ledger)
+    failures = Counter({"crash: KeyError": 3, "timeout": 2})
+    ledger = made_up.ledger(calls=9, trained=9)
+    return healthy(steps=lines, ledger=ledger, failures=failures)
+
+
+def without_tools() -> Metrics:
+    nothing = Estimate(value=0.0, low=0.0, high=0.0, n=0)
+    return made_up.metrics(0.3).model_copy(update={"tool_reliability": nothing})
+
+
+def alike(success: float) -> Evidence:
+    return stepping(skipped_groups=16, success_rate=success, trained_tokens=0)
+
+
+LEARNS = {
+    "healthy": healthy(),
+    "just begun": Evidence(status="running"),
+    "few dropped": stepping(dropped=1),
+    "steadily dropped": stepping(dropped=2),
+    "no variance": masked(10, **{NO_VARIANCE: 90}),
+    "roles not trained": masked(100, **{ROLE_NOT_TRAINED: 900}),
+    "few far off": masked(991, **{FAR_OFF: 9}),
+    "weak base that learnt": healthy(baseline=made_up.metrics(0.04)),
+    "sure and right": turning("entropy", 0.4, 0.001, at=9, success_rate=0.95),
+    "gap of bfloat16": stepping(logprob_gap=0.03),
+    "few cut": stepping(answers_cut=0.01),
+}
+DIVERGED = "critical: the update diverged"
+TOO_LARGE = "warning: updates are too large"
+ALONE = [
+    (
+        healthy(checkpoint_error="step-000007 is corrupt"),
+        "critical: the newest checkpoint is corrupt",
+        ["step-000007"],
+    ),
+    (
+        healthy(status="failed", error="Every rollout was dropped: boom"),
+        "critical: the run failed",
+        ["boom"],
+    ),
+    (
+        healthy(ledger=Ledger()),
+        "critical: the agent never called the policy",
+        ["3,840 rollouts"],
+    ),
+    (
+        healthy(ledger=made_up.ledger(calls=100, trained=90)),
+        "critical: the ledger does not add up",
+        ["100 model calls were made and 90 accounted for"],
+    ),
+    (
+        dropping(12, called=True),
+        "warning: many rollouts were dropped",
+        ["most often: timeout", "rollout_timeout_s"],
+    ),
+    (dropping(64, called=True), "critical: many rollouts were dropped", []),
+    (
+        dropping(64, called=False),
+        "critical: many rollouts were dropped",
+        ["most often: crash: KeyError", "by hand"],
+    ),
+    (
+        masked(10, span_not_found=85, length=5),
+        "critical: most model calls were masked",
+        ["90 of 100 model calls (90 %)", "span_not_found (85)"],
+    ),
+    (
+        masked(50, **{ROLE_NOT_TRAINED: 900, "spans not found": 50}),
+        "warning: most model calls were masked",
+        ["50 of 100 model calls (50 %)"],
+    ),
+    (
+        masked(970, **{FAR_OFF: 30}),
+        "warning: sampling and learning disagree",
+        ["30 of 1,000 model calls (3 %) were masked"],
+    ),
+    (
+        healthy(baseline=without_tools()),
+        "critical: the untrained policy calls no tools",
+        [],
+    ),
+    (stepping(kl=2.5), TOO_LARGE, ["learning_rate"]),
+    (stepping(clip_fraction=0.6), TOO_LARGE, ["learning_rate"]),
+    (
+        healthy(validation=made_up.metrics(0.31)),
+        "warning: training tasks improve and held-out ones do not",
+        ["+1 points, to 31 %"],
+    ),
+    (
+        healthy(steps=healthy(3).steps, config={"episodes": 384}),
+        "info: the budget is small",
+        ["3 policy updates"],
+    ),
+    (
+        turning("logprob_gap", 0.004, 0.2, at=25),
+        "warning: sampling leaves the learner",
+        ["0.004 nats from the learner's in the first steps, 0.200"],
+    ),
+    (stepping(logprob_gap=0.08), "warning: sampling and learning disagree", []),
+    (
+        stepping(answers_cut=0.03),
+        "warning: answers are cut",
+        ["3 % of the model's answers"],
+    ),
+]
+FIRST = [
+    (
+        alike(0.97),
+        "info: the training tasks are solved",
+        ["160 of the last 160 groups"],
+    ),
+    (alike(0.02), "critical: the tasks are too hard: every attempt fails alike", []),
+    (alike(0.5), "critical: attempts at a task end alike", []),
+    (stepping(trained_tokens=0), "critical: no token was trained", []),
+    (
+        healthy(
+            steps=steps_with(success_rate=0.05, reward=-0.9),
+            baseline=made_up.metrics(0.04),
+        ),
+        "warning: the base is too weak",
+        ["4 %"],
+    ),
+    (
+        turning("entropy", 0.4, 0.001, at=9, success_rate=0.4),
+        "warning: the policy has stopped exploring",
+        ["from 0.400 to 0.0010 nats at 40 % success"],
+    ),
+    (stepping(loss=float("nan")), DIVERGED, ["learning_rate"]),
+    (stepping(grad_norm=float("inf")), DIVERGED, ["learning_rate"]),
+    (
+        healthy(status="failed", error="The loss is not finite at step 7."),
+        DIVERGED,
+        ["learning_rate"],
+    ),
+    (
+        turning("dropped", 0, 40, at=27),
+        "warning: rollouts began to be dropped",
+        [],
+    ),
+]
+
+
+@pytest.mark.parametrize("evidence", LEARNS.values(), ids=LEARNS)
+def test_no_findings(evidence: Evidence) -> None:
+    assert diagnose(evidence) == []
+
+
+@pytest.mark.parametrize(("evidence", "title", "words"), [*ALONE, *FIRST])
+def test_finding(evidence: Evidence, title: str, words: list[str]) -> None:
     found = diagnose(evidence)
-    assert len(found) == 1, found
-    return found[0]
-
-
-def test_a_run_that_learns_has_no_findings() -> None:
-    assert diagnose(healthy()) == []
-
-
-def test_a_run_that_has_just_begun_has_no_findings() -> None:
-    assert diagnose(Evidence(status="running")) == []
+    assert f"{found[0].severity}: {found[0].title}" == title
+    assert all(word in found[0].evidence + found[0].advice for word in words)
+    if (evidence, title, words) in ALONE:
+        assert len(found) == 1
 
 
 def test_what_got_worse_is_named() -> None:
@@ -75,167 +243,6 @@ def test_what_got_worse_is_named() -> None:
     assert "fell from 80 % to 60 %" in found["training hurt"]
     assert "refund 96 % -> 50 %" in found["families of tasks got worse"]
     assert "right tool 96 % -> 50 %" in found["held-out sets got worse"]
-
-
-def test_corrupt_checkpoint() -> None:
-    finding = only(healthy(checkpoint_error="step-000007 is corrupt"))
-    assert finding.severity == "critical"
-    assert "step-000007" in finding.evidence
-
-
-def test_failed_run_gives_its_error() -> None:
-    finding = only(healthy(status="failed", error="Every rollout was dropped: boom"))
-    assert "boom" in finding.evidence
-
-
-def test_agent_that_never_called_the_policy() -> None:
-    finding = only(healthy(ledger=Ledger()))
-    assert finding.title == "the agent never called the policy"
-    assert "3,840 rollouts" in finding.evidence
-
-
-def test_ledger_with_a_gap() -> None:
-    ledger = made_up.ledger(calls=100, trained=90)
-    finding = only(healthy(ledger=ledger))
-    assert "100 model calls were made and 90 accounted for" in finding.evidence
-
-
-@pytest.mark.parametrize(("dropped", "severity"), [(12, "warning"), (64, "critical")])
-def test_dropped_rollouts_with_their_reason(dropped: int, severity: str) -> None:
-    lost = Counter(timeout=300, crashed=10)
-    finding = only(
-        healthy(
-            steps=[{**line, "dropped": dropped} for line in healthy().steps],
-            ledger=made_up.ledger(calls=810, trained=500, dropped=lost),
-        )
-    )
-    assert finding.severity == severity
-    assert "most often: timeout" in finding.evidence
-    assert "rollout_timeout_s" in finding.advice
-
-
-def test_a_few_dropped_rollouts_are_no_finding() -> None:
-    lines = [{**line, "dropped": 1} for line in healthy().steps]
-    assert diagnose(healthy(steps=lines)) == []
-
-
-def test_dropped_before_any_call() -> None:
-    lines = [{**line, "dropped": 64} for line in healthy().steps]
-    ledger = made_up.ledger(calls=9, trained=9)
-    failures = Counter({"crash: KeyError": 3, "timeout": 2})
-    finding = only(healthy(steps=lines, ledger=ledger, failures=failures))
-    assert "most often: crash: KeyError" in finding.evidence
-    assert "by hand" in finding.advice
-
-
-def test_masked_calls_with_their_reason() -> None:
-    masked = Counter(span_not_found=85, length=5)
-    finding = only(healthy(ledger=made_up.ledger(calls=100, trained=10, masked=masked)))
-    assert finding.severity == "critical"
-    assert "90 of 100 model calls (90 %)" in finding.evidence
-    assert "span_not_found (85)" in finding.evidence
-
-
-def test_groups_without_variance_are_not_blamed_on_masks() -> None:
-    masked = Counter({NO_VARIANCE: 90})
-    evidence = healthy(ledger=made_up.ledger(calls=100, trained=10, masked=masked))
-    assert diagnose(evidence) == []
-
-
-@pytest.mark.parametrize(
-    ("success", "severity", "title"),
-    [
-        (0.97, "info", "the training tasks are solved"),
-        (0.02, "critical", "the tasks are too hard: every attempt fails alike"),
-        (0.5, "critical", "attempts at a task end alike"),
-    ],
-)
-def test_groups_with_equal_rewards(success: float, severity: str, title: str) -> None:
-    lines = steps_with(skipped_groups=16, success_rate=success, trained_tokens=0)
-    finding = diagnose(healthy(steps=lines))[0]
-    assert (finding.severity, finding.title) == (severity, title)
-    assert "160 of the last 160 groups" in finding.evidence
-
-
-def test_nothing_trained_although_rewards_differ() -> None:
-    finding = diagnose(healthy(steps=steps_with(trained_tokens=0)))[0]
-    assert finding.title == "no token was trained"
-
-
-def test_weak_base() -> None:
-    lines = steps_with(success_rate=0.05, reward=-0.9)
-    finding = diagnose(healthy(steps=lines, baseline=made_up.metrics(0.04)))[0]
-    assert finding.title == "the base is too weak"
-    assert "4 %" in finding.evidence
-
-
-def test_weak_base_that_learnt_anyway_is_no_finding() -> None:
-    assert diagnose(healthy(baseline=made_up.metrics(0.04))) == []
-
-
-def test_base_that_calls_no_tools() -> None:
-    nothing = Estimate(value=0.0, low=0.0, high=0.0, n=0)
-    base = made_up.metrics(0.3).model_copy(update={"tool_reliability": nothing})
-    assert only(healthy(baseline=base)).title == "the untrained policy calls no tools"
-
-
-def test_collapsed_entropy() -> None:
-    lines = [
-        {**line, "entropy": 0.4 if line["step"] < 10 else 0.001, "success_rate": 0.4}
-        for line in healthy().steps
-    ]
-    finding = diagnose(healthy(steps=lines))[0]
-    assert finding.title == "the policy has stopped exploring"
-    assert "from 0.400 to 0.0010 nats at 40 % success" in finding.evidence
-
-
-def test_low_entropy_of_a_policy_that_succeeds_is_no_finding() -> None:
-    lines = [
-        {**line, "entropy": 0.4 if line["step"] < 10 else 0.001, "success_rate": 0.95}
-        for line in healthy().steps
-    ]
-    assert diagnose(healthy(steps=lines)) == []
-
-
-@pytest.mark.parametrize("values", [{"kl": 2.5}, {"clip_fraction": 0.6}], ids=str)
-def test_updates_that_are_too_large(values: dict[str, float]) -> None:
-    lines = [{**line, **values} for line in healthy().steps]
-    finding = only(healthy(steps=lines))
-    assert finding.title == "updates are too large"
-    assert "learning_rate" in finding.advice
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"steps": steps_with(loss=float("nan"))},
-        {"steps": steps_with(grad_norm=float("inf"))},
-        {"status": "failed", "error": "The loss is not finite at step 7."},
-    ],
-    ids=["loss", "gradient", "refused"],
-)
-def test_divergence(changes: dict[str, Any]) -> None:
-    finding = diagnose(healthy(**changes))[0]
-    assert finding.title == "the update diverged"
-    assert "learning_rate" in finding.advice
-
-
-def test_training_wording_learnt_by_heart() -> None:
-    finding = only(healthy(validation=made_up.metrics(0.31)))
-    assert finding.title == "training tasks improve and held-out ones do not"
-    assert "+1 points, to 31 %" in finding.evidence
-
-
-def test_small_budget() -> None:
-    finding = only(healthy(steps=healthy(3).steps, config={"episodes": 384}))
-    assert (finding.severity, finding.title) == ("info", "the budget is small")
-    assert "3 policy updates" in finding.evidence
-
-
-def test_flat_reward_without_a_known_cause() -> None:
-    lines = steps_with(reward=0.1, success_rate=0.5)
-    finding = only(healthy(steps=lines))
-    assert finding.title == "the reward does not rise"
 
 
 @pytest.mark.parametrize(("last", "flat"), [(0.8, False), (0.5, True)])
@@ -282,7 +289,7 @@ def test_evidence_survives_a_corrupt_checkpoint(tmp_path: Path) -> None:
 def test_evidence_survives_a_corrupt_result(tmp_path: Path) -> None:
     run = RunFolder.create(TrainingConfig.create(output=tmp_path, name="x"))
     (run.path / "result.json").write_text("{")
-    finding = only(read_evidence(run))
+    (finding,) = diagnose(read_evidence(run))
     assert (finding.severity, finding.title) == ("warning", "the result cannot be read")
     assert f"{run.path / 'result.json'} cannot be read: " in finding.evidence
     assert "move the file away" in finding.evidence
@@ -319,60 +326,3 @@ def test_unreadable_database_gives_no_reasons(tmp_path: Path) -> None:
     run = RunFolder.create(TrainingConfig.create(output=tmp_path, name="x"))
     (run.path / "rollouts.db").write_text("no database")
     assert read_evidence(run).failures == {}
-
-
-def test_calls_of_roles_that_are_not_trained_are_no_fault() -> None:
-    masked = Counter({ROLE_NOT_TRAINED: 900})
-    assert (
-        diagnose(healthy(ledger=made_up.ledger(calls=1000, trained=100, masked=masked)))
-        == []
-    )
-    masked["spans not found in the token ids"] = 50
-    finding = only(
-        healthy(ledger=made_up.ledger(calls=1000, trained=50, masked=masked))
-    )
-    assert "50 of 100 model calls (50 %)" in finding.evidence
-
-
-def test_calls_far_from_their_sampling_are_a_finding_of_their_own() -> None:
-    ledger = made_up.ledger(calls=1000, trained=970, masked=Counter({FAR_OFF: 30}))
-    finding = only(healthy(ledger=ledger))
-    assert finding.severity == "warning"
-    assert finding.title == "sampling and learning disagree"
-    assert finding.evidence.startswith("30 of 1,000 model calls (3 %) were masked")
-    few = made_up.ledger(calls=1000, trained=991, masked=Counter({FAR_OFF: 9}))
-    assert titles(healthy(ledger=few)) == []
-
-
-def test_a_gap_that_jumps_is_a_server_with_other_weights() -> None:
-    steps = steps_with(logprob_gap=0.004)
-    for step in steps[-5:]:
-        step["logprob_gap"] = 0.2
-    finding = only(healthy(steps=steps))
-    assert (finding.severity, finding.title) == (
-        "warning",
-        "sampling leaves the learner",
-    )
-    assert "0.004 nats from the learner's in the first steps, 0.200" in finding.evidence
-
-
-def test_a_gap_that_is_large_from_the_first_step_on_is_named() -> None:
-    finding = only(healthy(steps=steps_with(logprob_gap=0.08)))
-    assert finding.title == "sampling and learning disagree"
-    assert titles(healthy(steps=steps_with(logprob_gap=0.03))) == []  # bfloat16
-
-
-def test_drops_that_begin_in_the_middle_are_named() -> None:
-    steps = steps_with()
-    for step in steps[-3:]:
-        step["dropped"] = 40
-    assert "rollouts began to be dropped" in titles(healthy(steps=steps))
-    steady = steps_with(dropped=2)
-    assert titles(healthy(steps=steady)) == []
-
-
-def test_answers_that_are_cut_are_named() -> None:
-    finding = only(healthy(steps=steps_with(answers_cut=0.03)))
-    assert (finding.severity, finding.title) == ("warning", "answers are cut")
-    assert finding.evidence.startswith("3 % of the model's answers")
-    assert titles(healthy(steps=steps_with(answers_cut=0.01))) == []

@@ -363,39 +363,28 @@ def test_a_run_with_settings_of_another_version_is_shown(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda result: result | {"newer": 1}, "newer: Extra inputs"),
-        (lambda result: result.pop("saved") and result, "saved: Field required"),
-        (lambda result: None, "it: Input should be a valid dictionary"),
+        (lambda result: json.dumps(result | {"newer": 1}), "newer: Extra inputs"),
+        (lambda r: json.dumps(r.pop("saved") and r), "saved: Field required"),
+        (lambda result: "null", "it: Input should be a valid dictionary"),
+        (lambda result: '{"scenario": "cod', ""),
+        (lambda result: "\xff\xfe", ""),
+        (lambda result: "", ""),
     ],
-    ids=["newer", "older", "not a result"],
+    ids=["newer", "older", "not a result", "cut", "not UTF-8", "empty"],
 )
-def test_a_run_is_shown_without_a_result_of_another_version(
-    ask: Ask, run: RunFolder, change: Callable[[Any], Any], why: str
+def test_a_run_is_shown_without_a_result_that_cannot_be_read(
+    ask: Ask, run: RunFolder, change: Callable[[Any], str], why: str
 ) -> None:
+    """A finished run is shown whole but for what its result has."""
     path = run.path / "result.json"
-    result = json.loads(path.read_text())
-    path.write_text(json.dumps(change(result)))
-    check_shown_without_its_result(ask, f"{path} cannot be read: {why}")
-
-
-@pytest.mark.parametrize("data", [b'{"scenario": "cod', b"\xff\xfe", b""])
-def test_a_run_is_shown_without_a_broken_result(
-    ask: Ask, run: RunFolder, data: bytes
-) -> None:
-    path = run.path / "result.json"
-    path.write_bytes(data)
-    check_shown_without_its_result(ask, f"{path} cannot be read: ")
-
-
-def check_shown_without_its_result(ask: Ask, said: str) -> None:
-    """Check that a finished run is shown whole but for what its result has."""
+    path.write_text(change(json.loads(path.read_text())), encoding="latin-1")
     page = ask("runs/demo").json()
     assert page["status"] == "done"
     assert "after" not in page
     assert page["effect"] is None
     assert page["curves"]["step"] == [1, 2, 3]
     [found] = [each for each in page["findings"] if "result" in each["title"]]
-    assert found["evidence"].startswith(said)
+    assert found["evidence"].startswith(f"{path} cannot be read: {why}")
     assert "move the file away" in found["evidence"]
     [row] = ask("runs").json()["runs"]
     assert (row["status"], row["scenario"]) == ("done", "coding")

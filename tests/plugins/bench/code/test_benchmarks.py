@@ -5,6 +5,7 @@ import gzip
 import json
 import pickle
 import zlib
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,15 @@ def verdict(scenario: Scenario, answer: str, number: int = 0) -> bool:
     return reward.success
 
 
+def tell_apart(scenario: Scenario, right: list[str], wrong: list[str]) -> None:
+    """Check the verdicts on answers to the first problem, and close the scenario."""
+    with closing(scenario):
+        for answer in right:
+            assert verdict(scenario, answer), answer
+        for answer in wrong:
+            assert not verdict(scenario, answer), answer
+
+
 def opened(name: str, path: Path, *rows: Any) -> Scenario:
     return get_scenario(f"{name}?data={write(path, *rows)}")
 
@@ -60,40 +70,30 @@ COMPLETION = (
 )
 def test_humaneval(name: str, row: dict[str, Any], tmp_path: Path) -> None:
     scenario = opened(name, tmp_path / "data.jsonl", row)
-    try:
-        for answer in (GOOD, COMPLETION, samples.ADD + COMPLETION):
-            assert verdict(scenario, answer), answer
-        for answer in ("", "def (", WRONG, "import os\nos._exit(0)\n", "I cannot."):
-            assert not verdict(scenario, answer), answer
-        hang = "def add_up(numbers):\n    while True: pass\n"
-        assert name == "humaneval_plus" or not verdict(scenario, hang)
-    finally:
-        scenario.close()
+    wrong = ["", "def (", WRONG, "import os\nos._exit(0)\n", "I cannot."]
+    if name == "humaneval":
+        wrong.append("def add_up(numbers):\n    while True: pass\n")
+    tell_apart(scenario, [GOOD, COMPLETION, samples.ADD + COMPLETION], wrong)
 
 
 def test_outputs_are_compared_as_evalplus_does(tmp_path: Path) -> None:
     scenario = opened("humaneval_plus", tmp_path / "d.jsonl", samples.HUMANEVAL_PLUS)
-    try:
-        near = (
-            "def add_up(numbers):\n    return sum(numbers) + (1e-7 if numbers else 0)\n"
+    near, far, whole, equal = (
+        f"def add_up(numbers):\n    {body}\n"
+        for body in (
+            "return sum(numbers) + (1e-7 if numbers else 0)",
+            "return sum(numbers) + 1e-5",
+            "return int(sum(numbers) + 0.5)",
+            "class Any(float):\n        __eq__ = lambda *_: True\n    return Any(7)",
         )
-        far = "def add_up(numbers):\n    return sum(numbers) + 1e-5\n"
-        whole = "def add_up(numbers):\n    return int(sum(numbers) + 0.5)\n"
-        equal = (
-            "def add_up(numbers):\n    class Any(float):\n"
-            "        __eq__ = lambda *_: True\n    return Any(7)\n"
-        )
-        assert verdict(scenario, near)
-        for answer in (far, whole, equal):
-            assert not verdict(scenario, answer), answer
-    finally:
-        scenario.close()
+    )
+    tell_apart(scenario, [near], [far, whole, equal])
 
 
 @pytest.mark.parametrize("row", [samples.MBPP_PLUS, samples.MBPP_PLUS_ON_HUB])
 def test_mbpp_plus_of_both_sources(row: dict[str, Any], tmp_path: Path) -> None:
     scenario = opened("mbpp_plus", tmp_path / "m.jsonl", row)
-    try:
+    with closing(scenario):
         [task] = tasks_to_measure(scenario, "all", 0, 9)
         assert task.id == "Mbpp/2"
         listed = (
@@ -103,8 +103,6 @@ def test_mbpp_plus_of_both_sources(row: dict[str, Any], tmp_path: Path) -> None:
         )
         assert verdict(scenario, listed)
         assert not verdict(scenario, listed.replace("x in first", "x in first[2:]"))
-    finally:
-        scenario.close()
 
 
 @pytest.mark.parametrize(
@@ -130,19 +128,15 @@ def test_a_root_is_judged_by_its_polynomial(tmp_path: Path) -> None:
         "atol": 1e-4,
     }
     scenario = opened("humaneval_plus", tmp_path / "d.jsonl", row)
-    try:
-        assert verdict(scenario, "    return -xs[0] / xs[1] + 1e-6\n")
-        for answer in ("    return -xs[0] / xs[1] + 1e-2\n", "    return None\n"):
-            assert not verdict(scenario, answer), answer
-    finally:
-        scenario.close()
+    near, far = (f"    return -xs[0] / xs[1] + {by}\n" for by in ("1e-6", "1e-2"))
+    tell_apart(scenario, [near], [far, "    return None\n"])
 
 
 def test_mbpp_of_both_files_with_its_splits(tmp_path: Path) -> None:
     path = tmp_path / "mbpp.json"
     path.write_text(json.dumps([samples.MBPP_SANITIZED, samples.MBPP]))
     scenario = get_scenario(f"mbpp?data={path}")
-    try:
+    with closing(scenario):
         assert scenario.splits == (Split.TRAIN, Split.TEST)
         [task] = scenario.tasks(Split.TEST, 0, 9)
         assert task.id == "Mbpp/20"
@@ -150,8 +144,6 @@ def test_mbpp_of_both_files_with_its_splits(tmp_path: Path) -> None:
         assert verdict(scenario, "```\ndef halve(n):\n    return n / 2\n```")
         assert verdict(scenario, "def count(text): return len(text)", 1)
         assert not verdict(scenario, "def count(text): return 2", 1)
-    finally:
-        scenario.close()
 
 
 @pytest.mark.slow
@@ -173,13 +165,8 @@ def test_multipl_e(short: str, right: str, wrong: str, tmp_path: Path) -> None:
         pytest.skip(reason)
     row = samples.MULTIPL_E[short]
     scenario = opened("multipl_e", tmp_path / "data.jsonl", row)
-    try:
-        assert verdict(scenario, right)
-        assert verdict(scenario, f"{row['prompt']}{right}\n// ")
-        assert not verdict(scenario, wrong)
-        assert not verdict(scenario, "nonsense (")
-    finally:
-        scenario.close()
+    whole = f"{row['prompt']}{right}\n// "
+    tell_apart(scenario, [right, whole], [wrong, "nonsense ("])
 
 
 PROGRAM = "a, b = map(float, input().split())\nprint(a + b)\n"
@@ -197,15 +184,13 @@ def test_livecodebench_by_input_and_by_call(tmp_path: Path) -> None:
     scenario = opened(
         "livecodebench", tmp_path / "d.jsonl", contest("a", "2025-01-01"), by_call
     )
-    try:
+    with closing(scenario):
         assert verdict(scenario, f"```python\n{PROGRAM}```")
         assert not verdict(scenario, "print(3)")
         assert not verdict(scenario, "import os; os._exit(0)")
         more = "class Solution:\n    def more(self, xs, n):\n        return {}\n"
         assert verdict(scenario, more.format("tuple(x + n for x in xs)"), 1)
         assert not verdict(scenario, more.format("[2, 3]"), 1)
-    finally:
-        scenario.close()
 
 
 def test_livecodebench_has_a_window(tmp_path: Path) -> None:
@@ -225,11 +210,7 @@ def test_hidden_inputs_may_be_larger_than_what_leaves_the_sandbox(
     large = [{**samples.HIDDEN[0], "input": "2 2\n" + " " * (20 << 20)}]
     row = contest("a", "2025-01-01", private_test_cases=samples.hidden(large))
     scenario = opened("livecodebench", tmp_path / "d.jsonl", row)
-    try:
-        assert verdict(scenario, PROGRAM)
-        assert not verdict(scenario, "print(3)")
-    finally:
-        scenario.close()
+    tell_apart(scenario, [PROGRAM], ["print(3)"])
 
 
 def test_a_hostile_pickle_runs_in_the_sandbox_alone(tmp_path: Path) -> None:
@@ -242,11 +223,9 @@ def test_a_hostile_pickle_runs_in_the_sandbox_alone(tmp_path: Path) -> None:
     hostile = base64.b64encode(zlib.compress(pickle.dumps(Hostile()))).decode()
     row = contest("a", "2025-01-01", private_test_cases=hostile)
     scenario = opened("livecodebench", tmp_path / "d.jsonl", row)
-    try:
-        with pytest.raises(SandboxError, match="hidden tests cannot be read"):
-            verdict(scenario, PROGRAM)
-    finally:
-        scenario.close()
+    told = "hidden tests cannot be read"
+    with closing(scenario), pytest.raises(SandboxError, match=told):
+        verdict(scenario, PROGRAM)
     assert not target.exists()
 
 
@@ -264,13 +243,17 @@ def test_another_format_is_refused_with_the_source(name: str, tmp_path: Path) ->
             get_scenario(reference)
 
 
-def test_a_gzipped_file_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "data.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(samples.HUMANEVAL).encode()))
-    scenario = get_scenario(f"humaneval?data={path}")
-    [task] = tasks_to_measure(scenario, "all", 0, 9)
-    assert task.id == "Sample/0"
-    assert "```python\nfrom typing" in task.instruction
+def test_a_gzipped_file_is_read_and_a_byte_order_mark_is_no_fault(
+    tmp_path: Path,
+) -> None:
+    line = json.dumps(samples.HUMANEVAL)
+    packed, marked = tmp_path / "data.jsonl.gz", tmp_path / "marked.jsonl"
+    packed.write_bytes(gzip.compress(line.encode()))
+    marked.write_text(line, encoding="utf-8-sig")
+    for path in (packed, marked):
+        [task] = tasks_to_measure(get_scenario(f"humaneval?data={path}"), "all", 0, 9)
+        assert task.id == "Sample/0"
+        assert "```python\nfrom typing" in task.instruction
 
 
 def test_a_cut_file_is_refused_with_its_fault(tmp_path: Path) -> None:
@@ -281,13 +264,6 @@ def test_a_cut_file_is_refused_with_its_fault(tmp_path: Path) -> None:
     for path, fault in ((packed, "not a whole gzip file"), (cut, "line 2: ")):
         with pytest.raises(UsageError, match=fault):
             get_scenario(f"humaneval?data={path}")
-
-
-def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
-    path = tmp_path / "marked.jsonl"
-    path.write_text(json.dumps(samples.HUMANEVAL), encoding="utf-8-sig")
-    scenario = get_scenario(f"humaneval?data={path}")
-    assert len(tasks_to_measure(scenario, "all", 0, 9)) == 1
 
 
 def test_a_split_without_problems_says_how_to_measure_them(tmp_path: Path) -> None:
