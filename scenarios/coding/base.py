@@ -8,7 +8,6 @@ from agentgym.core.task import Split
 from agentgym.errors import ToolError
 from agentgym.packs.kit.environment import RecordingEnvironment, recorded
 from agentgym.packs.kit.tasks import GeneratedScenario
-from agentgym.sandbox import Sandbox
 from agentgym.sandbox.workspace import Workspace
 from agentgym.scenarios.books import Books
 
@@ -86,20 +85,8 @@ def search(files: Mapping[str, str], query: str) -> list[str]:
 
 
 class ProjectScenario(GeneratedScenario[Names]):
-    """A scenario about generated Python projects.
-
-    Args:
-        sandbox: Sandbox for tests and scripts; the caller closes it. If None, the
-            scenario opens a sandbox, and :meth:`close` closes it.
-    """
-
-    def __init__(self, sandbox: Sandbox | None = None) -> None:
-        self._given = sandbox
+    """A scenario about generated Python projects."""
 
     def names_for(self, split: Split, rng: Random) -> Names:
         """Return words for the names of a project."""
         return names_for(split, rng)
-
-    def runs_in(self) -> Sandbox:
-        """Return the sandbox for tests and scripts."""
-        return self._given or self.sandbox

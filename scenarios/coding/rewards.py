@@ -150,11 +150,11 @@ def _changed_as_asked(
 def _repaired(task: Task, files: dict[str, str], sandbox: Sandbox) -> bool:
     """Return whether the code gives the right values, and other files are unchanged."""
     start: dict[str, str] = task.initial_state["files"]
-    if files == start or _tests_changed(start, files):
-        return False
     expected: dict[str, str] = task.goal["expected"]
-    if not all(
-        path in expected or _same_meaning(files[path], text)
+    if files == start or not all(
+        files[path] == text
+        if is_test_path(path)
+        else path in expected or _same_meaning(files[path], text)
         for path, text in start.items()
     ):
         return False
@@ -169,12 +169,6 @@ def _same_meaning(text: str, other: str) -> bool:
         return True
     meaning = checks.meaning(text)
     return meaning is not None and meaning == checks.meaning(other)
-
-
-def _tests_changed(start: dict[str, str], files: dict[str, str]) -> bool:
-    return any(
-        files[path] != text for path, text in start.items() if is_test_path(path)
-    )
 
 
 def _damaged(task: Task, environment: CodingEnvironment) -> bool:

@@ -35,14 +35,14 @@ class CodingScenario(ProjectScenario):
 
     def create_environment(self, task: Task) -> CodingEnvironment:
         """Return a new environment with the task's project."""
-        return CodingEnvironment(task.initial_state["files"], self.runs_in())
+        return CodingEnvironment(task.initial_state["files"], self.sandbox)
 
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
         """Score an episode by its final files and its calls; see ``rewards.score``."""
         own = own_environment(CodingEnvironment, environment)
-        return rewards.score(task, own, trajectory, self.runs_in())
+        return rewards.score(task, own, trajectory, self.sandbox)
 
     def success_criteria(self) -> dict[str, float]:
         """Return the goals at which training ends early.

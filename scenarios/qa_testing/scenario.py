@@ -243,11 +243,11 @@ class QaTestingScenario(ProjectScenario):
 
     def create_environment(self, task: Task) -> TestingEnvironment:
         """Return a new environment with the project that the task asks to test."""
-        return TestingEnvironment(task.initial_state["files"], self.runs_in())
+        return TestingEnvironment(task.initial_state["files"], self.sandbox)
 
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
         """Score an episode by the agent's tests; see :func:`score`."""
         own = own_environment(TestingEnvironment, environment)
-        return score(task, own.books, trajectory, self.runs_in())
+        return score(task, own.books, trajectory, self.sandbox)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -12,18 +13,18 @@ from agentgym.packs.coding.names import NAMES
 from agentgym.packs.coding.references import PHRASES
 from agentgym.packs.coding.scenario import CodingScenario
 from agentgym.packs.kit.tasks import Scene
-from agentgym.sandbox import Sandbox, SandboxConfig
+from agentgym.sandbox import Sandbox
 
 
 @pytest.fixture(scope="session")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(SandboxConfig(concurrency=2)) as opened:
-        yield opened
+def scenario() -> Iterator[CodingScenario]:
+    with closing(CodingScenario()) as made:
+        yield made
 
 
-@pytest.fixture
-def scenario(sandbox: Sandbox) -> CodingScenario:
-    return CodingScenario(sandbox)
+@pytest.fixture(scope="session")
+def sandbox(scenario: CodingScenario) -> Sandbox:
+    return scenario.sandbox
 
 
 def every_fault(seed: int) -> Iterator[Broken]:

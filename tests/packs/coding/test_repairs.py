@@ -1,6 +1,5 @@
 """What counts as a repair: the right values, and everything else as it was."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,13 +16,6 @@ from tests.some import some
 from .conftest import every_fault
 
 SCENARIO = CodingScenario()
-
-
-@pytest.fixture(scope="module")
-def sandboxed() -> Iterator[CodingScenario]:
-    scenario = CodingScenario()
-    yield scenario
-    scenario.close()
 
 
 def repair_of(kind: str, right: str) -> tuple[Task, dict[str, str]]:
@@ -63,7 +55,7 @@ async def judge(
 
 
 async def test_another_body_with_a_helper_and_an_import_is_a_repair(
-    sandboxed: CodingScenario,
+    scenario: CodingScenario,
 ) -> None:
     task, edit = repair_of("operator", "return p + q")
     names = generic(task, edit)[1]
@@ -74,46 +66,46 @@ async def test_another_body_with_a_helper_and_an_import_is_a_repair(
         {**edit, "new": f"return int(_both(({p}, {q})))"},
         {**edit, "old": first, "new": f"import math\n\n{first}\n\n\n{helper}"},
     )
-    success, _ = await judge(sandboxed, task, *edits)
+    success, _ = await judge(scenario, task, *edits)
     assert success
 
 
-async def test_a_repair_passes_the_visible_tests_too(sandboxed: CodingScenario) -> None:
+async def test_a_repair_passes_the_visible_tests_too(scenario: CodingScenario) -> None:
     task, edit = repair_of("condition", "return p > 0 and q > 0")
     names = generic(task, edit)[1]
     new = f"return {names['p']} > 1 and {names['q']} > 1"
-    success, value = await judge(sandboxed, task, {**edit, "new": new})
+    success, value = await judge(scenario, task, {**edit, "new": new})
     assert not success
     assert value < 0.45
 
 
 @pytest.mark.parametrize("right", ["return p + K", "return p * K"])
 async def test_a_fault_is_not_repaired_by_changing_the_constant(
-    sandboxed: CodingScenario, right: str
+    scenario: CodingScenario, right: str
 ) -> None:
     task, edit = repair_of("operator", right)
     [first, *_] = task.initial_state["files"][edit["path"]].splitlines()
     name = first.split()[0]
     for value in ("0", "1", "77"):
         changed = {**edit, "old": first, "new": f"{name} = {value}"}
-        assert not (await judge(sandboxed, task, changed))[0]
-        assert not (await judge(sandboxed, task, edit, changed))[0]
+        assert not (await judge(scenario, task, changed))[0]
+        assert not (await judge(scenario, task, edit, changed))[0]
 
 
-async def test_a_repair_leaves_the_rest_as_it_was(sandboxed: CodingScenario) -> None:
+async def test_a_repair_leaves_the_rest_as_it_was(scenario: CodingScenario) -> None:
     task, edit = repair_of("operator", "return p + K")
     files = task.initial_state["files"]
     other = {**edit, "new": edit["new"].replace("return ", "return 0 + ")}
-    assert (await judge(sandboxed, task, other))[0]
+    assert (await judge(scenario, task, other))[0]
     script = next(path for path in files if "/" not in path)
     module = next(p for p in files if p.endswith(".py") and p != edit["path"])
     assert not module.startswith("tests/")
     for path in (script, module):
         first, *_ = files[path].splitlines()
         emptied = {"path": path, "old": files[path], "new": ""}
-        assert not (await judge(sandboxed, task, other, emptied))[0]
+        assert not (await judge(scenario, task, other, emptied))[0]
         comment = {"path": path, "old": first, "new": f"{first}  # as it was"}
-        assert (await judge(sandboxed, task, other, comment))[0]
+        assert (await judge(scenario, task, other, comment))[0]
 
 
 @pytest.mark.slow

@@ -1,20 +1,27 @@
 """A sandbox that all tests share, and a team in it."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from agentgym.plugins.team.coding_team.environment import TeamEnvironment
-from agentgym.sandbox import Sandbox, SandboxConfig
+from agentgym.plugins.team.coding_team.scenario import CodingTeamScenario
+from agentgym.sandbox import Sandbox
 
 Run = Callable[..., Awaitable[dict[str, Any]]]
 
 
 @pytest.fixture(scope="session")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(SandboxConfig(concurrency=2)) as opened:
-        yield opened
+def scenario() -> Iterator[CodingTeamScenario]:
+    with closing(CodingTeamScenario()) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def sandbox(scenario: CodingTeamScenario) -> Sandbox:
+    return scenario.sandbox
 
 
 class Team:

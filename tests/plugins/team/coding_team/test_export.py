@@ -21,7 +21,7 @@ def trained(folder: Path) -> TrainedAgent:
 
 
 async def test_the_graph_comes_back_with_the_trained_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: CodingTeamScenario
 ) -> None:
     """Each role has the turns of training, so that the whole team has more."""
     from agentgym.integrations.langchain.adapter import LangChainAdapter
@@ -35,7 +35,6 @@ async def test_the_graph_comes_back_with_the_trained_model(
 
     model = cast.actor(play)
     monkeypatch.setattr(LangChainAdapter, "trained_model", lambda *_: model)
-    scenario = CodingTeamScenario(sandbox=sandbox)
     [task] = [t for t in scenario.tasks(Split.TEST, 0, 5) if t.family == "direct"]
     tools = [
         LangChainAdapter().bound(tool)

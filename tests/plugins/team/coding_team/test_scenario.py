@@ -1,7 +1,8 @@
 """The scenario: its tasks, its plans, and its score."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -26,11 +27,6 @@ PLANS = {
 }
 
 
-@pytest.fixture
-def scenario(sandbox: Sandbox) -> CodingTeamScenario:
-    return CodingTeamScenario(sandbox=sandbox)
-
-
 def tasks(scenario: CodingTeamScenario) -> dict[str, Task]:
     """Return one test task of each family."""
     found = scenario.tasks(Split.TEST, 3, len(FAMILIES))
@@ -52,8 +48,9 @@ def test_each_family_has_its_own_way(scenario: CodingTeamScenario) -> None:
 
 
 @pytest.mark.parametrize("split", Split)
-def test_the_last_draft_alone_is_right(sandbox: Sandbox, split: Split) -> None:
-    scenario = CodingTeamScenario(sandbox=sandbox)
+def test_the_last_draft_alone_is_right(
+    scenario: CodingTeamScenario, sandbox: Sandbox, split: Split
+) -> None:
     for task in scenario.tasks(split, 1, 2 * len(FAMILIES)):
         *wrong, right = task.initial_state["drafts"]
         hidden = task.goal["hidden"]
@@ -96,8 +93,9 @@ def test_a_needless_review_costs_little(scenario: CodingTeamScenario) -> None:
 
 class TestWithAPolicyThatWrites:
     @pytest.fixture
-    def writing(self, sandbox: Sandbox) -> CodingTeamScenario:
-        return CodingTeamScenario("policy", sandbox)
+    def writing(self) -> Iterator[CodingTeamScenario]:
+        with closing(CodingTeamScenario("policy")) as made:
+            yield made
 
     def calls(self, task: Task, text: str) -> list[NeededCall]:
         path = task.initial_state["target"]
@@ -141,7 +139,7 @@ class TestWithAPolicyThatWrites:
         assert reward.value <= 0
 
 
-def test_options(sandbox: Sandbox) -> None:
+def test_options() -> None:
     names = {spec.name for spec in get_scenario("coding_team").tools()}
     assert "write_file" not in names
     given: Any = get_scenario("coding_team?generator=policy")

@@ -19,7 +19,6 @@ from agentgym.packs.kit.code_rewards.static_checks import EXTRA, require_checks
 from agentgym.packs.kit.phrases import read_phrases, request
 from agentgym.plugins.team.coding_team import rewards
 from agentgym.plugins.team.coding_team.environment import WRITING, TeamEnvironment
-from agentgym.sandbox import Sandbox
 from agentgym.scenarios.base import Environment, Scenario, own_environment
 
 PHRASES = read_phrases(Path(__file__).parent / "wording")
@@ -197,8 +196,6 @@ class CodingTeamScenario(Scenario):
     Args:
         generator: Writer of the code. With ``script``, a script writes it, and the
             policy learns the other roles. With ``policy``, the policy also writes it.
-        sandbox: Sandbox for tests; the caller closes it. If None, the scenario opens a
-            sandbox, and :meth:`close` closes it.
 
     Raises:
         UsageError: ``generator`` is not one of these two.
@@ -221,16 +218,13 @@ class CodingTeamScenario(Scenario):
         "langchain": "agentgym.plugins.team.coding_team.agent:make_team"
     }
 
-    def __init__(
-        self, generator: str = "script", sandbox: Sandbox | None = None
-    ) -> None:
+    def __init__(self, generator: str = "script") -> None:
         if generator not in GENERATORS:
             known = " or ".join(GENERATORS)
             raise UsageError(
                 f"The generator of coding_team is {known}, not {generator!r}."
             )
         self._is_scripted = generator == "script"
-        self._given = sandbox
 
     def system_prompt(self) -> str:
         """Return the system prompt for a single agent that has all roles."""
@@ -266,7 +260,7 @@ class CodingTeamScenario(Scenario):
         state = task.initial_state
         return TeamEnvironment(
             state["files"],
-            self._runs_in(),
+            self.sandbox,
             target=state["target"],
             drafts=state["drafts"] if self._is_scripted else None,
         )
@@ -278,14 +272,14 @@ class CodingTeamScenario(Scenario):
         own = own_environment(TeamEnvironment, environment)
         if self._is_scripted:
             return rewards.score_routing(task, own, trajectory)
-        return rewards.score_outcome(task, own, trajectory, self._runs_in())
+        return rewards.score_outcome(task, own, trajectory, self.sandbox)
 
     def judge_changes(self, task: Task, changes: Mapping[str, str]) -> Reward | None:
         """Return the reward for changed files; None if a script writes the code."""
         if self._is_scripted:
             return None
         files = {**task.initial_state["files"], **changes}
-        right = rewards.is_right(task, files, self._runs_in())
+        right = rewards.is_right(task, files, self.sandbox)
         value = rewards.CORRECT if right else 0.0
         return Reward(value, right, {"correct": value})
 
@@ -304,6 +298,3 @@ class CodingTeamScenario(Scenario):
             "policy."
         )
         return [note]
-
-    def _runs_in(self) -> Sandbox:
-        return self._given or self.sandbox
