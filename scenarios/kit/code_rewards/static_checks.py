@@ -99,6 +99,7 @@ def find_problems(
     check_files(path for path, _ in sources)
     if not sources:
         return []
+    require_checks("Checking code")
     if sum(len(text) for _, text in sources) > MOST_CHARACTERS:
         why = "the files are too long to check"
         found = [_unchecked(path, kind, why) for path, _ in sources for kind in KINDS]
@@ -138,10 +139,8 @@ def _unchecked(path: str, kind: Kind, why: str) -> CodeFinding:
 @lru_cache(_REMEMBERED)
 def _linted(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
     """Return bugs and style problems, as ruff finds them."""
-    try:
-        from ruff.__main__ import find_ruff_bin
-    except ImportError:
-        raise MissingExtraError(EXTRA, "Checking the style of code") from None
+    from ruff.__main__ import find_ruff_bin
+
     with TemporaryDirectory(prefix="agentgym-checks-") as folder:
         paths = _write(folder, sources)
         select = f"--select={','.join(sorted({*_BUGS, *_STYLE} - {*_NOT_STYLE}))}"
@@ -191,11 +190,9 @@ def _of_ruff(item: dict[str, Any], paths: Mapping[str, str]) -> CodeFinding:
 @lru_cache(_REMEMBERED)
 def _scanned(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
     """Return security problems, as bandit finds them."""
-    try:
-        from bandit.core.config import BanditConfig
-        from bandit.core.manager import BanditManager
-    except ImportError:
-        raise MissingExtraError(EXTRA, "Checking the security of code") from None
+    from bandit.core.config import BanditConfig
+    from bandit.core.manager import BanditManager
+
     with TemporaryDirectory(prefix="agentgym-checks-") as folder:
         paths = _write(folder, sources)
         manager = BanditManager(BanditConfig(), "file", quiet=True, ignore_nosec=True)
@@ -254,11 +251,10 @@ def complexities(text: str) -> list[tuple[str, int, int]]:
         MissingExtraError: The extra ``code-quality`` is not installed.
         ValueError: The source is not valid Python, or is nested too deeply.
     """
-    try:
-        from radon.complexity import cc_visit
-        from radon.visitors import Function
-    except ImportError:
-        raise MissingExtraError(EXTRA, "Measuring the complexity of code") from None
+    require_checks("Measuring the complexity of code")
+    from radon.complexity import cc_visit
+    from radon.visitors import Function
+
     try:
         blocks = cc_visit(text, no_assert=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
