@@ -19,9 +19,5 @@ def test_the_words_of_a_question_find_its_file(words: str, file: str) -> None:
 
 
 def test_each_stop_of_a_rollout_is_a_file() -> None:
-    assert len(STOPS) > 20
+    assert min(len(STOPS), len(ROWS)) > 20
     assert [stop for stop in STOPS if not (SOURCE / stop).is_file()] == []
-
-
-def test_the_table_was_read() -> None:
-    assert len(ROWS) > 20

@@ -25,6 +25,8 @@ PAGES = [
     *sorted(DOCS.glob("*.md")),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted(ROOT.glob("examples/**/*.md")),
+    *sorted((ROOT / "src").rglob("README.md")),
+    *sorted((ROOT / "scenarios").rglob("README.md")),
 ]
 SUBJECTS = [
     "Quick start",
