@@ -57,17 +57,14 @@ class Limit:
         of, more = "tasks", "write more tasks"
         if self.task is not None:
             of, more = "samples", "raise `samples`"
-        enough = (n for n in range(count + 1, _MOST_NEEDED) if self._reached_by(n))
-        needed = next(enough, None)
+        more_than = range(count + 1, _MOST_NEEDED)
+        needed = next((n for n in more_than if _best_low(n) >= self.gate.least), None)
         how = f"{more}, {needed} in all" if needed else f"no number of {of} is enough"
         return (
             f"{self.name} cannot be reached with {count} {of}: even if all attempts "
             f"succeed, the lower end of the interval is {_best_low(count):.3f}. Either "
             f"{how}, or lower the limit."
         )
-
-    def _reached_by(self, count: int) -> bool:
-        return _best_low(count) >= self.gate.least
 
 
 def _best_low(count: int) -> float:

@@ -119,16 +119,13 @@ def _measured(
         ]
         scored = [each for each in alone if each.reward is not None]
         if not scored:
-            return LimitResult(limit, UNMEASURED, _not(limit))
+            said = f"Task {limit.task} was not measured."
+            return LimitResult(limit, UNMEASURED, said)
         metrics = Metrics.of(scored, k=1)
     miss = limit.gate.miss(metrics)
     if miss is not None and (where := limit.task or limit.variant):
         miss = f"{where}: {miss}"
     return LimitResult(limit, metrics[limit.gate.metric], miss)
-
-
-def _not(limit: Limit) -> str:
-    return f"Task {limit.task} was not measured."
 
 
 def _outcome(

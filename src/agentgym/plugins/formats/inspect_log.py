@@ -43,7 +43,8 @@ def write_log(path: Path, trajectories: Iterable[Trajectory]) -> int:
             scenario = scenario or made.scenario
             epochs[made.task_id] += 1
             sample = _sample(made, epochs[made.task_id])
-            place = f"samples/{_safe(made.task_id)}_epoch_{sample['epoch']}.json"
+            name = made.task_id.replace("/", "_")
+            place = f"samples/{name}_epoch_{sample['epoch']}.json"
             add(archive, place, sample)
             summaries.append(_summary(sample))
         header = _header(scenario or "rollouts", summaries, epochs)
@@ -53,10 +54,6 @@ def write_log(path: Path, trajectories: Iterable[Trajectory]) -> int:
         add(archive, "summaries.json", summaries)
         add(archive, "header.json", header)
     return len(summaries)
-
-
-def _safe(name: str) -> str:
-    return name.replace("/", "_")
 
 
 def _header(

@@ -63,7 +63,11 @@ def transcript(trajectory: Trajectory) -> list[Entry]:
     for step in trajectory.steps:
         if isinstance(step, ModelCall):
             known = _common([seen.get(step.agent, []), step.messages])
-            entries += map(_message, filter(_is_input, step.messages[known:]))
+            entries += [
+                {"from": message.get("role"), "text": message.get("content")}
+                for message in step.messages[known:]
+                if message.get("role") not in ("assistant", "tool")
+            ]
             seen[step.agent] = step.messages
             asked |= {call.id for call in step.tool_calls}
             text = step.content
@@ -124,15 +128,6 @@ def question(
         ],
         labels,
     )
-
-
-def _is_input(message: Mapping[str, Any]) -> bool:
-    """Return whether a message is neither from the model nor from a tool."""
-    return message.get("role") not in ("assistant", "tool")
-
-
-def _message(message: Mapping[str, Any]) -> Entry:
-    return {"from": message.get("role"), "text": message.get("content")}
 
 
 def _tool(tool: Mapping[str, Any]) -> Entry:

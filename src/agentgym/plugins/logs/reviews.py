@@ -59,7 +59,7 @@ def record_review(
     line = {
         "messages": [_plain(message) for message in messages],
         "action_requests": _requests(asked),
-        "decisions": _decisions(response),
+        "decisions": response.get("decisions", [dict(response)]),
     }
     try:
         list(_pairs(line))
@@ -184,10 +184,6 @@ def _requests(asked: Any) -> Any:
     if isinstance(asked, Mapping) and "name" in asked:
         return [{"name": asked["name"], "args": asked.get("args")}]
     return asked
-
-
-def _decisions(response: Mapping[str, Any]) -> Any:
-    return response["decisions"] if "decisions" in response else [dict(response)]
 
 
 def _plain(message: Any) -> Any:

@@ -338,7 +338,8 @@ def _exchanged(entry: Any) -> tuple[Any, Sequence[Any]]:
     messages = _messages(request)
     if not isinstance(messages, list):
         return messages, _offered(request)
-    if not messages or (_is_object(messages[-1]) and _is_asking(messages[-1])):
+    last = messages[-1] if messages else {}
+    if _is_object(last) and last.get("role") not in ("assistant", "model"):
         choices = [_chosen(answer) for answer in answers]
         messages = [*messages, *(each for each in choices if each)]
     return messages, _offered(request)
@@ -357,10 +358,6 @@ def _messages(request: Mapping[str, Any]) -> Any:
     """Return the messages of a request; Google's are its ``contents``."""
     found = request.get("messages")
     return request.get("contents") if found is None else found
-
-
-def _is_asking(message: Mapping[str, Any]) -> bool:
-    return message.get("role") not in ("assistant", "model")
 
 
 def _chosen(answer: Any) -> Any:
@@ -430,7 +427,8 @@ def _entries(where: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
     if depth < _MOST_NESTED and not _kind(value):
         inner = value
         if _is_object(value):
-            inner = next((value[k] for k in _CONTAINERS if _has(value, k)), None)
+            inside = map(value.get, _CONTAINERS)
+            inner = next((each for each in inside if isinstance(each, list)), None)
     if isinstance(inner, list) and inner:
         for number, each in enumerate(inner, 1):
             yield from _entries(f"{where}, entry {number}", each, depth + 1)
@@ -461,10 +459,6 @@ def _kind(value: Any) -> str:
 
 def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
-
-
-def _has(value: Mapping[str, Any], key: str) -> bool:
-    return isinstance(value.get(key), list)
 
 
 def _seen(value: Any) -> str:
