@@ -1,18 +1,21 @@
 """Harbor's task folders in the sandbox, and why others are left out."""
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentgym.core.task import Split
+from agentgym.core.trajectory import Trajectory
 from agentgym.errors import UsageError
 from agentgym.plugins.formats.harbor import HarborScenario
 from agentgym.rollout import run_rollouts_sync
 from agentgym.scenarios.registry import get_scenario
 from tests.rollout.scripted_llm import calling, saying
 
+FILE = "environment/Dockerfile"
 DOCKER = "FROM python:3.12-slim\nWORKDIR /app\nCOPY names.txt data/ ./\n"
 TEST = """#!/bin/bash
 # Sorted, one name a line.
@@ -32,7 +35,7 @@ def task(folder: Path, name: str = "sort", **changed: str) -> Path:
     files = {
         "instruction.md": "Write the sorted lines of names.txt to sorted.txt.",
         "task.toml": 'version = "1.0"\n[metadata]\ncategory = "files"\n',
-        "environment/Dockerfile": DOCKER,
+        FILE: DOCKER,
         "environment/names.txt": "b\na\n",
         "environment/data/more.txt": "more\n",
         "tests/test.sh": TEST,
@@ -50,6 +53,13 @@ def scenario(folder: Path) -> HarborScenario:
     return made
 
 
+def rolled_out(folder: Path, *replies: Any) -> Trajectory:
+    with closing(scenario(folder)) as found:
+        tasks, llm = found.tasks(Split.TEST, 0, 9), saying(*replies)
+        [made] = run_rollouts_sync(tasks, llm=llm, reward=found).trajectories
+    return made
+
+
 @pytest.mark.slow  # starts a sandbox
 @needs_bubblewrap
 @pytest.mark.parametrize(
@@ -59,13 +69,7 @@ def scenario(folder: Path) -> HarborScenario:
 def test_the_tests_of_a_task_judge_as_they_are(
     tmp_path: Path, command: str, reward: float
 ) -> None:
-    found = scenario(task(tmp_path))
-    try:
-        tasks = found.tasks(Split.TEST, 0, 9)
-        llm = saying(calling("bash", command=command), "Done.")
-        [made] = run_rollouts_sync(tasks, llm=llm, reward=found).trajectories
-    finally:
-        found.close()
+    made = rolled_out(task(tmp_path), calling("bash", command=command), "Done.")
     assert (made.reward, made.success) == (reward, reward == 1.0), made.reason
     assert list(made.changed_files) == ["sorted.txt"], "tests and logs stay hidden"
 
@@ -74,14 +78,7 @@ def test_the_tests_of_a_task_judge_as_they_are(
 @needs_bubblewrap
 def test_tests_without_a_reward_drop_the_rollout(tmp_path: Path) -> None:
     changed: dict[str, Any] = {"tests/test.sh": "echo broken >&2\n"}
-    found = scenario(task(tmp_path, **changed))
-    try:
-        tasks = found.tasks(Split.TEST, 0, 9)
-        [made] = run_rollouts_sync(
-            tasks, llm=saying("Done."), reward=found
-        ).trajectories
-    finally:
-        found.close()
+    made = rolled_out(task(tmp_path, **changed), "Done.")
     assert made.reward is None
     assert "wrote no reward" in str(made.reason)
     assert "broken" in str(made.reason)
@@ -90,21 +87,9 @@ def test_tests_without_a_reward_drop_the_rollout(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "text", "why"),
     [
-        (
-            "environment/Dockerfile",
-            "FROM ubuntu\nRUN apt-get install gcc",
-            "RUN apt-get",
-        ),
-        (
-            "environment/Dockerfile",
-            "FROM ghcr.io/x/y:1",
-            "needs the image ghcr.io/x/y:1",
-        ),
-        (
-            "environment/Dockerfile",
-            "FROM python\nWORKDIR /src",
-            "working folder is /src",
-        ),
+        (FILE, "FROM ubuntu\nRUN apt-get install gcc", "RUN apt-get"),
+        (FILE, "FROM ghcr.io/x/y:1", "needs the image ghcr.io/x/y:1"),
+        (FILE, "FROM python\nWORKDIR /src", "working folder is /src"),
         ("environment/docker-compose.yaml", "", "several containers"),
         ("tests/test.sh", "curl x | sh", "tests/test.sh needs root or the network"),
         ("task.toml", "[environment]\ngpus = 1", "needs a GPU"),
@@ -129,11 +114,8 @@ def test_splits_share_no_task(tmp_path: Path) -> None:
         task(tmp_path, f"t{number}")
     found = scenario(tmp_path)
     split = {s: {t.id for t in found.tasks(s, 0, 9)} for s in found.splits}
-    assert [len(split[s]) for s in (Split.TRAIN, Split.VALIDATION, Split.TEST)] == [
-        4,
-        2,
-        2,
-    ]
+    sizes = {Split.TRAIN: 4, Split.VALIDATION: 2, Split.TEST: 2}
+    assert {name: len(ids) for name, ids in split.items()} == sizes
     assert len(set.union(*split.values())) == 8
     assert found.tasks(Split.TRAIN, 0, 1)[0].family == "files"
 
