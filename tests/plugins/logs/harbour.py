@@ -208,7 +208,7 @@ def genai(*, structured: bool = False) -> dict[str, Any]:
     return otlp(spans[::-1])
 
 
-def _function(number: int, name: str, args: dict[str, Any]) -> dict[str, Any]:
+def function_call(number: int, name: str, args: dict[str, Any]) -> dict[str, Any]:
     function = {"name": name, "arguments": json.dumps(args)}
     return {"id": f"c{number}", "type": "function", "function": function}
 
@@ -231,7 +231,10 @@ def events() -> dict[str, Any]:
         message = {"role": "assistant", "tool_calls": list(calls)}
         return {"index": 0, "finish_reason": "tool_calls", "message": message}
 
-    first, second = _function(1, "find_boat", FIND), _function(2, "hold_boat", HOLD)
+    first, second = (
+        function_call(1, "find_boat", FIND),
+        function_call(2, "hold_boat", HOLD),
+    )
     user, tool = {"content": ASKED}, {"content": FREE, "id": "c1"}
     end = {"index": 0, "finish_reason": "stop", "message": {"content": "Held."}}
     records = [
@@ -345,19 +348,15 @@ def langfuse(tools: str = "TOOL") -> list[dict[str, Any]]:
             "level": "DEFAULT",
         }
 
-    def call(number: int, name: str, args: dict[str, Any]) -> dict[str, Any]:
-        function = {"name": name, "arguments": json.dumps(args)}
-        return {"id": f"call_{number}", "type": "function", "function": function}
-
     asked = [
         {"role": "system", "content": "You run a harbour's desk."},
         {"role": "user", "content": ASKED},
     ]
     finds: dict[str, Any] = {"role": "assistant", "content": None}
-    finds |= {"tool_calls": [call(1, "find_boat", FIND)]}
-    told = {"role": "tool", "tool_call_id": "call_1", "content": FREE}
+    finds |= {"tool_calls": [function_call(1, "find_boat", FIND)]}
+    told = {"role": "tool", "tool_call_id": "c1", "content": FREE}
     holds: dict[str, Any] = {"role": "assistant", "content": ""}
-    holds |= {"tool_calls": [call(2, "hold_boat", HOLD)]}
+    holds |= {"tool_calls": [function_call(2, "hold_boat", HOLD)]}
     return [
         made("GENERATION", "gpt", 3, {"messages": [*asked, finds, told]}, holds),
         made(tools, "hold_boat", 4, json.dumps(HOLD), "held, ref H-88"),

@@ -21,7 +21,7 @@ from agentgym.errors import UsageError
 from agentgym.plugins.logs import FromLogs, from_logs
 from agentgym.scenarios.tool_tasks.task_file import read_task_lines
 from tests.plugins.logs import harbour
-from tests.plugins.logs.harbour import ASKED, FIND, LINE
+from tests.plugins.logs.harbour import ASKED, FIND, LINE, function_call
 
 
 @pytest.fixture
@@ -164,8 +164,8 @@ def test_what_the_sdk_of_opentelemetry_prints_is_read(log: Path) -> None:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     tracer = provider.get_tracer("harbour")
-    function = {"name": "find_boat", "arguments": json.dumps(FIND)}
-    message = {"role": "assistant", "tool_calls": [{"id": "c1", "function": function}]}
+    calls = [function_call(1, "find_boat", FIND)]
+    message = {"role": "assistant", "tool_calls": calls}
     with tracer.start_as_current_span("desk"):
         with tracer.start_as_current_span("chat") as chat:
             chat.add_event("gen_ai.user.message", {"content": ASKED})
@@ -180,9 +180,9 @@ def test_what_the_sdk_of_opentelemetry_prints_is_read(log: Path) -> None:
 
 
 def test_only_the_first_request_counts_and_each_once(log: Path) -> None:
-    def call(number: int, name: str = "find_boat") -> dict[str, Any]:
-        function = {"name": name, "arguments": json.dumps({**FIND, "day": str(number)})}
-        return {"role": "assistant", "tool_calls": [{"id": "c", "function": function}]}
+    def call(number: int) -> dict[str, Any]:
+        made = function_call(0, "find_boat", {**FIND, "day": str(number)})
+        return {"role": "assistant", "tool_calls": [made]}
 
     user, more = ({"role": "user", "content": said} for said in (ASKED, "And then?"))
     first = {"messages": [user, call(1), call(1), call(2), more, call(3)]}
@@ -378,20 +378,7 @@ def test_tools_beside_messages_become_the_lines_own(
             "tools": json.dumps(tools) if as_text else tools,
         }
 
-    cities = [
-        "Lima",
-        "Oslo",
-        "Cairo",
-        "Quito",
-        "Perth",
-        "Delhi",
-        "Turin",
-        "Kyoto",
-        "Riga",
-        "Accra",
-        "Nice",
-        "Bern",
-    ]
+    cities = "ABCDEFGHIJKL"
     rows = [*map(row, cities), row("Q", type="int"), row("R", type="string")]
     log = tmp_path / "data.jsonl"
     log.write_text("\n".join(map(json.dumps, rows)))
@@ -532,8 +519,7 @@ def test_requests_and_answers_of_google_are_read(
 
 
 def test_the_answer_of_a_logged_request_counts(log: Path) -> None:
-    function = {"name": "show_order", "arguments": '{"order": 7}'}
-    call = {"id": "a", "type": "function", "function": function}
+    call = function_call(1, "show_order", {"order": 7})
     said = {"role": "assistant", "content": None, "tool_calls": [call]}
     asked = {"messages": [{"role": "user", "content": "Show order 7."}]}
     answered = {"choices": [{"index": 0, "message": said}]}
