@@ -110,22 +110,25 @@ def test_attempts_that_are_alike_are_shown_once_and_earn_the_same() -> None:
     assert found[0].reward == found[1].reward != found[2].reward
 
 
-async def crash(request: web.Request, body: dict[str, Any]) -> web.Response:
-    return web.json_response({"error": {"message": "broken"}}, status=400)
+def failing(status: int, **error: str) -> Handler:
+    async def answer(request: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.json_response({"error": error}, status=status)
 
-
-async def refuse(request: web.Request, body: dict[str, Any]) -> web.Response:
-    return web.json_response({"error": {"message": "no such key"}}, status=401)
-
-
-async def overflow(request: web.Request, body: dict[str, Any]) -> web.Response:
-    error = {"message": "maximum context length", "code": "context_length_exceeded"}
-    return web.json_response({"error": error}, status=400)
+    return answer
 
 
 async def hang(request: web.Request, body: dict[str, Any]) -> web.Response:
     await asyncio.sleep(30)
     return says("")
+
+
+NONSENSE = (
+    "Attempt 1 is the best.",
+    '{"scores": []}',
+    '{"scores": [{"attempt": "1", "score": 7}]}',
+    '{"scores": [{"attempt": "1", "score": 1}, {"attempt": "1", "score": 0}]}',
+    '{"scores": [{"attempt": "1", "score": NaN}, {"attempt": "2", "score": 0}]}',
+)
 
 
 def answering(text: str) -> Handler:
@@ -138,26 +141,13 @@ def answering(text: str) -> Handler:
 @pytest.mark.parametrize(
     ("respond", "why"),
     [
-        (answering("Attempt 1 is the best."), group_judge.NONSENSE),
-        (answering('{"scores": []}'), group_judge.NONSENSE),
-        (answering('{"scores": [{"attempt": "1", "score": 7}]}'), group_judge.NONSENSE),
+        *((answering(text), group_judge.NONSENSE) for text in NONSENSE),
+        (failing(400, message="broken"), group_judge.NO_ANSWER),
+        (failing(401, message="no such key"), group_judge.REFUSED),
         (
-            answering(
-                '{"scores": [{"attempt": "1", "score": 1}, '
-                '{"attempt": "1", "score": 0}]}'
-            ),
-            group_judge.NONSENSE,
+            failing(400, message="too long", code="context_length_exceeded"),
+            group_judge.TOO_LONG,
         ),
-        (
-            answering(
-                '{"scores": [{"attempt": "1", "score": NaN}, '
-                '{"attempt": "2", "score": 0}]}'
-            ),
-            group_judge.NONSENSE,
-        ),
-        (crash, group_judge.NO_ANSWER),
-        (refuse, group_judge.REFUSED),
-        (overflow, group_judge.TOO_LONG),
         (hang, group_judge.TIMEOUT),
     ],
 )
@@ -232,11 +222,8 @@ def test_a_server_that_knows_no_schema_is_asked_without_one() -> None:
         judge, record = judge_at(server)
         judge.ranked([pair()])
         judge.ranked([pair()])
-        assert ["response_format" in body for body in server.bodies] == [
-            True,
-            False,
-            False,
-        ]
+        asked = ["response_format" in body for body in server.bodies]
+        assert asked == [True, False, False]
     assert record.judged == 2
 
 
