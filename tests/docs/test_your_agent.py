@@ -30,6 +30,11 @@ HEADS = {
     "Strands": strands,
     "smolagents": smolagents,
 }
+FACTORIES = {
+    "a factory without parameters": "make_own",
+    "a factory that takes the model": "make_on",
+    "an asynchronous factory": "make_later",
+}
 WORKS = {
     "AutoGen": {
         "`AssistantAgent` with tools": "clerk",
@@ -41,9 +46,7 @@ WORKS = {
         "an agent as a tool of another": "boss",
         "`MagenticOneGroupChat`": "magentic",
         "`output_content_type`": "structured",
-        "a factory without parameters": "make_own",
-        "a factory that takes the model": "make_on",
-        "an asynchronous factory": "make_later",
+        **FACTORIES,
     },
     "CrewAI": {
         "`Agent`": "scribe",
@@ -55,9 +58,7 @@ WORKS = {
         "an agent that plans, `planning_config`": "planning",
         "`output_pydantic`": "structured",
         "`output_json`": "in_json",
-        "a factory without parameters": "make_own",
-        "a factory that takes the model": "make_on",
-        "an asynchronous factory": "make_later",
+        **FACTORIES,
     },
     "OpenAI Agents SDK": {
         "`Agent` with function tools": "clerk",
@@ -70,9 +71,7 @@ WORKS = {
         "guardrails that ask a model, left out": "guarded",
         "tools that need approval": "approved",
         "hosted tools, left out": "searching",
-        "a factory without parameters": "make_own",
-        "a factory that takes the model": "make_on",
-        "an asynchronous factory": "make_later",
+        **FACTORIES,
     },
     "Agent Framework": {
         "`Agent` with tools": "clerk",
@@ -88,9 +87,7 @@ WORKS = {
         "a workflow that asks a person": "asked",
         "`SequentialBuilder`": "sequence",
         "`HandoffBuilder`": "handed",
-        "a factory without parameters": "make_own",
-        "a factory that takes the model": "make_on",
-        "an asynchronous factory": "make_later",
+        **FACTORIES,
         "a factory of a workflow": "make_workflow",
     },
     "LlamaIndex": {
@@ -101,9 +98,7 @@ WORKS = {
         "`AgentWorkflow` with hand-offs": "desk",
         "a workflow with a state": "counted",
         "an agent in a tool of another": "boss",
-        "a factory without parameters": "make_own",
-        "a factory that takes the model": "make_on",
-        "an asynchronous factory": "make_later",
+        **FACTORIES,
     },
     "Google ADK": {
         "`Agent` with tools": "clerk",
@@ -111,9 +106,7 @@ WORKS = {
         "an agent as a tool, `AgentTool`": "boss",
         "`sub_agents`": "desk",
         "`SequentialAgent`": "chain",
-        "a factory without parameters": "make_own",
-        "a factory that takes the model": "make_on",
-        "an asynchronous factory": "make_later",
+        **FACTORIES,
     },
     "Strands": {
         "`Agent` with tools": "clerk",
@@ -122,9 +115,7 @@ WORKS = {
         "`structured_output_model`": "typed",
         "an agent as a tool of another": "boss",
         "an agent that a tool makes": "leading",
-        "a factory without parameters": "make_own",
-        "a factory that takes the model": "make_on",
-        "an asynchronous factory": "make_later",
+        **FACTORIES,
     },
     "smolagents": {
         "`ToolCallingAgent` with tools": "clerk",
@@ -132,9 +123,7 @@ WORKS = {
         "`stream_outputs`": "streaming",
         "`planning_interval`": "planning",
         "`managed_agents`": "boss",
-        "a factory without parameters": "make_own",
-        "a factory that takes the model": "make_on",
-        "an asynchronous factory": "make_later",
+        **FACTORIES,
     },
     "pydantic-ai": {
         "`Agent` with tools": "clerk",
@@ -150,9 +139,7 @@ WORKS = {
         "an output function, a toolset with `.prefixed` and `.approval_required`": (
             "wary"
         ),
-        "a factory without parameters": "make_own",
-        "a factory that takes the model": "make_on",
-        "an asynchronous factory": "make_later",
+        **FACTORIES,
     },
 }
 MISDEEDS = {
@@ -160,26 +147,10 @@ MISDEEDS = {
     "an agent that raises": "breaking",
     "an agent that calls `sys.exit`": "exiting",
 }
-REFUSED = {
-    "AutoGen": {
-        "an agent that never asks its model": "deaf",
-        "an agent that loops for ever": "looping",
-        "an agent that raises": "breaking",
-        "an agent that calls `sys.exit`": "exiting",
-    },
-    "CrewAI": {
-        "a crew whose tasks say nothing of the request": "silent",
-        "an agent that never asks its model": "deaf",
-        "an agent that raises": "breaking",
-        "an agent that calls `sys.exit`": "exiting",
-    },
-    "OpenAI Agents SDK": MISDEEDS,
-    "pydantic-ai": MISDEEDS,
-    "Agent Framework": MISDEEDS,
-    "LlamaIndex": MISDEEDS,
+REFUSED = dict.fromkeys(WORKS, MISDEEDS) | {
+    "AutoGen": {**MISDEEDS, "an agent that loops for ever": "looping"},
+    "CrewAI": {**MISDEEDS, "a crew whose tasks say nothing of the request": "silent"},
     "Google ADK": {key: MISDEEDS[key] for key in MISDEEDS if "exit" not in key},
-    "Strands": MISDEEDS,
-    "smolagents": MISDEEDS,
 }
 
 
