@@ -1,6 +1,5 @@
 """Run the built-in agent, framework ``native``: a tool loop with two prompt formats."""
 
-import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -182,7 +181,7 @@ class NativeAgent(AgentLoop):
 
     def __init__(self, blueprint: Blueprint) -> None:
         self._blueprint = blueprint
-        self._posts = EpisodePosts(blueprint, asyncio.get_running_loop())
+        self._posts = EpisodePosts(blueprint)
 
     def converse(self) -> Conversation:
         """Return a new conversation with the agent, in the current episode."""

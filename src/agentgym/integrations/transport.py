@@ -130,11 +130,11 @@ class EpisodePosts:
     It works only in the event loop in which it was made.
     """
 
-    def __init__(self, blueprint: Blueprint, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, blueprint: Blueprint) -> None:
         self._gateway = blueprint.gateway
         self._headers = {"Authorization": f"Bearer {blueprint.api_key}"}
         self._links = Links(None, _CONNECT_S)
-        self._loop = loop
+        self._loop = asyncio.get_running_loop()
 
     @classmethod
     def to(cls, blueprint: Blueprint) -> Self | None:
@@ -142,10 +142,8 @@ class EpisodePosts:
 
         None, too, outside of an event loop.
         """
-        loop = asyncio._get_running_loop()
-        if loop is None or not Links.take(blueprint.gateway):
-            return None
-        return cls(blueprint, loop)
+        is_in_loop = asyncio._get_running_loop() is not None
+        return cls(blueprint) if is_in_loop and Links.take(blueprint.gateway) else None
 
     def is_usable(self) -> bool:
         """Return whether the running event loop is that of the connections."""
@@ -161,6 +159,12 @@ class EpisodePosts:
         speaker, error = _begin_turn(episode, body)
         if error is not None:
             return WholeAnswer(error.status, {}, orjson.dumps(error.body))
+        return await self.send(episode, path, body, speaker)
+
+    async def send(
+        self, episode: Episode, path: str, body: bytes, speaker: str | None
+    ) -> WholeAnswer:
+        """Send a request that the episode has counted, and note how it was answered."""
         named = {} if speaker is None else {"X-Agent-ID": speaker}
         url = self._gateway + episode.path + path
         answer = await self._links.post(url, body, self._headers | named)

@@ -6,7 +6,7 @@ import orjson
 
 from agentgym.core.agent import Trained
 from agentgym.core.files import parse_json
-from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT, ApiError
+from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.base import (
     AgentLoop,
@@ -16,6 +16,7 @@ from agentgym.integrations.base import (
     refuse_graph_options,
 )
 from agentgym.integrations.episode import Episode, current_episode
+from agentgym.integrations.transport import EpisodePosts
 from agentgym.plugins.programs.attempt import ProgramAttempts
 from agentgym.programs.program import ProgramCommand
 
@@ -48,8 +49,6 @@ class ProgramAgent(AgentLoop):
     )
 
     def __init__(self, program: ProgramCommand, blueprint: Blueprint) -> None:
-        import aiohttp
-
         self.agent = program
         self._attempts = ProgramAttempts(
             program,
@@ -57,15 +56,7 @@ class ProgramAgent(AgentLoop):
             self._ask,
             memory_mb=blueprint.agent.program_memory_mb,
         )
-        self._http = aiohttp.ClientSession(
-            blueprint.gateway,
-            connector=aiohttp.TCPConnector(limit=blueprint.connections),
-            headers={
-                "Authorization": f"Bearer {blueprint.api_key}",
-                "Content-Type": "application/json",
-            },
-            timeout=aiohttp.ClientTimeout(total=None),
-        )
+        self._posts = EpisodePosts(blueprint)
 
     def converse(self) -> Conversation:
         """Return a conversation that can answer only one message."""
@@ -75,23 +66,18 @@ class ProgramAgent(AgentLoop):
         self, episode: Episode, body: dict[str, Any], role: str
     ) -> dict[str, Any]:
         episode.begin_turn(role)
-        headers = {} if role == DEFAULT_AGENT else {"X-Agent-ID": role}
-        url = f"{episode.path}/chat/completions"
-        data = orjson.dumps(body)
-        async with self._http.post(url, data=data, headers=headers) as response:
-            raw = await response.read()
-        episode.overflowed = False
-        if response.status >= 400:
-            episode.overflowed = CONTEXT_LENGTH.encode() in raw
-            raise _refused(response.status, raw)
-        episode.answered += 1
-        found: dict[str, Any] = orjson.loads(raw)
+        speaker = None if role == DEFAULT_AGENT else role
+        data, path = orjson.dumps(body), "/chat/completions"
+        answer = await self._posts.send(episode, path, data, speaker)
+        if not answer.is_success:
+            raise _refused(answer.status, answer.body)
+        found: dict[str, Any] = orjson.loads(answer.body)
         return found
 
     async def close(self) -> None:
         """End the idle program processes, and close the HTTP connections."""
         await self._attempts.close()
-        await self._http.close()
+        self._posts.close()
 
 
 def _refused(status: int, raw: bytes) -> ApiError:
