@@ -76,7 +76,7 @@ class FakeVllm:
         return web.Response()
 
     async def models(self, _: web.Request) -> web.Response:
-        names = [self.script.get("is", self.given.served_model_name)]
+        names = [self.given.served_model_name]
         if not self.script.get("forgets adapters"):
             names += self.adapters
         return web.json_response({"object": "list", "data": [{"id": n} for n in names]})
@@ -139,7 +139,7 @@ class FakeVllm:
                 "without any output tokens. Please reduce the length of the input "
                 f"prompt. (parameter=input_tokens, value={used})",
             )
-        choice = await weights.sample(body, self.script.get("hotter", 1.0))
+        choice = await weights.sample(body)
         whole = {"object": "text_completion", "model": name, "choices": [choice]}
         if not body.get("stream"):
             return web.json_response(whole)
@@ -156,7 +156,7 @@ class FakeVllm:
         from tests.plugins.vllm.fake_weights import FakeWeights
 
         if self.weights is None:
-            self.weights = FakeWeights(self.script.get("other model", self.given.model))
+            self.weights = FakeWeights(self.given.model)
         self.weights.become(adapter)
         return self.weights
 

@@ -45,7 +45,7 @@ class FakeWeights:
         self.policy.decoder.between_responses(copy)
         self._active = adapter
 
-    async def sample(self, body: dict[str, Any], hotter: float) -> dict[str, Any]:
+    async def sample(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the choice of a completion of token ids."""
         wanted = body.get("structured_outputs")
         grammars = self.policy.tokens.grammars
@@ -54,7 +54,7 @@ class FakeWeights:
             prompt=body["prompt"],
             head=0,
             session="",
-            temperature=body["temperature"] * hotter,
+            temperature=body["temperature"],
             max_tokens=body["max_tokens"],
             seed=body.get("seed") or 0,
             path=path,
