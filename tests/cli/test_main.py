@@ -121,58 +121,40 @@ def failing(error: BaseException) -> Callable[..., None]:
     return fail
 
 
-def test_error_is_one_paragraph_without_traceback(agentgym: Command) -> None:
+def test_error_is_one_paragraph_and_has_a_traceback_if_asked(agentgym: Command) -> None:
     ended = agentgym("runs", "show", "nowhere")
-    assert ended.code == 2
+    assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("Error: No run is named 'nowhere'.")
     assert ended.err.count("\n") == 1
-    assert ended.out == ""
+    debugged = agentgym("runs", "show", "nowhere", "--debug")
+    assert debugged.code == 2
+    assert "Traceback (most recent call last)" in debugged.err
+    assert ended.err in debugged.err
 
 
-def test_debug_shows_the_traceback_too(agentgym: Command) -> None:
-    ended = agentgym("runs", "show", "nowhere", "--debug")
-    assert ended.code == 2
-    assert "Traceback (most recent call last)" in ended.err
-    assert "Error: No run is named 'nowhere'." in ended.err
-
-
-def test_unexpected_error_says_how_to_see_more(
-    agentgym: Command, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "code", "begins", "part"),
+    [
+        (LookupError("odd"), 1, "Error: LookupError: odd.", "--debug"),
+        (OSError(errno.ENOSPC, "No space"), 1, "Error: ", "the disk is full"),
+        (TrainingInterrupted("runs/x", 12), 130, "Interr", "train --resume runs/x"),
+        (KeyboardInterrupt(), 130, "Interrupted.", ""),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_ends_a_command_is_said_without_a_traceback(
+    agentgym: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    code: int,
+    begins: str,
+    part: str,
 ) -> None:
-    monkeypatch.setattr(run_folder.RunFolder, "open", failing(LookupError("odd")))
+    monkeypatch.setattr(run_folder.RunFolder, "open", failing(error))
     ended = agentgym("runs", "show", "x")
-    assert ended.code == 1
-    assert ended.err.startswith("Error: LookupError: odd.")
-    assert "--debug" in ended.err
-    assert "Traceback" not in ended.err
-
-
-def test_full_disk_says_so(agentgym: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr(run_folder.RunFolder, "open", failing(full))
-    ended = agentgym("runs", "show", "x")
-    assert ended.code == 1
-    assert "the disk is full" in ended.err
-
-
-def test_interrupted_run_says_how_to_resume(
-    agentgym: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stop = TrainingInterrupted("runs/x", 12)
-    monkeypatch.setattr(run_folder.RunFolder, "open", failing(stop))
-    ended = agentgym("runs", "show", "x")
-    assert ended.code == 130
-    assert "agentgym train --resume runs/x" in ended.err
-    assert "Error" not in ended.err
-
-
-def test_ctrl_c_elsewhere_ends_quietly(
-    agentgym: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_folder.RunFolder, "open", failing(KeyboardInterrupt()))
-    ended = agentgym("runs", "show", "x")
-    assert ended.code == 130
-    assert ended.err.startswith("Interrupted.")
+    assert ended.code == code
+    assert ended.err.startswith(begins)
+    assert part in ended.err
     assert "Traceback" not in ended.err
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +17,13 @@ from tests.cli.conftest import Command
 from tests.plugins.logs import harbour
 from tests.plugins.programs import bookshop
 from tests.rollout.stub_server import Handler, StubServer, completion
-from tests.scenarios.tool_tasks.shop import CUSTOMERS, SOURCE, lines, write
+from tests.scenarios.tool_tasks.conftest import shop
+from tests.scenarios.tool_tasks.shop import CUSTOMERS, lines, write
 from tests.train.agents import make_agent
 
+__all__ = ["shop"]
+
 TOOLS = ("--tools-from", "shop_tools:TOOLS")
-
-
-@pytest.fixture
-def shop(
-    agentgym: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Path]:
-    """Write shop_tools.py and orders.jsonl into the command's folder."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "shop_tools.py").write_text(SOURCE)
-    yield write(tmp_path / "orders.jsonl", lines())
-    sys.modules.pop("shop_tools", None)
 
 
 @pytest.mark.slow

@@ -105,17 +105,6 @@ def test_impossible_value_is_quoted(values: dict[str, Any]) -> None:
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize(
-    "content", [b"a: [", b"\xff\xfe\x00", b"1: 2\n", b"epsodes: 300\n"], ids=repr
-)
-def test_unreadable_file_is_one_paragraph(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "run.yaml"
-    path.write_bytes(content)
-    with pytest.raises(ConfigError) as caught:
-        TrainingConfig.from_yaml(path)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("name", ["absent.yaml", "."])
 def test_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="Cannot read the configuration"):
@@ -155,25 +144,6 @@ def test_roles_are_a_list_or_names_with_commas(
 def test_a_role_without_a_name_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match="name the roles to train, as in planner,sup"):
         TrainingConfig.create(train_roles=value)
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        (f"vllm: {'[' * 5000}\n", "nested too deep"),
-        ("#" * (1 << 20) + "\nepisodes: 3\n", "characters"),
-    ],
-)
-def test_yaml_that_is_too_large_is_refused(
-    tmp_path: Path, text: str, problem: str
-) -> None:
-    path = tmp_path / "run.yaml"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match=problem):
-        TrainingConfig.from_yaml(path)
-    path.write_text("x: &x {max_num_seqs: 4}\nvllm: *x\n")
-    with pytest.raises(ConfigError, match="unknown setting 'x'"):
-        TrainingConfig.from_yaml(path)
 
 
 def test_prices_of_tokens_are_written_as_one_text(

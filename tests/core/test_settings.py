@@ -18,15 +18,22 @@ from agentgym.errors import ConfigError
         ("[]\n", "holds a list"),
         ("coding\n", "holds the value 'coding'"),
         ("episodes: {\n", "Cannot read the configuration"),
+        ("\xff\xfe\0", "Cannot read the configuration"),
+        ("1: 2\n", "unknown setting '?1"),
+        ("epsodes: 300\n", "'epsodes'.*did you mean 'episodes'"),
+        ("x: &x {max_num_seqs: 4}\nvllm: *x\n", "unknown setting 'x'"),
+        (f"vllm: {'[' * 5000}\n", "nested too deep"),
+        ("#" * (1 << 20) + "\nepisodes: 3\n", "characters"),
     ],
 )
-def test_a_file_without_settings_is_refused(
+def test_a_file_that_cannot_be_meant_is_refused_in_one_paragraph(
     tmp_path: Path, text: str, said: str
 ) -> None:
     file = tmp_path / "run.yaml"
-    file.write_text(text)
-    with pytest.raises(ConfigError, match=said):
+    file.write_text(text, encoding="latin-1")
+    with pytest.raises(ConfigError, match=said) as refused:
         TrainingConfig.from_yaml(file)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
