@@ -13,6 +13,7 @@ See ``docs/plugins.md``.
 import os
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -191,7 +192,7 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 def points(group: str) -> "list[EntryPoint]":
     """Return the entry points of a group in installed packages, by name."""
-    # Importing and searching importlib.metadata takes 40 ms, this search 2 ms.
+    # Importing and searching importlib.metadata takes 40 ms, this search 5 ms.
     if not any(_declares(group, folder) for folder in sys.path):
         return []
     from importlib.metadata import entry_points
@@ -200,14 +201,20 @@ def points(group: str) -> "list[EntryPoint]":
 
 
 def _declares(group: str, folder: str) -> bool:
+    path = os.path.abspath(folder)
     try:
-        entries = [entry.path for entry in os.scandir(folder or ".")]
+        return _has_section(group, path, os.stat(path).st_mtime_ns)
     except OSError:
         return False
-    for path in entries:
-        if path.endswith((".dist-info", ".egg-info")):
+
+
+@cache
+def _has_section(group: str, folder: str, changed: int) -> bool:
+    """Search a folder of packages, again if it was ``changed`` by an installation."""
+    for entry in os.scandir(folder):
+        if entry.name.endswith((".dist-info", ".egg-info")):
             try:
-                with open(os.path.join(path, "entry_points.txt"), "rb") as file:
+                with open(os.path.join(entry.path, "entry_points.txt"), "rb") as file:
                     if f"[{group}]".encode() in file.read():
                         return True
             except OSError:
