@@ -28,7 +28,7 @@ def each(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
         yield sandbox
 
 
-@pytest.mark.parametrize("args", [(), ("lower",)])
+@pytest.mark.parametrize("args", [(), pytest.param(("lower",), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("group", [True, False], ids=["group", "no-group"])
 @pytest.mark.parametrize("rung", ISOLATING)
 def test_shared_memory_is_counted_or_refused(
@@ -179,7 +179,10 @@ def _writes_are_counted() -> bool:
         return counted() != before
 
 
-@pytest.mark.parametrize("how", ["", "hide", "child", "room"])
+@pytest.mark.parametrize(
+    "how",
+    ["", "child", *(pytest.param(n, marks=pytest.mark.slow) for n in ("hide", "room"))],
+)
 def test_the_disk_cannot_be_filled(each: Sandbox, attack: Attack, how: str) -> None:
     """Where a mount bounds them, the program is told; else it is stopped."""
     if each.rung.landlock and not _writes_are_counted():
