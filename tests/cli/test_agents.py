@@ -18,7 +18,7 @@ from tests.train.agents import make_agent, saved_agent
 
 SCENARIO = '''
 from agentgym import Reward
-from tests.packs import Looking
+from tests.made_packs import Looking
 
 
 class Skill(Looking):

@@ -20,7 +20,7 @@ from tests.scripted_engine import ScriptedEngine
 
 SCENARIO = '''
 from agentgym import Reward
-from tests.packs import Looking
+from tests.made_packs import Looking
 
 
 class Decided(Looking):

@@ -29,7 +29,7 @@ __all__ = ["agentgym"]
 
 PACK = '''
 from agentgym import Reward
-from tests.packs import Looking
+from tests.made_packs import Looking
 
 
 class Said(Looking):

@@ -33,7 +33,7 @@ SCENARIO = '''
 from agentgym import Environment, Reward, tool
 from agentgym.core.needs import NeededCall
 from agentgym.core.tools import tool_specs
-from tests.packs import Looking
+from tests.made_packs import Looking
 
 
 class Switches(Environment):
