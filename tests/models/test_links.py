@@ -156,6 +156,19 @@ async def test_a_connection_that_was_closed_meanwhile_is_not_used() -> None:
         assert seen.count("connection") == 3
 
 
+async def test_a_connection_that_its_server_may_soon_close_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agentgym.models.links._MOST_IDLE_S", 0.05)
+    links = Links(30, 30)
+    async with server(lambda _: WHOLE) as seen:
+        for wait_s in (0.0, 0.1, 0.0):
+            await asyncio.sleep(wait_s)
+            await links.post(seen[0], b"{}", None)
+        links.close()
+    assert seen[1:] == [*["connection", "request"] * 2, "request"]
+
+
 async def test_silence_has_an_end_and_closes_the_connection() -> None:
     links = Links(0.1, 30)
     async with server(lambda _: b"HTTP/1.1 200") as seen:

@@ -24,6 +24,10 @@ MOST_ANSWER = 2**28
 _MOST_HEAD = 65_536
 _LEAST_STATUS, _MOST_STATUS = 100, 599
 _PORT = 80
+_MOST_IDLE_S = 4.0
+"""Longest time that a connection waits for a request. Servers close idle ones, vLLM's
+after five seconds; a request that was sent at that moment would be lost.
+"""
 _MOST_HEADS = 512
 """Most heads of requests to keep: each rollout has paths of its own."""
 
@@ -111,6 +115,12 @@ class _Link(asyncio.Protocol):
         self._head_size = self._size = 0
         self._is_open_ended = False
         self.is_open = False
+        self._idle_since = 0.0
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the server surely keeps the connection open for a request."""
+        return self.is_open and self._loop.time() - self._idle_since < _MOST_IDLE_S
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # not uvloop's base class
@@ -136,8 +146,9 @@ class _Link(asyncio.Protocol):
         return self._answer
 
     def forget(self) -> None:
-        """Break the reference cycle with the parser."""
+        """Break the reference cycle with the parser; the connection is idle."""
         self._answer, self._body = None, []
+        self._idle_since = self._loop.time()
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
@@ -244,7 +255,10 @@ class Links:
         idle = self._idle[host, port]
         link: _Link | None = None
         while idle and link is None:
-            link = found if (found := idle.pop()).is_open else None
+            if (found := idle.pop()).is_fresh:
+                link = found
+            else:
+                found.close()
         try:
             async with asyncio.timeout(self._timeout_s):
                 link = link or await self._connect(host, port)

@@ -1,5 +1,6 @@
 """The driver's process: what it starts ends with it, and what goes wrong there."""
 
+import os
 import signal
 import sys
 import threading
@@ -62,7 +63,7 @@ def test_a_request_after_one_that_was_interrupted_has_its_own_answer(
     started: Start,
 ) -> None:
     driver = started("waits")
-    threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
+    threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):
         update(driver)
     assert driver.ask("save", folder="/nowhere") == ["rank_0.pt"]

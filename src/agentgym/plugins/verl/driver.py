@@ -50,6 +50,7 @@ def work(make: Callable[[dict[str, Any]], Any]) -> None:
         for line in sys.stdin:
             request = json.loads(line)
             verb, given = request["verb"], request["given"]
+            answer = {"number": request["number"]}
             try:
                 if verb == "start":
                     if given["protocol"] != PROTOCOL:
@@ -58,10 +59,10 @@ def work(make: Callable[[dict[str, Any]], Any]) -> None:
                     found = cluster.state()
                 else:
                     found = getattr(cluster, verb)(**given)
-                answer = {"found": found}
+                answer["found"] = found
             except Exception as error:  # noqa: BLE001 - sent to the client
                 traceback.print_exc()
-                answer = {"error": describe_error(error)}
+                answer["error"] = describe_error(error)
             answers.write(json.dumps(answer) + "\n")
             answers.flush()
     finally:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
 from tempfile import gettempdir, mkdtemp
-from typing import Any
+from typing import IO, Any
 
 from agentgym.errors import EngineError
 from agentgym.plugins.verl.environment import ENVIRONMENT
@@ -92,7 +92,7 @@ class VerlDriver(RayProcess):
     def __init__(self, log: Path, command: str | None = None) -> None:
         program = [str(ENVIRONMENT.interpreter())] if command is None else []
         super().__init__(log)
-        self._asked = self._answered = 0
+        self._asked = 0
         words, environment, place = shlex.split(command or ""), dict(os.environ), None
         if program:
             words = [*program, "-m", DRIVER, str(self._folder)]
@@ -111,31 +111,38 @@ class VerlDriver(RayProcess):
         asked, answers = self._process.stdin, self._process.stdout
         assert asked is not None
         assert answers is not None
-        ready = select.poll()
-        ready.register(answers, select.POLLIN)
         line = b""
+        answer: dict[str, Any] = {}
         self._asked += 1
+        request = {"number": self._asked, "verb": verb, "given": given}
         with suppress(OSError):  # it has ended
-            asked.write(json.dumps({"verb": verb, "given": given}).encode() + b"\n")
+            asked.write(json.dumps(request).encode() + b"\n")
             asked.flush()
-            # The answer to a request that was interrupted comes first.
-            while self._answered < self._asked:
-                if not ready.poll(_STARTS_S * 1000 if verb == _START else None):
-                    raise EngineError(
-                        f"verl has not started within {_STARTS_S / 60:.0f} minutes. "
-                        f"Its log is {self.log}."
-                    )
+            if verb == _START:
+                self._await_first(answers)
+            # The answer to a request that was interrupted may come first.
+            while answer.get("number") != self._asked:
                 line = answers.readline()
-                self._answered += 1
+                if not line.endswith(b"\n"):
+                    break
+                answer = json.loads(line)
         if not line.endswith(b"\n"):
             said = " | ".join(self._log_lines()[-_SHOWN_LINES:])
             raise EngineError(f"verl has ended. Its log, {self.log}, ends: {said}")
-        answer = json.loads(line)
         if "error" in answer:
             raise EngineError(
                 f"verl has failed: {answer['error']}. Its log is {self.log}."
             )
         return answer["found"]
+
+    def _await_first(self, answers: IO[bytes]) -> None:
+        ready = select.poll()
+        ready.register(answers, select.POLLIN)
+        if not ready.poll(_STARTS_S * 1000):
+            raise EngineError(
+                f"verl has not started within {_STARTS_S / 60:.0f} minutes. "
+                f"Its log is {self.log}."
+            )
 
 
 def _ray_folder() -> Path:

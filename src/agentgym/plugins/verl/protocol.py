@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 if TYPE_CHECKING:
     from agentgym.engines.base import TrainingBatch, TrainingSequence
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Version of the protocol; increased when the meaning of a request or answer changes.
 """
 SUPPORTED = (0, 9)
