@@ -1,6 +1,7 @@
 """Agents of every framework on OpenAI's client: the part that is alike in all."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from agentgym.integrations.registry import FRAMEWORKS, is_installed
 from tests.integrations.authored_runs import LIST, OK, acting, run, run_all, told_last
 from tests.integrations.test_authored import ELSEWHERE
 from tests.rollout.sessions import requests
+from tests.variants import first_of
 
 ADK = pytest.param(
     "adk",
@@ -27,6 +29,15 @@ EACH = ("agent_framework", "llamaindex", "openai_agents", "pydantic_ai", "strand
 SEEN = [("list_files", "ok", True)]
 
 slow = pytest.mark.slow  # starts workers that import the framework
+
+
+WATCHED = """
+import sys
+from agentgym.integrations.redirect import watch
+from agentgym.integrations.registry import FRAMEWORKS
+watch()
+print(FRAMEWORKS.get(sys.argv[1]).describe())
+"""
 
 
 def at(framework: str, name: str) -> str:
@@ -246,3 +257,10 @@ def test_what_cannot_be_trained_is_refused(
         settings = context if is_plain else {"agent.configurable": {"a": 1}}
     with pytest.raises(RolloutError, match=wording):
         run(tmp_path, framework, agent, **settings)
+
+
+@pytest.mark.parametrize("framework", first_of(["smolagents", "strands", "llamaindex"]))
+def test_a_framework_is_patched_whatever_imports_it_first(framework: str) -> None:
+    words = [sys.executable, "-c", WATCHED, framework]
+    made = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "Reader object" in made.stdout, made.stderr

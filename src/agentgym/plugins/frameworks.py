@@ -107,9 +107,15 @@ class ReadingConversation(ClientConversation):
 class ReadingAdapter(ClientAdapter):
     """A ClientAdapter whose module ``inspector`` has a :class:`Reader`, READER."""
 
+    @property
+    def parts(self) -> Any:
+        """The module ``inspector``; its framework is imported and patched first."""
+        import_module(self.modules[0])
+        return import_module(self.inspector)
+
     def describe(self) -> Any:
         """Import the framework, and return its reader."""
-        return import_module(self.inspector).READER
+        return self.parts.READER
 
     def require_agent(self, agent: Any, origin: str) -> None:
         """Raise UnsupportedError if an object is not an agent that calls tools."""

@@ -1,7 +1,6 @@
 """The Google ADK adapter: trains agents, which ADK itself runs, and exports them."""
 
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.agent import AgentSpec
@@ -34,11 +33,11 @@ class AdkAdapter(ReadingAdapter):
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
         """Return a model of ADK that sends its requests with ``client``."""
-        return import_module(self.inspector).AdkLlm.on(client, name)
+        return self.parts.AdkLlm.on(client, name)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
         """Return a tool of the framework with the schema ``spec``; it calls ``run``."""
-        return import_module(self.inspector).AdkTool(spec, run)
+        return self.parts.AdkTool(spec, run)
 
     def default_agent(
         self, name: str, model: Any, tools: list[Any], settings: Blueprint | AgentSpec
@@ -62,7 +61,7 @@ class AdkAdapter(ReadingAdapter):
 
     def begin(self, agent: Any) -> Any:
         """Return a runner of ADK and a name for the session."""
-        return import_module(self.inspector).runner_of(agent, _APP)
+        return self.parts.runner_of(agent, _APP)
 
     async def answer(self, state: Any, asked: Any) -> str:
         """Run the agent on a message; return the text of its last event."""

@@ -35,7 +35,7 @@ class LlamaIndexAdapter(ReadingAdapter):
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
         """Return an LLM of LlamaIndex that sends its requests with ``client``."""
         import_module("llama_index.core.agent.workflow")  # it is patched at its import
-        return import_module(self.inspector).policy_llm().on(client, name)
+        return self.parts.policy_llm().on(client, name)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
         """Return a tool of the framework with the schema ``spec``; it calls ``run``."""

@@ -1,7 +1,6 @@
 """The smolagents adapter: trains agents, which smolagents runs, and exports them."""
 
 import asyncio
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.agent import AgentSpec
@@ -34,11 +33,11 @@ class SmolagentsAdapter(ReadingAdapter):
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
         """Return a model of smolagents that sends its requests with ``client``."""
-        return import_module(self.inspector).SmolagentsModel(client, name)
+        return self.parts.SmolagentsModel(client, name)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
         """Return a tool of the framework with the schema ``spec``; it calls ``run``."""
-        return import_module(self.inspector).SmolagentsTool(spec, run)
+        return self.parts.SmolagentsTool(spec, run)
 
     def default_agent(
         self, name: str, model: Any, tools: list[Any], settings: Blueprint | AgentSpec
@@ -54,11 +53,11 @@ class SmolagentsAdapter(ReadingAdapter):
 
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent and its managed agents that uses ``model``."""
-        return import_module(self.inspector).copied(agent, model)
+        return self.parts.copied(agent, model)
 
     def begin(self, agent: Any) -> Any:
         """Return a copy of an agent, which prints nothing."""
-        return import_module(self.inspector).copied(agent)
+        return self.parts.copied(agent)
 
     async def answer(self, state: Any, asked: Any) -> str:
         """Run the agent in a thread, as its ``run`` is sync."""

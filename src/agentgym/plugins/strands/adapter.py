@@ -1,6 +1,5 @@
 """The Strands adapter: trains agents, which the Strands SDK runs, and exports them."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.agent import AgentSpec
@@ -29,14 +28,14 @@ class StrandsAdapter(ReadingAdapter):
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
         """Return a model of Strands that sends its requests with ``client``."""
-        made = import_module(self.inspector).StrandsModel
+        made = self.parts.StrandsModel
         return made(client=client, model_id=name)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
         """Return a tool of the framework with the schema ``spec``; it calls ``run``."""
         from strands.tools.tools import PythonAgentTool
 
-        agents = import_module(self.inspector)
+        agents = self.parts
 
         async def call(tool_use: Any, **_: Any) -> Any:
             text = await run(agents.arguments_of(tool_use), tool_use["toolUseId"])
@@ -58,13 +57,13 @@ class StrandsAdapter(ReadingAdapter):
 
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent that uses ``model``, as do the agents it runs."""
-        made = import_module(self.inspector).copied(agent)
+        made = self.parts.copied(agent)
         made.model = model
         return made
 
     def begin(self, agent: Any) -> Any:
         """Return a copy of an agent, which prints nothing and saves no session."""
-        return import_module(self.inspector).copied(agent, quiet=True)
+        return self.parts.copied(agent, quiet=True)
 
     async def answer(self, state: Any, asked: Any) -> str:
         """Run the agent; meanwhile, answer its interrupts."""
