@@ -29,4 +29,4 @@ if __name__ == "__main__":
     for trajectory in batch.trajectories:
         if trajectory.reason:
             print("-", trajectory.reason)
-    print(f"adds up: {summary.adds_up}; saved: {len(out.read_text().splitlines())}")
+    print(f"saved: {len(out.read_text().splitlines())}")

@@ -189,6 +189,8 @@ async def test_who_cannot_be_reached_is_told_from_who_has_no_address() -> None:
         with pytest.raises(aiohttp.InvalidURL):
             await links.post(wrong, b"{}", None)
     assert not Links.take("https://x/v1")
+    with pytest.raises(aiohttp.InvalidURL):
+        await Links(5, 5).post("https://x/v1", b"{}", None)
 
 
 async def test_an_answer_without_an_end_is_cut_off() -> None:

@@ -109,6 +109,8 @@ def _groups() -> dict[str, Any]:
     for name, load in loaders("agentgym.settings").items():
         try:
             group = load()
+            if group.__module__.partition(".")[0] != "agentgym":
+                group()  # a stranger's fails here, not in the settings of a run
             found[name] = (group, Field(default_factory=group))
         except Exception as error:  # noqa: BLE001 - another package's code
             logger.warning("The settings %r cannot be loaded: %s", name, error)

@@ -1,5 +1,8 @@
 """Base classes of records: data with types that files keep as JSON."""
 
+from collections.abc import Iterator
+from typing import Any, get_args
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -12,8 +15,26 @@ class Record(BaseModel):
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
+    @classmethod
+    def __pydantic_on_complete__(cls) -> None:
+        """Build the records of the fields, too.
+
+        pydantic's own functions, such as ``to_jsonable_python``, take none without.
+        """
+        for field in cls.model_fields.values():
+            for record in _records(field.annotation):
+                record.model_rebuild()
+
 
 class FrozenRecord(Record):
     """A record whose fields cannot be changed."""
 
     model_config = ConfigDict(frozen=True)
+
+
+def _records(kind: Any) -> Iterator[type[Record]]:
+    """Yield the records among the types that a type is made of."""
+    if isinstance(kind, type) and issubclass(kind, Record):
+        yield kind
+    for part in get_args(kind):
+        yield from _records(part)

@@ -281,6 +281,8 @@ class Links:
         key = method, url, *chain.from_iterable((headers or {}).items())
         if (known := self._heads.get(key)) is not None:
             return known
+        if not self.take(url):  # never a key without TLS
+            raise aiohttp.InvalidURL(url)
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port or _PORT

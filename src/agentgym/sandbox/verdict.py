@@ -23,9 +23,18 @@ from agentgym.sandbox.sandbox import DEFAULT_TIMEOUT_S, Sandbox
 
 def json_text(value: object) -> str:
     """Return the canonical text of a JSON value: 1.0 is written as 1."""
+    _check_keys(value)
     written = json.dumps(value, allow_nan=False)
     plain_value = json.loads(written, parse_float=_number)
     return json.dumps(plain_value, allow_nan=False, sort_keys=True)
+
+
+def _check_keys(value: object) -> None:
+    if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
+        raise TypeError("it has keys that are not texts")
+    if isinstance(value, dict | list | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            _check_keys(part)
 
 
 def _number(written: str) -> float:

@@ -337,6 +337,8 @@ class TrainedAgent(Shown, Record, extra="ignore"):
                 f"an agent of {framework} does not say which role is asking: use "
                 "to_langchain(), or train it without role_adapters."
             )
+        if unknown := options.keys() - _Options.__annotations__.keys():
+            raise TypeError(f"to_{framework} takes no {', '.join(sorted(unknown))}.")
         made: T = FRAMEWORKS.get(framework).wrap_agent(self, tools=tools, **options)
         return made
 

@@ -1,10 +1,12 @@
 """The driver's process: what it starts ends with it, and what goes wrong there."""
 
 import os
+import shlex
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -67,6 +69,13 @@ def test_a_request_after_one_that_was_interrupted_has_its_own_answer(
     with pytest.raises(KeyboardInterrupt):
         update(driver)
     assert driver.ask("save", folder="/nowhere") == ["rank_0.pt"]
+
+
+def test_what_the_shell_of_another_machine_prints_is_no_answer(tmp_path: Path) -> None:
+    words = shlex.join(["sh", "-c", f"echo Welcome; exec {SCRIPTED}"])
+    with closing(VerlDriver(tmp_path / "verl.log", words)) as driver:
+        found = driver.start({"actor_rollout_ref.model.path": "m"})
+        assert found["model"] == "m"
 
 
 def test_why_verl_does_not_start_is_told(

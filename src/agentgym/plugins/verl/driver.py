@@ -48,7 +48,10 @@ def work(make: Callable[[dict[str, Any]], Any]) -> None:
     cluster: Any = None
     try:
         for line in sys.stdin:
-            request = json.loads(line)
+            try:
+                request = json.loads(line)
+            except ValueError:  # a request that was interrupted, or no line
+                continue
             verb, given = request["verb"], request["given"]
             answer = {"number": request["number"]}
             try:

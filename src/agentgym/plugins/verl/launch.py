@@ -72,6 +72,9 @@ class RayProcess:
 
     def close(self) -> None:
         """End the process and all processes that it started; remove its files."""
+        for pipe in filter(None, (self._process.stdin, self._process.stdout)):
+            with suppress(OSError):  # an unsent request has no reader any more
+                pipe.close()
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -116,7 +119,8 @@ class VerlDriver(RayProcess):
         self._asked += 1
         request = {"number": self._asked, "verb": verb, "given": given}
         with suppress(OSError):  # it has ended
-            asked.write(json.dumps(request).encode() + b"\n")
+            # An interrupted request may have left a line without an end.
+            asked.write(b"\n" + json.dumps(request).encode() + b"\n")
             asked.flush()
             if verb == _START:
                 self._await_first(answers)
@@ -125,7 +129,7 @@ class VerlDriver(RayProcess):
                 line = answers.readline()
                 if not line.endswith(b"\n"):
                     break
-                answer = json.loads(line)
+                answer = _read(line)
         if not line.endswith(b"\n"):
             said = " | ".join(self._log_lines()[-_SHOWN_LINES:])
             raise EngineError(f"verl has ended. Its log, {self.log}, ends: {said}")
@@ -143,6 +147,14 @@ class VerlDriver(RayProcess):
                 f"verl has not started within {_STARTS_S / 60:.0f} minutes. "
                 f"Its log is {self.log}."
             )
+
+
+def _read(line: bytes) -> dict[str, Any]:
+    """Return an answer; {} if a line is none, such as a greeting of a remote shell."""
+    with suppress(ValueError):
+        if isinstance(found := json.loads(line), dict):
+            return found
+    return {}
 
 
 def _ray_folder() -> Path:

@@ -69,6 +69,7 @@ _CHECKS = {
 _PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|\S*[/.]\S*\w|\d+")
 """Matches paths, quoted values and numbers: these vary between violations of a rule."""
 _MOST_WORDS = 2000
+_MOST_SEARCHED = 500  # words; SQLite nests no more than 1,000 conditions
 _MOST_INSTRUCTION = 300
 _END = "\n"
 
@@ -584,7 +585,7 @@ class RolloutIndex:
                 parts.append(f"instr({name}, ?)")
                 values.append(f"\n{given}\n")
             elif name == "text":
-                wanted = given.lower().split()
+                wanted = list(dict.fromkeys(given.lower().split()))[:_MOST_SEARCHED]
                 parts += ["instr(words, ?)"] * len(wanted)
                 values += wanted
             elif name == "wrong_argument":
