@@ -1,7 +1,9 @@
 """Settings of groups, by each way in: nested, by dotted names, and short."""
 
-import itertools
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,10 +69,18 @@ def by_assignments(values: dict[str, Any], *_: Any) -> TrainingConfig:
 
 @pytest.mark.parametrize(
     ("way", "values"),
-    itertools.product(
-        (*(by_code, by_replacing, by_file, by_record, by_assignments), by_variables),
-        (NESTED, DOTTED, SHORT),
-    ),
+    [
+        (way, values)
+        for way in (
+            by_code,
+            by_replacing,
+            by_file,
+            by_record,
+            by_assignments,
+            by_variables,
+        )
+        for values in (NESTED, DOTTED, SHORT)
+    ],
 )
 def test_settings_of_groups_are_set(
     way: Way, values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -147,3 +157,26 @@ def test_every_setting_is_described() -> None:
             "vllm",
             "gpus",
         )
+
+
+def test_a_stranger_s_faulty_settings_are_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "faulty.py").write_text(
+        "from agentgym.core.settings import SettingsGroup\n"
+        "class Faulty(SettingsGroup):\n    size: int\n"
+    )
+    info = tmp_path / "faulty-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: faulty\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(
+        "[agentgym.settings]\nfaulty=faulty:Faulty\n"
+    )
+    made = "from agentgym import TrainingConfig; print(TrainingConfig().seed)"
+    found = subprocess.run(
+        [sys.executable, "-c", made],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout == "0\n"
+    assert "The settings 'faulty' cannot be loaded" in found.stderr

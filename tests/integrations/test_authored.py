@@ -163,7 +163,7 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.slow  # each starts workers that import a framework
-@pytest.mark.parametrize(("framework", "agent", "script", "who"), cases())
+@pytest.mark.parametrize(("framework", "agent", "script", "who"), list(cases()))
 def test_its_models_and_tools_are_led_to_training(
     tmp_path: Path,
     framework: str,

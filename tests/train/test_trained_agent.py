@@ -51,6 +51,13 @@ def test_prompts_of_its_training_are_its_own(
     assert told == ["You help kindly.", "You help."]
 
 
+def test_an_option_that_an_export_does_not_have_is_refused(
+    agent: TrainedAgent,
+) -> None:
+    with pytest.raises(TypeError, match="to_langchain takes no base_ulr"):
+        agent.to_langchain(base_ulr="http://127.0.0.1:9/v1")
+
+
 def test_a_folder_that_was_moved_is_where_it_is(agent: TrainedAgent) -> None:
     moved = agent.path.rename(agent.path.with_name("moved"))
 

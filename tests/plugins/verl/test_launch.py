@@ -21,9 +21,10 @@ pytestmark = pytest.mark.slow
 Start = Callable[[str], VerlDriver]
 
 
-def update(driver: VerlDriver) -> object:
+def update(driver: VerlDriver, rows: int = 1) -> object:
     row = {"ids": [5, 6], "start": 1, "trained": [(1, -0.5, 1.0)]}
-    return driver.ask("update", rows=[row], version=1, rate=1e-4, temperature=1.0)
+    given = [row] * rows
+    return driver.ask("update", rows=given, version=1, rate=1e-4, temperature=1.0)
 
 
 def below(driver: VerlDriver) -> list[psutil.Process]:
@@ -65,10 +66,11 @@ def test_a_request_after_one_that_was_interrupted_has_its_own_answer(
     started: Start,
 ) -> None:
     driver = started("waits")
-    threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
-    with pytest.raises(KeyboardInterrupt):
-        update(driver)
-    assert driver.ask("save", folder="/nowhere") == ["rank_0.pt"]
+    for rows in (1, 20_000):  # interrupted while it is answered, and while it is sent
+        threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+        with pytest.raises(KeyboardInterrupt):
+            update(driver, rows)
+        assert driver.ask("save", folder="/nowhere") == ["rank_0.pt"]
 
 
 def test_what_the_shell_of_another_machine_prints_is_no_answer(tmp_path: Path) -> None:

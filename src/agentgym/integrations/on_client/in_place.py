@@ -54,8 +54,8 @@ class CallInPlace:
     answer: Callable[[str], Any] = lambda text: text
     handled: tuple[type[Exception], ...] = ()
     not_done: tuple[type[Exception], ...] = ()
-    _results: list[Any] = field(default_factory=list)
-    _error: Exception | None = None
+    _results: list[Any] = field(default_factory=list, init=False)
+    _error: Exception | None = field(default=None, init=False)
 
     @contextmanager
     def running(self) -> Iterator[None]:

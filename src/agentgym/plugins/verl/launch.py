@@ -72,9 +72,6 @@ class RayProcess:
 
     def close(self) -> None:
         """End the process and all processes that it started; remove its files."""
-        for pipe in filter(None, (self._process.stdin, self._process.stdout)):
-            with suppress(OSError):  # an unsent request has no reader any more
-                pipe.close()
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -82,6 +79,10 @@ class RayProcess:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        # Earlier, a request that nobody reads could block this.
+        for pipe in filter(None, (self._process.stdin, self._process.stdout)):
+            with suppress(OSError):
+                pipe.close()
         rmtree(self._folder, ignore_errors=True)
 
 

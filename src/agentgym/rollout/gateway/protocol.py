@@ -44,9 +44,8 @@ class GatewaySettings:
     val_temperature: float | None = 0.7
     provider_temperature: float | None = None  # if the agent sets none
     max_tokens: int = 256  # of one answer of the policy; an agent may ask for fewer
-    wording: Wording = field(
-        default_factory=Wording
-    )  # texts that are sent instead of the agent's own
+    # Texts that are sent instead of the agent's own.
+    wording: Wording = field(default_factory=Wording)
     include_log_probs: bool = True  # in training, from remote servers
     include_routed_experts: bool = False  # in training, from servers of MoE models
     max_in_flight: int = 512  # model calls answered at the same time; others wait
