@@ -55,7 +55,7 @@ def test_an_option_that_an_export_does_not_have_is_refused(
     agent: TrainedAgent,
 ) -> None:
     with pytest.raises(TypeError, match="to_langchain takes no base_ulr"):
-        agent.to_langchain(base_ulr="http://127.0.0.1:9/v1")
+        agent.to_langchain(base_ulr="http://127.0.0.1:9/v1")  # type: ignore[call-arg]
 
 
 def test_a_folder_that_was_moved_is_where_it_is(agent: TrainedAgent) -> None:

@@ -79,7 +79,7 @@ class RayProcess:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        # Earlier, a request that nobody reads could block this.
+        # Earlier, an unread request could block this.
         for pipe in filter(None, (self._process.stdin, self._process.stdout)):
             with suppress(OSError):
                 pipe.close()
