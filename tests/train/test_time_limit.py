@@ -25,6 +25,7 @@ from agentgym.evaluate import events
 from agentgym.train import loop
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.run_state import RunState
+from agentgym.train.sampling import Sampling
 from agentgym.train.time_limit import TimeBudget
 from tests.observers import Seen
 from tests.scripted_engine import ScriptedEngine
@@ -113,11 +114,19 @@ def test_slower_rollouts_get_smaller_steps_and_validations() -> None:
     assert {name: (first | rest)[name] for name in same} == same, "no size grows"
 
 
+class Calls(Sampling):
+    share = 0.2  # type: ignore[assignment]
+    least_group = 8  # type: ignore[assignment]
+
+
 def test_rollouts_of_one_call_leave_room_for_larger_steps() -> None:
     whole = budget(time="30m")
-    calls = replace(whole, share=lambda: 0.2)
+    calls = replace(whole, sampling=Calls(None))
     few, more = (each.fit(1800, 4.0) for each in (whole, calls))
     assert more["tasks_per_step"] > few["tasks_per_step"]
+    few, more = (each.fit(600, 4.0) for each in (whole, calls))
+    assert few["group_size"] == 4
+    assert more["group_size"] == 8
     assert more["test_tasks"] == few["test_tasks"]
 
 

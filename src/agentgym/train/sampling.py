@@ -32,6 +32,14 @@ class Sampling:
         """A rollout's time, relative to that of a whole episode."""
         return 1.0
 
+    @property
+    def least_group(self) -> int:
+        """Least attempts at a task in a step; time limits do not make groups smaller.
+
+        With fewer than four, the attempts in a group hardly ever differ in reward.
+        """
+        return 4
+
     def time(self, whole: float) -> None:
         """Measure ``share``; a whole episode takes ``whole`` seconds."""
 
@@ -45,7 +53,7 @@ class Sampling:
     def learned(self, rollouts: Sequence[Trajectory]) -> None:
         """Look at a step's rollouts, to choose the kind of the next ones."""
 
-    def score(self, tasks: Sequence[Any], look: str) -> list[float]:
+    def score(self, tasks: Sequence[Any], look: str, attempts: int = 2) -> list[float]:
         """Return the credits of sampled answers on the way of each task; [] if none."""
         return []
 

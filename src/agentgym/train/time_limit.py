@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from agentgym.evaluate.numbers import duration, plural
 from agentgym.scenarios.task_lists import held_out_count
 from agentgym.train.run_context import RunContext
 from agentgym.train.run_state import RunState
+from agentgym.train.sampling import Sampling
 from agentgym.train.warm_start.fine_tuning import most_tasks
 
 TIMED_ROLLOUTS = 16
@@ -50,9 +51,6 @@ _WISHED_STEPS = 8
 """Steps that a run should have time for; steps are made smaller for this. An app with
 three tools reached its goal in five steps of 32 rollouts (docs/models.md)."""
 _LEAST_TASKS_PER_STEP = 4
-_LEAST_GROUP = 4
-"""Least attempts at a task: with fewer, the attempts in a group hardly ever differ in
-reward."""
 _LEAST_S = 30.0
 """Shortest time limit: a run must start workers, load a model and time rollouts."""
 _SLOWEST_UPDATE = 1.0
@@ -87,13 +85,13 @@ class TimeBudget:
         held_out: Returns the number of tasks in all held-out sets for a value of the
             setting ``test_tasks``. A larger value never gives fewer tasks.
         workers: Number of worker processes; each runs ``concurrency`` episodes at once.
-        share: Returns a training rollout's time, relative to that of a whole episode.
+        sampling: The kind of training rollouts.
     """
 
     config: TrainingConfig
     held_out: Callable[[int], int]
     workers: int
-    share: Callable[[], float] = lambda: 1.0
+    sampling: Sampling = field(default_factory=lambda: Sampling(None))
 
     @property
     def timed(self) -> int:
@@ -184,7 +182,7 @@ class TimeBudget:
 
     def _step_s(self, batch: dict[str, int], per_rollout: float) -> float:
         """Return the estimated seconds of a step of ``batch``, with its update."""
-        each = self.share() * per_rollout
+        each = self.sampling.share * per_rollout
         return math.prod(batch.values()) * each * _STEP_PER_ROLLOUT
 
     def _batch(self, left: float, per_rollout: float) -> dict[str, int]:
@@ -196,7 +194,7 @@ class TimeBudget:
         rollouts = share * left / (_WISHED_STEPS * each)
         group = config.group_size
         few = min(_LEAST_TASKS_PER_STEP, config.tasks_per_step)
-        while group // 2 >= _LEAST_GROUP and rollouts < few * group:
+        while group // 2 >= self.sampling.least_group and rollouts < few * group:
             group //= 2
         tasks = max(few, min(config.tasks_per_step, int(rollouts / group)))
         return {"tasks_per_step": tasks, "group_size": group}
@@ -269,7 +267,7 @@ class TimeBudget:
     def _step(self, measured: float) -> float:
         """Return the estimated seconds of a step's rollouts, without the update."""
         size = self.config.group_size * self.config.tasks_per_step
-        return size * self.share() * measured
+        return size * self.sampling.share * measured
 
     def spent(self, state: RunState, measured: float) -> float:
         """Return the used share of the run's budget, 0..1.
@@ -412,9 +410,7 @@ class RunClock:
         run = self._run
         held_out = cache(partial(held_out_count, run.scenario, config.seed))
         rollouts = config.eval_samples * held_out(config.test_tasks)
-        self._budget = TimeBudget(
-            config, held_out, run.plan.workers, lambda: run.sampling.share
-        )
+        self._budget = TimeBudget(config, held_out, run.plan.workers, run.sampling)
         self._forecast = Forecast(config, rollouts, each)
 
     def fit(self, time_rollouts: Callable[[int, float], float]) -> None:

@@ -47,7 +47,7 @@ from agentgym.engines.local.prefix_tree import (
 from agentgym.engines.memory import PREDICTED_FLOATS, micro_batch
 from agentgym.errors import EngineError
 
-_MEASURED_TREES = 4
+_MEASURED_TREES, _MEASURED_OF = 4, 5  # at most; at most one of so many
 
 
 class ReferencePolicy:
@@ -340,8 +340,9 @@ class PolicyLoss:
         The change is the k3 estimate of the KL divergence at each trained token. To
         save time, only a few trees of different sizes are measured.
         """
-        each = -(-len(forest.trees) // _MEASURED_TREES)
-        some = replace(forest, trees=forest.trees[each // 2 :: each])
+        trees = forest.trees
+        each = max(_MEASURED_OF, -(-len(trees) // _MEASURED_TREES))
+        some = replace(forest, trees=trees[min(each, len(trees)) // 2 :: each])
         found: dict[int, list[float]] = {}
         with self._loaded.speaking(forest.agent):
             head = self._head(self._loaded, forest.head)

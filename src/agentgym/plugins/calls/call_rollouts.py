@@ -55,8 +55,8 @@ _WORDS_TOKENS = 8
 """Most tokens of an answer in words: its first one decides against a call."""
 _LONGER = 2, 16
 """An answer ends at this multiple of the right one's tokens, plus this number."""
-_TIMED = 8
-"""Number of training tasks whose calls are timed."""
+_TIMED = 4
+"""Number of training tasks whose calls are timed, as many attempts as in a step."""
 _UPDATE = 1.5
 """Time of a step of single calls, relative to the usual assumption that an update takes
 as long as its rollouts: an answer's prompt is as long as an episode's."""
@@ -217,6 +217,15 @@ class CallRollouts(Sampling):
         """A rollout's time, relative to that of a whole episode."""
         return 1.0 if self.is_whole else self._share
 
+    @property
+    def least_group(self) -> int:
+        """Least attempts at a task in a step; time limits do not make groups smaller.
+
+        The attempts at a call share its prompt, which is computed once and is longer
+        than all their answers: half of them would take most of the time.
+        """
+        return super().least_group if self.is_whole else self._run.config.group_size
+
     def time(self, whole: float) -> None:
         """Measure ``share`` by sampling some answers; episodes take ``whole`` s each.
 
@@ -226,8 +235,8 @@ class CallRollouts(Sampling):
         run = self._run
         tasks = make_tasks(run.scenario, Split.TRAIN, run.config.seed, _TIMED)
         begun = time.monotonic()
-        answers = len(self.score(tasks, "timing-calls"))
-        each = (time.monotonic() - begun) / answers
+        answers = self.score(tasks, "timing-calls", run.config.group_size)
+        each = (time.monotonic() - begun) / len(answers)
         self._share = min(1.0, _UPDATE * each / whole)
 
     def begin(self, requests: Sequence[RolloutRequest]) -> None:
@@ -275,13 +284,13 @@ class CallRollouts(Sampling):
             text += ": from now on rollouts are whole episodes."
             self._run.progress(events.Message(text))
 
-    def score(self, tasks: Sequence[Task], look: str) -> list[float]:
-        """Sample two answers on the way of each task; return their credits."""
+    def score(self, tasks: Sequence[Task], look: str, attempts: int = 2) -> list[float]:
+        """Sample some answers on the way of each task; return their credits."""
         run = self._run
         requests = [
             RolloutRequest(f"{look}-{at:03d}-{n}", task, True, f"{look}-{at:03d}", 0)
             for at, task in enumerate(tasks)
-            for n in range(2)
+            for n in range(attempts)
         ]
         self.begin(requests)
         try:
