@@ -47,9 +47,6 @@ training) finds no effect if fewer than six tasks change in one direction."""
 _LEAST_VALIDATION = 8
 _LEAST_IMITATED = 8
 _LEAST_STEPS = 2
-_WISHED_STEPS = 8
-"""Steps that a run should have time for; steps are made smaller for this. An app with
-three tools reached its goal in five steps of 32 rollouts (docs/models.md)."""
 _LEAST_TASKS_PER_STEP = 4
 _LEAST_S = 30.0
 """Shortest time limit: a run must start workers, load a model and time rollouts."""
@@ -186,12 +183,12 @@ class TimeBudget:
         return math.prod(batch.values()) * each * _STEP_PER_ROLLOUT
 
     def _batch(self, left: float, per_rollout: float) -> dict[str, int]:
-        """Return ``tasks_per_step`` and ``group_size`` that leave time for 8 steps."""
+        """Return ``tasks_per_step`` and ``group_size``, with time for enough steps."""
         config = self.config
         share = 1 - _HELD_OUT_SHARE - _VALIDATION_SHARE
         share -= _WARM_START_SHARE * config.warm_start
         each = self._step_s({}, per_rollout)
-        rollouts = share * left / (_WISHED_STEPS * each)
+        rollouts = share * left / (self.sampling.wished_steps * each)
         group = config.group_size
         few = min(_LEAST_TASKS_PER_STEP, config.tasks_per_step)
         while group // 2 >= self.sampling.least_group and rollouts < few * group:

@@ -226,6 +226,11 @@ class CallRollouts(Sampling):
         """
         return super().least_group if self.is_whole else self._run.config.group_size
 
+    @property
+    def wished_steps(self) -> int:
+        """Steps that a run should have time for: more, since a call says little."""
+        return super().wished_steps * (1 if self.is_whole else 2)
+
     def time(self, whole: float) -> None:
         """Measure ``share`` by sampling some answers; episodes take ``whole`` s each.
 
