@@ -112,6 +112,19 @@ def test_closed_streams_are_no_error(words: str, closed: str, tmp_path: Path) ->
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
 
+def test_a_folder_of_any_name_in_a_locale_of_ascii_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "Übung"
+    folder.mkdir()
+    (folder / "tasks.jsonl").write_text('{"instruction": "Say hello."}\n')
+    ended = subprocess.run(
+        [sys.executable, "-m", "agentgym", "scenarios", "show", "tasks.jsonl"],
+        env=os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        capture_output=True,
+        cwd=folder,
+    )
+    assert "Übung/tasks.jsonl is a tasks file" in ended.stderr.decode()
+
+
 def failing(error: BaseException) -> Callable[..., None]:
     """Return a function that raises ``error``, whatever it is given."""
 

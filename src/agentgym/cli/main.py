@@ -23,6 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The code is 0, 1 for a failure, 2 for wrong usage, or 130 if interrupted.
     """
     began = time.monotonic()
+    if arguments is None and sys.getfilesystemencoding() == "ascii":
+        # Paths with other letters could not be stored, so this begins again in UTF-8.
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     words = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
     _write_any_text()
