@@ -121,7 +121,7 @@ class Calls(Sampling):
 
 def test_rollouts_of_one_call_leave_room_for_larger_steps() -> None:
     whole = budget(time="30m")
-    calls = replace(whole, sampling=Calls(None))
+    calls = replace(whole, sampling=lambda: Calls(None))
     few, more = (each.fit(1800, 4.0) for each in (whole, calls))
     assert more["tasks_per_step"] > few["tasks_per_step"]
     few, more = (each.fit(600, 4.0) for each in (whole, calls))

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -82,13 +82,13 @@ class TimeBudget:
         held_out: Returns the number of tasks in all held-out sets for a value of the
             setting ``test_tasks``. A larger value never gives fewer tasks.
         workers: Number of worker processes; each runs ``concurrency`` episodes at once.
-        sampling: The kind of training rollouts.
+        sampling: Returns the kind of training rollouts.
     """
 
     config: TrainingConfig
     held_out: Callable[[int], int]
     workers: int
-    sampling: Sampling = field(default_factory=lambda: Sampling(None))
+    sampling: Callable[[], Sampling] = lambda: Sampling(None)
 
     @property
     def timed(self) -> int:
@@ -179,7 +179,7 @@ class TimeBudget:
 
     def _step_s(self, batch: dict[str, int], per_rollout: float) -> float:
         """Return the estimated seconds of a step of ``batch``, with its update."""
-        each = self.sampling.share * per_rollout
+        each = self.sampling().share * per_rollout
         return math.prod(batch.values()) * each * _STEP_PER_ROLLOUT
 
     def _batch(self, left: float, per_rollout: float) -> dict[str, int]:
@@ -188,10 +188,10 @@ class TimeBudget:
         share = 1 - _HELD_OUT_SHARE - _VALIDATION_SHARE
         share -= _WARM_START_SHARE * config.warm_start
         each = self._step_s({}, per_rollout)
-        rollouts = share * left / (self.sampling.wished_steps * each)
+        rollouts = share * left / (self.sampling().wished_steps * each)
         group = config.group_size
         few = min(_LEAST_TASKS_PER_STEP, config.tasks_per_step)
-        while group // 2 >= self.sampling.least_group and rollouts < few * group:
+        while group // 2 >= self.sampling().least_group and rollouts < few * group:
             group //= 2
         tasks = max(few, min(config.tasks_per_step, int(rollouts / group)))
         return {"tasks_per_step": tasks, "group_size": group}
@@ -264,7 +264,7 @@ class TimeBudget:
     def _step(self, measured: float) -> float:
         """Return the estimated seconds of a step's rollouts, without the update."""
         size = self.config.group_size * self.config.tasks_per_step
-        return size * self.sampling.share * measured
+        return size * self.sampling().share * measured
 
     def spent(self, state: RunState, measured: float) -> float:
         """Return the used share of the run's budget, 0..1.
@@ -407,7 +407,9 @@ class RunClock:
         run = self._run
         held_out = cache(partial(held_out_count, run.scenario, config.seed))
         rollouts = config.eval_samples * held_out(config.test_tasks)
-        self._budget = TimeBudget(config, held_out, run.plan.workers, run.sampling)
+        self._budget = TimeBudget(
+            config, held_out, run.plan.workers, lambda: run.sampling
+        )
         self._forecast = Forecast(config, rollouts, each)
 
     def fit(self, time_rollouts: Callable[[int, float], float]) -> None:
