@@ -31,6 +31,8 @@ class RunState(Record):
         best_validation: The validation whose weights were best so far.
         stopping: All measurements so far, to decide when the run should end.
         end: Why the run should end before its budget does; None while it goes on.
+        right_calls: Share of right answers, mostly of the newest steps, while rollouts
+            are single calls.
         whole_episodes: Whether rollouts became whole episodes, after single calls.
         forgetting: The untrained model's answers to everyday questions, and the newest
             distance from that model; None before the questions were asked.
@@ -55,6 +57,7 @@ class RunState(Record):
     watch: Watch = Field(default_factory=Watch)
     ledger: Ledger = Field(default_factory=Ledger)
     forgetting: Forgetting | None = None
+    right_calls: float | None = None
     whole_episodes: bool = False
 
     @property

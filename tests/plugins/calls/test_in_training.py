@@ -140,6 +140,26 @@ def test_right_calls_lead_back_to_whole_episodes(
     assert not any(c["reason"] == OF_SOLUTION for r in later for c in r["calls"])
 
 
+def test_one_lucky_step_does_not_lead_to_whole_episodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lucky(request: ChatRequest) -> Reply:
+        """Be right in the second step, but for one of its 16 attempts."""
+        rollout = request.session.split("/")[0]
+        words = str(request.messages[1]["content"]).strip(".").split()
+        done = sum(message["role"] == "tool" for message in request.messages)
+        if not rollout.startswith("s00002") or rollout == "s00002-t000-00":
+            return half_right(request)
+        if done == 2 or not request.tools:
+            return Reply("Both are on.")
+        return Reply(calls=[("turn_on", {"lamp": words[2 + 2 * done]})])
+
+    watching = Seen()
+    train(tmp_path, monkeypatch, lucky, watching, rollouts="calls", episodes=48)
+
+    assert not [m for m in watching.of(events.Message) if "whole episodes" in m.text]
+
+
 def test_a_warm_start_ends_where_sampled_calls_get_no_better(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

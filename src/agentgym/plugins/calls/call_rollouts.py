@@ -48,7 +48,9 @@ from agentgym.train.warm_start.plans import (
 )
 
 ENOUGH_RIGHT = 0.9
-"""Share of right answers in a step after which rollouts are whole episodes again."""
+"""Share of right answers after which rollouts are whole episodes again."""
+_NEWEST = 0.3
+"""Weight of the newest step in that share: a step has few tasks."""
 _SAME_PLACE = 8
 """Number of steps for which a task that comes back has the same place."""
 _WORDS_TOKENS = 8
@@ -278,14 +280,16 @@ class CallRollouts(Sampling):
         led = [*reached, *(each for each in rollouts if each.reason == UNREACHED)]
         if not led:
             return
+        state, text = self._run.state, ""
         right = fmean(bool(each.success) for each in reached) if reached else 0.0
-        text = ""
-        if right >= ENOUGH_RIGHT:
-            text = f"{percent(right)} of the sampled calls are right"
+        before = right if state.right_calls is None else state.right_calls
+        state.right_calls = before + _NEWEST * (right - before)
+        if state.right_calls >= ENOUGH_RIGHT:
+            text = f"{percent(state.right_calls)} of the sampled calls are right"
         elif 2 * len(reached) < len(led):
             text = "The agent does not ask for most of the calls that its tasks need"
         if text:
-            self._run.state.whole_episodes = True
+            state.whole_episodes = True
             text += ": from now on rollouts are whole episodes."
             self._run.progress(events.Message(text))
 
