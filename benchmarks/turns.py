@@ -1,7 +1,7 @@
 """What a model call costs beside the model: its prompt's tokens, its answer's calls.
 
 Conversations of a coding agent, in which each turn calls a tool and goes on from the
-tokens before it. Compare with another checkout's source, at best an older one:
+tokens before it. Compare with another checkout's source:
 
     uv run python benchmarks/turns.py --model ./my-model
     uv run python benchmarks/turns.py --model ./my-model --other ../old/src
@@ -13,7 +13,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from time import perf_counter, process_time
 from typing import Any
 
@@ -116,8 +115,6 @@ def measured(options: argparse.Namespace) -> list[float]:
 def turns_of(tokenizer: Any) -> Turn:
     """Return what renders a request and reads an answer, as this source does it."""
     ends = frozenset({int(tokenizer.eos_token_id)})
-    if find_spec("agentgym.engines.tokens") is None:
-        return before_forms(tokenizer)
     from agentgym.engines.tokens.chat_tokens import ChatTokens
     from agentgym.models.chat_template import ChatTemplate
 
@@ -129,29 +126,6 @@ def turns_of(tokenizer: Any) -> Turn:
         return tokens.result(
             request, prompt, ids, logprobs, reason="stop", version=0
         ).tool_calls
-
-    return turn
-
-
-def before_forms(tokenizer: Any) -> Turn:
-    """Return the same of a source from before tool calls had forms."""
-    from agentgym.engines.local.rendering import Renderer  # type: ignore
-    from agentgym.engines.local.responses import (  # type: ignore
-        Detokenizer,
-        parse_response,
-    )
-
-    renderer = Renderer(tokenizer)
-    thinks = renderer.begins_reasoning
-    detokenizer = Detokenizer(tokenizer, thinking=thinks)
-
-    def turn(request: Any, ids: list[int]) -> Any:
-        prompt = renderer.render(request.messages, request.tools, request.session)
-        text = detokenizer.decode(ids)
-        renderer.remember(request.session, prompt, ids, text)
-        text = text.removesuffix(detokenizer.piece(ids[-1]))
-        _, calls = parse_response(text, key=request.session, thinking=thinks)
-        return calls
 
     return turn
 
