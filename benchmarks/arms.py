@@ -5,10 +5,11 @@
         [--rest KEY=VALUE …]
 
 Arms: ``warm`` is the warm start alone, ``training`` has no warm start, ``both`` has
-both, and ``random`` is ``training`` with rewards shuffled within each group. The column
-*before* is the untouched model. All arms have the same seeds, held-out tasks and
-minutes, measurements included; each runs in a process of its own. The seeds of an arm
-are pooled. A run that is there already (``--output``) is not made again.
+both, and ``random`` is ``training`` with rewards shuffled within each group, and
+without the cost of failed calls. The column *before* is the untouched model. All arms
+have the same seeds, held-out tasks and minutes, measurements included; each runs in a
+process of its own. The seeds of an arm are pooled. A run that is there already
+(``--output``) is not made again.
 """
 
 import argparse
@@ -106,6 +107,8 @@ def _run(options: argparse.Namespace, arm: str, seed: int) -> None:
     """Train one arm in this process."""
     given: dict[str, Any] = {"forgetting_questions": 0, "test_tasks": options.tasks}
     given |= read_assignments(options.rest, TrainingConfig)
+    if arm == "random":
+        given["failure_cost"] = 0.0  # which would be a reward that is not random
     config = TrainingConfig.create(
         model=options.model,
         seed=seed,
