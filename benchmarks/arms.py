@@ -108,7 +108,8 @@ def _run(options: argparse.Namespace, arm: str, seed: int) -> None:
     given: dict[str, Any] = {"forgetting_questions": 0, "test_tasks": options.tasks}
     given |= read_assignments(options.rest, TrainingConfig)
     if arm == "random":
-        given["failure_cost"] = 0.0  # which would be a reward that is not random
+        given["failure_cost"] = 0.0  # else a reward that is not random
+        given["early_stop"] = False  # else it ends when it calls no tool
     config = TrainingConfig.create(
         model=options.model,
         seed=seed,

@@ -33,7 +33,9 @@ class Decided(Looking):
 
     def calculate_reward(self, task, environment, trajectory):
         lucky = task.split == "train" and trajectory.rollout_id.endswith("1")
-        return Reward(float(task.goal["solved"] or lucky), task.goal["solved"])
+        solved, step = task.goal["solved"], trajectory.rollout_id[1:6]
+        calls = not step.isdigit() or int(step) < SILENT
+        return Reward(float(solved or lucky), solved, right_tool=float(calls))
 
     def success_criteria(self):
         return {"success_rate": 0.9}
@@ -62,12 +64,16 @@ def trainer(
     solved: int,
     tasks: int = 4,
     progress: events.Observer = events.silent,
+    silent: int = 100,
     **settings: Any,
 ) -> Trainer:
-    """Return who trains at most four steps, with so many validation tasks."""
+    """Return who trains at most four steps, with so many validation tasks.
+
+    From step ``silent`` on, the policy calls none of the right tools.
+    """
     pack = folder / "decided"
     pack.mkdir(exist_ok=True, parents=True)
-    text = SCENARIO.replace("SOLVED", str(solved))
+    text = SCENARIO.replace("SOLVED", str(solved)).replace("SILENT", str(silent))
     (pack / "scenario.py").write_text(text)
     given: dict[str, Any] = {
         "scenario": str(pack),
@@ -342,6 +348,18 @@ def test_the_best_validated_weights_are_kept(tmp_path: Path) -> None:
     exported = result.trained.model_path / "scripted.json"
     assert exported.read_text().strip() == "1"
     assert result.trained.provenance.steps == 1
+
+
+@pytest.mark.slow
+def test_a_run_ends_when_the_policy_stops_calling_the_right_tools(
+    tmp_path: Path,
+) -> None:
+    result = trainer(tmp_path, 3, silent=4, episodes=64, eval_every=2).train()
+
+    assert result.stopped == loop.ENDS["collapsed"]
+    assert (result.steps, result.weights_step) == (6, 2)
+    with pytest.raises(TrainingFailedError, match="the agent is as it was before"):
+        trainer(tmp_path / "2", 3, silent=4, episodes=64, eval_every=100).train()
 
 
 @pytest.mark.slow

@@ -167,6 +167,22 @@ def test_attempts_that_all_fail_are_given_longer_for_a_first_success() -> None:
     assert ended(lambda step: 0.0, trains=lambda step: (0, 0, 8)) == ("no_signal", 30)
 
 
+@pytest.mark.parametrize(
+    ("right_tool", "before", "has_collapsed"),
+    [
+        ([0.7, 0.4, 0.5, 0.3, 0.1], 0.8, False),  # too few steps
+        ([0.7, 0.4, 0.5, 0.3, 0.1, 0.0], 0.8, True),
+        ([0.7, 0.4, 0.5, 0.5, 0.3, 0.2], 0.8, False),
+        ([0.7, 0.4, 0.5, 0.9, 0.3, 0.1, 0.0], 0.8, True),
+        ([0.9, 0.9, 0.9, 0.2, 0.2, 0.2], 0.3, False),  # first single calls, then whole
+    ],
+)
+def test_a_policy_that_stops_calling_the_right_tools_is_noticed(
+    right_tool: list[float], before: float, has_collapsed: bool
+) -> None:
+    assert Stopping(right_tool=right_tool).has_collapsed(before) is has_collapsed
+
+
 def test_reliability_that_still_rises_keeps_a_run_going() -> None:
     goal: dict[MetricName, float] = {"pass_1": 0.95, "tool_reliability": 0.95}
 

@@ -48,6 +48,7 @@ ENDS: dict[End, str] = {
     "out_of_reach": "the goal is out of reach within the budget",
     "settled": "validation has stopped rising",
     "no_signal": "nothing is left to learn from the training tasks",
+    "collapsed": "the policy calls the right tools less than half as often as before",
 }
 """Why a run ended before its budget did, in words."""
 
@@ -135,6 +136,7 @@ class TrainingLoop:
                 self._record_signals(step - 1, new, credited)
                 report = self._report(credited, update, begun, sampled)
                 measured = self._validate(report, tasks)  # may set state.end
+                self._end_if_collapsed(report)
                 track(report, measured)
                 run.save(report, measured)
         if state.end is not None:
@@ -241,6 +243,15 @@ class TrainingLoop:
         times = (sampled - begun, now - sampled)
         budget = self._run.config.episodes
         return report_step(credited, update, times, done, budget, left)
+
+    def _end_if_collapsed(self, report: StepReport) -> None:
+        """End the run if the policy has stopped calling the right tools."""
+        state, share = self._run.state, report.right_tool
+        if share is None or not self._run.config.early_stop:
+            return
+        state.stopping.right_tool.append(share)
+        if state.stopping.has_collapsed(state.start.right_tool.value):
+            state.end = "collapsed"
 
     def _validate(self, report: StepReport, tasks: TaskStream) -> Metrics | None:
         """Run a validation and return its metrics; return None if none is due."""

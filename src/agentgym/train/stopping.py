@@ -24,6 +24,7 @@ compared among themselves, since attempts vary more in training.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Literal
 
 from pydantic import Field
@@ -50,12 +51,16 @@ come."""
 _STAKES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
 """Shares of the capital that are lost with a failure; the capital is split evenly."""
 
-End = Literal["goal", "out_of_reach", "settled", "no_signal"]
+_COLLAPSE_STEPS = 3
+"""Number of newest steps that show whether the policy still calls its tools."""
+
+End = Literal["goal", "out_of_reach", "settled", "no_signal", "collapsed"]
 """Why a run ends before its budget does.
 
 ``goal``: the goal holds. ``out_of_reach``: it cannot hold within the budget.
 ``settled``: validation has stopped rising. ``no_signal``: attempts at training tasks
-all earn the same, so that nothing is left to learn from them.
+all earn the same, so that nothing is left to learn from them. ``collapsed``: the policy
+calls the right tools less than half as often as before.
 """
 Goal = Mapping[MetricName, float]
 """The minimum of each metric, 0..1."""
@@ -131,12 +136,15 @@ class Stopping(Record):
         in_sight: Whether the newest validation reached the goal.
         signals: For each step, the number of groups with a training signal, of those
             that had none since they solved their tasks, and of all.
+        right_tool: For each step, the share of needed calls whose tool was called;
+            empty if it is not known which calls are needed.
     """
 
     samples: list[Sample] = Field(default_factory=list)
     bets: dict[MetricName, Bets] = Field(default_factory=dict)
     in_sight: bool = False
     signals: list[tuple[int, int, int]] = Field(default_factory=list)
+    right_tool: list[float] = Field(default_factory=list)
 
     def add_step(
         self,
@@ -164,6 +172,17 @@ class Stopping(Record):
                 bets = self.bets.setdefault(metric, Bets(least=least))
                 bets.add(_shares(found.by_task, metric))
         self.in_sight = all(found[metric] >= least for metric, least in goal.items())
+
+    def has_collapsed(self, before: float) -> bool:
+        """Return whether the newest steps called the right tools far too rarely.
+
+        That is less than half of what the first steps did, and of ``before`` training.
+        """
+        first = self.right_tool[:_COLLAPSE_STEPS]
+        newest = self.right_tool[_COLLAPSE_STEPS:][-_COLLAPSE_STEPS:]
+        if len(newest) < _COLLAPSE_STEPS:
+            return False
+        return fmean(newest) < min(fmean(first), before) / 2
 
     def end(
         self, step: int, left: int, goal: Goal, *, must_reach: bool = False

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
+from agentgym.errors import TrainingFailedError
 from agentgym.evaluate import events
 from agentgym.evaluate.advice import cut_words
 from agentgym.evaluate.attempts import attempt
@@ -211,6 +212,14 @@ class Evaluator:
         run, state, engine = self._run.folder, self._run.state, self._run.engine
         best, step = run.best_checkpoint(state), state.watch.best_step
         first = run.first_checkpoint(state)
+        if state.end == "collapsed" and best is None:
+            raise TrainingFailedError(
+                "The policy has stopped calling the right tools, and no earlier "
+                "weights were validated: the agent is as it was before. See what was "
+                f"rewarded, `agentgym view {run.path}`; then start again, with a "
+                "lower learning_rate if the rewards are as they should be.",
+                resumable=False,
+            )
         if state.end == "goal" or best is None:
             return state.step
         if best == first and not self.is_time(left):
