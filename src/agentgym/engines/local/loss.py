@@ -448,12 +448,9 @@ class PolicyLoss:
         ) -> tuple[Tensor, Tensor]:
             scaled = loaded.predict(states).float() / self._temperature
             logprobs = torch.log_softmax(held.hide(scaled), dim=-1)
-            # Its gradient costs as much as that of the log-probabilities.
-            with torch.set_grad_enabled(wanted and torch.is_grad_enabled()):
-                entropy = -(logprobs.exp() * logprobs).sum(-1)
+            entropy = -(logprobs.exp() * logprobs).sum(-1)
             return logprobs.gather(-1, tokens[:, None])[:, 0], entropy
 
-        wanted = self._entropy_coefficient > 0
         most = max(1, self.predicted_floats // self._loaded.vocabulary)
         if len(tokens) <= most:
             return block(states, tokens, held)

@@ -158,14 +158,15 @@ def _families(evidence: Evidence) -> list[dict[str, Any]]:
     after = None if result is None else result.metrics
     old = before.family_success()
     new = {} if after is None else after.family_success()
-    lost = evidence.effect.worse if evidence.effect else ()
-    worse = {change.name: change.p_value for change in lost if change.is_family}
+    effect = evidence.effect
+    real = (*effect.better, *effect.worse) if effect else ()
+    p_values = {change.name: change.p_value for change in real if change.is_family}
     rows = [
         {
             "name": name,
             "before": _estimate(found),
             "after": _estimate(new[name]) if name in new else None,
-            "p_value": worse.get(name),
+            "p_value": p_values.get(name),
         }
         for name, found in old.items()
     ]
