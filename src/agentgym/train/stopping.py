@@ -176,7 +176,8 @@ class Stopping(Record):
     def has_collapsed(self, before: float) -> bool:
         """Return whether the newest steps called the right tools far too rarely.
 
-        That is less than half of what the first steps did, and of ``before`` training.
+        That is: less than half of the first steps' share, and of the share ``before``
+        training.
         """
         first = self.right_tool[:_COLLAPSE_STEPS]
         newest = self.right_tool[_COLLAPSE_STEPS:][-_COLLAPSE_STEPS:]

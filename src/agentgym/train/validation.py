@@ -215,9 +215,9 @@ class Evaluator:
         if state.end == "collapsed" and best is None:
             raise TrainingFailedError(
                 "The policy has stopped calling the right tools, and no earlier "
-                "weights were validated: the agent is as it was before. See what was "
-                f"rewarded, `agentgym view {run.path}`; then start again, with a "
-                "lower learning_rate if the rewards are as they should be.",
+                "weights were validated: the agent is as it was before. Look at "
+                f"rewarded rollouts, `agentgym view {run.path}`; then start again, "
+                "with a lower learning_rate if the rewards are as they should be.",
                 resumable=False,
             )
         if state.end == "goal" or best is None:

@@ -102,13 +102,13 @@ def _described(tool: Any) -> Any:
     return known[1]
 
 
-class SpecTool(StructuredTool):
+class LangChainSpecTool(StructuredTool):
     """A tool that is known by its schema; in an episode, nothing replaces it."""
 
     is_of_episode: ClassVar[bool] = True
 
 
-def spec_tool(spec: ToolSpec, run: Run) -> SpecTool:
+def spec_tool(spec: ToolSpec, run: Run) -> LangChainSpecTool:
     """Return a tool with the schema ``spec`` that calls ``run``."""
 
     async def call(**arguments: Any) -> str:
@@ -117,7 +117,7 @@ def spec_tool(spec: ToolSpec, run: Run) -> SpecTool:
     def call_sync(**arguments: Any) -> str:
         return run_sync(run(arguments, None))
 
-    return SpecTool(
+    return LangChainSpecTool(
         name=spec.name,
         description=spec.description,
         args_schema=spec.arguments,

@@ -101,9 +101,9 @@ class AutoGenAdapter(ClientAdapter):
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
         """Return a tool of the framework with the schema ``spec``; it calls ``run``."""
-        from agentgym.plugins.autogen.tools import SpecTool
+        from agentgym.plugins.autogen.tools import AutoGenSpecTool
 
-        return SpecTool(spec, run)
+        return AutoGenSpecTool(spec, run)
 
     def default_agent(
         self, name: str, model: Any, tools: list[Any], settings: Blueprint | AgentSpec

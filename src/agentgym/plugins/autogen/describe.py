@@ -19,7 +19,7 @@ from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import ToolError
 from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.integrations.on_client.servers import Servers
-from agentgym.plugins.autogen.tools import SpecTool
+from agentgym.plugins.autogen.tools import AutoGenSpecTool
 from agentgym.scenarios.schemas import model_of_schema, spec_of_model
 
 _MODEL_SLOTS = ("model_client", "_model_client")
@@ -133,7 +133,7 @@ def _returned(tool: BaseTool[Any, Any]) -> Any:
 
 def spec_of(tool: BaseTool[Any, Any]) -> ToolSpec:
     """Return a tool's schema for a model."""
-    if isinstance(tool, SpecTool):
+    if isinstance(tool, AutoGenSpecTool):
         return tool.spec
     return spec_of_model(tool.name, tool.description, tool.args_type())
 

@@ -12,7 +12,7 @@ from agentgym.integrations.on_client.adapter import Run
 from agentgym.plugins.autogen.redirect import written
 
 
-class SpecTool(BaseTool[BaseModel, Any]):
+class AutoGenSpecTool(BaseTool[BaseModel, Any]):
     """A tool whose arguments are validated by AgentGym, not by AutoGen.
 
     So the model reads the same error messages in training with any framework.

@@ -152,9 +152,9 @@ class CrewAIAdapter(ClientAdapter):
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
         """Return a tool of CrewAI with the schema ``spec``; it calls ``run``."""
-        from agentgym.plugins.crewai.tools import SpecTool
+        from agentgym.plugins.crewai.tools import CrewSpecTool
 
-        return SpecTool.of(spec, run)
+        return CrewSpecTool.of(spec, run)
 
     def bound(self, tool: Tool) -> Any:
         """Convert an AgentGym tool, unless CrewAI would offer it by another name."""

@@ -37,7 +37,7 @@ def require_apart(names: Sequence[str]) -> None:
             )
 
 
-class SpecTool(BaseTool):
+class CrewSpecTool(BaseTool):
     """A tool that is known by its schema, whose arguments AgentGym checks.
 
     GatewayLLM sends its name unchanged; CrewAI's other models use lower case.

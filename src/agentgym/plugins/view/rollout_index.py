@@ -340,7 +340,7 @@ _KEPT, _SHOWN = NAMES[:-1], NAMES[:-3]
 
 
 class RolloutIndex:
-    """Keeps summaries of a run's rollouts in memory, 3 kB for each. Thread-safe."""
+    """Keeps summaries of a run's rollouts in memory. Thread-safe."""
 
     def __init__(self, store: StoreReader) -> None:
         self._store = store

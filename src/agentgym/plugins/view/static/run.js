@@ -219,7 +219,7 @@ function Untrained({data}) {
     const held = data.sets[0]?.before ? [[0, before ?? data.sets[0].before],
       ...(after ? [[data.weights_step || found.at(-1)?.step || 1, after]] : [])] : [];
     const line = (name, points) => ({name, x: points.map(([step]) => step),
-      values: points.map(([, one]) => one?.value ?? null)});
+      values: points.map(([, one]) => (one?.n ? one.value : null))});
     const measured = (metric) => found.map((one) => [one.step, one[metric]]);
     return joined([line('held-out', held.map(([step, one]) => [step, one.pass_1])),
       line('validation', measured('pass_1')),
