@@ -170,11 +170,11 @@ def test_attempts_that_all_fail_are_given_longer_for_a_first_success() -> None:
 @pytest.mark.parametrize(
     ("right_tool", "before", "has_collapsed"),
     [
-        ([0.7, 0.4, 0.5, 0.3, 0.1], 0.8, False),  # too few steps
-        ([0.7, 0.4, 0.5, 0.3, 0.1, 0.0], 0.8, True),
-        ([0.7, 0.4, 0.5, 0.5, 0.3, 0.2], 0.8, False),
-        ([0.7, 0.4, 0.5, 0.9, 0.3, 0.1, 0.0], 0.8, True),
-        ([0.9, 0.9, 0.9, 0.2, 0.2, 0.2], 0.3, False),  # first single calls, then whole
+        ([0.7, 0.4, 0.5, 0.0, 0.0], 0.8, False),  # too few steps
+        ([0.7, 0.4, 0.5, 0.2, 0.1, 0.0], 0.8, True),
+        ([0.9, 0.9, 0.9, 0.4, 0.3, 0.2], 0.9, False),  # tasks that fail come more often
+        ([0.7, 0.4, 0.5, 0.9, 0.2, 0.1, 0.0], 0.8, True),
+        ([0.9, 0.9, 0.9, 0.1, 0.1, 0.1], 0.3, False),  # first single calls, then whole
     ],
 )
 def test_a_policy_that_stops_calling_the_right_tools_is_noticed(

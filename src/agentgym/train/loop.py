@@ -48,7 +48,7 @@ ENDS: dict[End, str] = {
     "out_of_reach": "the goal is out of reach within the budget",
     "settled": "validation has stopped rising",
     "no_signal": "nothing is left to learn from the training tasks",
-    "collapsed": "the policy calls the right tools less than half as often as before",
+    "collapsed": "the policy has almost stopped calling the right tools",
 }
 """Why a run ended before its budget did, in words."""
 

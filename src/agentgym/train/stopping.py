@@ -51,8 +51,9 @@ come."""
 _STAKES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
 """Shares of the capital that are lost with a failure; the capital is split evenly."""
 
-_COLLAPSE_STEPS = 3
-"""Number of newest steps that show whether the policy still calls its tools."""
+_COLLAPSE_STEPS, _COLLAPSED = 3, 0.2
+"""A run ends if so many newest steps called the right tools at most at this share of
+the rate of the first ones. It is small, since later steps prefer tasks that fail."""
 
 End = Literal["goal", "out_of_reach", "settled", "no_signal", "collapsed"]
 """Why a run ends before its budget does.
@@ -60,7 +61,7 @@ End = Literal["goal", "out_of_reach", "settled", "no_signal", "collapsed"]
 ``goal``: the goal holds. ``out_of_reach``: it cannot hold within the budget.
 ``settled``: validation has stopped rising. ``no_signal``: attempts at training tasks
 all earn the same, so that nothing is left to learn from them. ``collapsed``: the policy
-calls the right tools less than half as often as before.
+has almost stopped calling the right tools.
 """
 Goal = Mapping[MetricName, float]
 """The minimum of each metric, 0..1."""
@@ -174,16 +175,15 @@ class Stopping(Record):
         self.in_sight = all(found[metric] >= least for metric, least in goal.items())
 
     def has_collapsed(self, before: float) -> bool:
-        """Return whether the newest steps called the right tools far too rarely.
+        """Return whether the newest steps hardly called the right tools any more.
 
-        That is: less than half of the first steps' share, and of the share ``before``
-        training.
+        ``before`` is the share of needed calls whose tool was called before training.
         """
         first = self.right_tool[:_COLLAPSE_STEPS]
         newest = self.right_tool[_COLLAPSE_STEPS:][-_COLLAPSE_STEPS:]
         if len(newest) < _COLLAPSE_STEPS:
             return False
-        return fmean(newest) < min(fmean(first), before) / 2
+        return fmean(newest) < _COLLAPSED * min(fmean(first), before)
 
     def end(
         self, step: int, left: int, goal: Goal, *, must_reach: bool = False
