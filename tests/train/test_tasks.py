@@ -241,7 +241,11 @@ def test_a_scenario_without_training_tasks_is_refused(
 
 
 def drawn(
-    algorithm: str, room: int, signals: Sequence[bool], choice: str = "uniform"
+    algorithm: str,
+    room: int,
+    signals: Sequence[bool],
+    choice: str = "uniform",
+    differing: float = 1.0,
 ) -> list[tuple[int, int]]:
     """Sample a step of four tasks; return the size and the first number of each draw.
 
@@ -250,7 +254,7 @@ def drawn(
     config = TrainingConfig.create(
         seed=3, task_choice=choice, algorithm=algorithm, tasks_per_step=4
     )
-    tasks = TaskStream(SCENARIO, config, StreamState())
+    tasks = TaskStream(SCENARIO, config, StreamState(differing=differing))
     coming, draws = iter(signals), list[tuple[int, int]]()
 
     def attempt(chosen: Sequence[Task], first: int) -> list[list[Trajectory]]:
@@ -298,3 +302,17 @@ def test_others_replace_groups_without_a_signal_once() -> None:
     assert drawn("rloo", 100, some, "adaptive") == [(4, 0), (2, 4)]
     assert drawn("rloo", 5, some, "adaptive") == [(4, 0), (1, 4)]
     assert drawn("rloo", 100, [True] * 4, "adaptive") == [(4, 0)]
+
+
+def test_a_step_asks_at_once_for_the_tasks_that_it_probably_needs() -> None:
+    some = [True, False, True, False, True, False]
+
+    assert drawn("rloo", 100, some, "adaptive", 0.7) == [(6, 0), (1, 6)]
+    assert drawn("rloo", 100, some, "adaptive", 0.1) == [(8, 0)]
+    assert drawn("rloo", 7, some, "adaptive", 0.1) == [(7, 0)]
+    state = StreamState()
+    tasks = TaskStream(SCENARIO, settings(), state)
+    made = [Trajectory(rollout_id="a", scenario="coding", task_id="a")]
+    for _ in range(9):
+        tasks.groups(100, lambda chosen, _: [made] * len(chosen), lambda _: False)
+    assert state.differing < 0.1

@@ -10,6 +10,7 @@ replaced once within the step (with the algorithm ``dapo`` until there are enoug
 arXiv:2503.14476).
 """
 
+import math
 from collections.abc import Callable, Sequence
 from random import Random
 from statistics import fmean
@@ -64,12 +65,15 @@ class StreamState(Record):
             count more.
         success: The success rate of attempts in the same way.
         again: Tasks to attempt again.
+        differing: The share of a step's groups with a training signal, averaged over
+            steps; new steps count more.
     """
 
     position: int = 0
     variance: dict[str, float] = Field(default_factory=dict)
     success: dict[str, float] = Field(default_factory=dict)
     again: list[SeenTask] = Field(default_factory=list)
+    differing: float = 1.0
 
 
 class TaskStream:
@@ -142,16 +146,19 @@ class TaskStream:
         """
         groups: list[Sequence[Trajectory]] = []
         size, draws = self._config.tasks_per_step, most_draws(self._config)
-        self._taken = {}
-        wanted = max(1, min(size, room))
+        self._taken, state = {}, self._state
+        # As many as probably suffice: a second, smaller draw takes longer per rollout.
+        room = max(1, min(room, draws * size))
+        wanted = min(math.ceil(size / max(state.differing, 1 / draws)), room)
         for _ in range(draws):
             made = attempt(self.take(wanted), len(groups))
             self.learn(made)
             groups += made
-            kept = sum(map(has_signal, groups)) if draws > 1 else size
+            kept = sum(map(has_signal, groups)) if draws > 1 else len(groups)
             wanted = min(size - kept, room - len(groups))
             if wanted < 1:
                 break
+        state.differing += _NEWEST * (kept / len(groups) - state.differing)
         return groups
 
     def learn(self, groups: Sequence[Sequence[Trajectory]]) -> None:

@@ -191,21 +191,36 @@ class PackedRows(Layout):
 def _few(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, shared: int
 ) -> Tensor:
-    """Compute attention for rows with only a few queries each."""
+    """Compute attention for rows with only a few queries each.
+
+    The query heads with the same keys count as further queries of one head.
+    """
     batch, heads, time, width = query.shape
     groups = key.shape[1]
     rows = query.reshape(batch, groups, -1, width)
-    scores = rows @ key[:, :, shared:].transpose(-1, -2)
-    scores.unflatten(2, (-1, time)).add_(mask[:, :, None, :, shared:])
+    mask = mask.repeat(1, 1, heads // groups, 1)
     if shared:
-        together = rows.transpose(0, 1).reshape(groups, -1, width)
-        first = together @ key[0, :, :shared].transpose(-1, -2)
-        first = first.view(groups, batch, -1, shared).transpose(0, 1)
-        scores = torch.cat((first, scores), -1)
-    weights = torch.softmax(scores, -1)
-    output = weights[..., shared:] @ value[:, :, shared:]
-    if shared:
-        first = weights[..., :shared].transpose(0, 1).reshape(groups, -1, shared)
-        together = first @ value[0, :, :shared]
-        output = output + together.view(groups, batch, -1, width).transpose(0, 1)
+        output = _sharing(rows, key, value, mask, shared)
+    else:
+        output = attend_masked(rows, key, value, mask, 1.0)
     return output.reshape(batch, heads, time, width).transpose(1, 2)
+
+
+def _sharing(
+    rows: Tensor, key: Tensor, value: Tensor, mask: Tensor, shared: int
+) -> Tensor:
+    """Compute attention; read the first ``shared`` columns, equal in all rows, once.
+
+    The result has the shape of ``rows``, (rows, key heads, queries, head_dim).
+    """
+    batch, groups, _, width = rows.shape
+    scores = rows @ key[:, :, shared:].transpose(-1, -2)
+    scores += mask[..., shared:]
+    together = rows.transpose(0, 1).reshape(groups, -1, width)
+    first = together @ key[0, :, :shared].transpose(-1, -2)
+    first = first.view(groups, batch, -1, shared).transpose(0, 1)
+    weights = torch.softmax(torch.cat((first, scores), -1), -1)
+    first = weights[..., :shared].transpose(0, 1).reshape(groups, -1, shared)
+    together = first @ value[0, :, :shared]
+    output = weights[..., shared:] @ value[:, :, shared:]
+    return output + together.view(groups, batch, -1, width).transpose(0, 1)

@@ -55,7 +55,7 @@ _SAME_PLACE = 8
 """Number of steps for which a task that comes back has the same place."""
 _WORDS_TOKENS = 8
 """Most tokens of an answer in words: its first one decides against a call."""
-_LONGER = 2, 16
+_LONGER = 1.5, 16
 """An answer ends at this multiple of the right one's tokens, plus this number."""
 _TIMED = 4
 """Number of training tasks whose calls are timed, as many attempts as in a step."""
@@ -171,7 +171,7 @@ class CallPolicy(PlanPolicy):
         factor, more = _LONGER
         with suppress(EngineError):  # it does not fit
             right = self.imitation.write(replace(request, session=""), "", calls)
-            return factor * len(right.response_ids) + more
+            return round(factor * len(right.response_ids)) + more
         return request.max_tokens
 
 
@@ -208,6 +208,11 @@ class CallRollouts(Sampling):
         self._run = run
         self.policy = self._policy = CallPolicy(imitation=imitation, trained=trained)
         self._share = 1.0
+        if not self.is_whole:
+            # The attempts at a call share its prompt, which is computed once and is
+            # longer than all their answers: half of them would take most of the time.
+            self.least_group = run.config.group_size
+            self.wished_steps = 2 * super().wished_steps  # a call says little
 
     @property
     def is_whole(self) -> bool:
@@ -218,20 +223,6 @@ class CallRollouts(Sampling):
     def share(self) -> float:
         """A rollout's time, relative to that of a whole episode."""
         return 1.0 if self.is_whole else self._share
-
-    @property
-    def least_group(self) -> int:
-        """Least attempts at a task in a step; time limits do not make groups smaller.
-
-        The attempts at a call share its prompt, which is computed once and is longer
-        than all their answers: half of them would take most of the time.
-        """
-        return super().least_group if self.is_whole else self._run.config.group_size
-
-    @property
-    def wished_steps(self) -> int:
-        """Steps that a run should have time for: more, since a call says little."""
-        return super().wished_steps * (1 if self.is_whole else 2)
 
     def time(self, whole: float) -> None:
         """Measure ``share`` by sampling some answers; episodes take ``whole`` s each.
