@@ -30,3 +30,9 @@ def test_the_first_failure_is_named_and_nothing_else_is_shown(
     with pytest.raises(UsageError, match="No such host"):
         download("nobody/agent-of-a-test", "agent.json", "model")
     assert caplog.text == ""
+
+
+@pytest.mark.usefixtures("closed")
+def test_a_trained_agent_in_place_of_a_model_is_told_its_option() -> None:
+    with pytest.raises(ModelError, match=r"agentgym eval --agent coding@1$"):
+        require_config("coding@1")

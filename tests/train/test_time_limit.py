@@ -116,7 +116,7 @@ def test_slower_rollouts_get_smaller_steps_and_validations() -> None:
 
 class Calls(Sampling):
     share = 0.2  # type: ignore[assignment]
-    least_group = 8  # type: ignore[assignment]
+    least_group = 8
 
 
 def test_rollouts_of_one_call_leave_room_for_larger_steps() -> None:
@@ -175,7 +175,7 @@ def test_a_time_that_ends_before_the_first_step_names_one_that_does_not(
         trainer(tmp_path, 0, progress=Seen(stop_at="rollouts", turn=1)).train()
     run = tmp_path / "runs" / "run"
     with pytest.raises(TrainingFailedError) as raised:
-        Trainer().train(resume=run, time="0.1s")
+        Trainer().train(resume=run, time="0.001s")
     assert f"agentgym train --resume {run} --time 1m" in str(raised.value)
     assert Trainer().train(resume=run, time="1h").steps == 4
 
@@ -291,7 +291,7 @@ def test_a_run_ends_in_time_and_measures_what_it_has(tmp_path: Path) -> None:
     with pytest.raises(TrainingInterrupted):
         again = Seen(stop_at="rollouts", turn=3)
         trainer(tmp_path, 0, progress=again, time="1h").train()
-    result = Trainer().train(resume=tmp_path / "runs" / "run", time="0.1s")
+    result = Trainer().train(resume=tmp_path / "runs" / "run", time="0.001s")
     assert (result.stopped, result.steps) == ("time spent", 2)
     assert result.metrics.tasks == 1
     state = RunFolder(tmp_path / "runs" / "run").load_state()

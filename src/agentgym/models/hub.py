@@ -34,6 +34,8 @@ def require_config(source: str) -> None:
     except ImportError:
         return  # loading the model reports the missing package
     other = "Give --model a folder, an id that is on this machine, or nano."
+    if "@" in source:
+        other = f"To measure a trained agent: agentgym eval --agent {source}"
     said: list[str] = []
     try:
         with _retries_kept(said):
@@ -41,7 +43,7 @@ def require_config(source: str) -> None:
     except GatedRepoError:
         why = "its terms must be accepted on Hugging Face first, and HF_TOKEN be set"
     except (RepositoryNotFoundError, HFValidationError):
-        why = "Hugging Face has no model of that name, or a private one: is it a typo?"
+        why = "Hugging Face has no model of that name, or a private one"
     except (OSError, ValueError, RuntimeError, httpx.HTTPError) as error:
         reason = said[0] if said else first_line(error)
         why = f"the request to Hugging Face failed ({reason.rstrip('.')})"

@@ -17,7 +17,16 @@ class Sampling:
 
     Attributes:
         policy: The policy that answers the agents' requests.
+        least_group: Least attempts at a task in a step; time limits do not make groups
+            smaller. With fewer than four, the attempts in a group hardly ever differ in
+            reward.
+        wished_steps: Steps that a run should have time for; steps are made smaller for
+            this. An app with three tools reached its goal in five steps of 32 rollouts
+            (docs/models.md).
     """
+
+    least_group = 4
+    wished_steps = 8
 
     def __init__(self, policy: Any) -> None:
         self.policy = policy
@@ -31,23 +40,6 @@ class Sampling:
     def share(self) -> float:
         """A rollout's time, relative to that of a whole episode."""
         return 1.0
-
-    @property
-    def least_group(self) -> int:
-        """Least attempts at a task in a step; time limits do not make groups smaller.
-
-        With fewer than four, the attempts in a group hardly ever differ in reward.
-        """
-        return 4
-
-    @property
-    def wished_steps(self) -> int:
-        """Steps that a run should have time for; steps are made smaller for this.
-
-        An app with three tools reached its goal in five steps of 32 rollouts
-        (docs/models.md).
-        """
-        return 8
 
     def time(self, whole: float) -> None:
         """Measure ``share``; a whole episode takes ``whole`` seconds."""

@@ -23,9 +23,11 @@ from tests.ui import made_up
 STEPS = [asdict(made_up.step(number)) for number in range(1, 31)]
 
 
-def measured(successes: dict[str, int], right: float = 1.0) -> Metrics:
-    """Return metrics of eight attempts at each of two tasks of each family."""
-    tasks = tuple(
+def measured(
+    successes: dict[str, int], right: float = 1.0, *, tasks: int = 2
+) -> Metrics:
+    """Return metrics of eight attempts at each of some tasks of each family."""
+    found = tuple(
         TaskResult(
             task_id=f"{family}/{number}",
             family=family,
@@ -34,9 +36,9 @@ def measured(successes: dict[str, int], right: float = 1.0) -> Metrics:
             sums={"right_arguments": (8 * right, 8.0)},
         )
         for family, count in successes.items()
-        for number in range(2)
+        for number in range(tasks)
     )
-    return made_up.metrics(0.5).model_copy(update={"by_task": tasks})
+    return made_up.metrics(0.5).model_copy(update={"by_task": found})
 
 
 def test_a_family_that_fell_is_named_with_its_test() -> None:

@@ -32,6 +32,7 @@ from tests.plugins.view.made_run import (
     tasks,
     tool_call,
 )
+from tests.plugins.view.test_report import measured
 from tests.ui import made_up
 
 STATIC = Path(str(files("agentgym.plugins.view"))) / "static"
@@ -216,6 +217,21 @@ def test_the_page_has_the_terminals_sentences_and_rounding(
     assert page["effect"]["words"] == terminal[0]
     assert page["effect"]["worse"] in terminal
     assert page["after"]["pass_1"]["text"] == share_span(result.metrics.pass_1)
+
+
+def test_families_that_changed_beyond_chance_are_named(
+    ask: Ask, run: RunFolder
+) -> None:
+    before = measured({"refund": 8, "track": 6, "cancel": 2}, tasks=12)
+    after = measured({"refund": 1, "track": 5, "cancel": 8}, tasks=12)
+    result = made_up.result(run.path).model_copy(
+        update={"baseline": before, "metrics": after}
+    )
+    (run.path / "result.json").write_text(result.model_dump_json())
+    rows = ask("runs/demo").json()["families"]
+    found = {row["name"]: row["change"].partition(", p ")[0] for row in rows}
+    assert found == {"refund": "worse", "track": "", "cancel": "better"}
+    assert re.search(r", p (< 0\.0001|= 0\.0\d+)$", rows[0]["change"])
 
 
 def test_the_next_failed_rollout_is_of_the_same_purpose(ask: Ask) -> None:

@@ -47,7 +47,8 @@ from agentgym.engines.local.prefix_tree import (
 from agentgym.engines.memory import PREDICTED_FLOATS, micro_batch
 from agentgym.errors import EngineError
 
-_MEASURED_TREES, _MEASURED_OF = 4, 5  # at most; at most one of so many
+_MEASURED_TREES, _LEAST_APART = 4, 5
+"""An update's change is measured on so many trees at most, and on one in five."""
 
 
 class ReferencePolicy:
@@ -341,7 +342,7 @@ class PolicyLoss:
         save time, only a few trees of different sizes are measured.
         """
         trees = forest.trees
-        each = max(_MEASURED_OF, -(-len(trees) // _MEASURED_TREES))
+        each = max(_LEAST_APART, -(-len(trees) // _MEASURED_TREES))
         some = replace(forest, trees=trees[min(each, len(trees)) // 2 :: each])
         found: dict[int, list[float]] = {}
         with self._loaded.speaking(forest.agent):

@@ -5,10 +5,15 @@ from typing import Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import AgentGymError
-from agentgym.evaluate.compare import Effect
+from agentgym.evaluate.compare import Change, Effect
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import METRICS, Metrics
-from agentgym.evaluate.words import changes_words, share_span, verdict_words
+from agentgym.evaluate.words import (
+    changes_words,
+    p_words,
+    share_span,
+    verdict_words,
+)
 from agentgym.plugins.doctor.evidence import Evidence, read_evidence, read_result
 from agentgym.plugins.doctor.run import diagnose
 from agentgym.scenarios.packs import shown_name
@@ -149,6 +154,12 @@ def _sets(evidence: Evidence) -> list[dict[str, Any]]:
     ]
 
 
+def _change(change: Change) -> str:
+    """Describe a change beyond chance, e.g. ``"worse, p = 0.0012"``."""
+    word = "better" if change.after > change.before else "worse"
+    return f"{word}, {p_words(change.p_value)}"
+
+
 def _families(evidence: Evidence) -> list[dict[str, Any]]:
     """Return each family's success before and after, the worst change first."""
     result = evidence.result
@@ -160,13 +171,13 @@ def _families(evidence: Evidence) -> list[dict[str, Any]]:
     new = {} if after is None else after.family_success()
     effect = evidence.effect
     real = (*effect.better, *effect.worse) if effect else ()
-    p_values = {change.name: change.p_value for change in real if change.is_family}
+    changes = {change.name: _change(change) for change in real if change.is_family}
     rows = [
         {
             "name": name,
             "before": _estimate(found),
             "after": _estimate(new[name]) if name in new else None,
-            "p_value": p_values.get(name),
+            "change": changes.get(name, ""),
         }
         for name, found in old.items()
     ]

@@ -111,20 +111,17 @@ function Measured({sets, run}) {
   </table></div>`);
 }
 
-const fell = (row) => row.p_value != null && row.after.value < row.before.value;
-const pWords = (p) => (p < 0.0001 ? 'p < 0.0001' : `p = ${p.toFixed(4)}`);
-
 function Families({families, run}) {
   if (families.length < 2) return null;
   return html`<h2>Success by family of tasks</h2>
     <div class="wide"><table>
     <thead><tr><th>family</th><th>before</th><th>after</th><th>beyond chance</th></tr></thead>
-    <tbody>${families.map((row) => html`<tr class=${fell(row) ? 'worse' : ''}>
+    <tbody>${families.map((row) => html`<tr class=${row.change.startsWith('worse') ? 'worse' : ''}>
       <td><a class="row" href=${link(at(run, 'rollouts'),
         {family: row.name, held_out: 'held-out', phase: row.after ? 'after' : 'before',
           outcome: 'failed'})}>${row.name}</a></td>
       <td>${span(row.before)}</td><td>${span(row.after)}</td>
-      <td>${row.p_value == null ? '' : `${fell(row) ? 'worse' : 'better'}, ${pWords(row.p_value)}`}</td></tr>`)}
+      <td>${row.change}</td></tr>`)}
     </tbody></table></div>
     <p class="note">A family opens its failed rollouts. Beyond chance: an exact test
       over the family's tasks, corrected for the number of families (Holm).</p>`;
