@@ -1,5 +1,6 @@
 """Settings of groups, by each way in: nested, by dotted names, and short."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -69,18 +70,12 @@ def by_assignments(values: dict[str, Any], *_: Any) -> TrainingConfig:
 
 @pytest.mark.parametrize(
     ("way", "values"),
-    [
-        (way, values)
-        for way in (
-            by_code,
-            by_replacing,
-            by_file,
-            by_record,
-            by_assignments,
-            by_variables,
+    list(
+        itertools.product(
+            (by_code, by_replacing, by_file, by_record, by_assignments, by_variables),
+            (NESTED, DOTTED, SHORT),
         )
-        for values in (NESTED, DOTTED, SHORT)
-    ],
+    ),
 )
 def test_settings_of_groups_are_set(
     way: Way, values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,11 +5,13 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import sys
 import termios
 from collections.abc import Callable
+from contextlib import suppress
 
 _CONTROL = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|\x1b\]8;[^\x1b]*\x1b\\")
 
@@ -130,7 +132,9 @@ class Terminal:
 
 
 def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 65536)
-    except OSError:  # Linux's way to say that the other end is closed
-        return b""
+    """Return all that is written by now, so that a resize comes after it."""
+    data = b""
+    with suppress(OSError):  # Linux's way to say that the other end is closed
+        while not data or select.select([descriptor], [], [], 0)[0]:
+            data += os.read(descriptor, 65536)
+    return data
