@@ -1,5 +1,6 @@
 """A fake ``sky`` on the path, with clouds, prices and clusters of its own."""
 
+import fcntl
 import json
 import os
 import sys
@@ -98,6 +99,8 @@ class FakeSky:
         self.change(clusters={})
 
     def change(self, **changes: Any) -> None:
-        """Change what there is; only while no command runs."""
+        """Change what there is; a command that runs sees it before or after."""
         path = self.folder / "state.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+        with (self.folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
