@@ -11,8 +11,10 @@ import torch
 
 from agentgym.core.components import OUTPUT
 from agentgym.engines.base import TrainedToken, TrainingSequence
+from agentgym.engines.local import loss as loss_module
+from agentgym.engines.local.covered import GrammarMasks
 from agentgym.engines.local.loading import load_model
-from agentgym.engines.local.loss import PolicyLoss, ReferencePolicy
+from agentgym.engines.local.loss import PolicyLoss, ReferencePolicy, TokenStatistics
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.prefix_tree import plant
 from agentgym.train.batch import BatchBuilder
@@ -312,3 +314,32 @@ def test_a_bad_token_that_has_become_far_likelier_does_not_own_the_step(
         p.grad.abs().max() for _, p in loaded.trained_parameters() if p.grad is not None
     ]
     assert (max(found, default=torch.zeros(())) > 0) == moves
+
+
+@pytest.mark.parametrize("cached", [2**20, 2 * 50])
+def test_log_probabilities_and_entropies_have_the_gradients_of_their_formulas(
+    monkeypatch: pytest.MonkeyPatch, cached: int
+) -> None:
+    monkeypatch.setattr(loss_module, "_CACHED", cached)
+    torch.manual_seed(0)
+    logits, tokens = 3 * torch.randn(7, 50), torch.randint(8, 50, (7,))
+    allowed = torch.full((2, 7), 255, dtype=torch.uint8)
+    allowed[:, 0] = torch.tensor([0, 85])  # the tokens 0 to 7: none, every second
+    held = GrammarMasks(allowed, torch.tensor([-1, 0, -1, 1, 0, -1, -1]))
+    weights = torch.randn(2, 7)
+
+    def formulas(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logprobs = torch.log_softmax(held.hide(logits / TEMPERATURE), -1)
+        entropy = -(logprobs.exp() * logprobs).sum(-1)
+        return logprobs.gather(-1, tokens[:, None])[:, 0], entropy
+
+    def at_once(logits: torch.Tensor) -> Any:
+        return TokenStatistics.apply(logits, tokens, held, TEMPERATURE)
+
+    made = []
+    for compute in (formulas, at_once):
+        given = logits.clone().requires_grad_()
+        found = torch.stack(compute(given))
+        (found * weights).sum().backward()
+        made.append((found.detach(), given.grad))
+    torch.testing.assert_close(made[1], made[0])

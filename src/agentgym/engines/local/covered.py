@@ -44,8 +44,6 @@ class GrammarMasks(NamedTuple):
 
     def split(self, most: int) -> list[Self]:
         """Split the targets into parts of at most ``most``; return the parts' masks."""
-        if not self.is_any:
-            return [self] * -(-len(self.which) // most)
         return [type(self)(self.masks, part) for part in self.which.split(most)]
 
     @property
