@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -158,24 +159,59 @@ APPS = {
 }
 
 
-def tasks_file(app: App, path: Path) -> Path:
-    """Write 120 requests; 24 are held out, worded otherwise."""
+@dataclass(frozen=True)
+class Need:
+    """The call that a request needs; of its arguments, each of the values is right."""
+
+    tool: str
+    args: dict[str, list[Any]]
+    split: str
+
+
+def needs_of(app: App) -> dict[str, Need]:
+    """Return 120 requests with what they need; 24 are held out, worded otherwise."""
     rng = random.Random(0)
-    lines: dict[str, str] = {}
+    made: dict[str, Need] = {}
     for split, end in (("train", 84), ("validation", 96), ("test", 120)):
-        while len(lines) < end:
-            tool = list(app.asked)[len(lines) % len(app.asked)]
+        while len(made) < end:
+            tool = list(app.asked)[len(made) % len(app.asked)]
             *known, held_out = app.asked[tool]
             values = app.drawn(rng)
             words = held_out if split == "test" else rng.choice(known)
             if "patient" in values:
                 words = rng.choice(("", "Hello! ", "{patient} here. ")) + words
-            args: dict[str, Any] = {name: values[name] for name in app.takes[tool]}
+            args = {name: [values[name]] for name in app.takes[tool]}
             if "day" in args:
-                args["day"] = {"one_of": [args["day"], args["day"].lower()]}
-            asked = words.format(**values)
-            expect = [{"tool": tool, "args": args}]
-            line = {"instruction": asked, "expect": expect, "split": split}
-            lines.setdefault(asked, json.dumps(line))
-    path.write_text("\n".join(lines.values()) + "\n", encoding="utf-8")
+                args["day"].append(values["day"].lower())
+            made.setdefault(words.format(**values), Need(tool, args, split))
+    return made
+
+
+def tasks_file(app: App, path: Path, *, has_calls: bool = True) -> Path:
+    """Write the requests, with the calls that they need unless :func:`check` scores."""
+    lines: list[dict[str, Any]] = []
+    for asked, need in needs_of(app).items():
+        lines.append({"instruction": asked, "split": need.split})
+        if has_calls:
+            args = {name: {"one_of": right} for name, right in need.args.items()}
+            lines[-1]["expect"] = [{"tool": need.tool, "args": args}]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
     return path
+
+
+@cache
+def _all_needs() -> dict[str, Need]:
+    return {k: need for app in APPS.values() for k, need in needs_of(app).items()}
+
+
+def check(task: Any, calls: Any, state: Any) -> bool:
+    """Return whether the needed call was made: all that a user's own check knows."""
+    need = _all_needs()[task.instruction]
+    return any(
+        call.name == need.tool
+        and all(
+            str(call.arguments.get(name)) in map(str, right)
+            for name, right in need.args.items()
+        )
+        for call in calls
+    )

@@ -6,6 +6,7 @@
 Rows: ``app``, a LangGraph agent of its author's with a file of 120 requests, 24 of them
 held out; ``arithmetic`` and ``helper``, the same for two public agents, of which the
 folder of ``--checkouts`` has clones (langchain-ai's langchain-academy, langgraph-101);
+``--check`` scores their rollouts by a function, without the calls that are needed;
 ``coding``, the built-in scenario; ``bfcl``, simple Python and multiple calls of BFCL,
 of functions that were not trained (``agentgym scenarios fetch bfcl`` first);
 ``speed``, tokens a second beside transformers' ``generate`` and a plain loop with peft.
@@ -92,13 +93,15 @@ def _trained_app(
     name: str, known: App, checkout: Path, options: argparse.Namespace, folder: Path
 ) -> Row:
     """Train an app on 120 requests, 24 of them held out."""
-    place = str(checkout / known.folder)
-    sys.path.insert(0, place)
+    places = [str(checkout / known.folder), str(Path(__file__).parent)]
+    sys.path[:0] = places
     earlier = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (place, earlier)))
-    tasks = tasks_file(known, folder / f"{name}.jsonl")
-    sizes = {"test_tasks": 24, "eval_tasks": 12}
-    return _trained(name, options, agent=known.agent, tasks=tasks, **sizes)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (*places, earlier)))
+    tasks = tasks_file(known, folder / f"{name}.jsonl", has_calls=not options.check)
+    given: dict[str, Any] = {"agent": known.agent, "tasks": tasks}
+    if options.check:
+        given["check"] = "app_requests:check"
+    return _trained(name, options, test_tasks=24, eval_tasks=12, **given)
 
 
 def coding(options: argparse.Namespace, folder: Path) -> Row:
@@ -284,6 +287,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, help="of each run, at most")
     parser.add_argument("--episodes", type=int, default=16, help="of speed")
     parser.add_argument("--checkouts", type=Path, help="folder of cloned apps")
+    parser.add_argument("--check", action="store_true", help="score apps by a check")
     parser.add_argument("--output", type=Path, help="folder of runs")
     parser.add_argument("--curves", type=Path, help="folder of pictures")
     parser.add_argument("settings", nargs="*", help="key=value, of the runs")

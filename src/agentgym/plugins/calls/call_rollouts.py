@@ -163,7 +163,7 @@ class CallPolicy(PlanPolicy):
         return task, self._left.get(f"{rollout}/{attempt}", plan)
 
     def _longest(self, request: ChatRequest, place: CallPlace) -> int:
-        """Return after how many tokens an answer is cut: it is wrong by then."""
+        """Return after how many tokens an answer is cut: it is mostly wrong by then."""
         if not place.due:
             return _WORDS_TOKENS
         due = place.due if place.task.one_answer else place.due[:1]

@@ -19,7 +19,6 @@ from agentgym.models.dialects.base import frame
 from agentgym.plugins.view.opened_run import OpenedRun, as_text, digest, file_marks
 from agentgym.plugins.view.run_page import run_row
 from agentgym.rollout.gateway.address import check_address, why_unusable
-from agentgym.rollout.gateway.http.direct import DirectRequest
 from agentgym.rollout.gateway.http.keys import Keys
 from agentgym.rollout.gateway.http.listener import Listener
 from agentgym.rollout.gateway.http.requests import Request
@@ -53,7 +52,7 @@ class PageKeys(Keys):
         self._token = token.encode()
         self._address = address
 
-    def check(self, request: Request | DirectRequest) -> None:
+    def check(self, request: Request) -> None:
         """Check the host, the origin and the token of a request."""
         request.key = "none"
         own = urlsplit(self._address())

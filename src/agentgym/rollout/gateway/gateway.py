@@ -21,7 +21,7 @@ from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.api import ApiHandlers
 from agentgym.rollout.gateway.http.keys import Keys, agent_key
 from agentgym.rollout.gateway.http.listener import Listener
-from agentgym.rollout.gateway.http.requests import AnyRequest, Request
+from agentgym.rollout.gateway.http.requests import Request
 from agentgym.rollout.gateway.http.routes import Route
 from agentgym.rollout.gateway.metered import MeteredEndpoint, MeteredUpstream
 from agentgym.rollout.gateway.protocol import GatewaySettings, Mode, ProxyCall, reply
@@ -60,7 +60,7 @@ class Noted:
         self._refused: Counter[str] = Counter()
         self._noted_at: dict[str, float] = {}
 
-    def __call__(self, request: AnyRequest, status: int) -> None:
+    def __call__(self, request: Request, status: int) -> None:
         """Log a request if its key was refused, or if it is a write request."""
         if self._log is None:
             return

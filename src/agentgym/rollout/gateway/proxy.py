@@ -11,9 +11,8 @@ from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.errors import RolloutError
 from agentgym.models.dialects.base import frame
 from agentgym.rollout.gateway.admission import Admission
-from agentgym.rollout.gateway.http.direct import DirectRequest, NotDirectError
 from agentgym.rollout.gateway.http.listener import as_api_error
-from agentgym.rollout.gateway.http.requests import AnyRequest, Request
+from agentgym.rollout.gateway.http.requests import Request
 from agentgym.rollout.gateway.http.routes import MOST_NAME, Route
 from agentgym.rollout.gateway.protocol import (
     STREAM_HEADERS,
@@ -71,7 +70,7 @@ class Proxy:
             Route("GET", "/proxy/state", self._state),
         ]
 
-    async def _complete(self, request: AnyRequest) -> web.StreamResponse:
+    async def _complete(self, request: Request) -> web.StreamResponse:
         names = request.names
         mode, path = names["mode"], names["path"]
         if mode not in ("train", "val"):
@@ -82,8 +81,6 @@ class Proxy:
             raise ApiError(404, message, "not_found")
         body = json_object(await request.read())
         check_call(path, body)
-        if body.get("stream") and isinstance(request, DirectRequest):
-            raise NotDirectError
         agent = _agent(request.header("x-agent-id") or body.get("user"))
         body = self.wording.applied(body)
         rollout_id, attempt_id = names["rollout_id"], names["attempt_id"]
@@ -94,7 +91,7 @@ class Proxy:
             )
             return await self._answer(request, call)
 
-    async def _answer(self, request: AnyRequest, call: ProxyCall) -> web.StreamResponse:
+    async def _answer(self, request: Request, call: ProxyCall) -> web.StreamResponse:
         where = call.rollout_id, call.attempt_id
         response: web.StreamResponse | None = None
         async with aclosing(self._upstream.answer(call)) as items:
@@ -108,7 +105,6 @@ class Proxy:
                         if response is None:
                             return answer_json(data, item.status)
                     elif response is None:
-                        assert isinstance(request, Request)
                         response = web.StreamResponse(headers=STREAM_HEADERS)
                         await response.prepare(request)
                     if data and response is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from agentgym.core.openai import ApiError
 
 if TYPE_CHECKING:
-    from agentgym.rollout.gateway.http.requests import AnyRequest
+    from agentgym.rollout.gateway.http.requests import Request
 
 _FREE = ("/healthz",)
 _AGENTS = "/proxy/rollout/"
@@ -41,7 +41,7 @@ class Keys:
             self._known.append(("agent", agent_key(api_key).encode()))
         self._is_open = not api_key
 
-    def check(self, request: "AnyRequest") -> None:
+    def check(self, request: "Request") -> None:
         """Check a request's key, and store the kind of the key in ``request.key``."""
         path = request.path
         if self._is_open or path in _FREE:
@@ -57,14 +57,6 @@ class Keys:
         if who == "agent" and not path.startswith(_AGENTS):
             message = "This is an agent's key: it only allows calls of the model."
             raise ApiError(403, message, "agent_key", "permission_error")
-
-    def know(self, request: "AnyRequest") -> bool:
-        """Return whether :meth:`check` accepts the key of a request."""
-        try:
-            self.check(request)
-        except ApiError:
-            return False
-        return True
 
     def _owner(self, given: str) -> str | None:
         if not given:

@@ -21,9 +21,8 @@ from agentgym.errors import (
     RolloutStateError,
     StoreError,
 )
-from agentgym.rollout.gateway.http.direct import NotDirectError
 from agentgym.rollout.gateway.http.keys import Keys
-from agentgym.rollout.gateway.http.requests import AnyRequest, HttpServer, Request
+from agentgym.rollout.gateway.http.requests import HttpServer, Request
 from agentgym.rollout.gateway.http.routes import Route, RouteTable
 from agentgym.rollout.gateway.protocol import GatewaySettings, reply
 from agentgym.security.redaction import get_logger, quoted
@@ -53,7 +52,7 @@ class Listener:
         name: str,
         grace_s: float,
         during: AbstractAsyncContextManager[Any] | None = None,
-        noted: Callable[[AnyRequest, int], None] = lambda request, status: None,
+        noted: Callable[[Request, int], None] = lambda request, status: None,
     ) -> None:
         self._noted = noted
         self._routes = RouteTable([Route("GET", "/healthz", _health), *routes])
@@ -117,7 +116,7 @@ class Listener:
 
     async def _serve(self) -> None:
         server = web.ServerRunner(
-            HttpServer(self._answer, self._settings, self._keys.know),
+            HttpServer(self._answer, self._settings),
             shutdown_timeout=self._grace_s,
         )
         self._loop = asyncio.get_running_loop()
@@ -130,7 +129,7 @@ class Listener:
             finally:
                 await server.cleanup()
 
-    async def _answer(self, request: AnyRequest) -> web.StreamResponse:
+    async def _answer(self, request: Request) -> web.StreamResponse:
         """Check the key, call the handler, and convert every error to a response."""
         try:
             self._keys.check(request)
@@ -139,12 +138,10 @@ class Listener:
             answer = await handler(request)
             self._noted(request, answer.status)
             return answer
-        except NotDirectError:
-            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is answered
             return self._refusal(request, error)
 
-    def _refusal(self, request: AnyRequest, error: Exception) -> web.Response:
+    def _refusal(self, request: Request, error: Exception) -> web.Response:
         """Log and count an error, and convert it to a response."""
         # A method of its own: a caller's variable would keep the error, its frames and
         # the request's body in a cycle until garbage is collected.

@@ -1,4 +1,4 @@
-"""Model calls that come in one piece are answered as any other, however they come."""
+"""Requests as bytes: several at once, in pieces, with unusual headers."""
 
 import json
 import socket
@@ -125,27 +125,3 @@ def test_who_hangs_up_frees_the_place() -> None:
             headers={"Authorization": f"Bearer {gateway.api_key}"},
         )
         assert answer.status_code == 200
-
-
-def test_requests_of_workers_are_answered_as_those_of_other_clients() -> None:
-    with serving() as gateway, connect(gateway) as connection:
-        key = {"Authorization": f"Bearer {gateway.api_key}"}
-        body = json.dumps({"event_type": "note", "data": {"stream": "x"}}).encode()
-        found = []
-        for line, sent in [
-            ("POST /api/rollouts/r/attempt/0/events", body),
-            ("GET /api/rollouts/r", b""),
-            ("GET /api/rollouts/r/attempt/0/calls", b""),
-            ("GET /api/rollouts/unknown", b""),
-            ("GET /api/rollouts/r/events?event_type=reward", b""),
-            ("DELETE /api/rollouts/r/attempt", b""),
-        ]:
-            head = [f"{line} HTTP/1.1", "Host: x", f"Content-Length: {len(sent)}"]
-            head += [f"{name}: {value}" for name, value in key.items()]
-            connection.sendall("\r\n".join([*head, "", ""]).encode() + sent)
-            found += answers(connection, 1)
-            method, path = line.split()
-            if method == "GET":
-                other = httpx.get(gateway.url + path, headers=key)
-                assert found[-1] == (other.status_code, other.json())
-    assert [status for status, _ in found] == [200, 200, 200, 404, 200, 404]
