@@ -208,7 +208,10 @@ class FrameworkAdapter(ABC):
         Raises:
             UnsupportedError: It is not a tool.
         """
-        raise UnsupportedError(f"{self.name} cannot take tools from {found!r}.")
+        raise UnsupportedError(
+            f"{self.name} cannot take tools from a {type(found).__name__}: name a "
+            "tool, or a list of tools. An agent brings its own: --agent alone."
+        )
 
     def acts(self, value: Any) -> bool:
         """Return whether an object that a tool's code names is an agent that acts.

@@ -310,3 +310,22 @@ async def test_a_check_inside_an_event_loop_plays_the_same(pack: Path) -> None:
 @pytest.mark.parametrize("name", [n for n in BUILT_IN if n not in DATA_SETS])
 def test_built_in_scenarios_pass(name: str) -> None:
     assert failed(check_scenario(name)) == []
+
+
+def test_an_agent_brings_tools_that_no_task_of_a_check_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "only_check.py").write_text(
+        "def check(task, calls, state):\n"
+        "    return 'loans_of' in [call.name for call in calls]\n"
+    )
+    path = tmp_path / "loans.jsonl"
+    path.write_text("".join(f'{{"instruction": "Loans of {n}?"}}\n' for n in range(14)))
+    source = TaskSource(
+        str(path),
+        ("@tests.integrations.langchain.members:graph",),
+        check="only_check:check",
+    )
+    found = check_scenario(str(source), tasks=8)
+    assert [each for each in found if each.status == "fail"] == []

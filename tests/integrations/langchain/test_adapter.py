@@ -74,3 +74,9 @@ def test_an_argument_may_be_called_by_its_alias_as_in_langchain() -> None:
     assert spec.validate(by_alias) == by_name
     assert same_arguments(spec, by_alias, by_name)
     assert not spec.accepts({"form": "Ada", "to": "Bob"})
+
+
+def test_tools_are_not_taken_from_a_graph() -> None:
+    graph = create_agent(FakeListChatModel(responses=[]), [])
+    with pytest.raises(UnsupportedError, match="a CompiledStateGraph: name a tool"):
+        LangChainAdapter().tools_of(graph)

@@ -49,14 +49,15 @@ def card(examined: Examination) -> Iterator[str | Note]:
 
 def tools(examined: Examination) -> Iterator[str | Note]:
     """Check the tools' names, descriptions and argument types, as a model sees them."""
-    usual = examined.scenario.tools()
+    scenario = examined.scenario
+    usual = scenario.tools()
     sets = [("the scenario", usual)]
     for task in examined.to_play:
         own = examined.tools[task.id]
         if not usual or own != usual:
             sets.append((f"the environment of task {task.id}", own))
     for where, specs in sets[not usual :]:
-        if not specs and not examined.scenario.judges_work:
+        if not (specs or scenario.judges_work or scenario.has_late_tools):
             yield f"{where} has none"
         names = [spec.name for spec in specs]
         for name in {name for name in names if names.count(name) > 1}:

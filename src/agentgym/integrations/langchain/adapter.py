@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.core.agent import AgentSpec, Trained
 from agentgym.core.tools import Tool, ToolSpec
-from agentgym.integrations.base import Blueprint, Conversation
+from agentgym.integrations.base import Blueprint, Conversation, FrameworkAdapter
 from agentgym.integrations.export import TrainedEndpoint
 from agentgym.integrations.gateway_models import GatewayModels
 from agentgym.integrations.langchain import graphs
@@ -46,7 +46,7 @@ class LangChainAdapter(ClientAdapter):
         from langchain_core.tools import BaseTool
 
         if not isinstance(found, BaseTool):
-            return super().tools_of(found)
+            return FrameworkAdapter.tools_of(self, found)
         return [graphs.callable_tool(found)]
 
     def acts(self, value: Any) -> bool:
