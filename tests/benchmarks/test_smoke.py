@@ -27,6 +27,7 @@ LONG = {
     "gateway_soak.py": "--minutes 1 --theirs 0 --clients 2",
     "gpu.py": "--gpu none --architectures tiny --episodes 4 --engines local",
     "judged_calls.py": "--model nano --scenario coding --sizes 2x2 --steps 1",
+    "log_probabilities.py": "--vocabulary 64 --width 8 --positions 4 --runs 1",
     "matrix_products.py": "",
     "paths.py": "--episodes 4 --in-flight 4",
     "precision.py": "--model src/agentgym/models/nano --rows 2 --tokens 4",

@@ -135,6 +135,7 @@ def _read(descriptor: int) -> bytes:
     """Return all that is written by now, so that a resize comes after it."""
     data = b""
     with suppress(OSError):  # Linux's way to say that the other end is closed
-        while not data or select.select([descriptor], [], [], 0)[0]:
+        data = os.read(descriptor, 65536)
+        while select.select([descriptor], [], [], 0)[0]:
             data += os.read(descriptor, 65536)
     return data

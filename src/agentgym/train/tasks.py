@@ -5,9 +5,9 @@ zero. With a probability of success p, the rewards of attempts vary by ``p (1 - 
 tasks at p = 0.5 are best (arXiv:2502.12272). The stream knows p in two ways: a task
 whose attempts differed is likely to differ again, so it comes back until its attempts
 end alike; and new tasks are taken from families (kinds of tasks) in the proportion in
-which attempts within a task of the family differed so far. Groups without a signal are
-replaced once within the step (with the algorithm ``dapo`` until there are enough, as in
-arXiv:2503.14476).
+which attempts within a task of the family differed so far. A step asks at once for as
+many tasks as probably suffice. Groups that are missing then are drawn once more (with
+the algorithm ``dapo`` until there are enough, as in arXiv:2503.14476).
 """
 
 import math

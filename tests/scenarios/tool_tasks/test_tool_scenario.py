@@ -318,6 +318,8 @@ def test_a_check_function_scores_instead(shop: Path) -> None:
     half = with_line(shop, line, check="shop_tools:half")
     assert (play(half).success, play(half).reward) == (False, 0.5)
     assert play(with_line(shop, line, check="shop_tools:numpy_half")).reward == 0.5
+    assert not any("fails" in each for each in scenario.notes())
+    assert any("every tool call in them fails" in each for each in half.notes())
     with pytest.raises(UsageError, match="is an `async def` function"):
         with_line(shop, line, check="shop_tools:later")
     dropped = play(with_line(shop, line, check="shop_tools:wild"))

@@ -473,7 +473,7 @@ class TokenStatistics(torch.autograd.Function):
 
     On a processor it computes a few positions at a time, whose probabilities stay in
     its cache; with a vocabulary of 150,000, torch's operations one after the other take
-    almost three times as long.
+    twice as long (docs/benchmarks.md).
     """
 
     @staticmethod

@@ -189,6 +189,15 @@ class ToolScenario(Scenario):
                 f"{sum(map(len, again))} lines ask what another one asks, e.g. lines "
                 f"{_listed(where)}: they weigh more than others"
             )
+        how = self._answering
+        lines = self._by_id.values()
+        silent = [x for x in lines if not (x.expect or x.answers or x.code)]
+        if silent and how.mode == "recorded" and not (how.recorded or self._judge):
+            notes.append(
+                f"{len(silent)} of {len(lines)} lines have no `expect` and no "
+                "`answers`, so that every tool call in them fails: choose made-up "
+                "answers with --tools stub, or your own tools with --tools live"
+            )
         return notes
 
     def lines(self, split: Split) -> list[TaskLine]:

@@ -12,10 +12,8 @@ from agentgym.security.redaction import get_logger
 
 logger = get_logger(__name__)
 
-_IDLE_S = 75.0  # between two requests
-_LOOK_S = 1.0
 _OPTIONS: dict[str, Any] = {
-    "keepalive_timeout": 1e7,  # we set the deadlines
+    "keepalive_timeout": 75.0,  # between two requests
     "lingering_time": 1.0,  # for clients that still send
     "access_log": None,
 }
@@ -57,14 +55,14 @@ class Request(web.BaseRequest):
 
 
 class Connection(web.RequestHandler):
-    """A connection with deadlines for the first request and between two requests."""
+    """A connection; it is closed if the head of its first request is late.
+
+    aiohttp closes it if a later request is late.
+    """
 
     def __init__(self, server: "HttpServer", settings: GatewaySettings) -> None:
-        self.busy = 0  # number of requests that are being answered
-        self._is_used = False  # whether a request has arrived
-        self._settings = settings
+        self._header_timeout_s = settings.header_timeout_s
         self._timer: asyncio.TimerHandle | None = None
-        self._since = 0.0
         super().__init__(
             server, loop=asyncio.get_running_loop(), logger=logger, **_OPTIONS
         )
@@ -72,29 +70,18 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Set the deadline for the first request."""
         super().connection_made(transport)
-        self._since = self._loop.time()
-        self._look()
+        self._timer = self._loop.call_later(self._header_timeout_s, self.force_close)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Stop to look at the deadline."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Cancel the deadline."""
+        self.begin()
         super().connection_lost(exc)
 
-    def touch(self) -> None:
-        """Restart the deadline; called when a request arrives or was answered."""
-        self._is_used, self._since = True, self._loop.time()
-
-    def _look(self) -> None:
-        """Close the connection if a head or the next request is overdue."""
-        limit_s = _IDLE_S if self._is_used else self._settings.header_timeout_s
-        left_s = self._since + limit_s - self._loop.time()
-        if self.busy or left_s > 0:
-            self._timer = self._loop.call_later(
-                left_s if left_s > 0 else _LOOK_S, self._look
-            )
-        else:
-            self.force_close()
+    def begin(self) -> None:
+        """Cancel the deadline: a request has arrived."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def handle_error(
         self,
@@ -124,27 +111,22 @@ class HttpServer(web.Server):
         self._handler = handler
         # a caller that disconnects frees its slot
         super().__init__(
-            self._counted, request_factory=self._request, handler_cancellation=True
+            self._begun, request_factory=self._request, handler_cancellation=True
         )
 
     def __call__(self) -> Connection:
         """Return a new connection."""
         return Connection(self, self._settings)
 
-    async def _counted(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer a request; count it in ``Connection.busy`` until it is answered."""
+    async def _begun(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request, whose head has arrived."""
         connection = request.protocol
         assert isinstance(connection, Connection)
-        connection.busy += 1
-        connection.touch()
-        try:
-            if request.headers.get("Expect", "").lower() == "100-continue":
-                await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-                request.writer.output_size = 0  # the answer has not begun
-            return await self._handler(request)
-        finally:
-            connection.busy -= 1
-            connection.touch()
+        connection.begin()
+        if request.headers.get("Expect", "").lower() == "100-continue":
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0  # the answer has not begun
+        return await self._handler(request)
 
     def _request(self, *parts: Any) -> Request:
         made: Callable[..., Request] = Request
