@@ -101,7 +101,7 @@ def _trained_app(
     tasks = tasks_file(known, folder / f"{name}.jsonl", has_calls=not options.check)
     source = TaskSource(str(tasks))
     if options.check:
-        source = replace(source, check="app_requests:check", answers="stub")
+        source = replace(source, check="app_requests:check")
     sizes = {"test_tasks": 24, "eval_tasks": 12}
     return _trained(name, options, scenario=str(source), agent=known.agent, **sizes)
 

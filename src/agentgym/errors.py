@@ -45,7 +45,10 @@ def first_problem(error: "ValidationError") -> str:
     """Return the first problem of a validation error, as ``field: message``."""
     first = error.errors()[0]
     said = first["msg"].removeprefix("Value error, ")
-    return f"{'.'.join(map(str, first['loc'])) or 'it'}: {said}"
+    place = ".".join(map(str, first["loc"]))
+    if not place and first["type"] == "value_error":  # it says of what it speaks
+        return said
+    return f"{place or 'it'}: {said}"
 
 
 def unreadable(error: Exception) -> str:

@@ -300,10 +300,15 @@ def _fault(learned: Mapping[str, UnseenSpec], call: NeededCall) -> str:
 
 def misfits(scenario: Scenario, learned: Mapping[str, UnseenSpec]) -> str:
     """Return a sentence on expected calls that the offered tools refuse; "" if none."""
-    wrong = []
+    faults: dict[str, list[str]] = {}
     for task, call in _expected(scenario, learned):
         if fault := _fault(learned, call):
-            wrong.append(f"{task.id}: {fault}{'.' * (fault[-1] != '?')}")
+            faults.setdefault(fault, []).append(task.id)
+    wrong = [
+        f"{first}{f' and {len(others)} more' if others else ''}: {fault}"
+        f"{'.' * (fault[-1] != '?')}"
+        for fault, (first, *others) in faults.items()
+    ]
     more = f" … and {len(wrong) - _MOST_SHOWN} more." * (len(wrong) > _MOST_SHOWN)
     listed = " ".join(wrong[:_MOST_SHOWN])
     if "is a required property" in listed:

@@ -129,8 +129,16 @@ def test_broken_lines_are_refused_with_their_number(
 
 
 def test_all_broken_lines_are_named_at_once(shop: Path) -> None:
-    shop.write_text("{\n" * 7)
+    shop.write_text("\n".join(" " * count + "{" for count in range(7)))
     with pytest.raises(UsageError, match="line 1: (?s:.*)line 5: (?s:.*)and 2 more"):
+        load(shop)
+
+
+def test_lines_with_the_same_fault_are_named_together(shop: Path) -> None:
+    call = {"name": "track_order", "arguments": {"order_id": 1}}
+    write(shop, [{"instruction": f"Where is {n}?", "expect": [call]} for n in "abc"])
+    told = r"line 1 and 2 more: expect\[0\] has 'name'; did you mean 'tool'\?"
+    with pytest.raises(UsageError, match=told):
         load(shop)
 
 

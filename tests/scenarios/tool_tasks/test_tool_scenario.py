@@ -309,8 +309,12 @@ def test_tools_that_cannot_be_imported_are_refused(shop: Path) -> None:
 @pytest.mark.slow
 def test_a_check_function_scores_instead(shop: Path) -> None:
     line = {"instruction": "Look, somehow.", "forbid": ["refund"]}
-    scenario = with_line(shop, line, check="shop_tools:check", answers="stub")
-    assert play(scenario, track(1)).success
+    scenario = with_line(shop, line, check="shop_tools:check")
+    found = play(scenario, track(1))  # answered with made-up values
+    assert (found.success, found.get_tool_calls()[0].outcome) == (True, ToolOutcome.OK)
+    both = {**line, "expect": expected(track(2))}
+    known = with_line(shop, both, check="shop_tools:check")
+    assert play(known, track(1)).get_tool_calls()[0].outcome is ToolOutcome.RAISED
     idle = play(scenario)
     assert (idle.success, idle.reward) == (False, 0.0)
     paid = ("refund", {"order_id": 5, "amount": 1.0})
@@ -318,8 +322,6 @@ def test_a_check_function_scores_instead(shop: Path) -> None:
     half = with_line(shop, line, check="shop_tools:half")
     assert (play(half).success, play(half).reward) == (False, 0.5)
     assert play(with_line(shop, line, check="shop_tools:numpy_half")).reward == 0.5
-    assert not any("fails" in each for each in scenario.notes())
-    assert any("every tool call in them fails" in each for each in half.notes())
     with pytest.raises(UsageError, match="is an `async def` function"):
         with_line(shop, line, check="shop_tools:later")
     dropped = play(with_line(shop, line, check="shop_tools:wild"))

@@ -15,6 +15,10 @@ from agentgym.errors import UsageError, first_problem, unreadable
 
 _HEADER_KEYS = ("train_tokens", "max_turns")
 _MOST_TURNS = 10_000
+_MEANT = {"name": "tool", "arguments": "args"} | dict.fromkeys(
+    ("input", "prompt", "query", "question", "task"), "instruction"
+)
+"""Keys that other formats have for ours."""
 
 
 class BrokenLineError(ValueError):
@@ -131,6 +135,7 @@ def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str) -> No
     for key in value:
         if key not in known:
             close = get_close_matches(key, known, n=1)
+            close = close or get_close_matches(_MEANT.get(key, key), known, n=1)
             hint = f"did you mean {close[0]!r}? It may have" if close else "it may have"
             raise BrokenLineError(f"{where} has {key!r}; {hint}: {', '.join(known)}")
 

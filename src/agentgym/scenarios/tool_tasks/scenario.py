@@ -116,6 +116,7 @@ class ToolScenario(Scenario):
             allow=frozenset(allow),
             recorded=recorded,
             is_open=is_open,
+            is_checked=check is not None,
         )
         longest = max(len(line.expect) for line in lines)
         given = read_settings(file)
@@ -188,15 +189,6 @@ class ToolScenario(Scenario):
             notes.append(
                 f"{sum(map(len, again))} lines ask what another one asks, e.g. lines "
                 f"{_listed(where)}: they weigh more than others"
-            )
-        how = self._answering
-        lines = self._by_id.values()
-        silent = [x for x in lines if not (x.expect or x.answers or x.code)]
-        if silent and how.mode == "recorded" and not (how.recorded or self._judge):
-            notes.append(
-                f"{len(silent)} of {len(lines)} lines have no `expect` and no "
-                "`answers`, so that every tool call in them fails: choose made-up "
-                "answers with --tools stub, or your own tools with --tools live"
             )
         return notes
 

@@ -140,25 +140,27 @@ class TaskLine:
 def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine]:
     """Read and validate a whole tasks file."""
     lines: list[TaskLine] = []
-    wrong: list[str] = []
+    wrong: dict[str, list[int]] = {}
     seen: dict[str, int] = {}
     for number, text in task_lines(path):
         try:
             line = read_line(number, text, specs, checked=checked)
         except BrokenLineError as error:
-            wrong.append(f"line {number}: {error}")
+            wrong.setdefault(str(error), []).append(number)
             continue
         if line.id in seen:
-            wrong.append(
-                f"line {number}: line {seen[line.id]} has the id {line.id!r}, too; "
-                "give each its own, or none"
-            )
+            fault = f"line {seen[line.id]} has the id {line.id!r}, too; "
+            wrong.setdefault(f"{fault}give each its own, or none", []).append(number)
         seen.setdefault(line.id, number)
         lines.append(line)
     if wrong:
-        more = len(wrong) - _MOST_SHOWN
+        faults = [
+            f"line {first}{f' and {len(others)} more' if others else ''}: {fault}"
+            for fault, (first, *others) in wrong.items()
+        ]
+        more = len(faults) - _MOST_SHOWN
         also = f"\n… and {more} more" if more > 0 else ""
-        raise UsageError(f"{path}:\n" + "\n".join(wrong[:_MOST_SHOWN]) + also)
+        raise UsageError(f"{path}:\n" + "\n".join(faults[:_MOST_SHOWN]) + also)
     if not lines:
         raise UsageError(
             f"{path} has no tasks: write one a line, as in "
