@@ -10,7 +10,7 @@ folder of ``--checkouts`` has clones (langchain-ai's langchain-academy, langgrap
 ``coding``, the built-in scenario; ``bfcl``, simple Python and multiple calls of BFCL,
 of functions that were not trained (``agentgym scenarios fetch bfcl`` first);
 ``speed``, tokens a second beside transformers' ``generate`` and a plain loop with peft.
-``--minutes`` shortens each run. Further ``key=value`` are settings of the runs.
+``--minutes`` is the time of each run. Further ``key=value`` are settings of the runs.
 """
 
 import argparse
@@ -118,7 +118,7 @@ def bfcl(options: argparse.Namespace, folder: Path) -> Row:
 
 
 def _trained(name: str, options: argparse.Namespace, **arguments: Any) -> Row:
-    minutes = min(options.minutes or WISHES[name], WISHES[name])
+    minutes = options.minutes or WISHES[name]
     config = TrainingConfig.create(
         model=options.model,
         output=options.output,
@@ -286,7 +286,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--only", nargs="+", choices=[*RUNS, "speed"])
-    parser.add_argument("--minutes", type=float, help="of each run, at most")
+    parser.add_argument("--minutes", type=float, help="of each run")
     parser.add_argument("--episodes", type=int, default=16, help="of speed")
     parser.add_argument("--checkouts", type=Path, help="folder of cloned apps")
     parser.add_argument("--check", action="store_true", help="score apps by a check")

@@ -1,7 +1,7 @@
 """Write grammar rules for a tool's arguments, in formats that are not JSON.
 
 :class:`TagArguments` is for the tool call format xml, :class:`PythonArguments` for the
-format pythonic.
+format pythonic. Both leave a text's ``pattern`` and ``format`` out.
 """
 
 import json
@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agentgym.core.json_schema import referred
-from agentgym.engines.tokens.text_patterns import whole_patterns
 
 STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """llguidance's settings for JSON in the style of ``json.dumps``, as chat templates
@@ -74,15 +73,11 @@ class _ArgumentRules:
     Args:
         name: Name of the first rule; the names of the other rules begin with it.
         schema: The JSON schema of the arguments.
-        patterns: Whether strings must match their schema's ``pattern`` and ``format``.
     """
 
-    def __init__(
-        self, name: str, schema: Mapping[str, Any], *, patterns: bool = True
-    ) -> None:
+    def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
         self._name = name
         self._root = schema
-        self._patterns = patterns
         self._rules: list[str] = []
 
 
@@ -161,14 +156,11 @@ class TagArguments(_ArgumentRules):
         """Yield the body of a rule for a string, one for each possible next tag."""
         least, most = schema.get("minLength", 0), schema.get("maxLength")
         count = f"{{{least},{'' if most is None else most}}}"
-        patterns = whole_patterns(schema) if self._patterns else []
-        is_open = not least and not patterns
-        line = r"\n?" if is_open else r"\n"  # part of the format, not of the string
+        line = r"\n" if least else r"\n?"  # part of the format, not of the string
         ends = {_NEXT: bool(follow.key), _END: follow.ends}
         for end in (each for each, is_allowed in ends.items() if is_allowed):
             name = f"{self._name}_t{len(self._rules)}"
-            bodies = [rf"(.|\n){count}", *patterns]
-            whole = " & ".join(f"/{line}{b}{line}{_CLOSE}{end}/" for b in bodies)
+            whole = rf"/{line}(.|\n){count}{line}{_CLOSE}{end}/"
             cut = rf"/(.|\n)*{_CLOSE}{_OTHERS[end]}(.|\n)*/"
             self._rules.append(f"{name}[lazy]: {whole} & ~{cut}")
             yield f"{name} {follow.key}" if end == _NEXT else name
@@ -224,7 +216,6 @@ _WORDS: Mapping[Any, str] = {
 }  # fmt: skip
 """Grammar rule bodies for constants. Models write Python's words, but in lists and
 objects sometimes JSON's words."""
-_TEXT_KEYS = ("type", "minLength", "maxLength", "pattern", "format")
 
 SHARED = (
     f"PY_TEXT: /'{_SINGLE}*'/ | /\"{_DOUBLE}*\"/",
@@ -244,10 +235,8 @@ class PythonArguments(_ArgumentRules):
     If the schema of an object has ``properties``, other fields are not allowed.
     """
 
-    def __init__(
-        self, name: str, schema: Mapping[str, Any], *, patterns: bool = True
-    ) -> None:
-        super().__init__(name, schema, patterns=patterns)
+    def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
+        super().__init__(name, schema)
         self._references: dict[str, str] = {}
 
     def rules(self) -> list[str]:
@@ -331,24 +320,9 @@ class PythonArguments(_ArgumentRules):
     def _text(self, schema: Mapping[str, Any]) -> str:
         least, most = schema.get("minLength", 0), schema.get("maxLength")
         count = f"{{{least},{'' if most is None else most}}}"
-        patterns = whole_patterns(schema) if self._patterns else []
-        if patterns:
-            return self._patterned(schema, count, patterns)
         if not least and most is None:
             return "PY_TEXT"
         return f"/'{_SINGLE}{count}'/ | /\"{_DOUBLE}{count}\"/"
-
-    def _patterned(
-        self, schema: Mapping[str, Any], count: str, patterns: Sequence[str]
-    ) -> str:
-        """Return the body of a grammar rule for a string that must match patterns."""
-        style = {**STYLE, "lenient": True}
-        kept = {key: schema[key] for key in _TEXT_KEYS if key in schema}
-        double = self._rule(f"%json {json.dumps({**kept, 'x-guidance': style})}")
-        single = f"{self._name}_v{len(self._rules)}".upper()  # a terminal's name
-        bodies = [rf"[^'\\\n\r]{count}", *patterns]
-        self._rules.append(f"{single}: " + " & ".join(f"/'{b}'/" for b in bodies))
-        return f"{single} | {double}"
 
 
 def _literal(value: Any) -> str:

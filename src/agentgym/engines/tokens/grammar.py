@@ -348,7 +348,7 @@ def _arguments(
         return [f"{name}: %json {_guided(function, lenient=lenient)}"]
     schema = closed(function.get("parameters") or {"type": "object"})
     kind = PythonArguments if text.notation == "python" else TagArguments
-    return kind(name, schema, patterns=not lenient).rules()
+    return kind(name, schema).rules()
 
 
 def _guided(function: Mapping[str, Any], *, lenient: bool) -> str:
