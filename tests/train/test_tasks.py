@@ -188,7 +188,7 @@ def test_rollouts_without_reward_say_nothing() -> None:
     tell(stream(state), "lint", None, None)
     tell(stream(state), "read_file", 0.5, None)
 
-    assert state.variance == {}
+    assert state.families.variance == {}
 
 
 def test_a_saved_state_goes_on_where_it_stopped() -> None:
@@ -230,6 +230,24 @@ def test_a_short_list_of_tasks_is_gone_through_again(
 
     assert (first + rest)[:8] == (names * 3)[:8]
     assert set(Counter(first + rest)) == set(names)
+
+
+def test_new_tasks_of_a_short_list_come_by_what_their_family_earned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scenario, state = short(96, monkeypatch), StreamState()
+    families = Counter(t.family for t in scenario.tasks(Split.TRAIN, 0, 96))
+    choosing = TaskStream(scenario, settings(), state)
+    choosing.take(1)  # it is known now that the list is short
+    for _ in range(8):
+        tell(choosing, "lint", 1.0, 1.0)
+        tell(choosing, "read_file", 1.0, 0.0)
+
+    taken = Counter(task.family for task in choosing.take(60))
+
+    assert families["lint"] > 3
+    assert taken["lint"] < families["lint"] / 2 < taken["read_file"]
+    assert state.tasks.variance.keys() == {"t"}
 
 
 def test_a_scenario_without_training_tasks_is_refused(

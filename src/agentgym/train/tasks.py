@@ -55,23 +55,52 @@ class SeenTask(Record):
     variance: float = 0.0
 
 
+class Rewards(Record):
+    """What groups of attempts earned so far, by name of a family or a task.
+
+    Attributes:
+        variance: The variance of the rewards within a group, averaged over groups; new
+            groups count more.
+        success: The success rate of attempts in the same way.
+    """
+
+    variance: dict[str, float] = Field(default_factory=dict)
+    success: dict[str, float] = Field(default_factory=dict)
+
+    def add(self, name: str, variance: float, success: float) -> None:
+        """Add a group of attempts."""
+        for means, new, unknown in (
+            (self.variance, variance, _UNKNOWN),
+            (self.success, success, success),
+        ):
+            old = means.get(name, unknown)
+            means[name] = old + _NEWEST * (new - old)
+
+    def share(self, name: str) -> float:
+        """Return the probability of taking a task whose turn it is."""
+        most = max(self.variance.values(), default=0.0)
+        if name not in self.variance or most == 0:
+            return 1.0
+        failed = 1 - self.success[name]
+        least = _LEAST_SOLVED + (_LEAST_FAILED - _LEAST_SOLVED) * failed
+        return max(least, self.variance[name] / most)
+
+
 class StreamState(Record):
     """The state of a :class:`TaskStream`; each checkpoint has a copy.
 
     Attributes:
         position: Number of training tasks taken or skipped so far.
-        variance: For each family (kind of task), or each task of a short list, the
-            variance of the rewards within a group, averaged over groups; new groups
-            count more.
-        success: The success rate of attempts in the same way.
+        families: The rewards of each family (kind of task).
+        tasks: The rewards of each task of a short list.
         again: Tasks to attempt again.
         differing: The share of a step's groups with a training signal, averaged over
             steps; new steps count more.
     """
 
     position: int = 0
-    variance: dict[str, float] = Field(default_factory=dict)
-    success: dict[str, float] = Field(default_factory=dict)
+    families: Rewards = Field(default_factory=Rewards)
+    tasks: Rewards = Field(default_factory=Rewards)
     again: list[SeenTask] = Field(default_factory=list)
     differing: float = 1.0
 
@@ -100,7 +129,7 @@ class TaskStream:
         """Success rate and number of training tasks; None while there are new ones."""
         if not self._is_short or self._state.position < len(self._tasks):
             return None
-        return fmean(self._state.success.values()), len(self._tasks)
+        return fmean(self._state.tasks.success.values()), len(self._tasks)
 
     def is_new(self, group: Sequence[Trajectory]) -> bool:
         """Return whether a group of the newest step is the first one of its task."""
@@ -174,13 +203,10 @@ class TaskStream:
                 continue
             variance = deviation(rewards) ** 2
             success = fmean(bool(t.success) for t in group)
-            key = self._key(group[0])
-            for means, new, unknown in (
-                (state.variance, variance, _UNKNOWN),
-                (state.success, success, success),
-            ):
-                old = means.get(key, unknown)
-                means[key] = old + _NEWEST * (new - old)
+            state.families.add(group[0].family, variance, success)
+            if self._is_short:
+                # Its tasks come again anyway, each at its own probability.
+                state.tasks.add(group[0].task_id, variance, success)
             seen = self._taken.get(group[0].task_id)
             if seen is None or self._is_short or not self._is_adaptive:
                 continue
@@ -188,13 +214,6 @@ class TaskStream:
             if variance > _DIFFER and times < _MOST_TIMES:
                 more = {"times": times, "variance": variance}
                 state.again.append(seen.model_copy(update=more))
-
-    def _key(self, task: Task | Trajectory) -> str:
-        """Return the key of a task's variance: its family, or its id if short."""
-        if not self._is_short:
-            return task.family
-        # Tasks of a short list come again anyway, each at its own probability.
-        return task.id if isinstance(task, Task) else task.task_id
 
     @property
     def _tasks(self) -> list[Task]:
@@ -220,10 +239,6 @@ class TaskStream:
 
     def _share(self, task: Task) -> float:
         """Return the probability of taking a task that is next in the stream."""
-        known, key = self._state.variance, self._key(task)
-        most = max(known.values(), default=_UNKNOWN)
-        if key not in known or most == 0:
-            return 1.0
-        failed = 1 - self._state.success[key]
-        least = _LEAST_SOLVED + (_LEAST_FAILED - _LEAST_SOLVED) * failed
-        return max(least, known[key] / most)
+        if task.id in self._state.tasks.variance:
+            return self._state.tasks.share(task.id)
+        return self._state.families.share(task.family)
