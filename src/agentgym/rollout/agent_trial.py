@@ -26,7 +26,7 @@ from agentgym.core.trajectory import (
 from agentgym.engines.scripted import Reply
 from agentgym.models.forms import answers_any_object
 from agentgym.scenarios.base import Scenario
-from agentgym.scenarios.tool_tasks.lines import arguments_fault
+from agentgym.scenarios.tool_tasks.lines import arguments_fault, by_fault
 from agentgym.scenarios.tool_tasks.stubs import example_arguments
 from agentgym.scenarios.tool_tasks.unseen import UnseenSpec
 
@@ -303,17 +303,16 @@ def misfits(scenario: Scenario, learned: Mapping[str, UnseenSpec]) -> str:
     faults: dict[str, list[str]] = {}
     for task, call in _expected(scenario, learned):
         if fault := _fault(learned, call):
+            fault += "." * (fault[-1] != "?")
             faults.setdefault(fault, []).append(task.id)
-    wrong = [
-        f"{first}{f' and {len(others)} more' if others else ''}: {fault}"
-        f"{'.' * (fault[-1] != '?')}"
-        for fault, (first, *others) in faults.items()
-    ]
+    if not faults:
+        return ""
+    wrong = by_fault(faults)
     more = f" … and {len(wrong) - _MOST_SHOWN} more." * (len(wrong) > _MOST_SHOWN)
     listed = " ".join(wrong[:_MOST_SHOWN])
     if "is a required property" in listed:
         more += ' Where any value is right, write {"anything": true}.'
-    return f"Tasks expect calls that its tools refuse. {listed}{more}" if wrong else ""
+    return f"Tasks expect calls that its tools' schemas do not allow. {listed}{more}"
 
 
 def misspelt(

@@ -140,6 +140,14 @@ def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str) -> No
             raise BrokenLineError(f"{where} has {key!r}; {hint}: {', '.join(known)}")
 
 
+def by_fault(places: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a sentence for each fault, with the first of its places."""
+    return [
+        f"{first}{f' and {len(others)} more' if others else ''}: {fault}"
+        for fault, (first, *others) in places.items()
+    ]
+
+
 def arguments_fault(spec: ToolSpec, arguments: dict[str, Any]) -> str:
     """Return why a tool refuses an expected call's arguments; "" if it accepts them."""
     try:

@@ -24,6 +24,7 @@ from agentgym.scenarios.tool_tasks.judging import check_files
 from agentgym.scenarios.tool_tasks.lines import (
     BrokenLineError,
     arguments_fault,
+    by_fault,
     check_keys,
     numbered_lines,
     read_object,
@@ -140,24 +141,22 @@ class TaskLine:
 def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine]:
     """Read and validate a whole tasks file."""
     lines: list[TaskLine] = []
-    wrong: dict[str, list[int]] = {}
+    wrong: dict[str, list[str]] = {}
     seen: dict[str, int] = {}
     for number, text in task_lines(path):
         try:
             line = read_line(number, text, specs, checked=checked)
         except BrokenLineError as error:
-            wrong.setdefault(str(error), []).append(number)
+            wrong.setdefault(str(error), []).append(f"line {number}")
             continue
         if line.id in seen:
             fault = f"line {seen[line.id]} has the id {line.id!r}, too; "
-            wrong.setdefault(f"{fault}give each its own, or none", []).append(number)
+            fault += "give each its own, or none"
+            wrong.setdefault(fault, []).append(f"line {number}")
         seen.setdefault(line.id, number)
         lines.append(line)
     if wrong:
-        faults = [
-            f"line {first}{f' and {len(others)} more' if others else ''}: {fault}"
-            for fault, (first, *others) in wrong.items()
-        ]
+        faults = by_fault(wrong)
         more = len(faults) - _MOST_SHOWN
         also = f"\n… and {more} more" if more > 0 else ""
         raise UsageError(f"{path}:\n" + "\n".join(faults[:_MOST_SHOWN]) + also)
