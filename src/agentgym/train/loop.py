@@ -91,6 +91,7 @@ class TrainingLoop:
             run.save()
         run.progress(events.BaselineMeasured(next(iter(state.baseline.values()))))
         offer = offer_warm_start(run)
+        clock.fit_measurements()
         if run.config.warm_start:
             warm_start(run, evaluator, clock)
         clock.fit_rest()

@@ -133,15 +133,29 @@ class TimeBudget:
                 f"times, need about {duration(needed)}. Give --time "
                 f"{math.ceil(needed / 60)}m, a smaller model, or {less}."
             )
-        samples = max(1, min(config.eval_samples, int(rollouts / self.held_out(tasks))))
         imitated = int(
             _WARM_START_SHARE * left / (_IMITATION_PER_ROLLOUT * per_rollout)
         )
         return self._sizes(left, per_rollout, batch) | {
             "warm_start_tasks": max(_LEAST_IMITATED, min(most_tasks(config), imitated)),
             "test_tasks": tasks,
-            "eval_samples": samples,
+            "eval_samples": self._attempts(rollouts, tasks),
         }
+
+    def _attempts(self, rollouts: float, tasks: int) -> int:
+        """Return the attempts at each held-out task for at most this many rollouts."""
+        most = int(rollouts / self.held_out(tasks))
+        return max(1, min(self.config.eval_samples, most))
+
+    def fit_measurements(self, left: float, measured: float) -> dict[str, int]:
+        """Return the attempts at each held-out task after the baseline.
+
+        The baseline's rollouts often take longer than those timed at the start, whose
+        slowest were not waited for.
+        """
+        times = 1 + self.config.warm_start
+        rollouts = _HELD_OUT_SHARE * left / (times * measured)
+        return {"eval_samples": self._attempts(rollouts, self.config.test_tasks)}
 
     def _most_tasks(self, rollouts: float) -> int:
         """Return the largest useful ``test_tasks`` for at most this many rollouts."""
@@ -422,12 +436,25 @@ class RunClock:
         run.use.update()
         self._fit(self._budget.fit(limit - run.state.wall_seconds, each), each)
 
+    def fit_measurements(self) -> None:
+        """After the baseline, fit later measurements to the remaining time."""
+        self._fit_again(self._budget.fit_measurements, bool(self._run.state.warmed))
+
     def fit_rest(self) -> None:
         """Before the first step, fit steps and validations to the remaining time."""
-        state, limit, each = self._run.state, self._run.config.time, self._measured
-        if limit and each and not state.step and state.validation is None:
-            self._run.use.update()
-            self._fit(self._budget.fit_rest(limit - state.wall_seconds, each), each)
+        is_late = self._run.state.validation is not None
+        self._fit_again(self._budget.fit_rest, is_late)
+
+    def _fit_again(
+        self, fit: Callable[[float, float], dict[str, int]], is_late: bool
+    ) -> None:
+        run, limit, each = self._run, self._run.config.time, self._measured
+        if not limit or not each or is_late or run.state.step:
+            return
+        run.use.update()
+        sizes = fit(limit - run.state.wall_seconds, each)
+        if run.config.replaced(**sizes) != run.config:
+            self._fit(sizes, each)
 
     def _fit(self, sizes: dict[str, Any], each: float) -> None:
         """Use the settings ``sizes``, which were chosen for rollouts of ``each`` s."""
