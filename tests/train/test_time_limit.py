@@ -114,13 +114,15 @@ def test_slower_rollouts_get_smaller_steps_and_validations() -> None:
     assert {name: (first | rest)[name] for name in same} == same, "no size grows"
 
 
-def test_slower_rollouts_are_attempted_less_often_in_later_measurements() -> None:
+def test_slower_rollouts_get_smaller_measurements_after_the_baseline() -> None:
     given: dict[str, Any] = {"time": "30m", "test_tasks": 32, "eval_samples": 4}
     for warm_start, fast, slow in ((False, 4, 2), (True, 3, 1)):
-        fitted = budget(warm_start=warm_start, **given)
-        assert fitted.fit_measurements(1400, 1.0) == {"eval_samples": fast}
-        assert fitted.fit_measurements(1400, 3.0) == {"eval_samples": slow}
-        assert fitted.fit_measurements(10, 3.0) == {"eval_samples": 1}
+        fitted = budget(warm_start=warm_start, eval_tasks=64, **given)
+        for seconds, attempts, tasks in ((1.0, fast, 52), (3.0, slow, 17)):
+            found = fitted.fit_measurements(1400, seconds)
+            assert found == {"eval_samples": attempts, "eval_tasks": tasks}
+        least = fitted.fit_measurements(10, 3.0)
+        assert least == {"eval_samples": 1, "eval_tasks": 8}
 
 
 class Calls(Sampling):

@@ -148,14 +148,22 @@ class TimeBudget:
         return max(1, min(self.config.eval_samples, most))
 
     def fit_measurements(self, left: float, measured: float) -> dict[str, int]:
-        """Return the attempts at each held-out task after the baseline.
+        """Return the sizes of the measurements after the baseline.
 
         The baseline's rollouts often take longer than those timed at the start, whose
         slowest were not waited for.
         """
         times = 1 + self.config.warm_start
         rollouts = _HELD_OUT_SHARE * left / (times * measured)
-        return {"eval_samples": self._attempts(rollouts, self.config.test_tasks)}
+        return {
+            "eval_samples": self._attempts(rollouts, self.config.test_tasks),
+            "eval_tasks": self._validated_at_once(left, measured),
+        }
+
+    def _validated_at_once(self, left: float, per_rollout: float) -> int:
+        """Return ``eval_tasks``, the tasks of a validation."""
+        tasks = int(_VALIDATION_SHARE * left / per_rollout / 4)
+        return min(self.config.eval_tasks, max(_LEAST_VALIDATION, tasks))
 
     def _most_tasks(self, rollouts: float) -> int:
         """Return the largest useful ``test_tasks`` for at most this many rollouts."""
@@ -183,8 +191,7 @@ class TimeBudget:
         """Return the settings ``batch``, plus ``eval_tasks`` and ``eval_every``."""
         config = self.config
         step = self._step_s(batch, per_rollout)
-        tasks = max(_LEAST_VALIDATION, int(_VALIDATION_SHARE * left / per_rollout / 4))
-        tasks = min(config.eval_tasks, tasks)
+        tasks = self._validated_at_once(left, per_rollout)
         every = tasks * per_rollout / (_VALIDATION_SHARE * step)
         return batch | {
             "eval_tasks": tasks,

@@ -124,7 +124,7 @@ class FineTuning:
         apart = min(_MOST_HELD_OUT, int(_HELD_OUT * len(learned))) if enough else 0
         order = Random(f"{self.config.seed}/held out").sample(learned, len(learned))
         held_out, learned = order[:apart], order[apart:]
-        losses = self._learn(imitation, learned, held_out)
+        losses = list(self._learn(imitation, learned, held_out))
         finite = [loss for loss in losses if math.isfinite(loss)]
         if not finite:
             raise TrainingFailedError(
@@ -134,7 +134,8 @@ class FineTuning:
         last = finite[-_LAST_UPDATES:]
         return WarmStart(
             tasks=len(played),
-            imitated=len(learned),
+            # an end before the first pass leaves some out
+            imitated=min(len(learned), TASKS_PER_UPDATE * len(losses)),
             failed=dict(failed.most_common()),
             updates=len(finite),
             loss=sum(last) / len(last),
