@@ -46,7 +46,7 @@ def first_problem(error: "ValidationError") -> str:
     first = error.errors()[0]
     said = first["msg"].removeprefix("Value error, ")
     place = ".".join(map(str, first["loc"]))
-    if not place and first["type"] == "value_error":  # it says of what it speaks
+    if not place and first["type"] == "value_error":  # its text names the field
         return said
     return f"{place or 'it'}: {said}"
 

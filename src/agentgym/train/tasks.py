@@ -56,7 +56,7 @@ class SeenTask(Record):
 
 
 class Rewards(Record):
-    """What groups of attempts earned so far, by name of a family or a task.
+    """The rewards of groups of attempts so far, by name of a family or a task.
 
     Attributes:
         variance: The variance of the rewards within a group, averaged over groups; new
