@@ -524,5 +524,5 @@ def test_it_ends_where_plans_kept_apart_are_learned_no_better(
     result = trainer(tmp_path, episodes=8).train()
     assert result.imitated is not None
     assert result.imitated.updates == updates
-    assert result.imitated.imitated == min(99, 24 * updates)
+    assert result.imitated.imitated == min(99, 4 * updates)
     assert (result.imitated.held_out_loss is None) == math.isnan(losses[0])
