@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from app_requests import APPS, App, tasks_file
 from machine import machine
 
 from agentgym import Trainer, TrainingConfig, TrainingResult
-from agentgym.core.task import TaskSource
 from agentgym.errors import AgentGymError
 from agentgym.evaluate import events
 from agentgym.evaluate.metrics import Metrics
@@ -99,11 +98,10 @@ def _trained_app(
     earlier = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (*places, earlier)))
     tasks = tasks_file(known, folder / f"{name}.jsonl", has_calls=not options.check)
-    source = TaskSource(str(tasks))
+    given: dict[str, Any] = {"agent": known.agent, "tasks": tasks}
     if options.check:
-        source = replace(source, check="app_requests:check")
-    sizes = {"test_tasks": 24, "eval_tasks": 12}
-    return _trained(name, options, scenario=str(source), agent=known.agent, **sizes)
+        given["check"] = "app_requests:check"
+    return _trained(name, options, test_tasks=24, eval_tasks=12, **given)
 
 
 def coding(options: argparse.Namespace, folder: Path) -> Row:

@@ -201,12 +201,18 @@ def test_the_rate_falls_with_what_is_spent_first() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_is_sized_before_its_baseline(tmp_path: Path) -> None:
+def test_a_run_is_sized_before_its_baseline_and_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fewer = {"eval_samples": 1}
+    monkeypatch.setattr(TimeBudget, "fit_measurements", lambda *_: fewer)
     progress = Seen()
     sizes: dict[str, Any] = {"test_tasks": 7, "eval_samples": 2}
     result = trainer(tmp_path, 0, progress=progress, time="1h", **sizes).train()
+    assert (result.baseline.rollouts, result.metrics.rollouts) == (14, 7)
+    assert "pass^2" not in str(result)
     assert progress.phases[:2] == ["timing", "before"]
-    words = progress.of(events.Message)[-1].text
+    words = progress.of(events.Message)[0].text
     assert "In 1 h 0 min: 7 held-out tasks, 2 attempts at each" in words
     assert "a gain of about 86 points or more" in words
     assert (result.stopped, result.steps) == ("budget spent", 4)

@@ -92,9 +92,9 @@ def ledger(**counts: Any) -> Ledger:
     return Ledger(**found.model_dump(), roles={DEFAULT_AGENT: found})
 
 
-def result(run: Path = Path("runs/demo")) -> TrainingResult:
-    """Return the result of a run that went well."""
-    return TrainingResult(
+def result(run: Path = Path("runs/demo"), **changes: Any) -> TrainingResult:
+    """Return the result of a run that went well, with some fields changed."""
+    made = TrainingResult(
         scenario="coding",
         config=TrainingConfig.create(scenario="coding").model_dump(mode="json"),
         baseline=metrics(0.52),
@@ -115,6 +115,7 @@ def result(run: Path = Path("runs/demo")) -> TrainingResult:
         saved=Saved(name="coding@1", is_default=True, reason="it is the first version"),
         artifacts=Artifacts(run=run, agent=run / "agent"),
     )
+    return made.model_copy(update=changes)
 
 
 def evaluation(level: float, *, tasks: int = 12, samples: int = 4) -> Evaluation:

@@ -65,7 +65,7 @@ def result(*roles: str) -> TrainingResult:
         "metrics": measured(*roles, reliable=True),
         "breakdown": {},
     }
-    return made_up.result().model_copy(update=changes)
+    return made_up.result(**changes)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -14,9 +14,7 @@ from agentgym.plugins.collect.batch import RolloutBatch
 from tests.ui import made_up
 
 BEFORE, AFTER = made_up.evaluation(0.2), made_up.evaluation(0.9)
-RESULT = made_up.result().model_copy(
-    update={"baseline": BEFORE.metrics, "metrics": AFTER.metrics}
-)
+RESULT = made_up.result(baseline=BEFORE.metrics, metrics=AFTER.metrics)
 
 
 def cells(value: Shown) -> list[str]:

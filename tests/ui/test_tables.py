@@ -159,9 +159,7 @@ def test_the_verdict_says_whether_training_helped_and_what_was_reached() -> None
         refund=[1] * 8, cancel=[4] * 12, **{f"f{n}": [2] for n in range(9)}
     )
     criteria = {"success_rate": 0.9, "cost_reduction": 0.3}
-    result = made_up.result().model_copy(
-        update={"baseline": before, "metrics": after, "criteria": criteria}
-    )
+    result = made_up.result(baseline=before, metrics=after, criteria=criteria)
     text = shown(result_view(result.shown, RUN), 120)
     lines = text.splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("Training made"))
@@ -182,7 +180,7 @@ def test_the_verdict_says_whether_training_helped_and_what_was_reached() -> None
 
 def test_what_was_reached_comes_before_what_was_missed() -> None:
     criteria = {"success_rate": 0.99, "tool_reliability": 0.9}
-    aims = made_up.result().model_copy(update={"criteria": criteria})
+    aims = made_up.result(criteria=criteria)
     config = {**aims.config, "goal": criteria}
     own = aims.model_copy(update={"config": config})
 
@@ -202,7 +200,7 @@ def test_an_agent_that_is_not_better_is_not_offered_for_use() -> None:
     steps = ["Write more tasks."]
     worse = {"metrics": same, "saved": kept, "next_steps": steps}
 
-    text = shown(verdict_view(made_up.result().model_copy(update=worse).shown, RUN))
+    text = shown(verdict_view(made_up.result(**worse).shown, RUN))
 
     assert "Use it" not in text
     assert "do not use it yet" in text
@@ -212,7 +210,7 @@ def test_an_agent_that_is_not_better_is_not_offered_for_use() -> None:
 @pytest.mark.parametrize("width", [40, 80])
 def test_the_verdict_fits_a_small_terminal(width: int) -> None:
     history = [(5 * n, min(0.97, 0.5 + n / 50)) for n in range(1, 32)]
-    result = made_up.result().model_copy(update={"validations": history})
+    result = made_up.result(validations=history)
 
     lines = shown(verdict_view(result.shown, RUN), width).splitlines()
 

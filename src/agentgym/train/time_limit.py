@@ -449,8 +449,7 @@ class RunClock:
 
     def fit_rest(self) -> None:
         """Before the first step, fit steps and validations to the remaining time."""
-        is_late = self._run.state.validation is not None
-        self._fit_again(self._budget.fit_rest, is_late)
+        self._fit_again(self._budget.fit_rest, self._run.state.validation is not None)
 
     def _fit_again(
         self, fit: Callable[[float, float], dict[str, int]], is_late: bool
@@ -459,6 +458,7 @@ class RunClock:
         if not limit or not each or is_late or run.state.step:
             return
         run.use.update()
+        run.state.rollout_seconds = each  # a resumed run has no other measurement
         sizes = fit(limit - run.state.wall_seconds, each)
         if run.config.replaced(**sizes) != run.config:
             self._fit(sizes, each)

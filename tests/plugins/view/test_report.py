@@ -46,9 +46,7 @@ def test_a_family_that_fell_is_named_with_its_test() -> None:
     after = measured({"refund": 1, "track": 5, "cancel": 8})
     found = {each.name: is_real for each, is_real in fallen_families(before, after)}
     assert found == {"refund": True, "track": False}
-    result = made_up.result().model_copy(
-        update={"baseline": before, "metrics": after, "breakdown": {}}
-    )
+    result = made_up.result(baseline=before, metrics=after, breakdown={})
     text = "\n".join(worse_parts(result))
     assert "Success fell in 2 families of tasks, beyond chance in 1." in text
     assert re.search(r"\| refund \| 100 % \| 12 % \| p < 0.0001 \| yes \|", text)
@@ -69,9 +67,7 @@ def test_wording_that_lost_right_calls_is_quoted() -> None:
     before, after = measured({"lint": 8}), measured({"lint": 8}, right=0.25)
     assert [lost.task_id for lost in lost_calls(before, after)] == ["lint/0", "lint/1"]
     assert lost_calls(after, before) == []
-    result = made_up.result().model_copy(
-        update={"breakdown": {"out-of-vocabulary": (before, after)}}
-    )
+    result = made_up.result(breakdown={"out-of-vocabulary": (before, after)})
     said = {"lint/0": "Ascertain | <b>the</b>\nfaults of a.py."}
     text = render_report(result, instructions=said)
     assert "2 lost right calls" in text

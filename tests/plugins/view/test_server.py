@@ -207,12 +207,13 @@ def test_a_rollout_that_was_not_trained_says_why(ask: Ask, run: RunFolder) -> No
 def test_the_page_has_the_terminals_sentences_and_rounding(
     ask: Ask, run: RunFolder
 ) -> None:
-    before, after = (made_up.evaluation(level).metrics for level in (0.5, 0.9))
-    result = made_up.result(run.path).model_copy(
-        update={"baseline": before, "metrics": after}
-    )
+    before = made_up.evaluation(0.5).metrics
+    after = made_up.evaluation(0.9, samples=2).metrics
+    result = made_up.result(run.path, baseline=before, metrics=after)
     (run.path / "result.json").write_text(result.model_dump_json())
     page = ask("runs/demo").json()
+    shown = page["sets"][0]["before"]["pass_k"]["value"]
+    assert shown == before.at_most(2).pass_k.value != before.pass_k.value
     terminal = [words for words, _ in effect_lines(result)]
     assert page["effect"]["words"] == terminal[0]
     assert page["effect"]["worse"] in terminal
@@ -224,9 +225,7 @@ def test_families_that_changed_beyond_chance_are_named(
 ) -> None:
     before = measured({"refund": 8, "track": 6, "cancel": 2}, tasks=12)
     after = measured({"refund": 1, "track": 5, "cancel": 8}, tasks=12)
-    result = made_up.result(run.path).model_copy(
-        update={"baseline": before, "metrics": after}
-    )
+    result = made_up.result(run.path, baseline=before, metrics=after)
     (run.path / "result.json").write_text(result.model_dump_json())
     rows = ask("runs/demo").json()["families"]
     found = {row["name"]: row["change"].partition(", p ")[0] for row in rows}

@@ -142,16 +142,15 @@ def _sets(evidence: Evidence) -> list[dict[str, Any]]:
         return [{"name": "held-out", "before": _shares(before), "after": None}]
     sets = {"held-out": (result.baseline, result.metrics), **result.breakdown}
     warm = {"held-out": result.warm_start, **result.warm_breakdown}
-    return [
-        {
-            "name": name,
-            "tasks": after.tasks,
-            "before": _shares(before),
-            "warm": _shares(between) if (between := warm.get(name)) else None,
-            "after": _shares(after),
+    found = []
+    for name, (before, after) in sets.items():
+        measured = {"before": before, "warm": warm.get(name), "after": after}
+        k = min(each.k for each in measured.values() if each)
+        shares = {
+            at: each and _shares(each.at_most(k)) for at, each in measured.items()
         }
-        for name, (before, after) in sets.items()
-    ]
+        found.append({"name": name, "tasks": after.tasks, **shares})
+    return found
 
 
 def _change(change: Change) -> str:
