@@ -109,7 +109,7 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "agentgym.settings": {
             "judge": f"{_HERE}.judge.group:JudgeSettings",
             "faults": f"{_HERE}.faults.group:FaultSettings",
-            "user": f"{_HERE}.bench.tau2.group:UserSettings",
+            "user": f"{_HERE}.bench.group:UserSettings",
             "rent": f"{_HERE}.cloud.group:RentSettings",
             "gpus": f"{_HERE}.vllm.group:GpuSettings",
             "vllm": f"{_HERE}.vllm.group:VllmSettings",
@@ -118,7 +118,7 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
         # Changes of a run's scenario.
         "agentgym.scenario_changes": {
-            "user": f"{_HERE}.bench.tau2.group:set_user_model",
+            "user": f"{_HERE}.bench.group:set_user_model",
             "faults": f"{_HERE}.faults.inject:add_faults",
         },
         # Which engine `--engine auto` is.

@@ -2,61 +2,53 @@
 
 from agentgym.scenarios.cards import ScenarioCard
 
+
+def _card(name: str, description: str, target: str, time: str = "") -> ScenarioCard:
+    time = f"for real models; {time or 'minutes to hours, by the model'}"
+    return ScenarioCard(name, description, "advanced", time, f"{__name__}.{target}")
+
+
 CARDS = [
-    ScenarioCard(
+    _card(
         "bfcl",
         "Call the right functions: Berkeley Function Calling Leaderboard v4.",
-        "advanced",
-        "for real models; an hour and more, by the model",
-        "agentgym.plugins.bench.bfcl.scenario:BfclScenario",
+        "bfcl.scenario:BfclScenario",
+        "an hour and more, by the model",
     ),
-    ScenarioCard(
+    _card(
         "humaneval",
         "Complete Python functions: HumanEval.",
-        "advanced",
-        "for real models; minutes to hours, by the model",
-        "agentgym.plugins.bench.code.scenario:HumanEvalScenario",
+        "code.scenario:HumanEvalScenario",
     ),
-    ScenarioCard(
+    _card(
         "humaneval_plus",
         "Complete Python functions: HumanEval+, many more inputs.",
-        "advanced",
-        "for real models; minutes to hours, by the model",
-        "agentgym.plugins.bench.code.scenario:HumanEvalPlusScenario",
+        "code.scenario:HumanEvalPlusScenario",
     ),
-    ScenarioCard(
+    _card(
         "mbpp",
         "Write small Python functions: MBPP, full or sanitized.",
-        "advanced",
-        "for real models; minutes to hours, by the model",
-        "agentgym.plugins.bench.code.scenario:MbppScenario",
+        "code.scenario:MbppScenario",
     ),
-    ScenarioCard(
+    _card(
         "mbpp_plus",
         "Write small Python functions: MBPP+, many more inputs.",
-        "advanced",
-        "for real models; minutes to hours, by the model",
-        "agentgym.plugins.bench.code.scenario:MbppPlusScenario",
+        "code.scenario:MbppPlusScenario",
     ),
-    ScenarioCard(
+    _card(
         "livecodebench",
         "Solve contest problems in Python: LiveCodeBench.",
-        "advanced",
-        "for real models; minutes to hours, by the model",
-        "agentgym.plugins.bench.code.scenario:LiveCodeBenchScenario",
+        "code.scenario:LiveCodeBenchScenario",
     ),
-    ScenarioCard(
+    _card(
         "multipl_e",
         "Complete functions in JavaScript, Go or Rust: MultiPL-E.",
-        "advanced",
-        "for real models; minutes to hours, by the model",
-        "agentgym.plugins.bench.code.scenario:MultiPlEScenario",
+        "code.scenario:MultiPlEScenario",
     ),
-    ScenarioCard(
+    _card(
         "tau2",
         "Customer service with a simulated user: tau2-bench, --data CHECKOUT.",
-        "advanced",
-        "for real models; minutes to hours, by the models",
-        "agentgym.plugins.bench.tau2.scenario:Tau2Scenario",
+        "tau2:Tau2Scenario",
+        "minutes to hours, by the models",
     ),
 ]

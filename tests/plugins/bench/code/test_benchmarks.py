@@ -113,7 +113,7 @@ def test_a_test_program_of_another_kind_is_refused(
     program: str, tmp_path: Path
 ) -> None:
     row = {**samples.MBPP_PLUS_ON_HUB, "test": program}
-    with pytest.raises(UsageError, match="line 1: its field 'test' is not a test"):
+    with pytest.raises(UsageError, match="line 1 .*its field 'test' is not a test"):
         opened("mbpp_plus", tmp_path / "m.jsonl", row)
 
 
@@ -261,7 +261,7 @@ def test_a_cut_file_is_refused_with_its_fault(tmp_path: Path) -> None:
     packed, cut = tmp_path / "cut.jsonl.gz", tmp_path / "cut.jsonl"
     packed.write_bytes(gzip.compress(line.encode())[:-40])
     cut.write_text(f"{line}\n{line[:50]}")
-    for path, fault in ((packed, "not a whole gzip file"), (cut, "line 2: ")):
+    for path, fault in ((packed, "ended before the end-of-stream"), (cut, "line 2: ")):
         with pytest.raises(UsageError, match=fault):
             get_scenario(f"humaneval?data={path}")
 
@@ -269,7 +269,7 @@ def test_a_cut_file_is_refused_with_its_fault(tmp_path: Path) -> None:
 def test_a_split_without_problems_says_how_to_measure_them(tmp_path: Path) -> None:
     scenario = opened("humaneval", tmp_path / "data.jsonl", samples.HUMANEVAL)
     empty = next(split for split in Split if split not in scenario.splits)
-    with pytest.raises(UsageError, match=r"have 1\. `agentgym eval --split all`"):
+    with pytest.raises(UsageError, match=r"`agentgym eval --split all`"):
         scenario.tasks(empty, 0, 4)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import UsageError
-from agentgym.plugins.bench.tau2.package import litellm_model
+from agentgym.plugins.bench.tau2 import litellm_model
 from agentgym.scenarios.registry import get_scenario
 from tests.some import some
 

@@ -17,7 +17,7 @@ from typing import Any
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import ToolError
-from agentgym.plugins.bench.tau2.scenario import Tau2Environment, Tau2Scenario
+from agentgym.plugins.bench.tau2 import Tau2Environment, Tau2Scenario
 
 PLAYS = ("all calls", "no call", "one call less", "all calls, silent")
 PER_DOMAIN = 4

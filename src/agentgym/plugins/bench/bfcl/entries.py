@@ -5,44 +5,26 @@ import copy
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from agentgym.core.task import Split
 from agentgym.core.tools import ToolSpec
 from agentgym.errors import NotFoundError, UsageError
-from agentgym.plugins.bench.bfcl.package import NAME, Package
+from agentgym.plugins.bench.bfcl.package import NAME, PROGRAM_FILES, Package
 from agentgym.scenarios.schemas import spec_of_openai
 
 _JSON_TYPES = {
-    "integer": "integer",
-    "number": "number",
-    "float": "number",
-    "string": "string",
-    "boolean": "boolean",
-    "bool": "boolean",
-    "array": "array",
-    "list": "array",
-    "dict": "object",
-    "object": "object",
-    "tuple": "array",
-    "any": "string",
-    "byte": "integer",
-    "short": "integer",
-    "long": "integer",
-    "double": "number",
-    "char": "string",
-    "ArrayList": "array",
-    "Array": "array",
-    "HashMap": "object",
-    "Hashtable": "object",
-    "Queue": "array",
-    "Stack": "array",
-    "Any": "string",
-    "String": "string",
-    "Bigint": "integer",
+    **dict.fromkeys(("integer", "byte", "short", "long", "Bigint"), "integer"),
+    **dict.fromkeys(("number", "float", "double"), "number"),
+    **dict.fromkeys(("boolean", "bool"), "boolean"),
+    **dict.fromkeys(("array", "list", "tuple", "ArrayList", "Array"), "array"),
+    **dict.fromkeys(("Queue", "Stack"), "array"),
+    **dict.fromkeys(("object", "dict", "HashMap", "Hashtable"), "object"),
 }
+"""JSON's name of a type in Python, Java or JavaScript; other types become strings."""
 _HINTS = {
     "java": " Note that the provided function is in Java 8 SDK syntax.",
     "javascript": " Note that the provided function is in JavaScript syntax.",
@@ -50,17 +32,6 @@ _HINTS = {
 }
 _NAMES = {"java": "Java", "javascript": "JavaScript"}
 
-_FUNCTIONS = {
-    "GorillaFileSystem": "gorilla_file_system",
-    "MathAPI": "math_api",
-    "MessageAPI": "message_api",
-    "TwitterAPI": "posting_api",
-    "TicketAPI": "ticket_api",
-    "TradingBot": "trading_bot",
-    "TravelAPI": "travel_booking",
-    "VehicleControlAPI": "vehicle_control",
-}
-"""Name of the file that describes the functions of each simulated program."""
 _PROMPTS = "constants/default_prompts.py"
 _NEW_FUNCTIONS = "DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC"
 
@@ -90,12 +61,11 @@ MULTI_TURN = (
     "multi_turn_long_context",
 )
 CATEGORIES = SINGLE_TURN + MULTI_TURN
-_NON_LIVE = tuple(name for name in SINGLE_TURN if not name.startswith("live_"))
 GROUPS = {
     "all": CATEGORIES,
     "single_turn": SINGLE_TURN,
     "multi_turn": MULTI_TURN,
-    "non_live": _NON_LIVE,
+    "non_live": tuple(name for name in SINGLE_TURN if not name.startswith("live_")),
     "live": tuple(name for name in SINGLE_TURN if name.startswith("live_")),
     "simple": tuple(name for name in SINGLE_TURN if name.startswith("simple_")),
     "python": tuple(name for name in SINGLE_TURN if "java" not in name),
@@ -149,51 +119,45 @@ def chosen_categories(named: str) -> tuple[str, ...]:
 def read_entries(package: Package) -> list[Entry]:
     """Return all single-turn entries."""
     return [
-        entry for category in SINGLE_TURN for entry in _read_category(package, category)
+        entry
+        for category in SINGLE_TURN
+        for entry in _read(package, category, partial(_single_turn, category))
     ]
 
 
-def _read_category(package: Package, category: str) -> Iterable[Entry]:
-    for line, answers in _lines(package, category):
-        try:
-            [turn] = line["question"]
-            yield Entry(
-                id=str(line["id"]),
-                category=category,
-                messages=[{"role": m["role"], "content": m["content"]} for m in turn],
-                functions=list(line["function"]),
-                answers=answers,
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise _unlike(package, category, line, error) from None
+def _single_turn(category: str, line: dict[str, Any], answers: Sequence[Any]) -> Entry:
+    [turn] = line["question"]
+    return Entry(
+        id=str(line["id"]),
+        category=category,
+        messages=[{"role": m["role"], "content": m["content"]} for m in turn],
+        functions=list(line["function"]),
+        answers=answers,
+    )
 
 
-def _lines(
-    package: Package, category: str
-) -> Iterator[tuple[dict[str, Any], Sequence[Any]]]:
-    """Yield each entry of a category with its right answers, which it may not need."""
+def _read[E: Entry](
+    package: Package,
+    category: str,
+    make: Callable[[dict[str, Any], Sequence[Any]], E],
+) -> Iterator[E]:
+    """Yield the entries of a category, made of a line and its right answers."""
     file = f"BFCL_v4_{category}.json"
     answers: dict[Any, Any] = {}
     if is_answered := category not in IRRELEVANCE and category != RELEVANCE:
         known = package.lines(f"data/possible_answer/{file}")
         answers = {line.get("id"): line.get("ground_truth") for line in known}
     for line in package.lines(f"data/{file}"):
+        about = f"{package.path}: the entry {line.get('id')!r} of {category}"
         answer = answers.get(line.get("id")) or ()
         if is_answered and not answer:
+            raise UsageError(f"{about} has no answer in {NAME}/data/possible_answer.")
+        try:
+            yield make(line, answer)
+        except (KeyError, TypeError, ValueError, SyntaxError, IndexError) as error:
             raise UsageError(
-                f"{package.path}: the entry {line.get('id')!r} of {category} has no "
-                f"answer in {NAME}/data/possible_answer."
-            )
-        yield line, answer
-
-
-def _unlike(
-    package: Package, category: str, line: dict[str, Any], error: Exception
-) -> UsageError:
-    return UsageError(
-        f"{package.path}: the entry {line.get('id')!r} of {category} is not one of "
-        f"BFCL v4 ({type(error).__name__}: {error})."
-    )
+                f"{about} is not one of BFCL v4 ({type(error).__name__}: {error})."
+            ) from None
 
 
 def split_entries(entries: Sequence[Entry]) -> dict[Split, list[Entry]]:
@@ -281,49 +245,47 @@ def read_conversations(
     """Return all entries of the given multi-turn categories."""
     described = {
         program: package.lines(f"data/multi_turn_func_doc/{file}.json")
-        for program, file in _FUNCTIONS.items()
+        for program, file in PROGRAM_FILES.items()
     }
     asks = _prompt(package)
     return [
-        _read(package, category, line, answer, described, asks)
+        entry
         for category in categories
-        for line, answer in _lines(package, category)
+        for entry in _read(
+            package, category, partial(_conversation, category, described, asks)
+        )
     ]
 
 
-def _read(
-    package: Package,
+def _conversation(
     category: str,
-    line: dict[str, Any],
-    answer: Sequence[Sequence[str]],
     described: Mapping[str, list[dict[str, Any]]],
     asks: str,
+    line: dict[str, Any],
+    answer: Sequence[Sequence[str]],
 ) -> ConversationEntry:
-    try:
-        functions = [f for name in line["involved_classes"] for f in described[name]]
-        later = {
-            int(turn): [f for name in names for f in functions if f["name"] == name]
-            for turn, names in line.get("missed_function", {}).items()
-        }
-        missing = {f["name"] for added in later.values() for f in added}
-        turns = ["\n\n".join(m["content"] for m in turn) for turn in line["question"]]
-        if len(turns) != len(answer):
-            raise ValueError(f"{len(turns)} turns and {len(answer)} answers")
-        made = ConversationEntry(
-            id=str(line["id"]),
-            category=category,
-            messages=[{"role": "user", "content": turns[0]}],
-            functions=[f for f in functions if f["name"] not in missing],
-            answers=(),
-            turns=[asks if n in later else text for n, text in enumerate(turns)],
-            right_calls=answer,
-            later=later,
-            programs=list(line["involved_classes"]),
-            start=line.get("initial_config", {}),
-        )
-        made.named_calls()
-    except (KeyError, TypeError, ValueError, SyntaxError, IndexError) as error:
-        raise _unlike(package, category, line, error) from None
+    functions = [f for name in line["involved_classes"] for f in described[name]]
+    later = {
+        int(turn): [f for name in names for f in functions if f["name"] == name]
+        for turn, names in line.get("missed_function", {}).items()
+    }
+    missing = {f["name"] for added in later.values() for f in added}
+    turns = ["\n\n".join(m["content"] for m in turn) for turn in line["question"]]
+    if len(turns) != len(answer):
+        raise ValueError(f"{len(turns)} turns and {len(answer)} answers")
+    made = ConversationEntry(
+        id=str(line["id"]),
+        category=category,
+        messages=[{"role": "user", "content": turns[0]}],
+        functions=[f for f in functions if f["name"] not in missing],
+        answers=(),
+        turns=[asks if n in later else text for n, text in enumerate(turns)],
+        right_calls=answer,
+        later=later,
+        programs=list(line["involved_classes"]),
+        start=line.get("initial_config", {}),
+    )
+    made.named_calls()  # raises ValueError if one of them cannot be parsed
     return made
 
 
@@ -407,22 +369,15 @@ def _typed(part: dict[str, Any]) -> dict[str, Any]:
         made["format"] = "float"
         message = made.get("description", "")
         made["description"] = f"{message} This is a float type value."
-    made["type"] = _JSON_TYPES.get(made.get("type", ""), "string")
-    return _with_inner(made)
+    return _with_json_types(made)
 
 
-def _item(part: dict[str, Any]) -> dict[str, Any]:
-    return _with_inner(
-        {**part, "type": _JSON_TYPES.get(part.get("type", ""), "string")}
-    )
-
-
-def _with_inner(part: dict[str, Any]) -> dict[str, Any]:
-    """Convert the types of a schema's properties or items to JSON types, in place."""
-    if part["type"] not in ("array", "object"):
-        return part
-    if "properties" in part:
-        part["properties"] = {n: _typed(p) for n, p in part["properties"].items()}
-    elif isinstance(part.get("items"), dict):
-        part["items"] = _item(part["items"])
-    return part
+def _with_json_types(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of a schema in which it and its parts have JSON types."""
+    made = {**part, "type": _JSON_TYPES.get(part.get("type", ""), "string")}
+    if made["type"] in ("array", "object"):
+        if "properties" in part:
+            made["properties"] = {n: _typed(p) for n, p in part["properties"].items()}
+        elif isinstance(part.get("items"), dict):
+            made["items"] = _with_json_types(part["items"])
+    return made

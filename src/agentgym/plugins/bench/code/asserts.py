@@ -7,18 +7,10 @@ find the number. The tests of HumanEval+ and MBPP+ do not have this weakness.
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from agentgym.core.task import Split
-from agentgym.errors import UsageError
-from agentgym.plugins.bench.code.problems import (
-    BenchmarkProblem,
-    Judge,
-    field,
-    read_lines,
-    texts,
-)
+from agentgym.plugins.bench.code.problems import BenchmarkProblem, read_lines
 from agentgym.sandbox import PythonScript, Sandbox
 
 HUMANEVAL_SOURCE = (
@@ -50,66 +42,49 @@ _os.write(_out, b"%s")
 """
 
 
-@dataclass(frozen=True)
-class Asserts(Judge):
-    """Accepts code if the tests, Python code that runs after it, raise no exception."""
-
-    tests: str
-
-    def accepts(self, sandbox: Sandbox, code: str) -> bool:
-        """Return whether the tests pass within 3 seconds."""
-        number = secrets.token_hex(16)
-        script = _SCRIPT % (code, self.tests, number)
-        result = sandbox.run_sync(
-            {"judge.py": script}, PythonScript("judge.py"), timeout_s=_TIMEOUT_S
-        )
-        return result.checked().ok and result.stdout == number
+def passes(sandbox: Sandbox, code: str, *, tests: str) -> bool:
+    """Return whether tests that run after the code pass within 3 seconds."""
+    number = secrets.token_hex(16)
+    script = _SCRIPT % (code, tests, number)
+    result = sandbox.run_sync(
+        {"judge.py": script}, PythonScript("judge.py"), timeout_s=_TIMEOUT_S
+    )
+    return result.checked().ok and result.stdout == number
 
 
 def read_humaneval(data: str) -> Iterator[BenchmarkProblem]:
     """Yield the problems of HumanEval."""
-    source = HUMANEVAL_SOURCE
-    for row in read_lines(data, "HumanEval", source):
-        prompt, name, tests = (
-            field(row, key, str, source) for key in ("prompt", "entry_point", "test")
-        )
+    for row in read_lines(data, "HumanEval", HUMANEVAL_SOURCE):
+        prompt, name = row.field("prompt"), row.field("entry_point")
+        tests = f"{row.field('test')}\ncheck({name})\n"
         yield BenchmarkProblem(
-            id=field(row, "task_id", str, source),
+            id=row.field("task_id"),
             family="humaneval",
             instruction=COMPLETE.format(prompt=prompt),
             prefix=prompt,
             is_python=True,
             entry_point=name,
-            judge=Asserts(f"{tests}\ncheck({name})\n"),
+            judge=partial(passes, tests=tests),
         )
 
 
 def read_mbpp(data: str) -> Iterator[BenchmarkProblem]:
     """Yield the problems of MBPP from its full or its sanitized data file."""
-    source = MBPP_SOURCE
-    for row in read_lines(data, "MBPP", source):
-        number = field(row, "task_id", int, source)
-        tests = texts(row, "test_list", source)
+    for row in read_lines(data, "MBPP", MBPP_SOURCE):
+        number, tests = row.field("task_id", int), row.texts("test_list")
         request = row.get("text", row.get("prompt"))
         if not isinstance(request, str) or not tests:
-            raise UsageError(
-                f"{row['']} is not of MBPP: it needs `text` or `prompt`, and tests. "
-                f"The data come from {source}."
-            )
-        before = _before(row, source)
+            raise row.error("it needs `text` or `prompt`, and tests")
+        before = [str(row.get("test_setup_code", ""))]
+        if row.get("test_imports") is not None:
+            before = row.texts("test_imports")
         yield BenchmarkProblem(
             id=f"Mbpp/{number}",
             family="mbpp",
             instruction=WRITE.format(request=request, tests="\n".join(tests)),
-            judge=Asserts("\n".join([*before, *tests])),
+            judge=partial(passes, tests="\n".join([*before, *tests])),
             split=_split(number),
         )
-
-
-def _before(row: dict[str, Any], source: str) -> list[str]:
-    if "test_imports" in row:
-        return texts(row, "test_imports", source)
-    return [str(row.get("test_setup_code", ""))]
 
 
 def _split(number: int) -> Split:

@@ -9,20 +9,13 @@ limits are those of the benchmark: 6 s per test, and 5 s plus 7 s per test in to
 
 import inspect
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from functools import cached_property
-from typing import Any
 
 from agentgym.errors import SandboxError, UsageError
 from agentgym.plugins.bench.code import recorded
-from agentgym.plugins.bench.code.problems import (
-    BenchmarkProblem,
-    Judge,
-    field,
-    read_lines,
-)
+from agentgym.plugins.bench.code.problems import BenchmarkProblem, Row, read_lines
 from agentgym.sandbox import PythonScript, Sandbox
 
 SOURCE = "the data set livecodebench/code_generation_lite on Hugging Face (test*.jsonl)"
@@ -88,8 +81,8 @@ _record_all([given for given, _ in _hidden()], *_asked)
 """
 
 
-@dataclass(frozen=True)
-class Contest(Judge):
+@dataclass
+class Contest:
     """Accepts code if it prints the right lines or returns the right values.
 
     Attributes:
@@ -102,13 +95,13 @@ class Contest(Judge):
     public: tuple[tuple[str, str], ...]
     private: str
     name: str
+    _hidden: list[str] | None = None
 
-    def accepts(self, sandbox: Sandbox, code: str) -> bool:
+    def __call__(self, sandbox: Sandbox, code: str) -> bool:
         """Return whether the code passes the public and the hidden tests."""
-        if "outputs" not in self._known:
-            shown = [output for _, output in self.public]
-            self._known["outputs"] = [*shown, *self._hidden_outputs(sandbox)]
-        outputs = self._known["outputs"]
+        if self._hidden is None:
+            self._hidden = self._hidden_outputs(sandbox)
+        outputs = [*(output for _, output in self.public), *self._hidden]
         inputs = [given for given, _ in self.public]
         script = inspect.getsource(recorded) + _HIDDEN + _SCRIPT
         files = {
@@ -122,10 +115,6 @@ class Contest(Judge):
         if not result.ok or len(lines) != len(outputs):
             return False
         return all(map(self._right, lines, outputs))
-
-    @cached_property
-    def _known(self) -> dict[str, list[str]]:
-        return {}
 
     def _hidden_outputs(self, sandbox: Sandbox) -> list[str]:
         """Return the right outputs of the hidden tests, as text."""
@@ -158,20 +147,16 @@ class Contest(Judge):
 def _same_lines(out: str, right: str) -> bool:
     """Return whether all lines of two outputs are equal, as text or as numbers."""
     given, wanted = (text.strip().split("\n") for text in (out, right))
-    if len(given) != len(wanted):
-        return False
-    return all(map(_same_line, given, wanted))
+    return len(given) == len(wanted) and all(map(_same_line, given, wanted))
 
 
 def _same_line(given: str, wanted: str) -> bool:
-    given, wanted = given.strip(), wanted.strip()
-    if given == wanted:
+    if given.strip() == wanted.strip():
         return True
     try:
-        numbers = [[Decimal(word) for word in text.split()] for text in (given, wanted)]
+        return list(map(Decimal, given.split())) == list(map(Decimal, wanted.split()))
     except InvalidOperation:
         return False
-    return numbers[0] == numbers[1]
 
 
 def read_livecodebench(
@@ -180,25 +165,19 @@ def read_livecodebench(
     """Yield the problems of LiveCodeBench."""
     found = 0
     for row in read_lines(data, "LiveCodeBench", SOURCE):
-        title, content, starter, private, public, number, date = (
-            field(row, key, str, SOURCE)
-            for key in (
-                *("question_title", "question_content", "starter_code"),
-                *("private_test_cases", "public_test_cases", "question_id"),
-                "contest_date",
-            )
-        )
+        date = row.field("contest_date")
         if (start and date[:10] < start) or (end and date[:10] > end):
             continue
         found += 1
-        tests, name = _public(row, public)
-        how = _BY_CALL.format(starter=starter) if name else _BY_INPUT
+        tests, name = _public(row)
+        how = _BY_CALL.format(starter=row.field("starter_code")) if name else _BY_INPUT
         difficulty = str(row.get("difficulty", ""))
+        title, content = row.field("question_title"), row.field("question_content")
         yield BenchmarkProblem(
-            id=number,
+            id=row.field("question_id"),
             family=f"livecodebench_{difficulty or 'any'}",
             instruction=_REQUEST.format(title=title, content=content, how=how),
-            judge=Contest(str(row[""]), tests, private, name),
+            judge=Contest(row.place, tests, row.field("private_test_cases"), name),
             level=_LEVELS.get(difficulty, 2),
         )
     if not found:
@@ -206,16 +185,14 @@ def read_livecodebench(
         raise UsageError(f"{data} has no contest {dates}.")
 
 
-def _public(row: dict[str, Any], text: str) -> tuple[tuple[tuple[str, str], ...], str]:
+def _public(row: Row) -> tuple[tuple[tuple[str, str], ...], str]:
     """Return the public tests, and the name of the method to call."""
     try:
-        tests: Sequence[dict[str, Any]] = json.loads(text)
+        tests = json.loads(row.field("public_test_cases"))
         metadata = json.loads(row.get("metadata") or "{}")
         pairs = tuple((str(test["input"]), str(test["output"])) for test in tests)
         by_call = any(test.get("testtype") == "functional" for test in tests)
         return pairs, str(metadata["func_name"]) if by_call else ""
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UsageError(
-            f"{row['']} is not of LiveCodeBench: its public tests cannot be read "
-            f"({type(error).__name__}). The data come from {SOURCE}."
-        ) from None
+        problem = f"its public tests cannot be read ({type(error).__name__})"
+        raise row.error(problem) from None

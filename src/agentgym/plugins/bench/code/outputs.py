@@ -11,20 +11,13 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym.errors import SandboxError, UsageError
+from agentgym.errors import SandboxError
 from agentgym.plugins.bench.code import recorded
 from agentgym.plugins.bench.code.asserts import COMPLETE, WRITE
-from agentgym.plugins.bench.code.problems import (
-    BenchmarkProblem,
-    Judge,
-    field,
-    read_lines,
-    texts,
-)
+from agentgym.plugins.bench.code.problems import BenchmarkProblem, Row, read_lines
 from agentgym.sandbox import PythonScript, Sandbox
 
 Restore = Callable[[Any], Any]
@@ -212,8 +205,8 @@ _record_all(*_asked)
 """
 
 
-@dataclass(frozen=True)
-class Outputs(Judge):
+@dataclass
+class Outputs:
     """Accepts code if its outputs equal those of a reference solution.
 
     Attributes:
@@ -230,16 +223,18 @@ class Outputs(Judge):
     inputs: tuple[Inputs, ...]
     tolerance: float
     oracle: str
+    _expected: dict[int, list[tuple[Any, float]]] = field(default_factory=dict)
+    """Output and CPU seconds of the reference's calls, by the number of the group."""
 
-    def accepts(self, sandbox: Sandbox, code: str) -> bool:
+    def __call__(self, sandbox: Sandbox, code: str) -> bool:
         """Return whether the code passes all groups of calls."""
-        return all(self._passes(sandbox, code, given) for given in self.inputs)
+        groups = (n for n, inputs in enumerate(self.inputs) if inputs)
+        return all(self._passes(sandbox, code, group) for group in groups)
 
-    def _passes(self, sandbox: Sandbox, code: str, inputs: Inputs) -> bool:
+    def _passes(self, sandbox: Sandbox, code: str, group: int) -> bool:
         """Return whether code and reference solution have equal outputs for a group."""
-        if not inputs:
-            return True
-        if (expected := self._known.get(id(inputs))) is None:
+        inputs = self.inputs[group]
+        if (expected := self._expected.get(group)) is None:
             limits = [_WHOLE_S] * len(inputs)
             expected = self._run(sandbox, self.reference, inputs, limits, _WHOLE_S)
             if len(expected) != len(inputs):
@@ -247,7 +242,7 @@ class Outputs(Judge):
                     f"The reference solution of {self.name} does not run in the "
                     "sandbox: its file may need packages that are not in it."
                 )
-            self._known[id(inputs)] = expected
+            self._expected[group] = expected
         limits = [max(_LEAST_S, _FACTOR * seconds) for _, seconds in expected]
         whole_s = min(_WHOLE_S, sum(limits)) + 1
         given = self._run(sandbox, code, inputs, limits, whole_s)
@@ -261,11 +256,6 @@ class Outputs(Judge):
             if not self._equal(arguments, out, right, tolerance):
                 return False
         return True
-
-    @cached_property
-    def _known(self) -> dict[int, list[tuple[Any, float]]]:
-        """A cache of the reference's results, by the ``id()`` of a group of calls."""
-        return {}
 
     def _run(
         self,
@@ -369,67 +359,56 @@ def _read(
     data: str, oracle: str, title: str, source: str
 ) -> Iterator[BenchmarkProblem]:
     for row in read_lines(data, title, source):
-        on_hub = "base_input" not in row and "test" in row
-        yield (_of_hub if on_hub else _of_release)(row, oracle, source)
+        on_hub = row.get("base_input") is None and row.get("test") is not None
+        yield (_of_hub if on_hub else _of_release)(row, oracle)
 
 
-def _of_release(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
+def _of_release(row: Row, oracle: str) -> BenchmarkProblem:
     """Convert a line of EvalPlus' data file, with two fields of inputs."""
-    prompt, name, solution, number = (
-        field(row, key, str, source)
-        for key in ("prompt", "entry_point", "canonical_solution", "task_id")
-    )
-    given = [field(row, key, list, source) for key in ("base_input", "plus_input")]
+    given = [row.field(key, list) for key in ("base_input", "plus_input")]
     atol = row.get("atol", 0)
     if not isinstance(atol, int | float) or not given[0]:
-        raise UsageError(f"{row['']}: atol must be a number, and inputs be given.")
+        raise row.error("atol must be a number, and inputs be given")
+    prompt, solution = row.field("prompt"), row.field("canonical_solution")
     if oracle == "mbpp":
-        given = [with_types(number, each) for each in given]
+        given = [with_types(row.field("task_id"), each) for each in given]
+        solution = f"\n{solution}"
+    return _completion(row, oracle, prompt + solution, given, float(atol))
+
+
+def _of_hub(row: Row, oracle: str) -> BenchmarkProblem:
+    """Convert a line of the hub's data set, with a test program, to a problem."""
+    try:
+        tests = TestProgram.parse(row.field("test"))
+    except ValueError as error:
+        problem = f"its field 'test' is not a test program of EvalPlus: {error}"
+        raise row.error(problem) from None
+    prompt = row.field("prompt")
+    if oracle == "humaneval":
+        reference = prompt + row.field("canonical_solution")
+        return _completion(row, oracle, reference, [tests.inputs], tests.tolerance)
+    shown = "\n".join(row.texts("test_list"))
+    given = (list(map(recorded.packed, tests.inputs)),)
     return BenchmarkProblem(
-        id=number,
+        id=f"Mbpp/{row.field('task_id', int)}",
+        family="mbpp_plus",
+        instruction=WRITE.format(request=prompt, tests=shown),
+        judge=Outputs(row.field("code"), tests.name, given, tests.tolerance, oracle),
+    )
+
+
+def _completion(
+    row: Row, oracle: str, reference: str, given: Sequence[Inputs], tolerance: float
+) -> BenchmarkProblem:
+    """Return a problem whose prompt is the beginning of the code."""
+    prompt, name = row.field("prompt"), row.field("entry_point")
+    inputs = tuple(list(map(recorded.packed, each)) for each in given)
+    return BenchmarkProblem(
+        id=row.field("task_id"),
         family=f"{oracle}_plus",
         instruction=COMPLETE.format(prompt=prompt),
         prefix=prompt,
         is_python=True,
         entry_point=name,
-        judge=Outputs(
-            f"{prompt}\n{solution}" if oracle == "mbpp" else prompt + solution,
-            name,
-            tuple(list(map(recorded.packed, each)) for each in given),
-            float(atol),
-            oracle,
-        ),
-    )
-
-
-def _of_hub(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
-    """Convert a line of the hub's data set, with a test program, to a problem."""
-    try:
-        tests = TestProgram.parse(field(row, "test", str, source))
-    except ValueError as error:
-        raise UsageError(
-            f"{row['']}: its field 'test' is not a test program of EvalPlus: {error}. "
-            f"The data come from {source}."
-        ) from None
-    prompt = field(row, "prompt", str, source)
-    given = (list(map(recorded.packed, tests.inputs)),)
-    if oracle == "humaneval":
-        name = field(row, "entry_point", str, source)
-        solution = field(row, "canonical_solution", str, source)
-        return BenchmarkProblem(
-            id=field(row, "task_id", str, source),
-            family="humaneval_plus",
-            instruction=COMPLETE.format(prompt=prompt),
-            prefix=prompt,
-            is_python=True,
-            entry_point=name,
-            judge=Outputs(prompt + solution, name, given, tests.tolerance, oracle),
-        )
-    code = field(row, "code", str, source)
-    shown = "\n".join(texts(row, "test_list", source))
-    return BenchmarkProblem(
-        id=f"Mbpp/{field(row, 'task_id', int, source)}",
-        family="mbpp_plus",
-        instruction=WRITE.format(request=prompt, tests=shown),
-        judge=Outputs(code, tests.name, given, tests.tolerance, oracle),
+        judge=Outputs(reference, name, inputs, tolerance, oracle),
     )

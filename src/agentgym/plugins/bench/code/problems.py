@@ -5,8 +5,7 @@ import io
 import json
 import re
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,8 @@ _FENCED = re.compile(
 )
 
 
-class Judge(ABC):
-    """Base class for the tests of one problem, which accept or reject code."""
-
-    @abstractmethod
-    def accepts(self, sandbox: Sandbox, code: str) -> bool:
-        """Return whether the code passes all tests of the problem.
-
-        Raises:
-            SandboxError: The sandbox failed.
-        """
+Judge = Callable[[Sandbox, str], bool]
+"""Runs the tests of one problem on code, and returns whether it passes all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,77 +64,77 @@ class BenchmarkProblem:
         return re.search(defined, code, re.MULTILINE) is not None
 
 
+@dataclass(frozen=True)
+class Row:
+    """One line of a benchmark's data file.
+
+    Attributes:
+        place: The file and the line, for error messages.
+        source: Where the benchmark's data come from, for error messages.
+    """
+
+    values: dict[str, Any]
+    place: str
+    source: str
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of a field that the line may lack."""
+        return self.values.get(name, default)
+
+    def field(self, name: str, kind: type = str) -> Any:
+        """Return the value of a field after a check of its type."""
+        value = self.values.get(name)
+        if not isinstance(value, kind):
+            wrong = f"must be of the type {kind.__name__}, not {type(value).__name__}"
+            raise self.error(f"its field {name!r} {wrong}")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """Return the value of a field after a check that it is a list of texts."""
+        values: list[str] = self.field(name, list)
+        if not all(isinstance(value, str) for value in values):
+            raise self.error(f"its field {name!r} must be a list of texts")
+        return values
+
+    def error(self, problem: str) -> UsageError:
+        """Return the error for a line of another format."""
+        return UsageError(
+            f"{self.place} is not of this benchmark: {problem}. The data come from "
+            f"{self.source}."
+        )
+
+
+def read_lines(path: str, benchmark: str, source: str) -> Iterator[Row]:
+    """Yield the objects of a (gzipped) JSON Lines or JSON file."""
+    origin = f"The data of {benchmark} come from {source}."
+    if not path:
+        raise UsageError(f"{benchmark} needs its data file: --data FILE. {origin}")
+    try:
+        values = list(_values(path))
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{path} cannot be read as JSON Lines: {error}. {origin}"
+        ) from None
+    if not values:
+        raise UsageError(f"{path} is empty. {origin}")
+    for number, value in values:
+        row = Row(value, f"{path}, line {number}", source)
+        if not isinstance(value, dict):
+            raise row.error("it is not an object")
+        yield row
+
+
 def _values(path: str) -> Iterator[tuple[int, Any]]:
     """Yield number and JSON value of each line, or of each item of a JSON array."""
     with Path(path).open("rb") as raw:
         is_packed = raw.peek(2)[:2] == b"\x1f\x8b"
         data = gzip.GzipFile(fileobj=raw) if is_packed else raw
         text = io.TextIOWrapper(data, "utf-8-sig", newline="\n")
-        begun = False
         for number, line in enumerate(text, 1):
-            if not begun and line.lstrip().startswith("["):
+            if number == 1 and line.lstrip().startswith("["):
                 yield from enumerate(json.loads(line + text.read()), 1)
             elif line.strip():
-                yield number, _object_of(line, number)
-            begun = begun or bool(line.strip())
-
-
-def _object_of(line: str, number: int) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"line {number}: {error}") from None
-
-
-def read_lines(path: str, benchmark: str, source: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a (gzipped) JSON Lines or JSON file.
-
-    The key ``""`` of each has its file and line, for error messages.
-    """
-    if not path:
-        raise UsageError(
-            f"{benchmark} needs its data file: --data FILE. It comes from {source}."
-        )
-    try:
-        values = list(_values(path))
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror or error}. The data of "
-            f"{benchmark} come from {source}."
-        ) from None
-    except (EOFError, zlib.error) as error:
-        raise UsageError(
-            f"{path} is not a whole gzip file: {error} Download it again. The data of "
-            f"{benchmark} come from {source}."
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{path} is not JSON Lines: {error}. The data of {benchmark} come from "
-            f"{source}."
-        ) from None
-    if not values:
-        raise UsageError(f"{path} is empty. {benchmark} comes from {source}.")
-    for number, value in values:
-        if not isinstance(value, dict):
-            raise UsageError(f"{path}, line {number} is not an object.")
-        yield {"": f"{path}, line {number}", **value}
-
-
-def field(row: Mapping[str, Any], name: str, kind: type, source: str) -> Any:
-    """Return the value of a field after a check of its type."""
-    value = row.get(name)
-    if not isinstance(value, kind):
-        raise UsageError(
-            f"{row['']} is not of this benchmark: its field {name!r} must be of the "
-            f"type {kind.__name__}, not {type(value).__name__}. The data come from "
-            f"{source}."
-        )
-    return value
-
-
-def texts(row: Mapping[str, Any], name: str, source: str) -> list[str]:
-    """Return the value of a field after a check that it is a list of texts."""
-    values = field(row, name, list, source)
-    if not all(isinstance(value, str) for value in values):
-        raise UsageError(f"{row['']}: its field {name!r} must be a list of texts.")
-    return list(values)
+                try:
+                    yield number, json.loads(line)
+                except ValueError as error:
+                    raise ValueError(f"line {number}: {error}") from None

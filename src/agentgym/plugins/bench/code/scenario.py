@@ -14,13 +14,7 @@ from agentgym.errors import NotFoundError, UsageError
 from agentgym.plugins.bench.code.asserts import read_humaneval, read_mbpp
 from agentgym.plugins.bench.code.contests import read_livecodebench
 from agentgym.plugins.bench.code.outputs import read_humaneval_plus, read_mbpp_plus
-from agentgym.plugins.bench.code.problems import (
-    BenchmarkProblem,
-    Judge,
-    field,
-    read_lines,
-    texts,
-)
+from agentgym.plugins.bench.code.problems import BenchmarkProblem, read_lines
 from agentgym.sandbox import Argv, Limits, Sandbox, SandboxConfig
 from agentgym.sandbox.commands import Command, Program
 from agentgym.scenarios.base import Environment, Scenario
@@ -44,7 +38,7 @@ _COMMANDS: dict[str, tuple[str, Command]] = {
 
 
 @dataclass(frozen=True)
-class Joined(Judge):
+class JoinedProgram:
     """Accepts code if the program of this code and its tests succeeds.
 
     Attributes:
@@ -58,7 +52,7 @@ class Joined(Judge):
     stops: tuple[str, ...]
     prefix: str
 
-    def accepts(self, sandbox: Sandbox, code: str) -> bool:
+    def __call__(self, sandbox: Sandbox, code: str) -> bool:
         """Return whether the program succeeds within 15 seconds (Go: 30 seconds)."""
         if code.startswith(self.prefix):
             completion = code[len(self.prefix) :]
@@ -76,25 +70,19 @@ class Joined(Judge):
 def read_multipl_e(data: str) -> Iterator[BenchmarkProblem]:
     """Yield the problems of a file of MultiPL-E."""
     for row in read_lines(data, "MultiPL-E", SOURCE):
-        prompt, tests, short, name = (
-            field(row, key, str, SOURCE)
-            for key in ("prompt", "tests", "language", "name")
-        )
+        prompt, name, short = (row.field(key) for key in ("prompt", "name", "language"))
         if short not in LANGUAGES:
-            raise UsageError(
-                f"{row['']}: programs in {short!r} are not run; those in js, go and rs "
-                "are."
-            )
+            raise row.error(f"programs in {short!r} are not run; js, go and rs are")
         language = LANGUAGES[short]
         request = _REQUEST.format(title=_TITLES[language], name=language, prompt=prompt)
-        stops = tuple(texts(row, "stop_tokens", SOURCE))
+        stops = tuple(row.texts("stop_tokens"))
         yield BenchmarkProblem(
             id=name,
             family=f"multipl_e_{language}",
             instruction=request,
             prefix=prompt,
             entry_point="_".join(name.split("_")[2:]) or name,
-            judge=Joined(language, tests, stops, prompt),
+            judge=JoinedProgram(language, row.field("tests"), stops, prompt),
         )
 
 
@@ -142,10 +130,9 @@ class CodeBenchmark(Scenario):
         found = [*self._splits.get(split, ())]
         if not found:
             raise UsageError(
-                f"None of the problems of {self.name} is in the split {split.value!r}; "
-                f"its data have {len(self._by_id)}. `agentgym eval --split all` "
-                "measures those of every split; training needs some in train, "
-                "validation and test."
+                f"None of the {len(self._by_id)} problems of {self.name} is in the "
+                f"split {split.value!r}. `agentgym eval --split all` measures those of "
+                "every split; training needs some in train, validation and test."
             )
         Random(f"{split}/{seed}").shuffle(found)
         return [
@@ -185,7 +172,7 @@ class CodeBenchmark(Scenario):
             raise NotFoundError(f"problem of {self.name}", task.id, self._by_id)
         problem = self._by_id[task.id]
         code = problem.code(trajectory.answer or "")
-        right = bool(code.strip()) and problem.judge.accepts(self.sandbox, code)
+        right = bool(code.strip()) and problem.judge(self.sandbox, code)
         return Reward(float(right), right, {"tests": float(right)})
 
 
@@ -269,5 +256,5 @@ class MultiPlEScenario(CodeBenchmark):
     def sandbox_config(self) -> SandboxConfig:
         """Return a sandbox configuration with the problems' programming languages."""
         judges = (problem.judge for problem in self._by_id.values())
-        names = {judge.language for judge in judges if isinstance(judge, Joined)}
+        names = {judge.language for judge in judges if isinstance(judge, JoinedProgram)}
         return replace(super().sandbox_config(), languages=tuple(sorted(names)))

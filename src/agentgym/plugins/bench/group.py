@@ -27,7 +27,7 @@ def set_user_model(
     scenario: Scenario, settings: dict[str, Any], *, trains: bool
 ) -> None:
     """Give the scenario of τ² the model that plays its users."""
-    from agentgym.plugins.bench.tau2.scenario import Tau2Scenario
+    from agentgym.plugins.bench.tau2 import Tau2Scenario
 
     if isinstance(scenario, Tau2Scenario):
         scenario.user_model = settings["model"]

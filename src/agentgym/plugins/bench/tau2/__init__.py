@@ -1,1 +1,0 @@
-"""τ²-bench (airline, retail, telecom), from the user's own checkout."""
