@@ -10,8 +10,7 @@ from agentgym.rollout.store.store import Store
 
 def recorded_by(store: Store, rollout_id: str, call: RecordedCall) -> None:
     """Have a call recorded as the gateway does, in a rollout's first attempt."""
-    routed = call.data.get("routed_experts") is not None
-    store.record_call(rollout_id, "0", orjson.dumps(call.data), routed=routed)
+    store.record_call(rollout_id, "0", orjson.dumps(call.data))
 
 
 def record(
@@ -24,7 +23,6 @@ def record(
     response_ids: list[int] | None = None,
     logprobs: list[float] | None = None,
     status: int = 200,
-    routes: Any = None,
 ) -> RecordedCall:
     """Return an answered call; one with an error status holds an error instead."""
     tokens = {"content": [{"token": "a", "logprob": x} for x in logprobs or []]}
@@ -44,7 +42,6 @@ def record(
             "server": {"model": "m", "version": version, "endpoint": "in-process"},
             "http_status": status,
             "status": "ok" if status < 400 else "error",
-            "routed_experts": routes,
             "agent": agent,
         }
     )

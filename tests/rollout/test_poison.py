@@ -18,7 +18,7 @@ from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.runner import UNREADABLE, RolloutRequest
 from agentgym.rollout.session import RolloutSession
-from agentgym.rollout.store.rollout import NewEvent, NewRollout, RolloutState
+from agentgym.rollout.store.rollout import NewRollout
 from agentgym.rollout.store.store import Store
 from tests.rollout.fake_policy import FakePolicy
 from tests.rollout.sessions import requests, session
@@ -240,40 +240,6 @@ def test_a_stream_of_nonsense_is_told_in_the_stream(tmp_path: Path, wrong: Any) 
             assert "unknown shape" in told.text
             [event] = gateway.store.events("bad-0")
             assert event.data["http_status"] == 502
-
-
-def test_a_row_that_cannot_be_stored_costs_its_group_nothing(tmp_path: Path) -> None:
-    """Behind every check of the wire, for who records from this process."""
-    path = tmp_path / "rollouts.db"
-    with Store(path, group_commit_s=60) as store:
-        store.create_rollouts([NewRollout(rollout_id=i, input={}) for i in "abc"])
-        store.claim("w", 3)
-        for name in "abc":
-            store.add_event(name, "\ud800" if name == "b" else "0", "note", {})
-            store.finish(
-                name,
-                "0",
-                state=RolloutState.SUCCEEDED,
-                events=[NewEvent(event_type="reward", data={"value": 1})],
-            )
-        store.flush()
-        assert store.refused == 1
-    with sqlite3.connect(path) as database:
-        found = database.execute(
-            "SELECT rollout_id, event_type FROM events ORDER BY rollout_id, rowid"
-        ).fetchall()
-        [(ended,)] = database.execute(
-            "SELECT count(*) FROM rollouts WHERE state = 'succeeded'"
-        )
-    reward, note = "reward", "note"
-    assert found == [
-        ("a", note),
-        ("a", reward),
-        ("b", reward),
-        ("c", note),
-        ("c", reward),
-    ]
-    assert ended == 3
 
 
 def run(

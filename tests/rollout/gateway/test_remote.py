@@ -370,11 +370,9 @@ def test_text_completions_are_forwarded() -> None:
 
 def test_routed_experts_are_recorded_and_not_passed_on() -> None:
     async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
-        assert body["return_routed_experts"]
         return web.json_response(completion(routed_experts=[[1, 2]]))
 
-    settings = {"include_routed_experts": True}
-    with StubServer(respond) as server, forwarding(server, **settings) as gateway:
+    with StubServer(respond) as server, forwarding(server) as gateway:
         answer = ask(gateway)
         [event] = gateway.store.events("r0")
     assert "routed_experts" not in answer.model_dump_json()

@@ -145,18 +145,6 @@ def test_the_id_of_what_a_client_deleted_is_free_and_the_old_one_is_kept(
     assert count == 2
 
 
-def test_rows_that_sqlite_refuses_take_no_others_with_them(tmp_path: Path) -> None:
-    with Store(tmp_path / "rollouts.db", group_commit_s=5) as store:
-        store.create_rollouts([NewRollout(rollout_id="a", input={})])
-        for number in range(100):
-            store.add_event("a", "0", "note", {"number": number})
-            if number == 50:
-                store._database.submit(("INSERT INTO events VALUES ?", (None,) * 5))
-        store.flush()
-        assert store.refused == 1
-        assert [e.data["number"] for e in store.events("a")] == list(range(100))
-
-
 @pytest.mark.slow
 def test_reports_of_a_store_that_fails_are_not_lost_in_memory(tmp_path: Path) -> None:
     """What SQLite does not have yet stays in memory."""

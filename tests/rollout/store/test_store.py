@@ -22,7 +22,6 @@ from agentgym.errors import (
     StoreError,
 )
 from agentgym.plugins.lightning.schemas import triplet_bodies
-from agentgym.rollout.store import signals
 from agentgym.rollout.store.database import SCHEMA_VERSION, Database
 from agentgym.rollout.store.events import RecordedCall
 from agentgym.rollout.store.rollout import (
@@ -44,9 +43,7 @@ def create(store: Store, *ids: str, **fields: Any) -> None:
     )
 
 
-def recorded(
-    turn: int = 0, *, agent: str = "agent", routes: Any = None
-) -> RecordedCall:
+def recorded(turn: int = 0, *, agent: str = "agent") -> RecordedCall:
     """Return call number ``turn`` of a conversation that grows by two messages."""
     messages = [
         {"role": "user", "content": f"message {i}"} for i in range(2 * turn + 1)
@@ -59,7 +56,6 @@ def recorded(
         prompt_ids=list(range(100, 110 + 5 * turn)),
         response_ids=[turn, 70_000],
         logprobs=[-0.1, -0.25],
-        routes=routes,
     )
 
 
@@ -362,30 +358,6 @@ def test_steps_after_a_checkpoint_are_deleted(tmp_path: Path) -> None:
         assert [r.rollout_id for r in left] == ["old", "other"]
 
 
-def test_only_the_last_of_continued_routes_is_kept(tmp_path: Path) -> None:
-    with Store(tmp_path / "rollouts.db") as store:
-        create(store, "a")
-        first = recorded(0, routes=[[1, 2]])
-        longer = record(prompt_ids=[*range(100, 110), 0, 70_000, 9], routes=[[3]])
-        recorded_by(store, "a", first)
-        recorded_by(store, "a", longer)
-        routes = [e.data.get("routed_experts") for e in store.events("a")]
-        assert routes == [None, [[3]]]
-    with Store(tmp_path / "rollouts.db") as store:
-        assert [e.data.get("routed_experts") for e in store.events("a")] == routes
-
-
-def test_calls_that_continue_nothing_keep_their_routes() -> None:
-    with Store() as store:
-        create(store, "a")
-        recorded_by(store, "a", recorded(0, routes=[[1]]))
-        recorded_by(store, "a", record(prompt_ids=[7], routes=[[2]]))
-        recorded_by(store, "a", record(prompt_ids=[8]))
-        recorded_by(store, "a", record(prompt_ids=[8], routes=[[3]]))
-        found = [e.data.get("routed_experts") for e in store.events("a")]
-        assert found == [[[1]], [[2]], None, [[3]]]
-
-
 def test_what_ended_long_ago_is_read_from_the_file(tmp_path: Path) -> None:
     with Store(tmp_path / "rollouts.db") as store:
         ids = [f"r{i}" for i in range(200)]
@@ -498,7 +470,7 @@ def test_a_full_disk_is_reported_by_everything_once_it_is_not_waited_for_any_mor
 
 def test_what_was_there_before_leaves_the_journal_too(tmp_path: Path) -> None:
     path, journal = tmp_path / "rollouts.db", tmp_path / "rollouts.db-wal"
-    database = Database(path, signals.Signals(), group_commit_s=0.0, calm_s=0.2)
+    database = Database(path, group_commit_s=0.0, calm_s=0.2)
     row = "INSERT OR REPLACE INTO models VALUES ('m', 'e', ?)"
     database.submit((row, ("as it was",)))
     database.flush()
@@ -533,17 +505,12 @@ def test_a_file_that_another_store_has_open_is_refused(tmp_path: Path) -> None:
 
 
 def test_other_names_of_a_file_are_the_same_file(tmp_path: Path) -> None:
-    path, link, other = (tmp_path / name for name in ("rollouts.db", "link", "other"))
+    path, link = (tmp_path / name for name in ("rollouts.db", "link"))
     link.symlink_to(path)
     with Store(path) as store:
         create(store, "a")
         with pytest.raises(RolloutError, match=f"Process {os.getpid()} writes"):
             Store(link)
-    other.hardlink_to(path)
-    for name in (path, link, other):  # a log beside each would spoil what is in it
-        with pytest.raises(RolloutError, match="has 2 names"):
-            Store(name)
-    other.unlink()
     with Store(link) as store:
         assert [r.rollout_id for r in store.list_rollouts(list(RolloutState))] == ["a"]
 
@@ -582,8 +549,7 @@ def test_who_waits_for_a_store_that_fails_is_told_at_once(tmp_path: Path) -> Non
 
 
 async def waits_for_end(store: Store, rollout_id: str) -> None:
-    ended = signals.terminal(rollout_id)
-    await store.signals.wait_async(ended, lambda: store.has_ended(rollout_id), 60)
+    await store.changes.wait(lambda: store.has_ended(rollout_id), 60)
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ from agentgym.rollout.gateway.http.requests import Request
 from agentgym.rollout.gateway.http.routes import MOST_NAME, Route
 from agentgym.rollout.gateway.protocol import reply
 from agentgym.rollout.gateway.wire import invalid, read_json
-from agentgym.rollout.store import signals
 from agentgym.rollout.store.rollout import NewEvent, Rollout
 from agentgym.security.redaction import quoted
 
@@ -61,8 +60,8 @@ class LightningApi(ApiHandlers):
             raise invalid("Query parameter state_in is missing.", status=422)
         limit = max(_number(request, "limit", 500), 0)
         if wait_s := _wait_s(request):
-            await self._store.signals.wait_async(
-                signals.ANY, lambda: self._store.list_rollouts(states, 1), wait_s
+            await self._store.changes.wait(
+                lambda: self._store.list_rollouts(states, 1), wait_s
             )
         found = await asyncio.to_thread(self._store.list_rollouts, states, limit)
         return _rollouts(found)
@@ -81,10 +80,7 @@ class LightningApi(ApiHandlers):
         rollout_id, store = self._shown(request), self._store
         rollout = store.get(rollout_id)
         if wait_s := _wait_s(request):
-            ended = signals.terminal(rollout_id)
-            await store.signals.wait_async(
-                ended, lambda: store.has_ended(rollout_id), wait_s
-            )
+            await store.changes.wait(lambda: store.has_ended(rollout_id), wait_s)
             rollout = store.get(rollout_id)
         attempts = await asyncio.to_thread(store.attempts, rollout_id)
         shown = schemas.rollout_body(rollout)

@@ -271,7 +271,7 @@ class Gateway:
         return route._replace(handler=handler)
 
     async def _count_refused(self, request: Request) -> web.Response:
-        return reply({"requests": self.refused, "records": self.store.refused})
+        return reply({"requests": self.refused})
 
 
 def _upstream(

@@ -47,7 +47,6 @@ class GatewaySettings:
     # Texts that are sent instead of the agent's own.
     wording: Wording = field(default_factory=Wording)
     include_log_probs: bool = True  # in training, from remote servers
-    include_routed_experts: bool = False  # in training, from servers of MoE models
     max_in_flight: int = 512  # model calls answered at the same time; others wait
     max_waiting: int = 4096  # any more calls are refused with status 429
     max_wait_s: float = 60.0  # then a waiting call is refused with status 429

@@ -100,7 +100,7 @@ class Proxy:
                     data = item if isinstance(item, bytes) else item.payload
                     if isinstance(item, CallOutcome):
                         # record before sending: the agent may disconnect
-                        self._store.record_call(*where, item.raw, routed=item.routed)
+                        self._store.record_call(*where, item.raw)
                         await self._store.kept()
                         if response is None:
                             return answer_json(data, item.status)

@@ -191,8 +191,6 @@ class RemoteUpstream(ForwardingUpstream):
         body.pop("max_completion_tokens", None)
         if call.mode == "train" and settings.include_log_probs:
             body["logprobs"] = True
-        if call.mode == "train" and settings.include_routed_experts:
-            body["return_routed_experts"] = True
         return Forwarded(replicas, version, body)
 
     def _servers(self) -> tuple[Replicas, int | None]:

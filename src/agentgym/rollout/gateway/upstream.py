@@ -23,7 +23,6 @@ class CallOutcome(NamedTuple):
     payload: bytes  # to send: the whole answer, or the end of a stream
     raw: bytes  # the record of the call as JSON, stored before the payload is sent
     status: int
-    routed: bool = False  # whether the record has routed experts (of a MoE model)
 
     @property
     def record(self) -> RecordedCall:
@@ -86,7 +85,7 @@ class Exchange:
         }
         if code is not None:
             record["error_code"] = code
-        return CallOutcome(payload, orjson.dumps(record), status, bool(routes))
+        return CallOutcome(payload, orjson.dumps(record), status)
 
     def refusal(self, error: ApiError, *, has_begun: bool = False) -> CallOutcome:
         """Return the outcome of a failed call."""

@@ -5,9 +5,8 @@ import os
 import sqlite3
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, TextIO
 
 from agentgym.core.files import BEAT_S, WAIT_S, Beat, disk_trouble, no_beat
 from agentgym.errors import RecordError, RolloutError, StoreError
-from agentgym.rollout.store.signals import KEPT, Signals
+from agentgym.rollout.store.changes import Changes
 from agentgym.security.private import make_private_file, private
 from agentgym.security.redaction import get_logger
 
@@ -29,12 +28,6 @@ def hold(path: Path) -> TextIO | None:
     disks.
     """
     path = path.resolve()  # a symbolic link and its target have the same lock
-    with suppress(OSError):
-        if (names := path.stat().st_nlink) > 1:
-            raise RolloutError(
-                f"The rollout store {path} has {names} names (hard links), and a "
-                "log next to each would corrupt it. Name a copy, or remove the other."
-            )
     try:
         lock = path.with_name(f".{path.name}.lock")
         file = open(lock, "a+", opener=private)  # noqa: SIM115
@@ -95,15 +88,6 @@ _MAX_PENDING = 20_000
 _ROWS = "VALUES ?"
 _ROW_COUNTS = (64, 16, 4, 1)  # rows per statement; each statement is prepared once
 _BUSY_S = 0.25
-_REFUSALS = frozenset(
-    {
-        sqlite3.SQLITE_TOOBIG,
-        sqlite3.SQLITE_CONSTRAINT,
-        sqlite3.SQLITE_MISMATCH,
-        sqlite3.SQLITE_RANGE,
-    }
-)
-"""SQLite's error codes for one invalid row; other codes concern the whole file."""
 
 Params = Sequence[Any]
 Write = tuple[str, Params]
@@ -114,47 +98,39 @@ this kind are merged into one statement that adds several rows.
 """
 
 
-class _RefusedError(Exception):
-    """Raised if SQLite refuses a submission (writes to be committed together)."""
-
-    def __init__(self, place: int) -> None:
-        self.place = place
-
-
 class Database:
     """One SQLite file (WAL), or a database in memory.
 
     Writes are queued, and committed as a group every ``group_commit_s`` seconds. The
-    writes of one :meth:`submit` (a submission) are committed together or not at all. If
-    SQLite refuses a submission, the rest of its group is committed without it. While
-    the disk is full or fails, or the file is locked, the writing thread retries for
-    ``disk_wait_s`` seconds. After that, or if the thread dies, the methods that write
-    or wait raise StoreError with the reason, also in threads that were waiting.
+    writes of one :meth:`submit` (a submission) are committed together or not at all.
+    While the disk is full or fails, or the file is locked, the writing thread retries
+    for ``disk_wait_s`` seconds. After that, or if the thread dies, the methods that
+    write or wait raise StoreError with the reason, also in threads that were waiting.
 
     A killed process loses at most the writes that were not flushed; a power cut may
     also lose the last commits, but leaves the file consistent (``synchronous=NORMAL``).
 
-    ``signals`` are notified of each commit, and if writing fails for good. After
-    ``calm_s`` seconds without a write, the journal is merged into the file. ``path``
-    and the other arguments are those of the class ``Store``.
+    After ``calm_s`` seconds without a write, the journal is merged into the file.
+    ``on_failure`` is called once writing has failed for good. ``path`` and the other
+    arguments are those of the class ``Store``.
     """
 
     def __init__(
         self,
         path: Path | None,
-        signals: Signals,
         *,
         group_commit_s: float,
         disk_wait_s: float = WAIT_S,
         calm_s: float = 10.0,
+        on_failure: Callable[[], object] = lambda: None,
     ) -> None:
         self.path = path
         self._calm_s = calm_s
         self.stalled: str | None = None  # why writing waits at the moment
-        self.refused = 0  # number of submissions that SQLite refused
         self._group_commit_s = group_commit_s
         self._disk_wait_s = disk_wait_s
-        self._signals = signals
+        self._commits = Changes()
+        self._on_failure = on_failure
         self._held = None if path is None else hold(path)
         try:
             self._connection = self._open()
@@ -162,7 +138,6 @@ class Database:
             self._free()
             raise
         self._connection_lock = threading.Lock()
-        self._readers: deque[sqlite3.Connection] = deque()
         self._changed = threading.Condition()
         self._pending: list[tuple[Write, ...]] = []
         self._submitted = self._committed = 0
@@ -193,7 +168,7 @@ class Database:
         return number
 
     def has_committed(self, number: int) -> bool:
-        """Return whether all submissions up to ``number`` were committed or refused."""
+        """Return whether all submissions up to ``number`` were committed."""
         return self._committed >= number
 
     @property
@@ -233,7 +208,7 @@ class Database:
                 self.check()
             return is_kept
 
-        while not await self._signals.wait_async(KEPT, is_known, WAIT_S):
+        while not await self._commits.wait(is_known, WAIT_S):
             pass
 
     def give_up(self) -> None:
@@ -257,8 +232,6 @@ class Database:
             self._changed.notify_all()
         self._hurry.set()
         self._thread.join()
-        while self._readers:
-            self._readers.pop().close()
         self._connection.close()
         self._free()
         self.check()
@@ -274,15 +247,9 @@ class Database:
         if self.path is None:  # a database in memory has only one connection
             with self._connection_lock:
                 yield self._connection
-            return
-        try:
-            reader = self._readers.pop()
-        except IndexError:
-            reader = self._connect()
-        try:
-            yield reader
-        finally:
-            self._readers.append(reader)
+        else:
+            with closing(self._connect()) as reader:
+                yield reader
 
     def _is_flushed(self, wanted: int) -> bool:
         """Wait up to 0.5 s; return whether submission ``wanted`` is committed."""
@@ -300,7 +267,7 @@ class Database:
                 with self._changed:
                     self._committed += len(group)
                     self._changed.notify_all()
-                self._signals.notify(KEPT)
+                self._commits.notify()
         except BaseException as error:
             logger.exception("the rollout store has failed")
             with self._changed:
@@ -308,7 +275,8 @@ class Database:
                 self._error.__cause__ = error
                 self._pending = []
                 self._changed.notify_all()
-            self._signals.notify_all()
+            self._commits.notify()
+            self._on_failure()
 
     def _next_group(self) -> list[tuple[Write, ...]]:
         """Wait for the next commit; return its writes, or [] after :meth:`close`."""
@@ -334,7 +302,7 @@ class Database:
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _commit(self, group: list[tuple[Write, ...]]) -> None:
-        """Commit a group, except submissions that SQLite refuses."""
+        """Commit a group; retry while the disk is full or the file is locked."""
         until: float | None = None
         while True:
             try:
@@ -342,10 +310,6 @@ class Database:
                     self._transact(group)
                 self.stalled = None
                 return
-            except _RefusedError as refused:
-                self.refused += 1
-                logger.warning("a record cannot be stored", exc_info=refused.__cause__)
-                group = [*group[: refused.place], *group[refused.place + 1 :]]
             except sqlite3.Error as error:
                 self.stalled = disk_trouble(error)
                 until = until or time.monotonic() + self._disk_wait_s
@@ -358,59 +322,32 @@ class Database:
         execute = self._connection.execute
         try:
             execute("BEGIN IMMEDIATE")
-            if not self._write_at_once(group):
-                self._write_one_by_one(group)
+            writes = (write for each in group for write in each)
+            for sql, found in groupby(writes, key=itemgetter(0)):
+                self._execute(sql, [params for _, params in found])
             execute("COMMIT")
         except BaseException:
             if self._connection.in_transaction:
                 execute("ROLLBACK")
             raise
 
-    def _write_at_once(self, group: list[tuple[Write, ...]]) -> bool:
-        """Write a group with as few statements as possible; return whether it worked.
-
-        Each statement releases the GIL, and then waits for other threads. If a
-        statement fails, nothing is written.
-        """
-        execute = self._connection.execute
-        execute("SAVEPOINT at_once")
-        try:
-            writes = (write for each in group for write in each)
-            for sql, found in groupby(writes, key=itemgetter(0)):
-                rows = [params for _, params in found]
-                if not sql.endswith(_ROWS):
-                    for row in rows:
-                        execute(sql, row)
-                    continue
-                while rows:
-                    count = next(n for n in _ROW_COUNTS if n <= len(rows))
-                    some, rows = rows[:count], rows[count:]
-                    execute(_of_rows(sql, some), [x for row in some for x in row])
-        except Exception as error:
-            if _is_about_the_file(error):
-                raise
-            execute("ROLLBACK TO at_once")
-            return False
-        return True
-
-    def _write_one_by_one(self, group: list[tuple[Write, ...]]) -> None:
-        """Write submissions one by one; raise _RefusedError for the one that fails."""
-        for place, writes in enumerate(group):
-            try:
-                for sql, row in writes:
-                    whole = _of_rows(sql, [row]) if sql.endswith(_ROWS) else sql
-                    self._connection.execute(whole, row)
-            except Exception as error:
-                if _is_about_the_file(error):
-                    raise
-                raise _RefusedError(place) from error
+    def _execute(self, sql: str, rows: list[Params]) -> None:
+        """Run a statement for each row; merge those that add a row."""
+        # Each statement releases the GIL, and then waits for other threads.
+        if not sql.endswith(_ROWS):
+            for row in rows:
+                self._connection.execute(sql, row)
+            return
+        while rows:
+            count = next(n for n in _ROW_COUNTS if n <= len(rows))
+            some, rows = rows[:count], rows[count:]
+            marks = "(" + ", ".join("?" * len(some[0])) + ")"
+            whole = sql.removesuffix("?") + ", ".join([marks] * count)
+            self._connection.execute(whole, [x for row in some for x in row])
 
     def _connect(self) -> sqlite3.Connection:
         path = self.path or ":memory:"
         try:
-            if self.path is not None:
-                with suppress(OSError):  # SQLite reports it
-                    make_private_file(self.path)  # its journals get the same mode
             return sqlite3.connect(
                 path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )
@@ -419,6 +356,9 @@ class Database:
 
     def _open(self) -> sqlite3.Connection:
         """Open the file for writing: create it, or check its format and integrity."""
+        if self.path is not None:
+            with suppress(OSError):  # SQLite reports it
+                make_private_file(self.path)  # its journals get the same mode
         connection = self._connect()
         try:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -472,17 +412,3 @@ def _check_writable(connection: sqlite3.Connection) -> None:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:
             raise
-
-
-def _of_rows(sql: str, rows: Sequence[Params]) -> str:
-    """Return the SQL of a statement that inserts all ``rows``."""
-    row = "(" + ", ".join("?" * len(rows[0])) + ")"
-    return sql.removesuffix("?") + ", ".join([row] * len(rows))
-
-
-def _is_about_the_file(error: Exception) -> bool:
-    """Return whether an error concerns the whole file, not one row."""
-    if not isinstance(error, sqlite3.Error) or "JSON" in str(error):
-        return False
-    code = getattr(error, "sqlite_errorcode", None)  # binding errors have none
-    return code is not None and code & 0xFF not in _REFUSALS

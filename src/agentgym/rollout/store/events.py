@@ -118,18 +118,6 @@ class RecordedCall:
             "response_tokens": counts.get("response_tokens"),
         }
 
-    def repeats_routes(self, before: "RecordedCall") -> bool:
-        """Return whether this call's routed experts include those of ``before``.
-
-        Routed experts are those that a MoE model used for each token. They are included
-        if the prompts are equal, or if this call's prompt begins with the prompt and
-        the answer of the call ``before``.
-        """
-        asked, answered = self.completion.prompt_ids, before.completion
-        whole = answered.prompt_ids + answered.response_ids
-        continues = asked == answered.prompt_ids or asked[: len(whole)] == whole
-        return continues and before.data.get("routed_experts") is not None
-
 
 def check_event(kind: str, data: dict[str, Any]) -> None:
     """Check a posted model call or reward; raise RecordError if it is malformed."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from agentgym.errors import StoreError
 from agentgym.rollout.store.database import SCHEMA_VERSION
 from agentgym.rollout.store.events import RecordedEvent, by_attempt, decompressed
-from agentgym.rollout.store.exact import unmarked
 from agentgym.rollout.store.rollout import Rollout
 
 _MAGIC = b"SQLite format 3\0"
@@ -76,7 +75,7 @@ class StoreReader:
         with self.reading() as connection:
             rows = connection.execute(sql, (rollout_id,)).fetchall()
         return by_attempt(
-            RecordedEvent(kind, rollout_id, attempt, at, unmarked(decompressed(data)))
+            RecordedEvent(kind, rollout_id, attempt, at, decompressed(data))
             for kind, attempt, at, data in rows
         )
 

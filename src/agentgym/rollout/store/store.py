@@ -4,26 +4,26 @@ import threading
 import time
 import uuid
 from collections import Counter, OrderedDict, deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from agentgym.core.files import WAIT_S, Beat, no_beat
+from agentgym.core.files import BEAT_S, WAIT_S, Beat, no_beat
 from agentgym.core.trajectory import ModelCall, Reason
 from agentgym.errors import RolloutNotFoundError, RolloutStateError
-from agentgym.rollout.store import signals, tables
+from agentgym.rollout.store import tables
+from agentgym.rollout.store.changes import Changes
+from agentgym.rollout.store.clean import RecordCleaner
 from agentgym.rollout.store.database import Database, Write
 from agentgym.rollout.store.events import (
     ATTEMPT_FAILED,
     MODEL_REQUEST,
-    RecordedCall,
     RecordedEvent,
     answered_calls,
     by_attempt,
 )
-from agentgym.rollout.store.exact import Exact
 from agentgym.rollout.store.rollout import (
     FINAL_STATES,
     FIRST_ATTEMPT,
@@ -36,7 +36,6 @@ from agentgym.rollout.store.rollout import (
     RolloutState,
     StatusChange,
 )
-from agentgym.rollout.store.signals import Ends, Signals
 
 _RECENT = 64  # ended rollouts that stay for a while, for later requests
 
@@ -52,10 +51,8 @@ class LiveRollout:
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Number of model calls begun, by attempt and agent."""
     number: int = 0  # of the rollout's last submission, from Database.submit()
-    routed: dict[str, RecordedEvent] = field(default_factory=dict)
-    """The last model call of each attempt, by attempt id, if it has routed experts."""
     rows: list[tables.Row] | None = None
-    """The rows of all events so far; None if they have to be read from SQLite."""
+    """All events so far, with secrets; None if they have to be read from SQLite."""
 
     @classmethod
     def new(cls, rollout_id: str, item: NewRollout) -> Self:
@@ -98,30 +95,12 @@ class LiveRollout:
         return self.state is RolloutState.RUNNING and self.worker == worker
 
     def restore(self, events: Iterable[RecordedEvent]) -> None:
-        """Restore ``tries``, ``calls`` and ``routed`` from the recorded events."""
+        """Restore ``tries`` and ``calls`` from the recorded events."""
         for event in events:
             if (call := event.call) is not None:
                 self.calls[event.attempt_id, call.agent] += 1
-                self.routes_of(event, call)
             elif event.event_type == ATTEMPT_FAILED:
                 self.tries += bool(event.data.get("charged"))
-
-    def routes_of(
-        self, event: RecordedEvent, call: RecordedCall
-    ) -> RecordedEvent | None:
-        """Remember a call that has routed experts; forget the attempt's previous one.
-
-        Routed experts (those that a MoE model used for each token) are large. If
-        ``call`` includes those of the previous call, return the previous call's event
-        without them; else None.
-        """
-        before = self.routed.pop(event.attempt_id, None)
-        if call.data.get("routed_experts") is None:
-            return None
-        self.routed[event.attempt_id] = event
-        if before is None or not call.repeats_routes(RecordedCall(before.data)):
-            return None
-        return before.without_routes()
 
     def check_current(self, attempt_id: str) -> None:
         """Check that an attempt can still receive calls and results."""
@@ -139,52 +118,51 @@ class LiveRollout:
             )
 
 
-class Memory:
-    """Keeps unfinished and recently ended rollouts in memory. Not thread-safe.
+class Ends:
+    """Reports which rollouts have ended; each end is reported once.
 
-    A rollout is removed from memory only once all of its writes are in SQLite.
+    ``ids`` are those of all the rollouts, and ``left`` of those whose end was not
+    reported yet. ``check`` raises an error if no end can come any more.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self.live: dict[str, LiveRollout] = {}
-        self._recent: deque[str] = deque()
-        self._deleted: dict[str, int] = {}  # by id: the deletion's submission number
+    def __init__(
+        self,
+        ids: Collection[str],
+        changed: threading.Condition,
+        check: Callable[[], None],
+    ) -> None:
+        self.ids = frozenset(ids)
+        self.left = set(ids)
+        self._changed = changed
+        self._check = check
+        self._heard: set[str] = set()
 
-    def find(self, rollout_id: str) -> LiveRollout | None:
-        """Return a rollout from memory or SQLite; None if the id is unknown."""
-        if live := self.live.get(rollout_id):
-            return live
-        if not self._database.has_committed(self._deleted.get(rollout_id, 0)):
-            return None
-        found = tables.find_rollout(self._database, rollout_id)
-        return None if found is None else LiveRollout(*found)
+    def hear(self, rollout_id: str) -> None:
+        """Register that a rollout ended; call it with the store's lock held."""
+        if rollout_id in self.left:
+            self._heard.add(rollout_id)
+            self._changed.notify_all()
 
-    def get(self, rollout_id: str) -> LiveRollout:
-        """Return a rollout; raise RolloutNotFoundError if the id is unknown."""
-        live = self.find(rollout_id)
-        if live is None:
-            raise RolloutNotFoundError(rollout_id)
-        return live
+    def wait(self, timeout: float) -> set[str]:
+        """Block until a rollout ends, at most ``timeout`` seconds."""
+        until = time.monotonic() + timeout
+        with self._changed:
+            while self.left and not self._heard:
+                self._check()
+                left_s = until - time.monotonic()
+                if left_s <= 0:
+                    break
+                self._changed.wait(min(left_s, BEAT_S))
+            found, self._heard = self._heard, set()
+            self.left -= found
+            return found
 
-    def ended(self, rollout_id: str) -> None:
-        """Register that a rollout ended; forget rollouts that ended long ago."""
-        self._recent.append(rollout_id)
-        while len(self._recent) > _RECENT:
-            oldest = self.live.get(self._recent[0])
-            if oldest is not None and oldest.ended:  # its id may be in use again
-                if not self._database.has_committed(oldest.number):
-                    return
-                del self.live[self._recent[0]]
-            self._recent.popleft()
-
-    def delete(self, rollout_id: str) -> LiveRollout | None:
-        """Remove a rollout from memory and SQLite; return it if it was in memory."""
-        is_known = self._database.has_committed
-        waiting = {i: n for i, n in self._deleted.items() if not is_known(n)}
-        number = self._database.submit(*tables.delete_rollout(rollout_id))
-        self._deleted = waiting | {rollout_id: number}
-        return self.live.pop(rollout_id, None)
+    def wait_for(self, count: int, timeout: float) -> set[str]:
+        """Block until ``count`` rollouts have ended, at most ``timeout`` seconds."""
+        until, found = time.monotonic() + timeout, self.wait(0)
+        while len(found) < count and (more := self.wait(until - time.monotonic())):
+            found |= more
+        return found
 
 
 _DELETED = Reason(kind="deleted", detail="a client of the gateway deleted it")
@@ -195,7 +173,9 @@ class Store:
 
     Writes reach SQLite within ``group_commit_s`` seconds; :meth:`flush` waits for them.
     Unfinished and recently ended rollouts are in memory as well, with their events if
-    they were queued by this process; others are read from SQLite.
+    they were queued by this process; others are read from SQLite. Records are
+    written without secrets, so only events in memory have the exact tokens of a call
+    that contains a secret.
 
     Methods that take a rollout's id raise :class:`RolloutNotFoundError` if the id is
     unknown, and :class:`RolloutStateError` if the rollout or the attempt is over, or
@@ -226,15 +206,22 @@ class Store:
         goes_on: bool = False,
         private: bool = False,
     ) -> None:
-        self.signals = Signals()
-        self._exact = Exact(goes_on=goes_on, private=private)
+        self.changes = Changes()
+        """Notified of each rollout that was queued or deleted, or changed its state."""
+        self._cleaner = RecordCleaner(goes_on=goes_on, private=private)
         self._max_attempts = max_attempts
         self._lock = threading.RLock()
+        self._ends_changed = threading.Condition(self._lock)
+        self._watchers: list[Ends] = []
         self._database = database = Database(
-            path, self.signals, group_commit_s=group_commit_s, disk_wait_s=disk_wait_s
+            path,
+            group_commit_s=group_commit_s,
+            disk_wait_s=disk_wait_s,
+            on_failure=self.changes.notify,
         )
-        self._memory = Memory(database)
-        self._live = self._memory.live
+        self._live: dict[str, LiveRollout] = {}
+        self._recent: deque[str] = deque()
+        self._deleted: set[str] = set()  # SQLite may still have some of them
         self._queue: OrderedDict[str, None] = OrderedDict()
         self._retired: set[str] = set()
         known = database.read("SELECT server FROM models")
@@ -245,7 +232,7 @@ class Store:
         unfinished = set(RolloutState) - FINAL_STATES
         for rollout in tables.read_in_states(database, unfinished, -1):
             live = self._live[rollout.rollout_id] = LiveRollout(rollout)
-            live.restore(tables.read_events(database, self._exact, rollout.rollout_id))
+            live.restore(tables.read_events(database, rollout.rollout_id))
             if live.state is RolloutState.QUEUING:
                 self._queue[rollout.rollout_id] = None
 
@@ -265,18 +252,13 @@ class Store:
         """Why the store cannot be written any more; None if it can."""
         return self._database.failure
 
-    @property
-    def refused(self) -> int:
-        """Number of writes that SQLite refused; they are lost."""
-        return self._database.refused
-
     def flush(self, beat: Beat = no_beat) -> None:
         """Wait until all earlier writes are in SQLite."""
         self._database.flush(beat)
 
     async def kept(self) -> None:
         """With ``goes_on``, wait until all earlier writes are in SQLite."""
-        if self._exact.goes_on:
+        if self._cleaner.goes_on:
             await self._database.kept()
 
     def give_up(self) -> None:
@@ -286,7 +268,6 @@ class Store:
     def close(self) -> None:
         """Write all queued writes, then close the file."""
         self._database.close()
-        self._exact.close()
 
     # Rollouts
 
@@ -298,32 +279,33 @@ class Store:
         with self._lock:
             for item in items:
                 name = item.rollout_id or uuid.uuid4().hex
-                live = created.get(name) or self._memory.find(name)
+                live = created.get(name) or self._find(name)
                 if live is not None and live.hidden:  # its id is free again
                     kept = f"{name}~{uuid.uuid4().hex[:8]}"
                     writes += tables.rename_rollout(name, kept)
                     live = None
                 if live is None:
                     live = created[name] = LiveRollout.new(name, item)
-                    writes.append(tables.write_rollout(live.rollout, self._exact))
+                    writes.append(tables.write_rollout(live.rollout, self._cleaner))
                 found.append(live.rollout)
             number = self._database.submit(*writes)
             for live in created.values():
                 live.number = number
             self._live.update(created)
+            self._deleted -= created.keys()
             self._queue |= dict.fromkeys(created)
-        self.signals.notify(signals.QUEUE, signals.ANY)
+        self.changes.notify()
         return found
 
     def get(self, rollout_id: str) -> Rollout:
         """Return a rollout, also one that a client deleted."""
         with self._lock:
-            return self._memory.get(rollout_id).rollout
+            return self._get(rollout_id).rollout
 
     def check_shown(self, rollout_id: str) -> None:
         """Raise RolloutNotFoundError if a client deleted the rollout."""
         with self._lock:
-            if self._memory.get(rollout_id).hidden:
+            if self._get(rollout_id).hidden:
                 raise RolloutNotFoundError(rollout_id)
 
     def list_rollouts(
@@ -365,15 +347,28 @@ class Store:
         with self.ends(ids) as ends:
             return ends.wait_for(len(ends.left) if count is None else count, timeout)
 
-    def ends(self, ids: Collection[str]) -> AbstractContextManager[Ends]:
-        """Return a context manager that reports the ends of rollouts."""
-        return Ends.listening(self.signals, ids, self.has_ended)
+    @contextmanager
+    def ends(self, ids: Collection[str]) -> Iterator[Ends]:
+        """Yield an object that reports the ends of rollouts, earlier ones too.
+
+        Inside the block, their events stay in memory.
+        """
+        ends = Ends(ids, self._ends_changed, self._database.check)
+        with self._lock:
+            self._watchers.append(ends)
+            for rollout_id in filter(self.has_ended, ids):
+                ends.hear(rollout_id)
+        try:
+            yield ends
+        finally:
+            with self._lock:
+                self._watchers.remove(ends)
 
     def patch(self, rollout_id: str, status: StatusChange) -> Rollout:
         """Update the fields that are set in ``status``, for a client."""
         updates = status.model_dump(exclude_unset=True)
         with self._lock:
-            live = self._memory.get(rollout_id)
+            live = self._get(rollout_id)
             new = updates.get("state")
             if "state" in updates and new not in NEXT_STATES[live.state]:
                 raise RolloutStateError(
@@ -387,27 +382,30 @@ class Store:
         The record is kept. An unfinished rollout ends as failed.
         """
         with self._lock:
-            live = self._memory.find(rollout_id)
+            live = self._find(rollout_id)
             if live is None or live.hidden:
                 return
             live.hidden = True
             if not live.ended:
                 self._give_up(live, _DELETED, retry=False)
             live.number = self._database.submit(tables.hide_rollout(rollout_id))
-        self.signals.notify(signals.ANY)
+        self.changes.notify()
 
     def delete(self, rollout_id: str) -> None:
         """Remove a rollout and its events; ignore an unknown id."""
         with self._lock:
             self._queue.pop(rollout_id, None)
-            live = self._memory.delete(rollout_id)
-        if live is not None:
-            self.signals.notify(signals.terminal(rollout_id), signals.ANY)
+            self._database.submit(*tables.delete_rollout(rollout_id))
+            self._deleted.add(rollout_id)
+            self._live.pop(rollout_id, None)
+            self._notify_end(rollout_id)
+        self.changes.notify()
 
     def delete_steps_after(self, step: int) -> None:
         """Remove the rollouts of steps after ``step``, which a resumed run repeats."""
         self.flush()
-        for rollout_id in tables.read_after(self._database, step):
+        sql = "SELECT rollout_id FROM rollouts WHERE step > ?"
+        for (rollout_id,) in self._database.read(sql, (step,)):
             self.delete(rollout_id)
 
     # Attempts
@@ -429,9 +427,7 @@ class Store:
 
     async def claim_async(self, worker: str, n: int, *, wait_s: float) -> list[Rollout]:
         """Claim rollouts like :meth:`claim`; wait up to ``wait_s`` s for the first."""
-        return await self.signals.wait_async(
-            signals.QUEUE, lambda: self.claim(worker, n), wait_s
-        )
+        return await self.changes.wait(lambda: self.claim(worker, n), wait_s)
 
     def finish(
         self,
@@ -448,7 +444,7 @@ class Store:
         If it failed, ``retry`` is true and attempts are left, a new attempt is queued.
         """
         with self._lock:
-            live = self._memory.get(rollout_id)
+            live = self._get(rollout_id)
             live.check_current(attempt_id)
             if state not in NEXT_STATES[live.state] & FINAL_STATES:
                 raise RolloutStateError(
@@ -464,7 +460,7 @@ class Store:
     def fail(self, rollout_id: str, reason: Reason) -> None:
         """End a rollout as failed; ignore a rollout that has ended."""
         with self._lock:
-            live = self._memory.get(rollout_id)
+            live = self._get(rollout_id)
             if not live.ended:
                 self._give_up(live, reason, retry=False)
 
@@ -483,7 +479,7 @@ class Store:
         that this worker runs is abandoned.
         """
         with self._lock:
-            live = self._memory.get(rollout_id)
+            live = self._get(rollout_id)
             if worker is not None and not live.is_run_by(worker):
                 return False
             live.check_current(live.attempt_id)
@@ -502,30 +498,27 @@ class Store:
         """Count a model call that is sent; return how many the agent made before."""
         with self._lock:
             self._database.check()
-            live = self._memory.get(rollout_id)
+            live = self._get(rollout_id)
             live.check_current(attempt_id)
             live.calls[attempt_id, agent] += 1
             return live.calls[attempt_id, agent] - 1
 
-    def record_call(
-        self, rollout_id: str, attempt_id: str, raw: bytes, *, routed: bool = False
-    ) -> None:
+    def record_call(self, rollout_id: str, attempt_id: str, raw: bytes) -> None:
         """Record a model call, the JSON payload of a ``model_request`` event."""
         event = RecordedEvent(MODEL_REQUEST, rollout_id, attempt_id, time.time(), raw)
         with self._lock:
-            live = self._memory.get(rollout_id)
+            live = self._get(rollout_id)
             live.check_current(attempt_id)
-            call = RecordedCall(event.data) if routed or live.routed else None
-            self._append(live, event, call)
+            live.number = self._database.submit(*self._added(live, [event]))
 
     def add_event(
         self, rollout_id: str, attempt_id: str, event_type: str, data: dict[str, Any]
     ) -> RecordedEvent:
         """Record an event of any type, also after the rollout's end."""
         event = RecordedEvent.now(event_type, rollout_id, attempt_id, data)
-        call = RecordedCall(data) if event_type == MODEL_REQUEST else None
         with self._lock:
-            self._append(self._memory.get(rollout_id), event, call)
+            live = self._get(rollout_id)
+            live.number = self._database.submit(*self._added(live, [event]))
         return event
 
     def attempts(self, rollout_id: str) -> list[str]:
@@ -575,37 +568,34 @@ class Store:
     ) -> Iterator[RecordedEvent]:
         """Return a rollout's events, or those of one attempt, by default the last."""
         with self._lock:
-            live = self._memory.get(rollout_id)
+            live = self._get(rollout_id)
             rows = None if live.rows is None else [*live.rows]
         wanted = (attempt_id or live.attempt_id) if only_one else None
         if rows is None:
             self._flush(rollout_id)
-            return tables.read_events(self._database, self._exact, rollout_id, wanted)
+            return tables.read_events(self._database, rollout_id, wanted)
         found = (row for row in rows if wanted is None or row[2] == wanted)
-        return tables.events_of(found, self._exact)
+        return tables.events_of(found)
 
     def _flush(self, rollout_id: str) -> None:
         """Wait, without the lock, until a rollout's writes are in SQLite."""
         with self._lock:
-            live = self._memory.get(rollout_id)
+            live = self._get(rollout_id)
             number = live.number if rollout_id in self._live else None
         self._database.flush(number=number)
 
-    def _append(
-        self, live: LiveRollout, event: RecordedEvent, call: RecordedCall | None = None
-    ) -> None:
-        """Record an event; remove routed experts that it repeats from the last call."""
-        writes = self._added(live, [event])
-        if call is not None and (before := live.routes_of(event, call)) is not None:
-            writes.insert(0, tables.rewrite_call(before, self._exact))
-            live.rows = None  # routed experts are large
-        live.number = self._database.submit(*writes)
-
     def _added(self, live: LiveRollout, events: Iterable[RecordedEvent]) -> list[Write]:
-        rows = [tables.row_of(event, self._exact) for event in events]
-        if live.rows is not None:
-            live.rows += rows
-        return [tables.write_event(row) for row in rows]
+        """Keep events in memory; return the SQL that writes them without secrets."""
+        writes = []
+        for event in events:
+            kind = self._cleaner.name(event.event_type)
+            row = clean_row = (kind, *tables.row_of(event)[1:])
+            if (clean := self._cleaner.event(event.raw)) is not event.raw:
+                clean_row = (kind, *tables.row_of(replace(event, raw=clean))[1:])
+            if live.rows is not None:
+                live.rows.append(row)
+            writes.append(tables.write_event(clean_row))
+        return writes
 
     def _change(
         self, live: LiveRollout, events: Sequence[RecordedEvent] = (), **updates: Any
@@ -617,15 +607,47 @@ class Store:
         has_ended, order = live.ended and not had_ended, None
         if has_ended and not live.hidden:
             order = self._ended = self._ended + 1
-        write = tables.write_rollout(live.rollout, self._exact, order)
+        write = tables.write_rollout(live.rollout, self._cleaner, order)
         live.number = self._database.submit(*writes, write)
         if live.state is not RolloutState.QUEUING:
             self._queue.pop(rollout_id, None)
-        self.signals.notify(signals.ANY)
         if has_ended:
-            self._memory.ended(rollout_id)
-            self.signals.notify(signals.terminal(rollout_id))
+            self._recent.append(rollout_id)
+            self._forget_old()
+            self._notify_end(rollout_id)
+        self.changes.notify()
         return live.rollout
+
+    def _find(self, rollout_id: str) -> LiveRollout | None:
+        """Return a rollout from memory or SQLite; None if the id is unknown."""
+        if rollout_id in self._deleted:
+            return None
+        if live := self._live.get(rollout_id):
+            return live
+        found = tables.find_rollout(self._database, rollout_id)
+        return None if found is None else LiveRollout(*found)
+
+    def _get(self, rollout_id: str) -> LiveRollout:
+        """Return a rollout; raise RolloutNotFoundError if the id is unknown."""
+        if (live := self._find(rollout_id)) is None:
+            raise RolloutNotFoundError(rollout_id)
+        return live
+
+    def _forget_old(self) -> None:
+        """Remove rollouts that ended long ago, and that SQLite has, from memory."""
+        while len(self._recent) > _RECENT:
+            name = self._recent[0]
+            oldest = self._live.get(name)
+            if oldest is not None and oldest.ended:  # its id may be in use again
+                is_watched = any(name in ends.ids for ends in self._watchers)
+                if is_watched or not self._database.has_committed(oldest.number):
+                    return
+                del self._live[name]
+            self._recent.popleft()
+
+    def _notify_end(self, rollout_id: str) -> None:
+        for ends in self._watchers:
+            ends.hear(rollout_id)
 
     def _give_up(
         self,
@@ -656,5 +678,5 @@ class Store:
         if is_tried_again:
             self._queue[rollout_id] = None
             self._queue.move_to_end(rollout_id, last=False)
-            self.signals.notify(signals.QUEUE)
+            self.changes.notify()
         return rollout

@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from agentgym.errors import RecordError
+from agentgym.rollout.store.clean import RecordCleaner
 from agentgym.rollout.store.database import Database, Write
 from agentgym.rollout.store.events import MODEL_REQUEST, RecordedEvent, decompressed
-from agentgym.rollout.store.exact import Exact
 from agentgym.rollout.store.rollout import (
     FINAL_STATES,
     ModelServer,
@@ -23,14 +23,10 @@ _ROLLOUT = """INSERT INTO rollouts (rollout_id, terminal_order, rollout)
     VALUES (?, ?, ?) ON CONFLICT (rollout_id) DO UPDATE
     SET rollout = excluded.rollout,
         terminal_order = coalesce(terminal_order, excluded.terminal_order)"""
-_EVENT = "INSERT INTO events VALUES ?"
-_LAST_CALL = f"""UPDATE events SET data = ? WHERE rowid = (
-    SELECT max(rowid) FROM events WHERE event_type = '{MODEL_REQUEST}'
-    AND rollout_id = ? AND attempt_id = ?)"""
 
 
 def write_rollout(
-    rollout: Rollout, exact: Exact, terminal_order: int | None = None
+    rollout: Rollout, cleaner: RecordCleaner, terminal_order: int | None = None
 ) -> Write:
     """Return the SQL that adds a rollout, or updates its status."""
     rollout_id = rollout.rollout_id
@@ -39,7 +35,7 @@ def write_rollout(
     except ValueError as error:
         raise RecordError(f"Rollout {rollout_id} is not JSON: {error}") from error
     is_over = rollout.status.state in FINAL_STATES
-    return _ROLLOUT, (rollout_id, terminal_order, exact.clean_rollout(text, is_over))
+    return _ROLLOUT, (rollout_id, terminal_order, cleaner.rollout(text, is_over))
 
 
 def hide_rollout(rollout_id: str) -> Write:
@@ -61,27 +57,22 @@ def delete_rollout(rollout_id: str) -> tuple[Write, Write]:
     return (sql.format("events"), row), (sql.format("rollouts"), row)
 
 
-def row_of(event: RecordedEvent, exact: Exact) -> Row:
-    """Return the row of an event, without its secrets."""
-    kind = exact.clean_name(event.event_type)
-    where = event.rollout_id, event.attempt_id, event.timestamp
-    return kind, *where, _stored(event, exact)
+def row_of(event: RecordedEvent) -> Row:
+    """Return the row of an event; model calls are compressed."""
+    is_call = event.event_type == MODEL_REQUEST
+    data = zlib.compress(event.raw, _FASTEST) if is_call else event.raw.decode()
+    return event.event_type, event.rollout_id, event.attempt_id, event.timestamp, data
 
 
 def write_event(row: Row) -> Write:
     """Return the SQL that adds an event."""
-    return _EVENT, row
+    return "INSERT INTO events VALUES ?", row
 
 
 def write_model(model: ModelServer) -> Write:
     """Return the SQL that adds a model server, or replaces it."""
     row = model.model, model.endpoint, model.model_dump_json()
     return "INSERT OR REPLACE INTO models VALUES (?, ?, ?)", row
-
-
-def rewrite_call(event: RecordedEvent, exact: Exact) -> Write:
-    """Return the SQL that replaces the last model call of the event's attempt."""
-    return _LAST_CALL, (_stored(event, exact), event.rollout_id, event.attempt_id)
 
 
 def find_rollout(database: Database, rollout_id: str) -> tuple[Rollout, bool] | None:
@@ -117,27 +108,21 @@ def read_ended(database: Database, after: int, limit: int) -> tuple[list[Rollout
 
 
 def read_events(
-    database: Database, exact: Exact, rollout_id: str, attempt_id: str | None = None
+    database: Database, rollout_id: str, attempt_id: str | None = None
 ) -> Iterator[RecordedEvent]:
     """Yield the events of a rollout, or of one of its attempts, in order."""
     sql, params = "SELECT * FROM events WHERE rollout_id = ?", [rollout_id]
     if attempt_id is not None:
         sql, params = f"{sql} AND attempt_id = ?", [rollout_id, attempt_id]
     rows = database.read(f"{sql} ORDER BY rowid", params)
-    yield from events_of(rows, exact)
+    yield from events_of(rows)
 
 
-def events_of(rows: Iterable[Any], exact: Exact) -> Iterator[RecordedEvent]:
+def events_of(rows: Iterable[Any]) -> Iterator[RecordedEvent]:
     """Yield the events of some rows."""
     for kind, rollout_id, attempt, timestamp, data in rows:
-        raw = exact.restored(decompressed(data))
+        raw = decompressed(data)
         yield RecordedEvent(kind, rollout_id, attempt, timestamp, raw)
-
-
-def read_after(database: Database, step: int) -> list[str]:
-    """Return the ids of rollouts of training steps after ``step``."""
-    sql = "SELECT rollout_id FROM rollouts WHERE step > ?"
-    return [rollout_id for (rollout_id,) in database.read(sql, (step,))]
 
 
 def read_attempts(database: Database, rollout_id: str) -> list[str]:
@@ -145,10 +130,3 @@ def read_attempts(database: Database, rollout_id: str) -> list[str]:
     sql = """SELECT attempt_id FROM events WHERE rollout_id = ?
         GROUP BY attempt_id ORDER BY min(rowid)"""
     return [name for (name,) in database.read(sql, (rollout_id,))]
-
-
-def _stored(event: RecordedEvent, exact: Exact) -> str | bytes:
-    raw = exact.clean(event.raw)
-    if event.event_type != MODEL_REQUEST:
-        return raw.decode()
-    return zlib.compress(raw, _FASTEST)
