@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from agentgym.core.task import Split
+from agentgym.packs.coding.families import REFERENCES
 from agentgym.packs.coding.functions import TEMPLATES
 from agentgym.packs.coding.names import NAMES
-from agentgym.packs.coding.references import REFERENCES
 from agentgym.packs.kit.phrases import GREETINGS, MANNERS
 from recipes.nano.corpus import MAKERS
 from recipes.nano.held_out import (

@@ -14,8 +14,7 @@ from agentgym.core.task import Task
 from agentgym.core.tools import Tool, run_tool
 from agentgym.core.trajectory import Reward, ToolCall, Trajectory
 from agentgym.packs.coding.environment import CodingEnvironment
-from agentgym.packs.coding.rewards import score
-from agentgym.packs.coding.scenario import SYSTEM_PROMPT
+from agentgym.packs.coding.scenario import SYSTEM_PROMPT, score
 from agentgym.packs.kit.tasks import Step, plan_of
 from agentgym.sandbox import Sandbox
 

@@ -16,8 +16,8 @@ from agentgym.core.tools import Tool, ToolSpec, tool_specs
 from agentgym.errors import ToolError
 from agentgym.packs.customer_support.environment import SupportEnvironment
 from agentgym.packs.customer_support.families import FAMILIES, SupportFamily
-from agentgym.packs.customer_support.names import NAMES, SupportNames
 from agentgym.packs.customer_support.scenario import ROLE, SYSTEM_PROMPT
+from agentgym.packs.customer_support.story import NAMES, SupportNames
 from agentgym.packs.kit.tasks import Draft, Scene
 from recipes.nano import pools
 from recipes.nano.conversation import Argument, Conversation, ToolLine

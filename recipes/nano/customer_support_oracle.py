@@ -14,8 +14,7 @@ from agentgym.core.tools import Tool, ToolOutcome
 from agentgym.core.trajectory import Reward, ToolCall, Trajectory
 from agentgym.errors import RuleViolation, ScenarioError, ToolError
 from agentgym.packs.customer_support.environment import SupportEnvironment
-from agentgym.packs.customer_support.rewards import score
-from agentgym.packs.customer_support.scenario import SYSTEM_PROMPT
+from agentgym.packs.customer_support.scenario import SYSTEM_PROMPT, score
 from agentgym.packs.kit.tasks import Step, plan_of
 
 QUESTIONS = {

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from agentgym.core.task import Split
-from agentgym.packs.coding.families import FAMILIES
+from agentgym.packs.coding.families import FAMILIES, REFERENCES
 from agentgym.packs.coding.names import NAMES
-from agentgym.packs.coding.references import REFERENCES
-from agentgym.packs.customer_support.names import NAMES as SUPPORT_NAMES
 from agentgym.packs.customer_support.story import FORMS, INTENTS
+from agentgym.packs.customer_support.story import NAMES as SUPPORT_NAMES
 from recipes.nano import pools
 
 type Frame = tuple[tuple[str, ...], tuple[str, ...]]

@@ -1,10 +1,8 @@
 """Generate projects: a package of two modules, their tests, and a script."""
 
-import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from random import Random
 from typing import Literal
 
@@ -41,6 +39,10 @@ class Function:
         """Return a line of a template with its placeholders filled."""
         first, second = (*self.parameters, "", "")[:2]
         return line.format(a=first, b=second, K=constant, T=self.text)
+
+    def call(self, point: Point) -> str:
+        """Return a call of the function with the arguments ``point``."""
+        return f"{self.name}({', '.join(map(repr, point))})"
 
     def signature(self) -> str:
         """Return the function's ``def`` line, without a line break."""
@@ -106,13 +108,10 @@ class Module:
         """
         found = {self.constant: repr(self.value)}
         for function in self.functions:
-            body = function.fill(function.template.body, self.constant)
-            points = function.template.points
+            body, points = function.template.body, function.template.points
             for point in (*points, *map(other_arguments, points)):
-                names = dict(zip(function.parameters, point, strict=True))
-                scope = {**names, self.constant: self.value}
-                value = eval(body.removeprefix("return "), {}, scope)  # our templates
-                found[_call(function, point)] = repr(value)
+                value = functions.evaluate(body, point, self.value, function.text)
+                found[function.call(point)] = value
         return found
 
 
@@ -201,28 +200,14 @@ def _asserts(function: Function, constant: str, points: Points) -> list[str]:
         return [f"    assert isinstance({function.name}(), str)"]
     lines = []
     for point in template.points[: 2 if points == "few" else None]:
-        call = _call(function, point)
-        named = constant if template.uses_constant else ""
-        expected = _expected(template.body, repr(point), named)
+        if template.uses_constant:  # the test shall hold for each of its values
+            body = template.body.removeprefix("return ")
+            expected = body.format(a=repr(point[0]), K=constant)
+        else:
+            expected = functions.evaluate(template.body, point)
         relation = "is" if expected in ("True", "False") else "=="
-        lines.append(f"    assert {call} {relation} {expected}")
+        lines.append(f"    assert {function.call(point)} {relation} {expected}")
     return lines
-
-
-def _call(function: Function, point: Point) -> str:
-    return f"{function.name}({', '.join(map(repr, point))})"
-
-
-@lru_cache(4096)
-def _expected(body: str, point: str, constant: str) -> str:
-    """Return a test call's expected result as source, maybe with a constant's name."""
-    expression = body.removeprefix("return ")
-    values: Point = ast.literal_eval(point)
-    if constant:
-        return expression.format(a=repr(values[0]), K=constant)
-    named = dict(zip("ab", values, strict=False))
-    result = eval(expression.format(a="a", b="b"), {}, named)  # our own templates
-    return repr(result)
 
 
 def _script(package: str, noun: str) -> str:

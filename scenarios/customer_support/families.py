@@ -10,8 +10,7 @@ from typing import Any
 from agentgym.packs.kit.tasks import Draft, Family, Step
 
 from .environment import MOST_REFUND, REFUND_DAYS, UNSHIPPED
-from .names import SupportNames
-from .story import INTENTS, Order, Story, SupportScene, draft
+from .story import INTENTS, Order, Story, SupportNames, SupportScene, draft
 
 SupportFamily = Family[SupportNames]
 

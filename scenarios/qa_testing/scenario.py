@@ -1,27 +1,169 @@
 """QaTestingScenario: tasks to write tests that detect faults in code."""
 
-from collections.abc import Sequence
+import ast
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from random import Random
+from typing import Any, NamedTuple
 
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.packs.coding import functions, projects
-from agentgym.packs.coding.base import ProjectScenario
-from agentgym.packs.coding.execution import TIMEOUT_S
-from agentgym.packs.coding.families import ProjectFamily, ProjectScene
+from agentgym.errors import ToolError
+from agentgym.packs.coding import execution, functions, projects
+from agentgym.packs.coding.environment import (
+    ProjectScenario,
+    ReadableProject,
+    ReadingBooks,
+)
+from agentgym.packs.coding.execution import TIMEOUT_S, is_test_path, tests_of
+from agentgym.packs.coding.families import ProjectFamily, ProjectScene, refer_to_module
 from agentgym.packs.coding.functions import Point, Template
 from agentgym.packs.coding.projects import Function, Module
-from agentgym.packs.coding.references import refer_to_module
+from agentgym.packs.kit.environment import recorded
 from agentgym.packs.kit.phrases import read_phrases
 from agentgym.packs.kit.rewards import grade
 from agentgym.packs.kit.tasks import Draft
 from agentgym.sandbox import Sandbox, gives
+from agentgym.sandbox.guest.plain import plain_text
 from agentgym.scenarios.base import Environment, own_environment
 from agentgym.scenarios.plan_reward import PROGRESS, SPARE_CALLS, Attempts, melted
 
-from .environment import Case, TestingBooks, TestingEnvironment
+_LONGEST = 300
+
+
+class Case(NamedTuple):
+    """One test: a call such as ``area_lamp(3, 4)``, with the value it must return."""
+
+    call: str
+    expected: Any
+
+    @property
+    def function(self) -> str:
+        """Name of the function that is called."""
+        return self.call.partition("(")[0]
+
+
+def read_call(text: str, functions: Iterable[str]) -> str:
+    """Check a function call, and return it in the format of :func:`ast.unparse`."""
+    # Only literals: a test could else read the function's source, and so find mutants.
+    wrong = f"{text[:60]!r} is not a call with plain values, as in add(2, 3)."
+    if len(text) > _LONGEST:
+        raise ToolError(wrong)
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ToolError(wrong) from None
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
+        raise ToolError(wrong)
+    if tree.func.id not in functions:
+        raise ToolError(f"there is no function {tree.func.id} in the modules.")
+    for value in (*tree.args, *(keyword.value for keyword in tree.keywords)):
+        try:
+            ast.literal_eval(value)
+        except (ValueError, TypeError, RecursionError, MemoryError):
+            raise ToolError(wrong) from None
+    if any(keyword.arg is None for keyword in tree.keywords):
+        raise ToolError(wrong)
+    return ast.unparse(tree)
+
+
+def read_value(text: str) -> Any:
+    """Parse a literal, such as ``12`` or ``[1, 2]``."""
+    try:
+        value = ast.literal_eval(text.strip()) if len(text) <= _LONGEST else ...
+        plain_text(value)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        raise ToolError(
+            f"{text[:60]!r} is not a plain value, as 12 or [1, 2]."
+        ) from None
+    return value
+
+
+def render_tests(module: str, cases: Sequence[Case]) -> str:
+    """Return the source of a test file with the given tests of one module."""
+    names = ", ".join(sorted({case.function for case in cases}))
+    blocks = [f"from {module} import {names}"]
+    for number, case in enumerate(cases, 1):
+        blocks.append(
+            f"def test_{case.function}_{number}():\n"
+            f"    assert {case.call} == {case.expected!r}"
+        )
+    return "\n\n\n".join(blocks) + "\n"
+
+
+_FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
+_MOST_CASES = 20
+
+
+@dataclass
+class TestingBooks(ReadingBooks):
+    """The calls, the files read, and the tests added to each module, oldest first."""
+
+    __test__ = False
+
+    cases: dict[str, list[Case]] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """Number of tests that the agent added, in all modules."""
+        return sum(map(len, self.cases.values()))
+
+
+class TestingEnvironment(ReadableProject[TestingBooks]):
+    """A small Python project with right code, to which the agent adds tests."""
+
+    __test__ = False
+
+    def __init__(self, files: Mapping[str, str], sandbox: Sandbox) -> None:
+        super().__init__(files, TestingBooks())
+        self._sandbox = sandbox
+        self._modules = {
+            name: path
+            for path, text in files.items()
+            if "/" in path and not is_test_path(path)
+            for name in _FUNCTION.findall(text)
+        }
+
+    @recorded
+    async def run_call(self, call: str) -> str:
+        """Call a function and show its value."""
+        text = self.call["call"] = read_call(call, self._modules)
+        module = _dotted(self._modules[text.partition("(")[0]])
+        script = f"from {module} import *\n\nprint(repr({text}))\n"
+        files = {**self.workspace.files, "run_call.py": script}
+        return await execution.run_script(self._sandbox, files, "run_call.py", ())
+
+    @recorded
+    def add_test(self, call: str, expected: str) -> str:
+        """Add a test that a call gives a value."""
+        text = self.call["call"] = read_call(call, self._modules)
+        value = read_value(expected)
+        self.call["expected"] = repr(value)
+        path = self._modules[text.partition("(")[0]]
+        if path not in self.books.read:
+            self.forbid(f"read {path} before you test it.")
+        cases = self.books.cases.setdefault(path, [])
+        if any(case.call == text for case in cases):
+            raise ToolError(f"{text} is tested already.")
+        if self.books.count >= _MOST_CASES:
+            raise ToolError(f"{_MOST_CASES} tests are enough.")
+        cases.append(Case(text, value))
+        self.workspace.files[tests_of(path)] = render_tests(_dotted(path), cases)
+        return f"Added to {tests_of(path)}."
+
+    @recorded
+    async def run_tests(self) -> str:
+        """Run all tests."""
+        files = dict(self.workspace.files)
+        return await execution.run_tests(self._sandbox, files, execution.TESTS)
+
+
+def _dotted(path: str) -> str:
+    return path.removesuffix(".py").replace("/", ".")
+
 
 ERROR = -0.04
 VIOLATION = -0.2
@@ -175,41 +317,21 @@ def _mutants(
 
 def _killing(function: Function, split: Split) -> list[tuple[str, str]]:
     """Return the fewest calls that together detect every mutant, with their values."""
-    template = function.template
-    bodies = _faulty(template, split)
-    kills = {
-        point: {body for body in bodies if _value(body, point) != right}
-        for point in _points(template)
-        if (right := _value(template.body, point)) is not None
-    }
-    for size in range(1, len(kills) + 1):
-        for chosen in combinations(kills, size):
-            if set().union(*(kills[point] for point in chosen)) == {*bodies}:
-                return [
-                    (_call(function, point), _value(template.body, point) or "")
-                    for point in chosen
-                ]
-    raise AssertionError(f"no points kill all mutants of {template.key}")
+    body, bodies = function.template.body, _faulty(function.template, split)
+    points = function.template.points
+    kills = [{b for b in bodies if _value(b, p) != _value(body, p)} for p in points]
+    for size in range(1, len(points) + 1):
+        for chosen in combinations(range(len(points)), size):
+            if set().union(*(kills[place] for place in chosen)) == {*bodies}:
+                calls = [points[place] for place in chosen]
+                return [(function.call(p), functions.evaluate(body, p)) for p in calls]
+    raise AssertionError(f"no points kill all mutants of {function.template.key}")
 
 
-def _points(template: Template) -> dict[str, Point]:
-    return {repr(point): point for point in template.points}
-
-
-def _call(function: Function, point: str) -> str:
-    arguments = ", ".join(map(repr, _points(function.template)[point]))
-    return f"{function.name}({arguments})"
-
-
-def _value(body: str, point: str) -> str | None:
-    """Return the ``repr`` of a body's value for the arguments ``point``.
-
-    None if it raises.
-    """
-    expression = body.removeprefix("return ").format(a="a", b="b")
-    names = dict(zip("ab", eval(point), strict=False))  # our own templates
+def _value(body: str, point: Point) -> str | None:
+    """Return the ``repr`` of the value of a body; None if it raises."""
     try:
-        return repr(eval(expression, {}, names))
+        return functions.evaluate(body, point)
     except (ArithmeticError, LookupError, TypeError, ValueError):
         return None
 

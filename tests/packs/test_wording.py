@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from agentgym.core.task import Split
+from agentgym.packs.coding.families import PHRASES, REFERENCES
 from agentgym.packs.coding.names import NAMES
-from agentgym.packs.coding.references import PHRASES, REFERENCES
-from agentgym.packs.customer_support.names import NAMES as SUPPORT_NAMES
 from agentgym.packs.customer_support.story import FORMS, INTENTS
+from agentgym.packs.customer_support.story import NAMES as SUPPORT_NAMES
 from agentgym.packs.kit.phrases import GREETINGS, MANNERS, expand, read_pools
 from agentgym.scenarios import get_scenario
 from tests.some import some

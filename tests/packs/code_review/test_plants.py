@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from agentgym.core.task import Split
-from agentgym.packs.code_review.environment import is_worth_a_line
 from agentgym.packs.code_review.plants import PLANTS, Plant, of_kind, plant_all
+from agentgym.packs.code_review.scenario import is_worth_a_line
 from agentgym.packs.kit.code_rewards import find_problems
 
 MODULE = 'LIMIT = 5\n\n\ndef area_lamp(width, height):\n    """Return it."""\n'

@@ -8,8 +8,7 @@ import pytest
 
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Reward, ToolCall
-from agentgym.packs.code_review.environment import is_worth_a_line
-from agentgym.packs.code_review.scenario import CodeReviewScenario
+from agentgym.packs.code_review.scenario import CodeReviewScenario, is_worth_a_line
 from agentgym.packs.kit.code_rewards import find_problems
 from tests.packs.conftest import Calls
 from tests.packs.conftest import play as play_calls

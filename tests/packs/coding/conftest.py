@@ -8,9 +8,8 @@ import pytest
 
 from agentgym.core.task import Split
 from agentgym.packs.coding import functions
-from agentgym.packs.coding.families import Broken, seed_fault
+from agentgym.packs.coding.families import PHRASES, Broken, seed_fault
 from agentgym.packs.coding.names import NAMES
-from agentgym.packs.coding.references import PHRASES
 from agentgym.packs.coding.scenario import CodingScenario
 from agentgym.packs.kit.tasks import Scene
 from agentgym.sandbox import Sandbox

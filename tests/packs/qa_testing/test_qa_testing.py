@@ -10,8 +10,7 @@ from agentgym.core.task import Task
 from agentgym.core.tools import run_tool
 from agentgym.core.trajectory import Reward, ToolCall
 from agentgym.errors import ToolError
-from agentgym.packs.qa_testing.environment import read_call, read_value
-from agentgym.packs.qa_testing.scenario import QaTestingScenario
+from agentgym.packs.qa_testing.scenario import QaTestingScenario, read_call, read_value
 from tests.packs.conftest import Calls, task_of
 from tests.packs.conftest import play as play_calls
 
