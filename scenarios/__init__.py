@@ -1,6 +1,6 @@
 """The scenarios that agentgym ships, and their rows in the list of scenarios."""
 
-from agentgym.scenarios.cards import ScenarioCard
+from agentgym.scenarios.packs import ScenarioCard
 
 CARDS = [
     ScenarioCard(

@@ -11,7 +11,7 @@ from agentgym.packs.kit.environment import RecordingEnvironment, recorded
 from agentgym.packs.kit.tasks import GeneratedScenario
 from agentgym.sandbox import Sandbox
 from agentgym.sandbox.workspace import Workspace
-from agentgym.scenarios.books import Books
+from agentgym.scenarios.plan_reward import Books
 
 from . import checks, execution
 from .execution import (

@@ -10,12 +10,12 @@ from agentgym.packs.kit.rewards import grade, in_order, next_tool, not_made
 from agentgym.packs.kit.tasks import Step, plan_of
 from agentgym.sandbox import Sandbox
 from agentgym.scenarios.base import Environment, own_environment
-from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.plan_reward import (
     DAMAGE,
     PROGRESS,
     SPARE_CALLS,
     Attempts,
+    ReceivedCall,
     is_guessed,
     melted,
 )

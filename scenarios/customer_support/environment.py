@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from agentgym.errors import ToolError
 from agentgym.packs.kit.environment import Database, RecordingEnvironment, recorded
-from agentgym.scenarios.books import Books
+from agentgym.scenarios.plan_reward import Books
 
 Row = list[Any]
 State = Mapping[str, Sequence[Row]]

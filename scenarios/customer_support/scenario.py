@@ -11,12 +11,12 @@ from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.packs.kit.rewards import grade, next_tool, not_made
 from agentgym.packs.kit.tasks import GeneratedScenario, Step, plan_of
 from agentgym.scenarios.base import Environment, own_environment
-from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.plan_reward import (
     DAMAGE,
     PROGRESS,
     SPARE_CALLS,
     Attempts,
+    ReceivedCall,
     is_guessed,
     melted,
 )

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from agentgym.core.tools import tool
 from agentgym.scenarios.base import Environment
-from agentgym.scenarios.books import Books, ReceivedCall
+from agentgym.scenarios.plan_reward import Books, ReceivedCall
 
 
 class RecordingEnvironment[B: Books](Environment):

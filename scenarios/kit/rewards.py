@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from agentgym.core.trajectory import Reward
-from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.plan_reward import (
     NEXT_TOOL,
     NO_CALL,
     Attempts,
+    ReceivedCall,
     success_parts,
     tools_called,
 )

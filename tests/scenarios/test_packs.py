@@ -126,7 +126,7 @@ def test_flaws_and_places(pack: Path) -> None:
         (PACK.replace('"mine"', '"My pack"'), "has the name 'My pack'"),
         (PACK.replace('    name = "mine"\n', ""), "has the name None"),
         (PACK.replace('"mine"', '"coding"'), "name of a built-in scenario"),
-        (PACK + "\nMine.__init__ = lambda self, x: None\n", "made without arguments"),
+        (PACK + "\nMine.__init__ = lambda self, x: None\n", "made without arguments: "),
         (PACK + "\nMine.__init__ = lambda self: 1 / 0\n", "raised ZeroDivisionError"),
         (
             "from agentgym import tool\n@tool\ndef water(plant):\n    'Water it.'\n",

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import TaskSource
 from agentgym.core.tools import ToolOutcome, ToolSpec
@@ -29,13 +31,12 @@ from agentgym.scenarios.plan_reward import NO_CALL
 from agentgym.scenarios.tool_tasks.lines import (
     BrokenLineError,
     check_keys,
+    read_as,
     read_text,
     shown,
 )
 from agentgym.scenarios.tool_tasks.reward import LOWEST
 
-_KEYS = ("code", "files", "hidden", "reference", "weights", "workload")
-_CODE_KEYS = ("tool", "path", "file", "text")
 WEIGHTS = {"correctness": 6.0, "style": 1.0, "security": 2.0, "complexity": 1.0}
 """Default weights; ``efficiency`` has 2 if there is a workload."""
 _EFFICIENCY = 2.0
@@ -122,119 +123,87 @@ def extras_of_file(reference: str) -> tuple[str, ...]:
     return (EXTRA,) if '"rewards"' in text else ()
 
 
+class _Code(BaseModel):
+    """The tool that writes a file, and the names of its arguments."""
+
+    model_config = ConfigDict(strict=True)
+
+    tool: str
+    text: str
+    path: str = ""
+    file: str = ""
+
+
+class _Rewards(BaseModel):
+    """The key ``rewards`` of a line."""
+
+    model_config = ConfigDict(strict=True)
+
+    code: Any
+    reference: dict[str, str] = Field(min_length=1)
+    hidden: dict[str, dict[str, Any]] = {}
+    files: dict[str, str] = {}
+    weights: dict[str, float] = {}
+    workload: dict[str, list[str]] = {}
+
+
 def read_rewards(line: Mapping[str, Any], specs: Mapping[str, ToolSpec]) -> CodeRewards:
     """Read and check the key ``rewards`` of one line of a tasks file."""
-    value = line["rewards"]
-    if not isinstance(value, dict):
-        raise BrokenLineError(f"`rewards` is {shown(value)}, not an object in {{}}")
-    check_keys(value, _KEYS, "rewards")
+    given = read_as(_Rewards, line["rewards"], "rewards")
+    code = read_as(_Code, given.code, "rewards.code")
     if "expect" in line:
         raise BrokenLineError(
             "it has `expect` and `rewards`: with `rewards` the code is paid and not "
             "the calls, so leave `expect` out"
         )
-    code = value.get("code")
-    if not isinstance(code, dict):
+    if code.tool not in specs:
         raise BrokenLineError(
-            f"rewards.code is {shown(code)}: name the tool that writes a file and its "
-            'arguments, as in {"tool": "write_file", "path": "path", "text": "text"}'
+            f"rewards.code.tool is {shown(code.tool)}; there are: {', '.join(specs)}"
         )
-    check_keys(code, _CODE_KEYS, "rewards.code")
-    tool = code.get("tool")
-    if not isinstance(tool, str) or tool not in specs:
-        raise BrokenLineError(
-            f"rewards.code.tool is {shown(tool)}; there are: {', '.join(specs)}"
-        )
-    if ("path" in code) == ("file" in code):
+    if bool(code.path) == bool(code.file):
         raise BrokenLineError(
             "rewards.code needs `path`, the argument with the file's path, or `file`, "
             "the path that the tool always writes, and not both"
         )
-    known = specs[tool].parameters.get("properties", {})
-    for key in ("path", "text"):
-        name = code.get(key)
-        if (key == "text" or key in code) and name not in known:
+    known = specs[code.tool].parameters.get("properties", {})
+    for name in filter(None, (code.path, code.text)):
+        if name not in known:
             raise BrokenLineError(
-                f"rewards.code.{key} is {shown(name)}, which is not an argument of "
-                f"{tool!r}; it takes {', '.join(known)}"
+                f"rewards.code: {shown(name)} is not an argument of {code.tool!r}; it "
+                f"takes {', '.join(known)}"
             )
-    reference = _texts(value, "reference", required=True)
     return CodeRewards(
-        tool=tool,
-        path=code.get("path", ""),
-        file=str(code.get("file", "")),
-        text=code["text"],
-        start=_texts(value, "files"),
-        reference=reference,
-        reward=_composed(value, reference),
+        **code.model_dump(),
+        start=given.files,
+        reference=given.reference,
+        reward=_composed(given),
     )
 
 
-def _composed(
-    value: Mapping[str, Any], reference: Mapping[str, str]
-) -> ComposedReward[SubmittedCode]:
-    hidden, workload = _object(value, "hidden"), _object(value, "workload")
-    if not all(isinstance(each, dict) for each in hidden.values()):
-        raise BrokenLineError(
-            "rewards.hidden is not as in "
-            '{"shop.py": {"total([2, 3])": 5}}: values of expressions by file'
-        )
-    if not all(isinstance(each, list) for each in workload.values()):
-        raise BrokenLineError(
-            "rewards.workload is not as in "
-            '{"shop.py": ["total(range(10**6))"]}: a list of expressions by file'
-        )
-    usual = {**WEIGHTS, **({"efficiency": _EFFICIENCY} if workload else {})}
-    weights = _object(value, "weights") or usual
+def _composed(given: _Rewards) -> ComposedReward[SubmittedCode]:
+    usual = {**WEIGHTS, **({"efficiency": _EFFICIENCY} if given.workload else {})}
+    weights = given.weights or usual
     check_keys(weights, (*WEIGHTS, "efficiency"), "rewards.weights")
     if "correctness" not in weights:
         raise BrokenLineError(
             "rewards.weights leaves `correctness` out, without which any code is paid"
         )
-    for name, weight in weights.items():
-        if isinstance(weight, bool) or not isinstance(weight, int | float):
-            raise BrokenLineError(
-                f"rewards.weights.{name} is {shown(weight)}, not a number above 0"
-            )
-    if ("efficiency" in weights) != bool(workload):
+    if ("efficiency" in weights) != bool(given.workload):
         raise BrokenLineError(
             "rewards: `workload` and a weight of `efficiency` belong together"
         )
     try:
         parts: dict[str, RewardPart[SubmittedCode]] = {
-            "correctness": Correctness(hidden),
+            "correctness": Correctness(given.hidden),
             "style": Style(),
             "security": Security(),
             "complexity": Complexity(),
         }
-        if workload:
-            parts["efficiency"] = Efficiency(workload, reference)
+        if given.workload:
+            parts["efficiency"] = Efficiency(given.workload, given.reference)
         first, *others = [
-            (part, float(weights[name]))
-            for name, part in parts.items()
-            if name in weights
+            (part, weights[name]) for name, part in parts.items() if name in weights
         ]
         return ComposedReward(first, *others)
     except ScenarioError as error:
         raise BrokenLineError(f"rewards: {error}") from None
-
-
-def _object(value: Mapping[str, Any], key: str) -> dict[str, Any]:
-    found = value.get(key, {})
-    if not isinstance(found, dict):
-        raise BrokenLineError(f"rewards.{key} is {shown(found)}, not an object in {{}}")
-    return found
-
-
-def _texts(
-    value: Mapping[str, Any], key: str, *, required: bool = False
-) -> dict[str, str]:
-    found = _object(value, key)
-    if not all(isinstance(text, str) for text in found.values()):
-        raise BrokenLineError(f"rewards.{key} is not the texts of files by their paths")
-    if required and not found:
-        raise BrokenLineError(
-            f"rewards.{key} is missing: give the files of a right solution, which "
-            "`agentgym scenarios check` tries"
-        )
-    return found

@@ -10,8 +10,7 @@ import typer
 
 from agentgym.core.panels import AGENT, OUTPUT, TASKS, TRAINING
 from agentgym.errors import ConfigError, NotFoundError, UsageError
-from agentgym.scenarios.options import has_options, with_options
-from agentgym.scenarios.packs import is_tasks_file
+from agentgym.scenarios.packs import has_options, is_tasks_file, with_options
 
 if TYPE_CHECKING:
     from agentgym.core.prices import Prices

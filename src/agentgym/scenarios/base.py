@@ -441,23 +441,21 @@ def reward_problem(reward: object, reward_range: tuple[float, float]) -> str:
     if not isinstance(reward, Reward):
         return f"{reward!r}, which is no Reward"
     low, high = reward_range
-    numbers = {
-        "value": reward.value,
+    shares = {
         "right_tool": reward.right_tool,
         "right_arguments": reward.right_arguments,
-        **{f"part {name!r}": part for name, part in reward.parts.items()},
     }
+    numbers: dict[str, object] = {"value": reward.value}
+    numbers |= {name: share for name, share in shares.items() if share is not None}
+    numbers |= {f"part {name!r}": part for name, part in reward.parts.items()}
     for name, number in numbers.items():
-        if number is None and name.startswith("right_"):
-            continue
         if not isinstance(number, int | float) or not math.isfinite(number):
             return f"{number!r} as its {name}, which is not a finite number"
         if abs(number) > MOST_REWARD:
             return f"{number!r} as its {name}, and {MOST_REWARD:g} is the most"
     if not low <= reward.value <= high:
         return f"{reward.value!r}, outside reward_range ({low:g}, {high:g})"
-    for name in ("right_tool", "right_arguments"):
-        share = numbers[name]
+    for name, share in shares.items():
         if share is not None and not 0.0 <= share <= 1.0:
             return f"{share!r} as its {name}, which is not a share from 0 to 1"
     if not isinstance(reward.success, bool):

@@ -19,8 +19,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 def load_pack(path: str) -> Scenario:
     """Return a new instance of the scenario in a pack (a folder with a scenario)."""
     # Imported as a package, so that scenario.py can import other modules of the folder.
-    module = _import(path)
-    scenario = _scenario_class(module, path)
+    scenario = _scenario_class(_import(path), path)
     name = getattr(scenario, "name", None)  # a class attribute that may be missing
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ScenarioError(
@@ -29,21 +28,15 @@ def load_pack(path: str) -> Scenario:
         )
     try:
         return scenario()
-    except TypeError as error:
-        raise ScenarioError(
-            f"{scenario.__name__} of {path} cannot be made without arguments: {error}."
-        ) from error
     except (Exception, SystemExit) as error:
         raise ScenarioError(
             f"{scenario.__name__} of {path} raised {type(error).__name__} when it was "
-            f"made: {error}"
+            f"made without arguments: {error}"
         ) from error
 
 
 def _import(path: str) -> ModuleType:
-    folder, file = (path, PACK_FILE)
-    if path.endswith(".py"):
-        folder, file = os.path.split(path)
+    folder, file = os.path.split(path) if path.endswith(".py") else (path, PACK_FILE)
     source = os.path.join(folder, file)
     digest = hashlib.sha256(folder.encode()).hexdigest()[:8]
     plain = re.sub(r"\W", "_", os.path.basename(folder))
@@ -97,15 +90,15 @@ def _refuse_missing(error: ModuleNotFoundError, source: str, package: str) -> No
 def _scenario_class(module: ModuleType, path: str) -> type[Scenario]:
     """Return the only public scenario class of a module."""
     package = module.__name__.rpartition(".")[0]
-    found = [
-        value
+    found = {
+        value: None
         for name, value in vars(module).items()
-        if inspect.isclass(value)
+        if isinstance(value, type)
         and issubclass(value, Scenario)
         and value.__module__.startswith(package)
         and not name.startswith("_")
-    ]
-    usable = [value for value in dict.fromkeys(found) if not inspect.isabstract(value)]
+    }
+    usable = [value for value in found if not inspect.isabstract(value)]
     if len(usable) == 1:
         return usable[0]
     if usable:
@@ -115,9 +108,10 @@ def _scenario_class(module: ModuleType, path: str) -> type[Scenario]:
             "the others into folders of their own, or start their names with _."
         )
     if found:
-        missing = ", ".join(sorted(found[0].__abstractmethods__))
+        first = next(iter(found))
+        missing = ", ".join(sorted(first.__abstractmethods__))
         raise ScenarioError(
-            f"{found[0].__name__} of {path} lacks methods of Scenario: {missing}."
+            f"{first.__name__} of {path} lacks methods of Scenario: {missing}."
         )
     raise ScenarioError(
         f"{path} holds no scenario: write a subclass of agentgym.Scenario, or start "

@@ -1,13 +1,13 @@
-"""Find scenario packs on disk, and read their descriptions without an import.
+"""References to scenarios, and packs on disk, whose descriptions need no import.
 
-A pack is a folder with ``scenario.py``. Users select a pack in ``./scenarios`` by its
-name, and other packs by the path of the folder or the file.
+A reference is a scenario's name, maybe with options: ``bfcl?data=wheel.whl``; or the
+path of a pack, a folder with ``scenario.py``; or a tasks file. Users select a pack in
+``./scenarios`` by its name.
 """
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
-
-from agentgym.scenarios.options import has_options
 
 if TYPE_CHECKING:
     import ast
@@ -15,21 +15,60 @@ if TYPE_CHECKING:
 PACKS_FOLDER = "scenarios"
 PACK_FILE = "scenario.py"
 CARD_FIELDS = ("name", "description", "difficulty", "estimated_time")
+DATA = "data"
+"""Name of the option with a file of data."""
 
 
-class PackCard(NamedTuple):
-    """The data of a pack that a list of scenarios shows.
+class ScenarioCard(NamedTuple):
+    """The data of a scenario that a list of scenarios shows.
 
     Attributes:
-        problem: Why the pack cannot be read; "" if it can be read.
+        target: Where the scenario is: ``module:class``, or the folder of a pack.
     """
 
     name: str
     description: str
     difficulty: str
     estimated_time: str
-    path: str
-    problem: str = ""
+    target: str
+
+
+def has_options(reference: str) -> bool:
+    """Return whether a reference is a scenario's name with options after a ``?``."""
+    name, mark, _ = reference.partition("?")
+    return bool(mark) and name.replace("_", "").isalnum()
+
+
+def read_options(reference: str, known: Sequence[str] | None = None) -> dict[str, str]:
+    """Return the options of a reference, by name."""
+    from urllib.parse import parse_qsl
+
+    from agentgym.errors import UsageError
+
+    name, _, query = reference.partition("?")
+    found = dict(parse_qsl(query, keep_blank_values=True))
+    for key in found if known is not None else ():
+        if key not in (known or ()):
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise UsageError(f"The scenario {name} has no option {key!r}; {has}.")
+    return found
+
+
+def with_options(reference: str, **given: str) -> str:
+    """Return a reference with options added, replaced, or removed by an empty value."""
+    from urllib.parse import urlencode
+
+    name = reference.partition("?")[0]
+    options = {**read_options(reference), **given}
+    options = {key: value for key, value in options.items() if value}
+    return f"{name}?{urlencode(options, safe='/,')}" if options else name
+
+
+def with_absolute_data(reference: str) -> str:
+    """Return a reference whose option ``data``, if given, is an absolute path."""
+    data = read_options(reference).get(DATA, "")
+    path = os.path.abspath(os.path.expanduser(data)) if data else ""
+    return with_options(reference, **{DATA: path})
 
 
 def is_path(reference: str) -> bool:
@@ -73,36 +112,36 @@ def shown_name(reference: str) -> str:
     return f"{name} ({', '.join(tools)})" if tools else name
 
 
-def pack_cards(folder: str = PACKS_FOLDER) -> list[PackCard]:
+def pack_cards(folder: str = PACKS_FOLDER) -> list[ScenarioCard]:
     """Return the data of each pack in ``folder``, sorted by name; import none."""
-    try:
-        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
-    except OSError:
-        return []
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     paths = [os.path.join(folder, name) for name in names]
     return [
         _card(path) for path in paths if os.path.isfile(os.path.join(path, PACK_FILE))
     ]
 
 
-def _card(path: str) -> PackCard:
+def _card(path: str) -> ScenarioCard:
     """Return the data of a pack, parsed from its source without an import."""
     import ast
 
-    name = pack_name(path)
+    problem = ""
+    found: dict[str, str] = {}
     try:
         with open(os.path.join(path, PACK_FILE), encoding="utf-8") as file:
             tree = ast.parse(file.read())
+        classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+        found = max(map(_texts, classes), key=len, default={})
+        if "name" not in found:
+            problem = "no scenario class with a name"
     except SyntaxError as error:
-        return PackCard(name, "", "", "", path, f"syntax error, line {error.lineno}")
+        problem = f"syntax error, line {error.lineno}"
     except (OSError, ValueError) as error:
-        return PackCard(name, "", "", "", path, f"cannot be read: {error}")
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    found = max(map(_texts, classes), key=len, default={})
-    if "name" not in found:
-        return PackCard(name, "", "", "", path, "no scenario class with a name")
-    _, description, difficulty, time = (found.get(key, "") for key in CARD_FIELDS)
-    return PackCard(name, description, difficulty, time, path)
+        problem = str(error)
+    if problem:
+        found["description"] = f"Cannot be loaded: {problem}."
+    about, difficulty, time = (found.get(field, "") for field in CARD_FIELDS[1:])
+    return ScenarioCard(pack_name(path), about, difficulty, time, path)
 
 
 def _texts(node: "ast.ClassDef") -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Compute the parts of a reward that compares tool calls with a plan.
+"""Record an episode's tool calls, and compute rewards that compare them with a plan.
 
 A success earns 1, minus a small cost for each needless call; guessing is not a success.
 Without success, each step of the plan that was made earns a share of ``PROGRESS``, and
@@ -6,13 +6,14 @@ a call of the right tool for the next step a part of it. Needless calls reduce t
 """
 
 import json
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
 
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Trajectory
-from agentgym.scenarios.books import Books, ReceivedCall
+from agentgym.errors import RuleViolation, ToolError
 
 PROGRESS = 0.45
 NO_CALL = -0.04
@@ -30,6 +31,46 @@ _REJECTED = (
     ToolOutcome.MALFORMED,
     ToolOutcome.INVALID_ARGUMENTS,
 )
+
+
+class ReceivedCall(NamedTuple):
+    """A tool call that reached the environment; ``args`` include defaults."""
+
+    tool: str
+    args: dict[str, Any]
+
+
+@dataclass
+class Books:
+    """A record of the tool calls that an environment received in an episode.
+
+    Attributes:
+        errors: Calls that were refused or failed, without those in ``violations``.
+        violations: Calls that broke a rule.
+    """
+
+    calls: list[ReceivedCall] = field(default_factory=list)
+    errors: list[ReceivedCall] = field(default_factory=list)
+    violations: list[ReceivedCall] = field(default_factory=list)
+
+    @contextmanager
+    def recording(self, call: ReceivedCall) -> Iterator[None]:
+        """Run the block, which makes ``call``; record it by the block's error."""
+        try:
+            yield
+        except RuleViolation:
+            self.violations.append(call)
+            raise
+        except ToolError:
+            self.errors.append(call)
+            raise
+        self.calls.append(call)
+
+    def forbid(self, message: str, *, enforce: bool) -> None:
+        """Refuse a call that breaks a rule, or only record that the rule was broken."""
+        if enforce:
+            raise RuleViolation(message)
+        self.violations.append(ReceivedCall("", {"rule": message}))
 
 
 @dataclass(frozen=True)

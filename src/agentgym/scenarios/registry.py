@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.core.registry import loaders
 from agentgym.plugins import REGISTERED, points, registered
-from agentgym.scenarios.cards import ScenarioCard
-from agentgym.scenarios.options import (
-    DATA,
-    has_options,
-    read_options,
-    with_absolute_data,
-)
 from agentgym.scenarios.packs import (
+    DATA,
     PACK_FILE,
+    ScenarioCard,
+    has_options,
     is_path,
     is_tasks_file,
     locate_pack,
     pack_cards,
     pack_name,
+    read_options,
+    with_absolute_data,
 )
 
 if TYPE_CHECKING:
@@ -44,17 +42,14 @@ def scenario_cards() -> list[ScenarioCard]:
     """Return the data of all scenarios: built-in ones, packs, and installed ones."""
     # Nothing is imported, so an installed package's scenario has no other description.
     cards = dict(BUILT_IN)
-    for pack in (pack for pack in pack_cards() if not _is_shipped(pack.path)):
-        if pack.problem:
-            description = f"Cannot be loaded: {pack.problem}."
-        elif pack.name in BUILT_IN:
-            description = "Refused: a built-in scenario has this name; rename it."
-        else:
-            description = pack.description
-        shown = f"{pack.name} ({pack.path})" if pack.name in BUILT_IN else pack.name
-        cards[shown] = ScenarioCard(
-            shown, description, pack.difficulty, pack.estimated_time, pack.path
-        )
+    for pack in pack_cards():
+        if _is_shipped(pack.target):
+            continue
+        if pack.name in BUILT_IN:
+            why = "Refused: a built-in scenario has this name; rename it."
+            shown = f"{pack.name} ({pack.target})"
+            pack = pack._replace(name=shown, description=why)
+        cards[pack.name] = pack
     for point in points(ENTRY_POINT_GROUP):
         if point.name not in cards:
             package = point.dist.name if point.dist else point.value
@@ -133,26 +128,29 @@ def get_scenario(reference: str) -> "Scenario":
     name, _, options = found.partition("?")
     if name in BUILT_IN:
         made = class_of(name)
-        scenario = made(**read_options(found, made.options)) if options else made()
-    elif is_tasks_file(found):
-        return _tasks_file(found)
-    elif is_path(found):
+        return made(**read_options(found, made.options)) if options else made()
+    if is_tasks_file(found):
+        from agentgym.scenarios.tool_tasks.scenario import load_source
+
+        return _of_own_name(load_source(found), name)
+    if is_path(found):
+        from agentgym.scenarios.pack_loading import load_pack
+
         if locate_pack(found) is None:
             raise UsageError(
                 f"There is no scenario pack at {reference}: name a folder that holds "
                 f"{PACK_FILE}, or that file."
             )
-        return _pack(found)
-    else:
-        named = [p for p in points(ENTRY_POINT_GROUP) if p.name == found]
-        if not named:
-            raise ScenarioNotFoundError(found, scenario_names())
-        try:
-            scenario = named[0].load()()
-        except (ImportError, AttributeError) as error:
-            raise ScenarioError(
-                f"Scenario {found!r} cannot be loaded from {named[0].value}: {error}."
-            ) from error
+        return _of_own_name(load_pack(found), found)
+    named = [p for p in points(ENTRY_POINT_GROUP) if p.name == found]
+    if not named:
+        raise ScenarioNotFoundError(found, scenario_names())
+    try:
+        scenario = named[0].load()()
+    except (ImportError, AttributeError) as error:
+        raise ScenarioError(
+            f"Scenario {found!r} cannot be loaded from {named[0].value}: {error}."
+        ) from error
     if not isinstance(scenario, Scenario):
         raise ScenarioError(
             f"Scenario {found!r} is not a subclass of agentgym.Scenario."
@@ -201,27 +199,13 @@ def extras_of(reference: str) -> tuple[str, ...]:
     return ()
 
 
-def _tasks_file(reference: str) -> "Scenario":
+def _of_own_name(scenario: "Scenario", path: str) -> "Scenario":
+    """Refuse the scenario of a pack or a tasks file that is named like a built-in."""
     from agentgym.errors import ScenarioError
-    from agentgym.scenarios.tool_tasks.scenario import load_source
 
-    scenario = load_source(reference)
     if scenario.name in BUILT_IN:
         raise ScenarioError(
-            f"A tasks file named {scenario.name!r} would be taken for the built-in "
-            "scenario. Rename the file."
-        )
-    return scenario
-
-
-def _pack(path: str) -> "Scenario":
-    from agentgym.errors import ScenarioError
-    from agentgym.scenarios.pack_loading import load_pack
-
-    scenario = load_pack(path)
-    if scenario.name in BUILT_IN:
-        raise ScenarioError(
-            f"The pack in {path} calls itself {scenario.name!r}, which is the name of "
-            "a built-in scenario. Give it another `name`."
+            f"The scenario of {path} would be taken for {scenario.name!r}, which is "
+            "the name of a built-in scenario. Give it another name."
         )
     return scenario

@@ -27,94 +27,55 @@ def load(path: Path, **options: Any) -> Scenario:
     return Scenario.from_tools("shop_tools:TOOLS", tasks=path, **options)
 
 
+def expecting(**args: Any) -> dict[str, Any]:
+    return {**GOOD, "expect": [{"tool": "track_order", "args": args}]}
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
         ("{oops", "line 2: it is not JSON"),
         ('{"n": ' + "7" * 5000 + "}", "line 2: it has a number of too many digits"),
         ("[1]", "line 2: it is [1], not an object"),
-        ("NaN", "not an object"),
-        ('{"instruction": 3}', "`instruction` is 3"),
-        ('{"expect": []}', "`instruction` is missing"),
-        (
-            '{"instruction": "a", "instruction": "b"}',
-            "'instruction' stands in it twice",
-        ),
+        ('{"instruction": "a", "instruction": "b"}', "stands in it twice"),
+        ({**GOOD, "instruction": "\ud800"}, "JSON cannot hold"),
+        ('{"expect": []}', "instruction: Field required"),
         ('{"instruction": "a"}', "doing nothing would be paid"),
         ({**GOOD, "expct": []}, "has 'expct'; did you mean 'expect'?"),
-        ({**GOOD, "expect": TRACK}, "`expect` is"),
+        ({**GOOD, "expect": TRACK}, "expect: Input should be a valid list"),
         ({**GOOD, "expect": ["track_order"]}, 'expect[0] is "track_order"'),
         ({**GOOD, "expect": [{"tool": "trak_order"}]}, "Did you mean 'track_order'?"),
-        ({**GOOD, "expect": [{"args": {}}]}, "no tool is named missing"),
-        (
-            {**GOOD, "expect": [{"tool": "transfer_to_desk"}]},
-            "If it hands over to another agent, leave it out",
-        ),
+        ({**GOOD, "expect": [{"tool": "transfer_to_desk"}]}, "If it hands over"),
         ({**GOOD, "expect": [{**TRACK, "arg": 1}]}, "expect[0] has 'arg'"),
-        ({**GOOD, "expect": [{**TRACK, "args": [7]}]}, "args is [7]"),
-        ({**GOOD, "expect": [{"tool": "track_order"}]}, "order_id: Field required"),
+        (expecting(), "order_id: Field required"),
+        (expecting(order_id="x"), "not arguments of 'track_order': order_id: Input"),
         (
-            {**GOOD, "expect": [{"tool": "track_order", "args": {"order_id": "x"}}]},
-            "not arguments of 'track_order': order_id: Input should be a valid integer",
+            expecting(order=7),
+            "; did you mean 'order_id', not 'order'?",
         ),
-        (
-            {**GOOD, "expect": [{**TRACK, "args": {"order_id": 7, "by": 1}}]},
-            "it takes order_id",
-        ),
-        (
-            {**GOOD, "expect": [{**TRACK, "args": {"order": 7}}]},
-            "it takes order_id; did you mean 'order_id', not 'order'?",
-        ),
+        (expecting(order_id={"one_of": []}), "one_of is []"),
+        (expecting(order_id={"one_of": [1, "x"]}), "order_id: Input should be a valid"),
+        (expecting(order_id={"one_of": [*range(65)]}), "more than 64"),
         ({**GOOD, "expect": [{"any": []}]}, "any names no call"),
-        ({**GOOD, "tools": []}, "line 2: `tools` is empty"),
+        (
+            {**GOOD, "expect": [{"any": [TRACK, {"tool": "x"}]}]},
+            "expect[0].any[1]",
+        ),
+        ({**GOOD, "tools": []}, "tools: List should have at least 1 item"),
         ({**GOOD, "tools": [7]}, 'line 2: tools[0]: it is not {"type": "function"'),
         ({**GOOD, "tools": [{"name": "a b"}]}, "its name is 'a b': use letters"),
-        (
-            {**GOOD, "tools": [{"name": "f", "parameters": {"type": "string"}}]},
-            "the parameters of 'f' are not a JSON schema of an object",
-        ),
         (
             {**GOOD, "tools": [bad_schema({"type": "dict"})]},
             "parameters of 'f' are not a JSON schema: properties.x.type: 'dict' is not",
         ),
-        (
-            {**GOOD, "tools": [bad_schema({"$ref": "http://127.0.0.1:1/x"})]},
-            "of 'f' refer to 'http://127.0.0.1:1/x', which is not in them",
-        ),
         ({**GOOD, "tools": [{"name": "f"}] * 2}, "tools[1]: two tools are named 'f'"),
-        (
-            {**GOOD, "tools": [{"name": "track_orders"}]},
-            'expect[0].tool: no tool is named "track_order". Did you mean',
-        ),
-        (
-            {**GOOD, "expect": [{"any": [TRACK, {"tool": "x"}]}]},
-            "expect[0].any[1].tool",
-        ),
-        (
-            {**GOOD, "expect": [{**TRACK, "args": {"order_id": {"one_of": []}}}]},
-            "one_of is []",
-        ),
-        (
-            {**GOOD, "expect": [{**TRACK, "args": {"order_id": {"one_of": [1, "x"]}}}]},
-            "order_id: Input should be a valid integer",
-        ),
-        (
-            {
-                **GOOD,
-                "expect": [{**TRACK, "args": {"order_id": {"one_of": [*range(65)]}}}],
-            },
-            "more than 64",
-        ),
-        ({**GOOD, "ordered": "yes"}, '`ordered` is "yes"'),
+        ({**GOOD, "ordered": "yes"}, 'valid boolean (it is "yes")'),
         ({**GOOD, "forbid": ["refnd"]}, "Did you mean 'refund'?"),
-        ({**GOOD, "forbid": "refund"}, '`forbid` is "refund", not a list'),
         ({**GOOD, "forbid": ["track_order"]}, "both expected and forbidden"),
-        ({**GOOD, "split": "dev"}, '`split` is "dev", not one of train'),
-        ({**GOOD, "split": []}, "`split` is []"),
-        ({**GOOD, "id": ""}, '`id` is ""'),
+        ({**GOOD, "split": "dev"}, "split: Input should be 'train', 'validation'"),
         ({**GOOD, "id": "line-1"}, "line 1 has the id 'line-1'"),
-        ({**GOOD, "answers": [TRACK]}, "answers[0] is"),
-        ({**GOOD, "instruction": "\ud800"}, "JSON cannot hold"),
+        ({**GOOD, "answers": [TRACK]}, "answers[0] has no `answer`"),
+        ({**GOOD, "files": {"../x": "y"}}, "not a path below the task's folder"),
     ],
 )
 def test_broken_lines_are_refused_with_their_number(
@@ -142,14 +103,10 @@ def test_lines_with_the_same_fault_are_named_together(shop: Path) -> None:
         load(shop)
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n"])
-def test_a_file_without_tasks_is_refused(shop: Path, text: str) -> None:
-    shop.write_text(text)
+def test_a_file_that_has_no_tasks_or_no_text_is_refused(shop: Path) -> None:
+    shop.write_text("# only a comment\n")
     with pytest.raises(UsageError, match="has no tasks: write one a line"):
         load(shop)
-
-
-def test_a_file_that_cannot_be_read_is_refused(shop: Path) -> None:
     with pytest.raises(UsageError, match=r"Cannot read .*none.jsonl: No such file"):
         load(shop.with_name("none.jsonl"))
     shop.write_bytes(b"\xff\xfe")
@@ -163,19 +120,16 @@ def test_comments_empty_lines_and_a_byte_order_mark_are_skipped(shop: Path) -> N
     assert ids <= {f"line-{number}" for number in range(3, 33)}
 
 
-def test_too_few_tasks_are_refused_with_the_number_needed(shop: Path) -> None:
+def test_too_few_tasks_and_requests_too_alike_are_refused(shop: Path) -> None:
     write(shop, lines()[:11])
     with pytest.raises(UsageError, match=r"There are 11 tasks; at least 12 are needed"):
         load(shop)
-
-
-def test_requests_too_alike_are_refused(shop: Path) -> None:
     write(shop, [{**GOOD, "id": number} for number in range(20)])
     with pytest.raises(UsageError, match="too few or too alike to be split"):
         load(shop)
 
 
-@pytest.mark.parametrize("order", range(6))
+@pytest.mark.parametrize("order", [0, 5])
 def test_twelve_different_lines_over_four_tools_are_enough(
     tmp_path: Path, order: int
 ) -> None:
@@ -237,6 +191,9 @@ def test_splits_share_no_value_and_depend_on_the_lines_alone(shop: Path) -> None
     ]
     shared = values[0] & (values[1] | values[2])
     assert not any(word.strip("?").isdigit() for word in shared)
+    orders = [[t.id for t in one.tasks(Split.TRAIN, s, 99)] for s in (0, 1)]
+    assert orders[0] != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1])
     kinds = {task.family for task in one.tasks(Split.TRAIN, 0, 99)}
     assert kinds == {"track_order", "list_orders", "track_order+cancel_order"}
 
@@ -256,13 +213,6 @@ def test_lines_of_one_entity_stay_together(shop: Path) -> None:
                 where.setdefault(name, set()).add(split)
     assert len(where) == 10
     assert all(len(splits) == 1 for splits in where.values())
-
-
-def test_the_order_of_tasks_follows_the_seed(shop: Path) -> None:
-    scenario = load(shop)
-    orders = [[t.id for t in scenario.tasks(Split.TRAIN, s, 99)] for s in (0, 1)]
-    assert orders[0] != orders[1]
-    assert sorted(orders[0]) == sorted(orders[1])
 
 
 def test_every_kind_of_task_is_held_out_where_it_can_be(shop: Path) -> None:

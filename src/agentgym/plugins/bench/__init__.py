@@ -1,6 +1,6 @@
 """Benchmarks as scenarios, and their rows in the list of scenarios."""
 
-from agentgym.scenarios.cards import ScenarioCard
+from agentgym.scenarios.packs import ScenarioCard
 
 
 def _card(name: str, description: str, target: str, time: str = "") -> ScenarioCard:

@@ -22,8 +22,7 @@ from agentgym.evaluate.ranker import check_judge
 from agentgym.models.folder import model_source
 from agentgym.models.reference import is_converted, is_on_loopback, key_variable
 from agentgym.plugins.judge.group import JudgeSettings
-from agentgym.scenarios.options import has_options, with_options
-from agentgym.scenarios.packs import is_path, is_tasks_file
+from agentgym.scenarios.packs import has_options, is_path, is_tasks_file, with_options
 from agentgym.scenarios.registry import data_of, extras_of
 from agentgym.scenarios.tool_tasks.task_file import answers_path
 from agentgym.version import DISTRIBUTION

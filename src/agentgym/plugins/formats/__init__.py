@@ -1,6 +1,6 @@
 """Trajectories and tasks in formats of other tools."""
 
-from agentgym.scenarios.cards import ScenarioCard
+from agentgym.scenarios.packs import ScenarioCard
 
 CARDS = [
     ScenarioCard(

@@ -1,6 +1,6 @@
 """The coding team, as a scenario and at work; its row in the list of scenarios."""
 
-from agentgym.scenarios.cards import ScenarioCard
+from agentgym.scenarios.packs import ScenarioCard
 
 CARDS = [
     ScenarioCard(

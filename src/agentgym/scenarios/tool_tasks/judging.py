@@ -4,8 +4,7 @@ A check command scores the program's work, or the program posts its reward.
 """
 
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from shutil import copytree
 
@@ -25,23 +24,15 @@ _SOLVED, _UNSOLVED = 0, 1
 _KIND = "check command"
 
 
-class EpisodeJudge(ABC):
-    """Base class for scoring an episode by the program's work, not its tool calls."""
+EpisodeJudge = Callable[[Task, Environment, Trajectory], Reward]
+"""A function that scores an episode by the program's work, not its tool calls.
 
-    @abstractmethod
-    def score(
-        self, task: Task, environment: Environment, trajectory: Trajectory
-    ) -> Reward:
-        """Return the reward of a finished episode.
-
-        Raises:
-            RewardError: The episode cannot be scored, e.g. since the program posted no
-                reward.
-            ProgramError: The check command failed; the message says why.
-        """
+It raises RewardError if it cannot, e.g. since the program posted no reward, and
+ProgramError if the check command failed.
+"""
 
 
-class CommandJudge(EpisodeJudge):
+class CommandJudge:
     """Scores an episode by a check command, which runs in the episode's folder.
 
     Its standard input is the agent's answer. Exit code 0 means solved and 1 not solved,
@@ -53,7 +44,7 @@ class CommandJudge(EpisodeJudge):
         self._of_start: dict[str, Reward] = {}
         self._lock = threading.Lock()
 
-    def score(
+    def __call__(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
         """Run the check command, and return the reward."""
@@ -96,34 +87,28 @@ class CommandJudge(EpisodeJudge):
         lines = ended.output.strip().splitlines()
         if lines and lines[-1].lstrip().startswith("{"):
             try:
-                found = ReportedReward.model_validate(parse_json(lines[-1]))
+                return ReportedReward.model_validate(parse_json(lines[-1])).to_reward()
             except ValueError as error:
-                why = unreadable(error)
-            else:
-                return found.to_reward()
-            raise ProgramError(
-                _KIND,
-                f"{name}: its last line, {lines[-1]!r:.120}, is not a reward, as in "
-                f'{{"reward": 0.5}}: {why}',
-            )
+                raise ProgramError(
+                    _KIND,
+                    f"{name}: its last line, {lines[-1]!r:.120}, is not a reward, as "
+                    f'in {{"reward": 0.5}}: {unreadable(error)}',
+                ) from None
         is_solved = ended.exit_code == _SOLVED
         return Reward(float(is_solved), is_solved, {"check": float(is_solved)})
 
 
-class PostedJudge(EpisodeJudge):
-    """Scores an episode by the reward posted to the URL in ``AGENTGYM_REWARD_URL``."""
-
-    def score(
-        self, task: Task, environment: Environment, trajectory: Trajectory
-    ) -> Reward:
-        """Return the posted reward; 0 if no model was called and nothing was posted."""
-        if environment.posted is not None:
-            return environment.posted.to_reward()
-        if not trajectory.model_calls:
-            return Reward(0.0, False, {"reported": 0.0})
-        raise RewardError(
-            "the program posted no reward to the address in AGENTGYM_REWARD_URL"
-        )
+def posted_reward(
+    task: Task, environment: Environment, trajectory: Trajectory
+) -> Reward:
+    """Return the reward that the program posted to ``AGENTGYM_REWARD_URL``."""
+    if environment.posted is not None:
+        return environment.posted.to_reward()
+    if not trajectory.model_calls:
+        return Reward(0.0, False, {"reported": 0.0})
+    raise RewardError(
+        "the program posted no reward to the address in AGENTGYM_REWARD_URL"
+    )
 
 
 def judge_of(check: str | None, check_command: str | None) -> EpisodeJudge | None:
@@ -143,17 +128,15 @@ def judge_of(check: str | None, check_command: str | None) -> EpisodeJudge | Non
                 "--command; a check runs once an attempt."
             )
         return CommandJudge(program)
-    return PostedJudge() if check == POSTED else None
+    return posted_reward if check == POSTED else None
 
 
-def check_files(files: Mapping[str, object]) -> str:
+def check_files(files: Mapping[str, str]) -> str:
     """Return why files cannot be written to a task's folder; "" if they can."""
-    for name, text in files.items():
+    for name in files:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not path.name or "\0" in name:
             return f"{name!r} is not a path below the task's folder"
-        if not isinstance(text, str):
-            return f"the content of {name!r} is not a text"
     return ""
 
 

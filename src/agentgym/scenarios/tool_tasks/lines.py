@@ -1,20 +1,17 @@
 """Read lines of JSON Lines files, and report invalid lines."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
-from agentgym.core.components import TRAIN_TOKENS, TrainTokens
+from agentgym.core.components import TrainTokens
 from agentgym.core.tools import ToolSpec, is_recordable
 from agentgym.errors import UsageError, first_problem, unreadable
 
-_HEADER_KEYS = ("train_tokens", "max_turns")
-_MOST_TURNS = 10_000
 _MEANT = {"name": "tool", "arguments": "args"} | dict.fromkeys(
     ("input", "prompt", "query", "question", "task"), "instruction"
 )
@@ -40,47 +37,20 @@ def read_text(path: Path) -> str:
         raise UsageError(f"Cannot read {path}: {unreadable(error)}.") from None
 
 
-@dataclass(frozen=True)
-class FileSettings:
+class FileSettings(BaseModel):
     """Settings for all tasks of a file; None for settings that it does not have."""
 
     train_tokens: TrainTokens | None = None
-    max_turns: int | None = None
+    max_turns: int | None = Field(None, strict=True, ge=2, le=10_000)
 
 
 def read_settings(path: Path) -> FileSettings:
     """Return the settings in a tasks file's optional first line."""
     number, text = next(numbered_lines(path), (0, ""))
-    header = _header(text)
-    if header is None:
-        return FileSettings()
     try:
-        check_keys(header, _HEADER_KEYS, "it")
-        return FileSettings(_train_tokens(header), _max_turns(header))
+        return read_as(FileSettings, _header(text) or {}, "it")
     except BrokenLineError as error:
         raise UsageError(f"{path}, line {number}: {error}.") from None
-
-
-def _train_tokens(header: Mapping[str, Any]) -> TrainTokens | None:
-    if "train_tokens" not in header:
-        return None
-    for tokens in TRAIN_TOKENS:
-        if header["train_tokens"] == tokens:
-            return tokens
-    raise BrokenLineError(
-        f"`train_tokens` is {shown(header['train_tokens'])}, "
-        f"not one of {', '.join(TRAIN_TOKENS)}"
-    )
-
-
-def _max_turns(header: Mapping[str, Any]) -> int | None:
-    most = header.get("max_turns", 2)
-    if type(most) is not int or not 2 <= most <= _MOST_TURNS:
-        raise BrokenLineError(
-            f"`max_turns` is {shown(most)}, not a whole number from 2 to "
-            f"{_MOST_TURNS:,}: a call and an answer are two"
-        )
-    return most if "max_turns" in header else None
 
 
 def _header(text: str) -> dict[str, Any] | None:
@@ -89,7 +59,8 @@ def _header(text: str) -> dict[str, Any] | None:
         value = read_object(text)
     except BrokenLineError:
         return None
-    is_header = "instruction" not in value and any(key in value for key in _HEADER_KEYS)
+    known = FileSettings.model_fields
+    is_header = "instruction" not in value and any(key in value for key in known)
     return value if is_header else None
 
 
@@ -130,7 +101,23 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+def read_as[M: BaseModel](kind: type[M], value: Any, where: str) -> M:
+    """Read a JSON object as a model; ``where`` names the object in errors."""
+    if not isinstance(value, dict):
+        raise BrokenLineError(f"{where} is {shown(value)}, not an object in {{}}")
+    check_keys(value, kind.model_fields, where)
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        value = (
+            "" if first["type"] == "missing" else f" (it is {shown(first['input'])})"
+        )
+        place = "" if where == "it" else f"{where}."
+        raise BrokenLineError(f"{place}{first_problem(error)}{value}") from None
+
+
+def check_keys(value: Mapping[str, Any], known: Collection[str], where: str) -> None:
     """Check that an object has no unknown keys."""
     for key in value:
         if key not in known:

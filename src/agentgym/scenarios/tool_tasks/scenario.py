@@ -231,7 +231,7 @@ class ToolScenario(Scenario):
         if self._judge is not None:
             if any(call.name in line.forbid for call in made):
                 return Reward(LOWEST, False, {"forbidden": LOWEST})
-            return self._judge.score(task, environment, trajectory)
+            return self._judge(task, environment, trajectory)
         if line.code is not None and self._check is None:
             calls = [call for call in made if not is_own(call, specs)]
             return line.code.score_calls(calls, line.forbid, self.sandbox)

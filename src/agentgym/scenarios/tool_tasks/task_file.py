@@ -2,15 +2,18 @@
 
 import itertools
 import json
+import math
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from agentgym.core.made_up import NoValueError
 from agentgym.core.needs import NeededCall
@@ -27,6 +30,7 @@ from agentgym.scenarios.tool_tasks.lines import (
     by_fault,
     check_keys,
     numbered_lines,
+    read_as,
     read_object,
     shown,
     task_lines,
@@ -39,21 +43,7 @@ if TYPE_CHECKING:
 
 Specs = Mapping[str, ToolSpec]
 
-_KEYS = (
-    "instruction",
-    "expect",
-    "ordered",
-    "forbid",
-    "split",
-    "id",
-    "answers",
-    "configurable",
-    "tools",
-    "rewards",
-    "files",
-)
 _OWN_KEYS = {"expect", "forbid", "answers", "tools", "rewards"}
-_CALL_KEYS = ("tool", "args", "answer")
 _MOST_VALUES = 64
 _MOST_SHOWN = 5
 _HAND_OFF = re.compile(r"transfer_|hand_?off|delegate", re.IGNORECASE)
@@ -150,8 +140,7 @@ def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine
             wrong.setdefault(str(error), []).append(f"line {number}")
             continue
         if line.id in seen:
-            fault = f"line {seen[line.id]} has the id {line.id!r}, too; "
-            fault += "give each its own, or none"
+            fault = f"line {seen[line.id]} has the id {line.id!r}, too"
             wrong.setdefault(fault, []).append(f"line {number}")
         seen.setdefault(line.id, number)
         lines.append(line)
@@ -208,8 +197,7 @@ def read_answers(path: Path, specs: Specs) -> list[Answer]:
     found = []
     for number, text in numbered_lines(path):
         try:
-            value = read_object(text)
-            found.append(_answer(value, specs, "it"))
+            found.append(_answer(read_object(text), specs, "it"))
         except BrokenLineError as error:
             raise UsageError(f"{path}, line {number}: {error}.") from None
     return found
@@ -220,102 +208,94 @@ def answers_path(tasks: str | os.PathLike[str]) -> Path:
     return Path(tasks).with_suffix(".answers.jsonl")
 
 
+class _Line(BaseModel):
+    """The keys of a task's line; calls, answers and tools are read later."""
+
+    model_config = ConfigDict(strict=True, defer_build=True)
+
+    instruction: str = Field(pattern=r"\S")
+    expect: list[Any] = []
+    ordered: bool = True
+    forbid: list[Any] = []
+    split: Split | None = Field(None, strict=False)
+    id: Annotated[str, Field(min_length=1)] | int | None = None
+    answers: list[Any] = []
+    configurable: dict[str, Any] = {}
+    tools: list[Any] = Field([], min_length=1)
+    rewards: Any = None
+    files: dict[str, str] | str | None = None
+
+
+class _Call(BaseModel):
+    """An expected call, or a call with its recorded answer."""
+
+    model_config = ConfigDict(strict=True, defer_build=True)
+
+    tool: Any = None
+    args: dict[str, Any] = {}
+    answer: Any = _NO_TEXT
+
+
 def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLine:
     """Read and validate one line of a tasks file."""
-    line = _read(text)
-    check_keys(line, _KEYS, "it")
-    instruction = line.get("instruction")
-    if not isinstance(instruction, str) or not instruction.strip():
-        raise BrokenLineError(
-            f"`instruction` is {shown(instruction)}, not the user's text"
-        )
-    tools = _own_tools(line)
+    source = _read(text)
+    line = read_as(_Line, source, "it")
+    tools = _own_tools(line.tools)
     specs = tools or specs
-    is_open = isinstance(specs, AgentTools)
-    if not specs and not is_open and (line.get("expect") or not checked):
+    if not specs and not isinstance(specs, AgentTools) and (line.expect or not checked):
         raise BrokenLineError(
             "it has no `tools`, and none are named for the whole file (--tools-from)"
         )
     answers: list[Answer] = []
     code: CodeReward | None = None
-    if "rewards" in line and not isinstance(specs, AnyTools):
-        code = registered("agentgym.code_rewards", "read")(line, specs)
-    expect = (
-        tuple(code.plan)
-        if code
-        else tuple(
-            _need(value, specs, f"expect[{place}]", answers)
-            for place, value in enumerate(_list(line, "expect"))
-        )
-    )
-    for need in code.plan if code else ():
-        _validate(specs[need.tool], dict(need.arguments), "rewards.code")
+    if "rewards" in source and not isinstance(specs, AnyTools):
+        code = registered("agentgym.code_rewards", "read")(source, specs)
+        for need in code.plan:
+            _validate(specs[need.tool], dict(need.arguments), "rewards.code")
+    expect = [
+        _need(value, specs, f"expect[{place}]", answers)
+        for place, value in enumerate(line.expect)
+    ]
+    if code:
+        expect = code.plan
     if not expect and not checked:
         raise BrokenLineError(
             "it expects no call, so doing nothing would be paid: name one in `expect`, "
             "or give a check function (--check)"
         )
-    ordered = line.get("ordered", True)
-    if not isinstance(ordered, bool):
-        raise BrokenLineError(f"`ordered` is {shown(ordered)}, not true or false")
-    forbid = [_tool(name, specs, "forbid") for name in _list(line, "forbid")]
+    forbid = [_tool(name, specs, "forbid") for name in line.forbid]
     for name in forbid:
         if any(name in need.tools for need in expect):
             raise BrokenLineError(f"{name!r} is both expected and forbidden")
-    split = line.get("split")
-    if split is not None and split not in list(Split):
-        raise BrokenLineError(
-            f"`split` is {shown(split)}, not one of {', '.join(Split)}; leave it out "
-            "to have it chosen"
-        )
     answers += [
         _answer(value, specs, f"answers[{place}]")
-        for place, value in enumerate(_list(line, "answers"))
+        for place, value in enumerate(line.answers)
     ]
-    configurable = line.get("configurable", {})
-    if not isinstance(configurable, dict):
-        raise BrokenLineError(
-            f"`configurable` is {shown(configurable)}, not an object in {{}}"
-        )
-    name = line.get("id", f"line-{number}")
-    if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-        raise BrokenLineError(f"`id` is {shown(name)}, not a text or a whole number")
+    if isinstance(line.files, dict) and (problem := check_files(line.files)):
+        raise BrokenLineError(f"`files`: {problem}")
     return TaskLine(
         number=number,
-        id=str(name),
-        instruction=instruction,
-        expect=expect,
-        ordered=ordered,
+        id=f"line-{number}" if line.id is None else str(line.id),
+        instruction=line.instruction,
+        expect=tuple(expect),
+        ordered=line.ordered,
         forbid=frozenset(forbid),
-        split=None if split is None else Split(split),
+        split=line.split,
         answers=tuple(answers),
-        configurable=configurable,
+        configurable=line.configurable,
         tools=tools,
         code=code,
-        files=_files(line),
-        source=line,
+        files=line.files,
+        source=source,
     )
 
 
-def _files(line: Mapping[str, Any]) -> dict[str, str] | str | None:
-    """Return the value of a line's key ``files``, after a check."""
-    files = line.get("files")
-    if files is not None and not isinstance(files, str | dict):
-        raise BrokenLineError(
-            f"`files` is {shown(files)}, neither a folder nor an object of texts by "
-            "path"
-        )
-    if isinstance(files, dict) and (problem := check_files(files)):
-        raise BrokenLineError(f"`files`: {problem}")
-    return files
-
-
-def _own_tools(line: Mapping[str, Any]) -> dict[str, ToolSpec]:
+def _own_tools(tools: Sequence[Any]) -> dict[str, ToolSpec]:
     """Return a line's own tools by name; empty if it does not have any."""
     from agentgym.scenarios.schemas import spec_of_openai  # jsonschema imports slowly
 
     found: dict[str, ToolSpec] = {}
-    for place, tool in enumerate(_list(line, "tools")):
+    for place, tool in enumerate(tools):
         try:
             spec = spec_of_openai(tool)
         except ValueError as error:
@@ -323,37 +303,35 @@ def _own_tools(line: Mapping[str, Any]) -> dict[str, ToolSpec]:
         if spec.name in found:
             raise BrokenLineError(f"tools[{place}]: two tools are named {spec.name!r}")
         found[spec.name] = spec
-    if "tools" in line and not found:
-        raise BrokenLineError("`tools` is empty: name some, or leave it out")
     return found
 
 
 def _need(value: Any, specs: Specs, where: str, answers: list[Answer]) -> NeededCall:
-    """Parse an expected call, which may have alternatives."""
-    if isinstance(value, dict) and "any" in value:
-        check_keys(value, ("any", "answer"), where)
-        options = _list(value, "any")
-        if not options:
-            raise BrokenLineError(f"{where}.any names no call")
-        shared = value.get("answer", _NO_TEXT)
-        first, *rest = (
-            _call(option, specs, f"{where}.any[{n}]", answers, shared)
-            for n, option in enumerate(options)
+    """Read an expected call, which may have alternatives, and its recorded answers."""
+    if not isinstance(value, dict) or "any" not in value:
+        return _call(value, specs, where, answers)
+    check_keys(value, ("any", "answer"), where)
+    options = value["any"]
+    if not isinstance(options, list) or not options:
+        raise BrokenLineError(f"{where}.any names no call")
+    first, *rest = (
+        _call(
+            option, specs, f"{where}.any[{n}]", answers, value.get("answer", _NO_TEXT)
         )
-        return NeededCall(
-            first.tool, first.arguments, first.others, first.by_outcome, tuple(rest)
-        )
-    return _call(value, specs, where, answers, _NO_TEXT)
+        for n, option in enumerate(options)
+    )
+    return replace(first, instead=tuple(rest))
 
 
 def _call(
-    value: Any, specs: Specs, where: str, answers: list[Answer], shared: Any
+    value: Any,
+    specs: Specs,
+    where: str,
+    answers: list[Answer],
+    shared: Any = _NO_TEXT,
 ) -> NeededCall:
-    if not isinstance(value, dict):
-        raise BrokenLineError(
-            f'{where} is {shown(value)}, not {{"tool": "…", "args": {{…}}}}'
-        )
-    spec, args = _spec_and_args(value, specs, where)
+    given = read_as(_Call, value, where)
+    spec, args = specs[_tool(given.tool, specs, f"{where}.tool")], given.args
     open_ones = frozenset(n for n, v in args.items() if v == {"anything": True})
     choices = [
         [_anything(spec, name, where)]
@@ -361,7 +339,7 @@ def _call(
         else _values(v, f"{where}.{name}")
         for name, v in args.items()
     ]
-    if _product(map(len, choices)) > _MOST_VALUES:
+    if math.prod(map(len, choices)) > _MOST_VALUES:
         raise BrokenLineError(
             f"{where} accepts more than {_MOST_VALUES} combinations of values"
         )
@@ -371,21 +349,10 @@ def _call(
     for arguments in accepted:
         _validate(spec, arguments, where)
     need = NeededCall(spec.name, accepted[0], tuple(accepted[1:]), open_ones)
-    text = value.get("answer", shared)
+    text = shared if given.answer is _NO_TEXT else given.answer
     if text is not _NO_TEXT:
         answers.append(Answer(need, result_text(text)))
     return need
-
-
-def _spec_and_args(
-    value: dict[str, Any], specs: Specs, where: str
-) -> tuple[ToolSpec, dict[str, Any]]:
-    check_keys(value, _CALL_KEYS, where)
-    spec = specs[_tool(value.get("tool"), specs, f"{where}.tool")]
-    args = value.get("args", {})
-    if not isinstance(args, dict):
-        raise BrokenLineError(f"{where}.args is {shown(args)}, not an object in {{}}")
-    return spec, args
 
 
 def _anything(spec: ToolSpec, name: str, where: str) -> Any:
@@ -412,13 +379,12 @@ def _values(value: Any, where: str) -> list[Any]:
 
 
 def _answer(value: Any, specs: Specs, where: str) -> Answer:
-    if not isinstance(value, dict) or "answer" not in value:
-        raise BrokenLineError(
-            f"{where} is {shown(value)}, not an object with `tool`, `args` and `answer`"
-        )
-    spec, args = _spec_and_args(value, specs, where)
-    _validate(spec, args, where)
-    return Answer(NeededCall(spec.name, args), result_text(value["answer"]))
+    given = read_as(_Call, value, where)
+    if given.answer is _NO_TEXT:
+        raise BrokenLineError(f"{where} has no `answer`: {shown(value)}")
+    spec = specs[_tool(given.tool, specs, f"{where}.tool")]
+    _validate(spec, given.args, where)
+    return Answer(NeededCall(spec.name, given.args), result_text(given.answer))
 
 
 def _validate(spec: ToolSpec, arguments: dict[str, Any], where: str) -> None:
@@ -440,20 +406,6 @@ def _tool(name: Any, specs: Specs, where: str) -> str:
         )
     known = f" There are: {', '.join(specs)}" if specs else ""
     raise BrokenLineError(f"{where}: no tool is named {shown(name)}.{hint}{known}")
-
-
-def _list(line: Mapping[str, Any], key: str) -> list[Any]:
-    value = line.get(key, [])
-    if not isinstance(value, list):
-        raise BrokenLineError(f"`{key}` is {shown(value)}, not a list")
-    return value
-
-
-def _product(counts: Iterator[int]) -> int:
-    total = 1
-    for count in counts:
-        total *= count
-    return total
 
 
 def _leaves(values: Any) -> Iterator[Any]:

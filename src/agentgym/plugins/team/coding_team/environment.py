@@ -24,7 +24,7 @@ from agentgym.plugins.team.coding_team.team.routing import (
 )
 from agentgym.sandbox import PythonScript, RunTests, Sandbox, SandboxResult, Workspace
 from agentgym.scenarios.base import Environment
-from agentgym.scenarios.books import Books, ReceivedCall
+from agentgym.scenarios.plan_reward import Books, ReceivedCall
 
 SCRIPT = "measure_call.py"
 """Path of the measuring script among the project's files."""

@@ -10,12 +10,12 @@ from agentgym.packs.kit.code_rewards.parts import is_test_file
 from agentgym.packs.kit.rewards import grade, in_order, not_made
 from agentgym.plugins.team.coding_team.environment import TeamEnvironment
 from agentgym.sandbox import Sandbox
-from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.plan_reward import (
     NEXT_TOOL,
     NO_CALL,
     PROGRESS,
     Attempts,
+    ReceivedCall,
     melted,
 )
 
