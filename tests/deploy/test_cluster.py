@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.rollout.store.rollout import RolloutState
+from agentgym.rollout.store.records import RolloutState
 from tests.deploy.cluster import running
 from tests.deploy.manifests import JOB, find, kustomization, pod
 from tests.rollout.foreign import KEY, queue, service, tasks

@@ -14,8 +14,8 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split, Task
 from agentgym.plugins.lightning.service import GatewayService
 from agentgym.rollout.gateway.protocol import GatewaySettings
+from agentgym.rollout.record import as_row
 from agentgym.rollout.session import DATABASE_FILE
-from agentgym.rollout.task_input import as_row
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks
 

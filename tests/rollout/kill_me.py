@@ -3,8 +3,12 @@
 import sys
 from pathlib import Path
 
-from agentgym.rollout.store.events import RecordedCall
-from agentgym.rollout.store.rollout import NewEvent, NewRollout, RolloutState
+from agentgym.rollout.store.records import (
+    NewEvent,
+    NewRollout,
+    RecordedCall,
+    RolloutState,
+)
 from agentgym.rollout.store.store import Store
 from tests.rollout.recording import record, recorded_by
 

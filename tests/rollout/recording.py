@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from agentgym.rollout.store.events import RecordedCall
+from agentgym.rollout.store.records import RecordedCall
 from agentgym.rollout.store.store import Store
 
 

@@ -18,7 +18,7 @@ from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.runner import UNREADABLE, RolloutRequest
 from agentgym.rollout.session import RolloutSession
-from agentgym.rollout.store.rollout import NewRollout
+from agentgym.rollout.store.records import NewRollout
 from agentgym.rollout.store.store import Store
 from tests.rollout.fake_policy import FakePolicy
 from tests.rollout.sessions import requests, session

@@ -15,7 +15,7 @@ from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.prompt_overrides import NewText, WordedPolicy, Wording
-from agentgym.rollout.store.rollout import NewRollout
+from agentgym.rollout.store.records import NewRollout
 from agentgym.rollout.store.store import Store
 
 WORDING = Wording(

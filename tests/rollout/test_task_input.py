@@ -7,7 +7,7 @@ import pytest
 
 from agentgym.core.task import Split, Task
 from agentgym.errors import RolloutError
-from agentgym.rollout.task_input import as_row, read_task
+from agentgym.rollout.record import as_row, read_task
 
 TASK = Task(
     id="t/1",

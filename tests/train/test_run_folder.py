@@ -15,7 +15,7 @@ from agentgym.errors import CheckpointError, NotFoundError, RunFolderError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.rollout.store.store import Store
 from agentgym.security.audit import AuditLog
-from agentgym.security.log_file import LogFile
+from agentgym.security.files import LogFile
 from agentgym.train import run_folder
 from agentgym.train.run_folder import RunFolder, list_runs, metrics_line
 from agentgym.train.run_state import RunState

@@ -123,7 +123,7 @@ def tasks(
     import json
 
     from agentgym.core.task import Split
-    from agentgym.rollout.task_input import as_row
+    from agentgym.rollout.record import as_row
     from agentgym.scenarios.registry import get_scenario
     from agentgym.scenarios.task_lists import make_tasks
 

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import orjson
 
 from agentgym.errors import UsageError
-from agentgym.security.private import make_private_file
+from agentgym.security.files import make_private_file
 from agentgym.security.redaction import Redactor, get_logger
 
 logger = get_logger(__name__)

@@ -2,7 +2,11 @@
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from pydantic import ValidationError
+
+from agentgym.core.task import Task
 from agentgym.core.trajectory import (
     NO_REASON,
     ModelCall,
@@ -13,11 +17,42 @@ from agentgym.core.trajectory import (
     ToolCall,
     Trajectory,
 )
-from agentgym.errors import RolloutError
-from agentgym.rollout.store.events import ATTEMPT_FAILED, RecordedEvent, answered_calls
+from agentgym.errors import RolloutError, first_problem
 from agentgym.rollout.store.reader import StoreReader
-from agentgym.rollout.store.rollout import FIRST_ATTEMPT, Rollout, RolloutState
-from agentgym.rollout.task_input import read_task
+from agentgym.rollout.store.records import (
+    ATTEMPT_FAILED,
+    FIRST_ATTEMPT,
+    RecordedEvent,
+    Rollout,
+    RolloutState,
+    answered_calls,
+)
+
+_FIELD = "task"
+
+
+def read_task(given: Any) -> Task:
+    """Parse the task in a rollout's input.
+
+    ``given`` is a task or its JSON text; or a row of a data set, whose field ``task``
+    has the task or its JSON text. In a data set, JSON text is better: a table of nested
+    tasks would add the keys of all tasks to each task.
+    """
+    if isinstance(given, dict) and _FIELD in given:
+        given = given[_FIELD]
+    try:
+        if isinstance(given, str):
+            return Task.model_validate_json(given)
+        return Task.model_validate(given)
+    except ValidationError as error:
+        raise RolloutError(
+            f"the rollout's input is not a task: {first_problem(error)}"
+        ) from None
+
+
+def as_row(task: Task) -> dict[str, str]:
+    """Convert a task to a row of a trainer's data set; ``read_task`` parses the row."""
+    return {_FIELD: task.model_dump_json()}
 
 
 def stored_trajectories(store: StoreReader, only: str = "") -> Iterator[Trajectory]:

@@ -13,8 +13,7 @@ from agentgym.core.task import Task
 from agentgym.core.trajectory import Reason, RolloutStatus, Trajectory
 from agentgym.errors import RolloutError, StoreError
 from agentgym.rollout.record import to_trajectory
-from agentgym.rollout.store.events import MODEL_REQUEST, RecordedEvent
-from agentgym.rollout.store.rollout import NewRollout
+from agentgym.rollout.store.records import MODEL_REQUEST, NewRollout, RecordedEvent
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
 from agentgym.security.redaction import get_logger

@@ -19,8 +19,7 @@ from agentgym.models.reference import Endpoint
 from agentgym.rollout.prompt_overrides import Wording
 from agentgym.rollout.runner import RolloutRequest, Runner
 from agentgym.rollout.store.store import Store
-from agentgym.rollout.workers.pool import WorkerPool
-from agentgym.rollout.workers.spec import WorkerSpec
+from agentgym.rollout.workers.pool import WorkerPool, WorkerSpec
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import scenario_of
 from agentgym.security.audit import FILE as AUDIT_FILE

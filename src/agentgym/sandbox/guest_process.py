@@ -25,7 +25,7 @@ from agentgym.sandbox.guest.box import remove_tree
 from agentgym.sandbox.guest.settings import Rung, ZygoteSettings
 from agentgym.sandbox.guest.watch import killed_at_limit
 from agentgym.sandbox.languages import toolchain
-from agentgym.sandbox.packages import (
+from agentgym.sandbox.launch import (
     INSIDE,
     PythonHome,
     entries,

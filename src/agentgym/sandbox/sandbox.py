@@ -33,8 +33,7 @@ from agentgym.sandbox.guest_process import GuestDiedError, GuestProcess
 from agentgym.sandbox.ladder import choose_rung
 from agentgym.sandbox.language import Steps
 from agentgym.sandbox.languages import PYTHON, toolchain
-from agentgym.sandbox.launch import own_python
-from agentgym.sandbox.packages import signature
+from agentgym.sandbox.launch import own_python, signature
 from agentgym.sandbox.result import SandboxResult
 from agentgym.security import audit
 from agentgym.version import __version__

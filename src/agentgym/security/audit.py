@@ -19,7 +19,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-from agentgym.security.private import make_private_folder, private
+from agentgym.security.files import make_private_folder, private
 from agentgym.security.redaction import (
     Redactor,
     beginning,

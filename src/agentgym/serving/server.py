@@ -15,25 +15,28 @@ from agentgym.core.policy import Policy
 from agentgym.errors import UsageError
 from agentgym.models.dialects import CONVERTED
 from agentgym.models.dialects.base import Dialect
-from agentgym.rollout.gateway.address import check_address, why_unusable
-from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.chat import Chat, EndedAnswer, asked_form, chat_request
-from agentgym.rollout.gateway.http.keys import Keys
-from agentgym.rollout.gateway.http.listener import Listener
-from agentgym.rollout.gateway.http.requests import Request
-from agentgym.rollout.gateway.http.routes import Route
+from agentgym.rollout.gateway.http import (
+    Admission,
+    Keys,
+    Listener,
+    Request,
+    Route,
+    check_address,
+    why_unusable,
+)
 from agentgym.rollout.gateway.protocol import (
     STREAM_HEADERS,
     GatewaySettings,
     answer_json,
     asked_temperature,
     asked_tokens,
+    invalid,
     json_object,
     model_card,
     models_reply,
     reply,
 )
-from agentgym.rollout.gateway.wire import invalid
 from agentgym.security.redaction import quoted
 
 _ENDPOINTS = (

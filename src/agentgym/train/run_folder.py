@@ -33,7 +33,7 @@ from agentgym.errors import (
     UnreachableError,
     first_line,
 )
-from agentgym.security.private import make_private_folder, private
+from agentgym.security.files import make_private_folder, private
 from agentgym.security.redaction import Redactor
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from agentgym.core.files import (
     write_atomically,
 )
 from agentgym.errors import NotFoundError, UsageError
-from agentgym.security.private import make_private_folder
+from agentgym.security.files import make_private_folder
 
 AGENT_FILE = "agent.json"
 _DEFAULT = "default"

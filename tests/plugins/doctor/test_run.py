@@ -15,7 +15,7 @@ from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
 from agentgym.plugins.doctor.evidence import Evidence, read_evidence
 from agentgym.plugins.doctor.run import diagnose
-from agentgym.rollout.store.rollout import NewRollout, RolloutState, StatusChange
+from agentgym.rollout.store.records import NewRollout, RolloutState, StatusChange
 from agentgym.rollout.store.store import Store
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.run_state import RunState

@@ -20,7 +20,7 @@ from agentgym.plugins.improve.search import Reflector
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint, Purse
 from agentgym.rollout.gateway.protocol import GatewaySettings
-from agentgym.rollout.store.rollout import NewRollout
+from agentgym.rollout.store.records import NewRollout
 from agentgym.rollout.store.store import Store
 from tests.plugins.improve.scripts import Scripted, climb_in, solved
 from tests.rollout.stub_server import StubServer, completion

@@ -18,12 +18,10 @@ import pytest
 from aiohttp import web
 
 from agentgym.cli.output import failures_shown
-from agentgym.rollout.gateway.http.keys import Keys
-from agentgym.rollout.gateway.http.listener import Listener
-from agentgym.rollout.gateway.http.routes import Route
+from agentgym.rollout.gateway.http import Keys, Listener, Route
 from agentgym.rollout.gateway.protocol import GatewaySettings
+from agentgym.rollout.record import read_task
 from agentgym.rollout.store.store import Store
-from agentgym.rollout.task_input import read_task
 from tests.cli.conftest import Command
 from tests.rollout.foreign import MODEL, model_server, queue, register, tasks
 from tests.rollout.stub_server import StubServer, completion

@@ -19,7 +19,7 @@ from agentgym.errors import UsageError
 from agentgym.plugins.lightning.job import Assignment, RolloutJob
 from agentgym.plugins.lightning.service import GatewayService
 from agentgym.rollout.record import to_trajectory
-from agentgym.rollout.store.rollout import RolloutState, StatusChange
+from agentgym.rollout.store.records import RolloutState, StatusChange
 from agentgym.rollout.workers.worker import EXIT_BLOCKED
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from agentgym.core.task import Task
 from agentgym.plugins.lightning import schemas
 from agentgym.rollout.record import to_trajectory
-from agentgym.rollout.store.rollout import NewRollout, RolloutState, StatusChange
+from agentgym.rollout.store.records import NewRollout, RolloutState, StatusChange
 from agentgym.rollout.store.store import Store
 
 LOCAL = {"agent_class": "a:B", "env_map": {"Q": "input.q"}}

@@ -11,7 +11,7 @@ import pytest
 from agentgym.core.trajectory import RolloutStatus
 from agentgym.errors import StoreError
 from agentgym.rollout.record import to_trajectory
-from agentgym.rollout.store.rollout import RolloutState
+from agentgym.rollout.store.records import RolloutState
 from agentgym.rollout.store.store import Store
 from tests.rollout.foreign import queue, service, tasks
 

@@ -9,7 +9,7 @@ from typing import Any
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Reason
-from agentgym.rollout.store.rollout import NewEvent, NewRollout, RolloutState
+from agentgym.rollout.store.records import NewEvent, NewRollout, RolloutState
 from agentgym.rollout.store.store import Store
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.run_folder import RunFolder

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from agentgym.core.openai import ApiError
-from agentgym.rollout.gateway.admission import Admission
+from agentgym.rollout.gateway.http import Admission
 from agentgym.rollout.gateway.protocol import GatewaySettings
 
 

@@ -16,7 +16,7 @@ from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint, weights_of
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
-from agentgym.rollout.store.rollout import NewRollout
+from agentgym.rollout.store.records import NewRollout
 from agentgym.rollout.store.store import Store
 from tests.rollout.gateway.test_remote import CHUNKS, HI, failing, frames, streaming
 from tests.rollout.stub_server import StubServer, completion

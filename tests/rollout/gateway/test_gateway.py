@@ -19,7 +19,7 @@ from agentgym.core.trajectory import Reason
 from agentgym.errors import ContextLengthError, EngineError, RolloutError
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
-from agentgym.rollout.store.rollout import NewRollout, RolloutState
+from agentgym.rollout.store.records import NewRollout, RolloutState
 from agentgym.rollout.store.store import Store
 from tests.rollout.fake_policy import FakePolicy, call, say
 

@@ -7,9 +7,9 @@ import httpx
 import pytest
 
 from agentgym.rollout.gateway.gateway import Gateway
-from agentgym.rollout.gateway.http.keys import agent_key
+from agentgym.rollout.gateway.http import agent_key
 from agentgym.rollout.gateway.protocol import GatewaySettings
-from agentgym.rollout.store.rollout import NewRollout
+from agentgym.rollout.store.records import NewRollout
 from agentgym.rollout.store.store import Store
 from tests.rollout.fake_policy import FakePolicy
 

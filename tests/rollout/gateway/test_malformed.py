@@ -19,7 +19,7 @@ from aiohttp import web
 from agentgym.core.openai import ApiError
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
-from agentgym.rollout.store.rollout import ModelServer, NewRollout
+from agentgym.rollout.store.records import ModelServer, NewRollout
 from agentgym.rollout.store.store import Store
 from tests.cycles import only_collected
 from tests.rollout.stub_server import Handler, StubServer

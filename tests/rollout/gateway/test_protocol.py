@@ -20,7 +20,7 @@ from agentgym.core.policy import Policy
 from agentgym.core.trajectory import Reason
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
-from agentgym.rollout.store.rollout import ModelServer, NewRollout
+from agentgym.rollout.store.records import ModelServer, NewRollout
 from agentgym.rollout.store.store import Store
 from tests.rollout.fake_policy import FakePolicy, say
 

@@ -8,7 +8,7 @@ import pytest
 from agentgym.core.files import Beat
 from agentgym.core.policy import RegisteredPolicy
 from agentgym.rollout.gateway.gateway import Gateway
-from agentgym.rollout.store.rollout import NewRollout
+from agentgym.rollout.store.records import NewRollout
 from agentgym.rollout.store.store import Store
 from tests.rollout.gateway.test_remote import HI
 from tests.rollout.stub_server import StubServer

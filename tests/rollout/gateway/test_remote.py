@@ -20,7 +20,7 @@ from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.gateway.upstream import Exchange
-from agentgym.rollout.store.rollout import ModelServer, NewRollout
+from agentgym.rollout.store.records import ModelServer, NewRollout
 from agentgym.rollout.store.store import Store
 from tests.rollout.stub_server import StubServer, completion
 

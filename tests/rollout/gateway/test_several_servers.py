@@ -18,7 +18,7 @@ from agentgym.core.policy import ServedPolicy
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
-from agentgym.rollout.store.rollout import ModelServer, NewRollout
+from agentgym.rollout.store.records import ModelServer, NewRollout
 from agentgym.rollout.store.store import Store
 from tests.rollout.gateway.test_remote import CHUNKS, HI, ask, frames
 from tests.rollout.stub_server import Handler, StubServer, completion

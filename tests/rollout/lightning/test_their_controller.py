@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from agentgym.rollout.record import to_trajectory
-from agentgym.rollout.store.rollout import RolloutState
+from agentgym.rollout.store.records import RolloutState
 from tests.rollout.foreign import KEY, queue, service, tasks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]

@@ -6,7 +6,7 @@ import pytest
 
 from agentgym.core.openai import Completion
 from agentgym.errors import RecordError
-from agentgym.rollout.store.events import check_event
+from agentgym.rollout.store.records import check_event
 
 
 def answer(*logprobs: Any) -> dict[str, Any]:

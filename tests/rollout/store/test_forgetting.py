@@ -9,10 +9,10 @@ import pytest
 
 from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutNotFoundError, StoreError
-from agentgym.rollout.store.events import RecordedEvent
-from agentgym.rollout.store.rollout import (
+from agentgym.rollout.store.records import (
     NewEvent,
     NewRollout,
+    RecordedEvent,
     RolloutState,
     StatusChange,
 )

@@ -23,11 +23,11 @@ from agentgym.errors import (
 )
 from agentgym.plugins.lightning.schemas import triplet_bodies
 from agentgym.rollout.store.database import SCHEMA_VERSION, Database
-from agentgym.rollout.store.events import RecordedCall
-from agentgym.rollout.store.rollout import (
+from agentgym.rollout.store.records import (
     ModelServer,
     NewEvent,
     NewRollout,
+    RecordedCall,
     RolloutState,
     StatusChange,
 )

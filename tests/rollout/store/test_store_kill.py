@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from agentgym.rollout.store.rollout import RolloutState
+from agentgym.rollout.store.records import RolloutState
 from agentgym.rollout.store.store import Store
 from tests.rollout.kill_me import recorded
 

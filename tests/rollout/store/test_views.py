@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from agentgym.core.trajectory import ModelCall
-from agentgym.rollout.store.events import RecordedCall, pack_calls, unpack_calls
+from agentgym.rollout.store.records import RecordedCall, pack_calls, unpack_calls
 
 TOOLS = [{"type": "function", "function": {"name": "look"}}]
 IDS = ("prompt_ids", "response_ids", "logprobs")

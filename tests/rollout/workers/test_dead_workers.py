@@ -11,10 +11,9 @@ import pytest
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.runner import RolloutRequest, Runner
-from agentgym.rollout.store.rollout import NewEvent, RolloutState
+from agentgym.rollout.store.records import NewEvent, RolloutState
 from agentgym.rollout.store.store import Store
-from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
-from agentgym.rollout.workers.spec import WorkerSpec
+from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool, WorkerSpec
 from tests.rollout.fake_policy import FakePolicy
 from tests.rollout.sessions import requests
 

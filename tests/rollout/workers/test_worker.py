@@ -12,7 +12,7 @@ from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.rollout.runner import RolloutRequest
-from agentgym.rollout.store.rollout import Rollout
+from agentgym.rollout.store.records import Rollout
 from agentgym.rollout.store.store import Store
 from agentgym.scenarios.new_pack import write_pack
 from agentgym.scenarios.registry import get_scenario

@@ -42,7 +42,7 @@ from agentgym.plugins.cloud.shell import LONG_S, SHORT_S, Channel, Reconnect, Sh
 from agentgym.plugins.cloud.upload import Upload, make_upload
 from agentgym.plugins.cloud.watchdog import EndLimits
 from agentgym.security.audit import FILE as AUDIT_FILE
-from agentgym.security.private import private
+from agentgym.security.files import private
 from agentgym.security.redaction import quoted, redacted
 from agentgym.train.export import keep
 from agentgym.train.interrupts import InterruptFlag

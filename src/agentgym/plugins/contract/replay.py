@@ -14,9 +14,9 @@ from agentgym.plugins.contract.recording import RecordedAnswers, RecordedPolicy
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import gateway_settings
-from agentgym.rollout.store.rollout import FIRST_ATTEMPT, NewRollout
+from agentgym.rollout.store.records import FIRST_ATTEMPT, NewRollout
 from agentgym.rollout.store.store import Store
-from agentgym.rollout.workers.spec import WorkerSpec
+from agentgym.rollout.workers.pool import WorkerSpec
 from agentgym.rollout.workers.worker import Worker, make_worker
 
 NOT_RECORDED = Reason(kind="not recorded")

@@ -16,7 +16,7 @@ from agentgym.core.trajectory import (
     Trajectory,
 )
 from agentgym.plugins.formats.chat import about
-from agentgym.rollout.store.events import content_text
+from agentgym.rollout.store.records import content_text
 from agentgym.version import __version__
 
 ATIF = "ATIF-v1.7"

@@ -17,7 +17,7 @@ from agentgym.core.tools import ToolOutcome, parse_arguments
 from agentgym.core.trajectory import ModelCall, RequestedCall, ToolCall, Trajectory
 from agentgym.errors import UsageError
 from agentgym.plugins.formats.chat import about
-from agentgym.rollout.store.events import content_text
+from agentgym.rollout.store.records import content_text
 from agentgym.security.redaction import Redactor
 from agentgym.version import __version__
 

@@ -15,7 +15,7 @@ from agentgym.core.task import TaskSource
 from agentgym.errors import RunFolderError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.scenarios.packs import is_tasks_file
-from agentgym.security.private import make_private_folder
+from agentgym.security.files import make_private_folder
 
 BILL_FILE = "bill.json"
 PROMPTS_FILE = "prompts.json"

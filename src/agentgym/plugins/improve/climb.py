@@ -13,7 +13,7 @@ from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.gateway.metered import Purse
 from agentgym.rollout.inspection import probed, require_trainable
 from agentgym.rollout.session import check_rollouts
-from agentgym.security.private import make_private_folder
+from agentgym.security.files import make_private_folder
 
 
 def improve(

@@ -8,12 +8,10 @@ from aiohttp import web
 
 from agentgym.core.openai import ApiError
 from agentgym.plugins.lightning import schemas
-from agentgym.rollout.gateway.api import ATTEMPT, MAX_WAIT_S, ApiHandlers
-from agentgym.rollout.gateway.http.requests import Request
-from agentgym.rollout.gateway.http.routes import MOST_NAME, Route
-from agentgym.rollout.gateway.protocol import reply
-from agentgym.rollout.gateway.wire import invalid, read_json
-from agentgym.rollout.store.rollout import NewEvent, Rollout
+from agentgym.rollout.gateway.gateway import ATTEMPT, MAX_WAIT_S, ApiHandlers
+from agentgym.rollout.gateway.http import MOST_NAME, Request, Route
+from agentgym.rollout.gateway.protocol import invalid, read_json, reply
+from agentgym.rollout.store.records import NewEvent, Rollout
 from agentgym.security.redaction import quoted
 
 _MOST = 2**63 - 1

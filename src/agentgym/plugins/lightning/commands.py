@@ -83,7 +83,7 @@ def gateway(
     from agentgym.models.reference import KEY_OF_ADDRESS, base_url
     from agentgym.plugins.lightning.service import GatewayService
     from agentgym.rollout.absolute_paths import located
-    from agentgym.rollout.gateway.address import check_address
+    from agentgym.rollout.gateway.http import check_address
     from agentgym.rollout.session import (
         DATABASE_FILE,
         check_rollouts,
@@ -194,7 +194,7 @@ def _settings(
 
 
 def _make_folder(data: Path) -> None:
-    from agentgym.security.private import make_private_folder
+    from agentgym.security.files import make_private_folder
 
     try:
         make_private_folder(data)

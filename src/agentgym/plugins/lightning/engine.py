@@ -45,7 +45,7 @@ from agentgym.plugins.lightning.train import KEY_VARIABLE
 from agentgym.plugins.verl.launch import RayProcess, ray_environment
 from agentgym.plugins.vllm import supervise
 from agentgym.plugins.vllm.group import GpuSettings
-from agentgym.security.log_file import LogFile
+from agentgym.security.files import LogFile
 
 FOLDER = "LIGHTNING_FOLDER"
 """Environment variable with the folder for the files of ``hooks.py``."""

@@ -19,9 +19,9 @@ from agentgym.core.openai import ApiError
 from agentgym.core.trajectory import NO_REASON, Reason, RolloutStatus, Trajectory
 from agentgym.errors import AgentGymError, RolloutError, UsageError
 from agentgym.rollout.absolute_paths import located
-from agentgym.rollout.store.events import ATTEMPT_FAILED
+from agentgym.rollout.store.records import ATTEMPT_FAILED
 from agentgym.rollout.workers.loop_watch import LoopWatch
-from agentgym.rollout.workers.spec import WorkerSpec
+from agentgym.rollout.workers.pool import WorkerSpec
 from agentgym.rollout.workers.worker import (
     EXIT_BLOCKED,
     Worker,

@@ -10,10 +10,11 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from agentgym.rollout.store.events import RecordedCall, RecordedEvent
-from agentgym.rollout.store.rollout import (
+from agentgym.rollout.store.records import (
     ModelServer,
     NewRollout,
+    RecordedCall,
+    RecordedEvent,
     Rollout,
     RolloutState,
     StatusChange,

@@ -13,10 +13,9 @@ from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.runner import HANG, WORKER_DIED
 from agentgym.rollout.session import worker_log
-from agentgym.rollout.store.rollout import RolloutState
+from agentgym.rollout.store.records import RolloutState
 from agentgym.rollout.store.store import Store
-from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
-from agentgym.rollout.workers.spec import WorkerSpec
+from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool, WorkerSpec
 from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.audit import AuditLog
 

@@ -15,7 +15,7 @@ from typing import IO, Any
 from agentgym.errors import EngineError
 from agentgym.plugins.verl.environment import ENVIRONMENT
 from agentgym.plugins.verl.protocol import PROTOCOL
-from agentgym.security.log_file import LogFile
+from agentgym.security.files import LogFile
 
 DRIVER = "agentgym.plugins.verl.driver"
 _START, _STARTS_S = "start", 1800.0

@@ -9,7 +9,7 @@ from agentgym.core.trajectory import Trajectory
 from agentgym.errors import message_of
 from agentgym.evaluate.call_classes import CallClass, JudgedCall, judge_calls
 from agentgym.evaluate.evaluation import judge as judge_all
-from agentgym.rollout.task_input import read_task
+from agentgym.rollout.record import read_task
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import needs_of

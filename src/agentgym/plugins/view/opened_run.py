@@ -22,10 +22,9 @@ from agentgym.models.nano import nano_path
 from agentgym.plugins.view.first_wrong import CallJudge
 from agentgym.plugins.view.rollout_index import RolloutIndex
 from agentgym.plugins.view.run_page import run_page
-from agentgym.rollout.record import stored_rollout
+from agentgym.rollout.record import read_task, stored_rollout
 from agentgym.rollout.store.reader import StoreReader
-from agentgym.rollout.store.rollout import FINAL_STATES, FIRST_ATTEMPT, Rollout
-from agentgym.rollout.task_input import read_task
+from agentgym.rollout.store.records import FINAL_STATES, FIRST_ATTEMPT, Rollout
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.run_folder import CREDIT_FILE, RunFolder
 

@@ -16,9 +16,13 @@ import orjson
 
 from agentgym.core.trajectory import NO_REASON
 from agentgym.errors import UsageError
-from agentgym.rollout.store.events import ATTEMPT_FAILED, MODEL_REQUEST
 from agentgym.rollout.store.reader import StoreReader
-from agentgym.rollout.store.rollout import FIRST_ATTEMPT, RolloutState
+from agentgym.rollout.store.records import (
+    ATTEMPT_FAILED,
+    FIRST_ATTEMPT,
+    MODEL_REQUEST,
+    RolloutState,
+)
 from agentgym.train.run_folder import CREDIT_FILE
 
 COLUMNS = (

@@ -18,11 +18,14 @@ from agentgym.errors import AgentGymError, NotFoundError, UsageError
 from agentgym.models.dialects.base import frame
 from agentgym.plugins.view.opened_run import OpenedRun, as_text, digest, file_marks
 from agentgym.plugins.view.run_page import run_row
-from agentgym.rollout.gateway.address import check_address, why_unusable
-from agentgym.rollout.gateway.http.keys import Keys
-from agentgym.rollout.gateway.http.listener import Listener
-from agentgym.rollout.gateway.http.requests import Request
-from agentgym.rollout.gateway.http.routes import Route
+from agentgym.rollout.gateway.http import (
+    Keys,
+    Listener,
+    Request,
+    Route,
+    check_address,
+    why_unusable,
+)
 from agentgym.rollout.gateway.protocol import GatewaySettings, reply
 from agentgym.train.run_folder import RunFolder
 

@@ -27,7 +27,7 @@ from agentgym.plugins.vllm.settings import (
     own_environment,
     variables,
 )
-from agentgym.security.log_file import LogFile
+from agentgym.security.files import LogFile
 from agentgym.security.redaction import new_key
 
 _MORE, _LESS = (

@@ -20,8 +20,7 @@ from agentgym.models.forms import (
     request_in_form,
 )
 from agentgym.models.stopping import stream_until_stop, until_stop
-from agentgym.rollout.gateway.protocol import are_objects, engine_error
-from agentgym.rollout.gateway.wire import invalid
+from agentgym.rollout.gateway.protocol import are_objects, engine_error, invalid
 from agentgym.security.redaction import get_logger, quoted
 
 logger = get_logger(__name__)

@@ -1,43 +1,286 @@
 """Gateway: serve Agent Lightning's protocol from a thread of this process."""
 
+import asyncio
 import secrets
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import orjson
 from aiohttp import web
+from pydantic import BaseModel, Field
 
+from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.core.policy import Policy, RegisteredPolicy, ServedPolicy
+from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutError
 from agentgym.models.answers import AnswerCache
+from agentgym.models.dialects.base import frame
 from agentgym.models.reference import Endpoint
 from agentgym.plugins import registered
-from agentgym.rollout.gateway.address import why_unusable
-from agentgym.rollout.gateway.admission import Admission
-from agentgym.rollout.gateway.api import ApiHandlers
-from agentgym.rollout.gateway.http.keys import Keys, agent_key
-from agentgym.rollout.gateway.http.listener import Listener
-from agentgym.rollout.gateway.http.requests import Request
-from agentgym.rollout.gateway.http.routes import Route
+from agentgym.rollout.gateway.http import (
+    MOST_NAME,
+    Admission,
+    Keys,
+    Listener,
+    Request,
+    Route,
+    agent_key,
+    as_api_error,
+    why_unusable,
+)
 from agentgym.rollout.gateway.metered import MeteredEndpoint, MeteredUpstream
-from agentgym.rollout.gateway.protocol import GatewaySettings, Mode, ProxyCall, reply
-from agentgym.rollout.gateway.proxy import Proxy
-from agentgym.rollout.gateway.remote import ProviderUpstream, RemoteUpstream
-from agentgym.rollout.gateway.sse import StreamAssembler
+from agentgym.rollout.gateway.protocol import (
+    STREAM_HEADERS,
+    GatewaySettings,
+    Mode,
+    ProxyCall,
+    answer_json,
+    check_call,
+    is_writable,
+    json_object,
+    load_json,
+    models_reply,
+    read_json,
+    reply,
+)
+from agentgym.rollout.gateway.remote import (
+    ProviderUpstream,
+    RemoteUpstream,
+    StreamAssembler,
+)
 from agentgym.rollout.gateway.upstream import (
     CallOutcome,
     Exchange,
     PolicyUpstream,
     Upstream,
 )
-from agentgym.rollout.gateway.wire import load_json
 from agentgym.rollout.prompt_overrides import Wording
+from agentgym.rollout.store.records import (
+    MODEL_REQUEST,
+    NewEvent,
+    RolloutState,
+    answered_calls,
+    check_event,
+    pack_calls,
+)
 from agentgym.rollout.store.store import Store
 from agentgym.security.audit import AuditLog
+from agentgym.security.redaction import beginning, get_logger, quoted
+
+logger = get_logger(__name__)
+
+
+_BASE = "/proxy/rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}/openai/v1"
+_PATHS = ("chat/completions", "completions")
+_DAY_S = 86_400
+
+
+class PauseRequest(BaseModel):
+    """Body of ``POST /proxy/pause``, after which model calls are refused."""
+
+    retry_after_seconds: int = Field(default=5, ge=0, le=_DAY_S)
+    reason: str | None = None
+
+
+class Proxy:
+    """Answers agents' model calls, and records them in the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        upstream: Upstream,
+        admission: Admission,
+        settings: GatewaySettings,
+    ) -> None:
+        self._store = store
+        self._upstream = upstream
+        self._admission = admission
+        self._write_timeout_s = settings.body_timeout_s
+        self.wording = settings.wording
+
+    def routes(self) -> list[Route]:
+        """Return all routes whose path begins with ``/proxy``."""
+        return [
+            Route("POST", _BASE + "/{path:.+}", self._complete),
+            Route("GET", _BASE + "/models", self._models),
+            Route("POST", "/proxy/pause", self._pause),
+            Route("POST", "/proxy/resume", self._resume),
+            Route("GET", "/proxy/state", self._state),
+        ]
+
+    async def _complete(self, request: Request) -> web.StreamResponse:
+        names = request.names
+        mode, path = names["mode"], names["path"]
+        if mode not in ("train", "val"):
+            message = f"Unsupported proxy mode: {beginning(mode, 80)}"
+            raise ApiError(404, message, "not_found")
+        if path not in _PATHS:
+            message = f"Unsupported upstream path: {beginning(path, 80)}"
+            raise ApiError(404, message, "not_found")
+        body = json_object(await request.read())
+        check_call(path, body)
+        agent = _agent(request.header("x-agent-id") or body.get("user"))
+        body = self.wording.applied(body)
+        rollout_id, attempt_id = names["rollout_id"], names["attempt_id"]
+        async with self._admission:
+            index = self._store.begin_call(rollout_id, attempt_id, agent)
+            call = ProxyCall(
+                rollout_id, attempt_id, cast(Mode, mode), path, agent, index, body
+            )
+            return await self._answer(request, call)
+
+    async def _answer(self, request: Request, call: ProxyCall) -> web.StreamResponse:
+        where = call.rollout_id, call.attempt_id
+        response: web.StreamResponse | None = None
+        async with aclosing(self._upstream.answer(call)) as items:
+            try:
+                async for item in items:
+                    data = item if isinstance(item, bytes) else item.payload
+                    if isinstance(item, CallOutcome):
+                        # record before sending: the agent may disconnect
+                        self._store.record_call(*where, item.raw)
+                        await self._store.kept()
+                        if response is None:
+                            return answer_json(data, item.status)
+                    elif response is None:
+                        response = web.StreamResponse(headers=STREAM_HEADERS)
+                        await response.prepare(request)
+                    if data and response is not None:
+                        await self._write(response, data)
+            except ConnectionError:  # the client has gone
+                raise
+            except Exception as error:
+                if response is None:
+                    raise
+                if not isinstance(error, RolloutError):
+                    logger.exception("a stream broke off")
+                await self._write(response, frame(as_api_error(error).body))
+        assert response is not None  # an upstream's last item is a CallOutcome
+        await response.write_eof()
+        return response
+
+    async def _write(self, response: web.StreamResponse, data: bytes) -> None:
+        """Send a piece of a stream; raise if the client does not read it in time."""
+        try:
+            async with asyncio.timeout(self._write_timeout_s):
+                await response.write(data)
+        except TimeoutError:
+            raise ConnectionResetError("a stream is not read") from None
+
+    async def _models(self, request: Request) -> web.Response:
+        return models_reply([self._upstream.model_name])
+
+    async def _pause(self, request: Request) -> web.Response:
+        body = PauseRequest.model_validate(await read_json(request, b"{}"))
+        self._admission.pause(body.reason, body.retry_after_seconds)
+        return reply(self._admission.state())
+
+    async def _resume(self, request: Request) -> web.Response:
+        self._admission.resume()
+        return reply(self._admission.state())
+
+    async def _state(self, request: Request) -> web.Response:
+        return reply(self._admission.state())
+
+
+def _agent(message: Any) -> str:
+    """Check the agent's name in a request; return the default name if it is empty."""
+    agent = message or DEFAULT_AGENT
+    if not isinstance(agent, str) or len(agent) > MOST_NAME or not is_writable(agent):
+        what = f"The agent's name, {quoted(agent)}, is not a text that can be stored."
+        raise ApiError(400, what, "invalid_value")
+    return agent
+
+
+ATTEMPT = "/api/rollouts/{rollout_id}/attempt/{attempt_id}"
+MAX_WAIT_S = 60.0
+"""Longest time that a request may wait for a rollout."""
+
+
+class ClaimRequest(BaseModel):
+    """Body of ``POST /api/rollouts/claim``: a worker asks for rollouts to run."""
+
+    n: int = Field(default=1, ge=1)
+    worker: str = ""
+    wait_s: float = Field(default=0.0, ge=0)
+
+
+class FinishRequest(BaseModel):
+    """Body of ``POST …/attempt/{a}/finish``, in which a worker ends an attempt."""
+
+    state: RolloutState
+    events: list[NewEvent] = Field(default_factory=list)
+    reason: Reason | None = None
+    retry: bool = True
+
+
+class ApiHandlers:
+    """Handles the requests of workers, whose path begins with ``/api``.
+
+    Handlers that read many records run in a thread, so that model calls need not wait.
+    With ``takes_models``, clients can register model servers, and post the model calls
+    that these servers answered. Without ``deletes``, a request to delete a rollout has
+    no effect. A plug-in registers a subclass with further requests.
+    """
+
+    def __init__(self, store: Store, *, takes_models: bool, deletes: bool) -> None:
+        self._store = store
+        self._takes_models = takes_models
+        self._deletes = deletes
+
+    def routes(self) -> list[Route]:
+        """Return all routes whose path begins with ``/api``."""
+        return [
+            Route("POST", "/api/rollouts/claim", self._claim),
+            Route("GET", ATTEMPT + "/calls", self._list_calls),
+            Route("POST", ATTEMPT + "/finish", self._finish),
+        ]
+
+    async def _claim(self, request: Request) -> web.Response:
+        body = ClaimRequest.model_validate(await read_json(request))
+        wait_s = min(body.wait_s, MAX_WAIT_S)
+        claimed = await self._store.claim_async(body.worker, body.n, wait_s=wait_s)
+        return reply(list(claimed))
+
+    async def _list_calls(self, request: Request) -> web.Response:
+        where = self._where(request)
+
+        def packed() -> list[dict[str, Any]]:
+            return pack_calls(answered_calls(self._store.events(**where)))
+
+        return reply(await asyncio.to_thread(packed))
+
+    async def _finish(self, request: Request) -> web.Response:
+        """End an attempt; record its last events and its end in one transaction."""
+        body = FinishRequest.model_validate(await read_json(request))
+        where = self._where(request)
+        for event in body.events:
+            self._check(event)
+        ended = self._store.finish(**where, **dict(body))
+        return reply(ended)
+
+    def _shown(self, request: Request) -> str:
+        """Return the rollout id of a request; raise if a client deleted the rollout."""
+        rollout_id = request.names["rollout_id"]
+        self._store.check_shown(rollout_id)
+        return rollout_id
+
+    def _where(self, request: Request) -> Any:
+        self._shown(request)
+        return request.names
+
+    def _check(self, event: NewEvent) -> None:
+        """Raise if an event is malformed, or if clients may not post its type."""
+        if event.event_type == MODEL_REQUEST and not self._takes_models:
+            message = "This gateway itself records the calls of its policy; "
+            message += "calls that others post cannot be trained on."
+            raise ApiError(409, message, "policy_given")
+        check_event(event.event_type, event.data)
+
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _REFUSED = (401, 403)

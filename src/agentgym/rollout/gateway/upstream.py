@@ -14,7 +14,7 @@ from agentgym.models.dialects.base import frame
 from agentgym.models.forms import NO_FORM
 from agentgym.rollout.gateway.chat import Chat, asked_form, chat_request
 from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall
-from agentgym.rollout.store.events import RecordedCall
+from agentgym.rollout.store.records import RecordedCall
 
 
 class CallOutcome(NamedTuple):

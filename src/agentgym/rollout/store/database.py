@@ -1,5 +1,6 @@
 """Database: queue writes to SQLite; one thread commits them in groups."""
 
+import asyncio
 import fcntl
 import os
 import sqlite3
@@ -14,9 +15,47 @@ from typing import Any, TextIO
 
 from agentgym.core.files import BEAT_S, WAIT_S, Beat, disk_trouble, no_beat
 from agentgym.errors import RecordError, RolloutError, StoreError
-from agentgym.rollout.store.changes import Changes
-from agentgym.security.private import make_private_file, private
+from agentgym.security.files import make_private_file, private
 from agentgym.security.redaction import get_logger
+
+logger = get_logger(__name__)
+
+
+class Changes:
+    """Wakes tasks in any event loop. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wakers: set[Callable[[], object]] = set()
+
+    def notify(self) -> None:
+        """Wake all waiting tasks, which then check their condition again."""
+        with self._lock:
+            wakers = tuple(self._wakers)
+        for wake in wakers:
+            wake()
+
+    async def wait[T](self, ready: Callable[[], T], timeout: float) -> T:
+        """Wait up to ``timeout`` s for ``ready()``; return its last result."""
+        loop = asyncio.get_running_loop()
+        changed = asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(changed.set)
+
+        with self._lock:
+            self._wakers.add(wake)
+        try:
+            async with asyncio.timeout(timeout):
+                while not (value := ready()):
+                    await changed.wait()
+                    changed.clear()
+                return value
+        except TimeoutError:
+            return ready()
+        finally:
+            with self._lock:
+                self._wakers.discard(wake)
 
 
 def hold(path: Path) -> TextIO | None:
@@ -50,8 +89,6 @@ def hold(path: Path) -> TextIO | None:
         return file
     return file
 
-
-logger = get_logger(__name__)
 
 SCHEMA_VERSION = 1
 

@@ -7,8 +7,12 @@ from pathlib import Path
 
 from agentgym.errors import StoreError
 from agentgym.rollout.store.database import SCHEMA_VERSION
-from agentgym.rollout.store.events import RecordedEvent, by_attempt, decompressed
-from agentgym.rollout.store.rollout import Rollout
+from agentgym.rollout.store.records import (
+    RecordedEvent,
+    Rollout,
+    by_attempt,
+    decompressed,
+)
 
 _MAGIC = b"SQLite format 3\0"
 _VERSION = slice(60, 64)

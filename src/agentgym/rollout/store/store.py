@@ -14,28 +14,25 @@ from agentgym.core.files import BEAT_S, WAIT_S, Beat, no_beat
 from agentgym.core.trajectory import ModelCall, Reason
 from agentgym.errors import RolloutNotFoundError, RolloutStateError
 from agentgym.rollout.store import tables
-from agentgym.rollout.store.changes import Changes
-from agentgym.rollout.store.clean import RecordCleaner
-from agentgym.rollout.store.database import Database, Write
-from agentgym.rollout.store.events import (
+from agentgym.rollout.store.database import Changes, Database, Write
+from agentgym.rollout.store.records import (
     ATTEMPT_FAILED,
-    MODEL_REQUEST,
-    RecordedEvent,
-    answered_calls,
-    by_attempt,
-)
-from agentgym.rollout.store.rollout import (
     FINAL_STATES,
     FIRST_ATTEMPT,
+    MODEL_REQUEST,
     NEXT_STATES,
     Lifecycle,
     ModelServer,
     NewEvent,
     NewRollout,
+    RecordedEvent,
     Rollout,
     RolloutState,
     StatusChange,
+    answered_calls,
+    by_attempt,
 )
+from agentgym.rollout.store.tables import RecordCleaner
 
 _RECENT = 64  # ended rollouts that stay for a while, for later requests
 

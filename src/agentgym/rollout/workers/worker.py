@@ -11,8 +11,10 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
-from collections.abc import Awaitable, Callable
+import traceback
+from collections.abc import Awaitable, Callable, Collection
 from contextvars import ContextVar
 from dataclasses import asdict
 from typing import Any
@@ -35,32 +37,21 @@ from agentgym.core.trajectory import (
     ToolCall,
     Trajectory,
 )
-from agentgym.errors import (
-    AgentGymError,
-    ProgramError,
-    RolloutError,
-    ToolExitError,
-)
+from agentgym.errors import AgentGymError, ProgramError, RolloutError, ToolExitError
 from agentgym.integrations.base import AgentLoop, Blueprint
-from agentgym.integrations.episode import Episode
+from agentgym.integrations.episode import Episode, episode_or_none
 from agentgym.integrations.inner_reward import refuse_outside_episodes
 from agentgym.integrations.registry import FRAMEWORKS
-from agentgym.integrations.run import (
-    ScenarioEnding,
-    converse,
-    reason_of,
-    run_episode,
-)
-from agentgym.integrations.witness import model_words, note_into
+from agentgym.integrations.run import ScenarioEnding, converse, reason_of, run_episode
+from agentgym.integrations.witness import model_words, note_into, saw
 from agentgym.models.forms import answers_any_object
 from agentgym.models.links import Links
-from agentgym.rollout.gateway.http.keys import agent_key
-from agentgym.rollout.store.events import unpack_calls
-from agentgym.rollout.task_input import read_task
+from agentgym.rollout.gateway.http import agent_key, is_own
+from agentgym.rollout.record import read_task
+from agentgym.rollout.store.records import unpack_calls
 from agentgym.rollout.workers.assemble import assemble_steps
 from agentgym.rollout.workers.loop_watch import LoopWatch
-from agentgym.rollout.workers.offline import keep_offline
-from agentgym.rollout.workers.spec import WorkerSpec
+from agentgym.rollout.workers.pool import WorkerSpec
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import scenario_of
 from agentgym.scenarios.tool_tasks.stubs import result_schema, stub_answer
@@ -70,6 +61,60 @@ from agentgym.security.audit import audit_into
 from agentgym.security.redaction import LogFilter, get_logger
 
 logger = get_logger(__name__)
+
+
+_CLIENTS = ("openai", "langchain_core")
+_ANY = ("", "None", "0.0.0.0", "::")  # this machine, too
+
+
+def keep_offline(allowed: Collection[str] = ()) -> None:
+    """Refuse all later connections of this process to other machines.
+
+    Those whose name is in ``allowed``, or ends in a dot and such a name, are made. Each
+    refused one is noted, with whether a model client, e.g. OpenAI's, connected in a
+    thread that does not belong to an episode.
+    """
+    find, addresses = socket.getaddrinfo, set(allowed)
+
+    def is_allowed(name: str) -> bool:
+        return name in addresses or any(name.endswith(f".{each}") for each in allowed)
+
+    def found(host: Any, *args: Any, **named: Any) -> Any:
+        answer = find(host, *args, **named)
+        if is_allowed(_text(host)):
+            addresses.update(str(each[4][0]) for each in answer)
+        return answer
+
+    def listen(event: str, values: tuple[Any, ...]) -> None:
+        if event == "socket.getaddrinfo":
+            host = values[0]
+        elif event == "socket.connect" and isinstance(values[1], tuple):
+            host = values[1][0]
+        else:
+            return
+        name = _text(host)
+        if name not in _ANY and not is_own(name) and not is_allowed(name):
+            saw(host=name, outside=_is_outside())
+            raise ConnectionRefusedError(
+                f"{name} may not be reached in a trial: nothing has started yet"
+            )
+
+    if allowed:
+        socket.getaddrinfo = found
+    sys.addaudithook(listen)
+
+
+def _text(host: Any) -> str:
+    return host.decode(errors="replace") if isinstance(host, bytes) else str(host)
+
+
+def _is_outside() -> bool:
+    if episode_or_none() is not None:
+        return False
+    stack = traceback.walk_stack(None)
+    names = (str(frame.f_globals.get("__name__")) for frame, _ in stack)
+    return any(name.partition(".")[0] in _CLIENTS for name in names)
+
 
 EXIT_BLOCKED = 70
 """Exit code of a worker whose event loop an episode blocked."""

@@ -1,1 +1,0 @@
-"""Serve HTTP for the gateway: connections, keys and routes."""
