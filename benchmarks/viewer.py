@@ -329,10 +329,14 @@ def _follow_rollouts(viewer: Viewer, name: str) -> None:
 
 def _on_change(viewer: Viewer, name: str, what: str, ask: Callable[[], Any]) -> None:
     """Ask again whenever an event says that something has changed."""
+    known = ""
     try:
         with viewer.client.stream("GET", f"/api/runs/{name}/events") as answer:
             for line in answer.iter_lines():
-                if line and json.loads(line[6:])[what]:
+                if not line:
+                    continue
+                before, known = known, json.loads(line[6:])[what]
+                if known != before:
                     with suppress(httpx.HTTPStatusError):  # the run begins just now
                         ask()
     except httpx.HTTPError:  # the viewer has ended

@@ -1,10 +1,11 @@
 """Trajectory: the record of a rollout as a list of steps that JSON can store."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from operator import attrgetter
+from itertools import takewhile
+from operator import attrgetter, eq
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator
@@ -358,6 +359,21 @@ class Trajectory(Record):
     def model_calls(self) -> list[ModelCall]:
         """The model calls, in order."""
         return [step for step in self.steps if isinstance(step, ModelCall)]
+
+    def new_messages(self) -> Iterator[tuple[Step, list[dict[str, Any]]]]:
+        """Yield each step; a model call with the messages that its agent adds to it.
+
+        These are the messages that the agent's previous model call did not have.
+        """
+        before: dict[str, list[dict[str, Any]]] = {}
+        for step in self.steps:
+            if isinstance(step, ToolCall):
+                yield step, []
+                continue
+            known = before.get(step.agent, [])
+            shared = sum(takewhile(bool, map(eq, step.messages, known)))
+            before[step.agent] = step.messages
+            yield step, step.messages[shared:]
 
     def get_tool_calls(self, name: str | None = None) -> list[ToolCall]:
         """Return the tool calls in order; with ``name``, only calls of this tool."""

@@ -1,23 +1,21 @@
 """OpenedRun: read a run for the viewer, with an index of its rollouts."""
 
 import shlex
-import threading
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import pairwise, takewhile
-from operator import eq
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.task import EVERY_SPLIT, Task
+from agentgym.core.task import EVERY_SPLIT
 from agentgym.core.trajectory import ModelCall, Trajectory
-from agentgym.errors import AgentGymError, NotFoundError, StoreError
+from agentgym.errors import NotFoundError
 from agentgym.models.nano import nano_path
 from agentgym.plugins.view.first_wrong import CallJudge
 from agentgym.plugins.view.rollout_index import RolloutIndex
@@ -105,43 +103,36 @@ def task_line(
 
 
 def _steps(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Return the steps in order; a model call has only its new prompt messages."""
+    """Return the steps in order; each message is in only one of them."""
     found: list[dict[str, Any]] = []
-    before: dict[str, list[dict[str, Any]]] = {}
     results = {call.id for call in trajectory.get_tool_calls() if call.id}
-    for step in trajectory.steps:
+    for step, messages in trajectory.new_messages():
         if isinstance(step, ModelCall):
-            known = before.get(step.agent, [])
-            shared = sum(takewhile(bool, map(eq, step.messages, known)))
-            before[step.agent] = step.messages
-            found.append(_model_call(step, step.messages[shared:], results))
+            new = [
+                message
+                for message in messages
+                if message.get("role") != "assistant"
+                and message.get("tool_call_id") not in results
+            ]
+            found.append(_model_call(step, new))
         else:
             found.append(step.model_dump(mode="json"))
     return found
 
 
-def _model_call(
-    call: ModelCall, messages: Sequence[Mapping[str, Any]], results: set[str]
-) -> dict[str, Any]:
-    """Return a model call as JSON values, without messages that other steps show."""
-    counts = call.token_counts
-    new = [
-        message
-        for message in messages
-        if message.get("role") != "assistant"
-        and message.get("tool_call_id") not in results
-    ]
+def _model_call(call: ModelCall, messages: list[dict[str, Any]]) -> dict[str, Any]:
+    prompt_tokens, response_tokens = call.token_counts or (None, None)
     return {
         "type": "model_call",
         "agent": call.agent,
-        "messages": new,
+        "messages": messages,
         "content": call.content,
         "tool_calls": [each.model_dump() for each in call.tool_calls],
         "finish_reason": call.finish_reason,
         "model_version": call.model_version,
         "latency_ms": call.latency_ms,
-        "prompt_tokens": counts[0] if counts else None,
-        "response_tokens": counts[1] if counts else None,
+        "prompt_tokens": prompt_tokens,
+        "response_tokens": response_tokens,
         "has_tokens": bool(call.response_ids),
     }
 
@@ -278,12 +269,12 @@ def _agent_options(settings: Mapping[str, Any], *, is_file: bool) -> list[str]:
     return words
 
 
-_FILES = (
-    *("run.json", "metrics.jsonl", "result.json"),
-    *("rollouts.db", "rollouts.db-wal", CREDIT_FILE),
-)
-_STEPS, _ROLLOUTS = slice(0, 3), slice(3, None)
-_PATIENCE_S = 0.15
+_FILES = {
+    "steps": ("run.json", "metrics.jsonl", "result.json"),
+    "rollouts": ("rollouts.db", "rollouts.db-wal", CREDIT_FILE),
+}
+"""Files whose change is one of a run's steps, or of its rollouts."""
+_READ_S = 0.15  # most time that a request reads new rollouts
 _WHOLE_S = 600.0
 _NO_STORE = (
     "does not exist. It is made when the run's first rollout begins; until then there "
@@ -294,89 +285,54 @@ _SIBLINGS = 64
 _RELATED = 200
 
 
-Signature = tuple[tuple[int, int] | None, ...]
-
-
-@dataclass(frozen=True)
-class WatchedRun(RunFolder):
-    """A run folder that reads each line of its metrics only once."""
-
-    seen: list[dict[str, Any]] = field(default_factory=list, compare=False)
-    ends: list[int] = field(default_factory=lambda: [0], compare=False)
-    guard: Any = field(default_factory=threading.Lock, compare=False)
-
-    def metrics(self) -> list[dict[str, Any]]:
-        """Return the records in ``metrics.jsonl``, one per training step."""
-        path = self.path / "metrics.jsonl"
-        with self.guard:
-            size = path.stat().st_size if path.exists() else 0
-            if size < self.ends[0]:  # a resumed run has removed steps
-                self.seen.clear()
-                self.ends[0] = 0
-            new, self.ends[0] = self.metrics_from(self.ends[0])
-            self.seen.extend(new)
-            return list(self.seen)
-
-
 class OpenedRun:
     """A run that the viewer shows, with an index of its rollouts. Thread-safe."""
 
     def __init__(self, run: RunFolder) -> None:
-        self.run = WatchedRun(run.path)
+        self.run = run
         self._store = StoreReader(run.path / "rollouts.db")
         self._index = RolloutIndex(self._store)
-        self._indexed: Any = None
-        self._indexing: threading.Thread | None = None
-        self._problem: StoreError | None = None
-        self._lock = threading.Lock()
-        self._judge: CallJudge | None = None
         self._confusions: dict[Any, Any] = {}
-
-    def signature(self) -> Signature:
-        """Return sizes and times of the run's files, to detect changes."""
-        return file_marks(self.run.path, _FILES)
 
     def cursor(self) -> dict[str, str]:
         """Return hashes that change with the run's steps and with its rollouts."""
-        now = self.signature()
-        parts = {"steps": now[_STEPS], "rollouts": now[_ROLLOUTS]}
-        return {name: digest(part) for name, part in parts.items()}
+        return {what: files_hash(self.run, names) for what, names in _FILES.items()}
 
     def page(self) -> dict[str, Any]:
         """Return the data of the run's page: curves, measurements and problems."""
-        cursor = as_text(self.cursor())
+        cursor = self.cursor()
         return run_page(self.run) | {"cursor": cursor}
 
     def rollouts(
         self, filters: Mapping[str, str], sort: str, offset: int, limit: int
     ) -> dict[str, Any]:
         """Return some rollouts and their total; see :meth:`RolloutIndex.find`."""
-        cursor = as_text(self.cursor())
-        is_loading = self._refresh()
+        cursor = self.cursor()
+        is_loading = self._read_new()
         found = self._index.find(filters, sort=sort, offset=offset, limit=limit)
         note = "" if self._store.exists else f"{self._store.path} {_NO_STORE}"
         return found | {"is_loading": is_loading, "note": note, "cursor": cursor}
 
     def graph(self, filters: Mapping[str, str]) -> dict[str, Any]:
         """Return how often each role spoke after another, in scored rollouts."""
-        is_loading = self._refresh()
+        is_loading = self._read_new()
         found = speaker_graph(self._index.speakers(filters))
         return found | {"is_loading": is_loading}
 
     def facets(self) -> dict[str, Any]:
         """Return each filter's values, and the number of rollouts with each value."""
-        is_loading = self._refresh()
+        is_loading = self._read_new()
         return self._index.facets() | {"is_loading": is_loading}
 
     def curves(self, by: str) -> dict[str, Any]:
         """Return metrics by step and ``by``; see :meth:`RolloutIndex.curves`."""
-        is_loading = self._refresh()
+        is_loading = self._read_new()
         return {"rows": self._index.curves(by), "is_loading": is_loading}
 
     def rollout(self, rollout_id: str) -> dict[str, Any]:
         """Return the data of a rollout's page, with other attempts at its task."""
-        page = rollout_page(*self._read(rollout_id), self._judged())
-        self._refresh()
+        page = rollout_page(*self._read(rollout_id), self._judge)
+        self._read_new()
         group, task = page["group"], page["task"]["id"]
         siblings = self._index.find(
             {"task_group": group}, sort="rollout_id", limit=_SIBLINGS
@@ -403,92 +359,34 @@ class OpenedRun:
 
     def confusion(self, phase: str) -> dict[str, Any]:
         """Return the confusion matrix of called and needed tools in one ``phase``."""
-        key = phase, self.signature()
+        key = phase, *self.cursor().values()
         if key not in self._confusions:
             self._confusions = {key: self._confuse(phase)}
         found: dict[str, Any] = self._confusions[key]
         return found
 
     def _confuse(self, phase: str) -> dict[str, Any]:
-        self._refresh(_WHOLE_S)
-        page = self._index.find({"phase": phase}, limit=500)
-        more = self._index.find({"phase": phase}, limit=500, offset=500)
-        ids = [row["rollout_id"] for row in (*page["rows"], *more["rows"])]
-        tasks: dict[str, Task] = {}
-        trajectories = []
-        for rollout_id in ids[:_MOST_JUDGED]:
-            found = stored_rollout(self._store, rollout_id)
-            if found is not None:
-                task = read_task(found[0].input)
-                tasks[task.id] = task
-                trajectories.append(found[1])
-        return self._judged().confusion(list(tasks.values()), trajectories)
+        self._read_new(_WHOLE_S)
+        rows = self._index.find({"phase": phase}, limit=_MOST_JUDGED)["rows"]
+        stored = [stored_rollout(self._store, row["rollout_id"]) for row in rows]
+        made = [found for found in stored if found is not None]
+        tasks = {task.id: task for task in (read_task(r.input) for r, _ in made)}
+        return self._judge.confusion(list(tasks.values()), [t for _, t in made])
 
-    def start_indexing(self) -> None:
-        """Start to read the database in the background."""
-        with suppress(AgentGymError):
-            self._refresh(patience_s=0)
+    @cached_property
+    def _judge(self) -> CallJudge:
+        return CallJudge(str(self.run.record()["config"].get("scenario")))
 
-    def _judged(self) -> CallJudge:
-        with self._lock:
-            if self._judge is None:
-                self._judge = CallJudge(
-                    str(self.run.record()["config"].get("scenario"))
-                )
-            return self._judge
-
-    def _refresh(self, patience_s: float = _PATIENCE_S) -> bool:
-        """Read new events for at most ``patience_s`` seconds; return if it goes on."""
-        if not self._store.exists:
-            return False
-        with self._lock:
-            running = self._indexing
-            if running is None or not running.is_alive():
-                self._raise_problem()
-                now = self.signature()
-                if now == self._indexed:
-                    return False
-                running = self._indexing = threading.Thread(
-                    target=self._update, args=(now,), name="agentgym-index", daemon=True
-                )
-                running.start()
-        running.join(patience_s)
-        if running.is_alive():
-            return True
-        self._raise_problem()
-        return False
-
-    def _raise_problem(self) -> None:
-        """Raise the error of the last read, if it failed; each error only once."""
-        problem, self._problem = self._problem, None
-        if problem is not None:
-            raise problem
-
-    def _update(self, signature: Any) -> None:
-        try:
-            self._index.update()
-            self._indexed = signature
-        except StoreError as error:
-            self._problem = error
+    def _read_new(self, seconds: float = _READ_S) -> bool:
+        """Read new rollouts for some time; return whether there are more."""
+        return self._store.exists and self._index.update(seconds)
 
 
-def file_marks(folder: Path, names: Iterable[str]) -> Signature:
-    """Return size and modification time of each file; None for a missing file."""
-    found: list[tuple[int, int] | None] = []
+def files_hash(run: RunFolder, names: Iterable[str]) -> str:
+    """Return a short hash of the sizes and modification times of a run's files."""
+    found = []
     for name in names:
-        try:
-            status = (folder / name).stat()
-            found.append((status.st_size, status.st_mtime_ns))
-        except OSError:
-            found.append(None)
-    return tuple(found)
-
-
-def digest(value: object) -> str:
-    """Return a short hash of a value."""
-    return f"{zlib.crc32(repr(value).encode()):08x}"
-
-
-def as_text(cursor: Mapping[str, str]) -> str:
-    """Join the hashes of :meth:`OpenedRun.cursor` to one text, for the page."""
-    return ".".join(cursor.values())
+        with suppress(OSError):
+            status = (run.path / name).stat()
+            found.append((name, status.st_size, status.st_mtime_ns))
+    return f"{zlib.crc32(repr(found).encode()):08x}"

@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import os
 import secrets
+import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from importlib.resources import files
@@ -16,7 +17,7 @@ from agentgym.core.files import agents_folder
 from agentgym.core.openai import ApiError
 from agentgym.errors import AgentGymError, NotFoundError, UsageError
 from agentgym.models.dialects.base import frame
-from agentgym.plugins.view.opened_run import OpenedRun, as_text, digest, file_marks
+from agentgym.plugins.view.opened_run import OpenedRun, files_hash
 from agentgym.plugins.view.run_page import run_row
 from agentgym.rollout.gateway.http import (
     Keys,
@@ -100,6 +101,7 @@ _GONE = (
     "It was removed, or lies in another folder: go back to the list of runs, or start "
     "`agentgym view --output FOLDER`."
 )
+_MOST_ROWS = 500
 _PAGING = ("sort", "offset", "limit")
 
 
@@ -177,11 +179,8 @@ class ViewServer:
         return f"{self._listener.url}/?open={self.token}"
 
     def start(self) -> Self:
-        """Start to answer requests; if there is only one run, start to read it."""
+        """Start to answer requests."""
         self._listener.start()
-        runs = self._find()
-        if len(runs) == 1:
-            self._open(runs[0].path.name).start_indexing()
         return self
 
     def close(self) -> None:
@@ -238,14 +237,14 @@ class ViewServer:
         return self._json(of_run)
 
     def _runs(self, request: Request, query: Mapping[str, str]) -> Any:
-        cursor = as_text(self._cursor())
+        cursor = self._cursor()
         rows = [run_row(run) for run in reversed(self._find())]
         return {"runs": rows, "cursor": cursor}
 
     def _cursor(self) -> dict[str, str]:
         """Return a hash that changes with the list of runs and their rows."""
-        runs = [(run.path.name, file_marks(run.path, _LISTED)) for run in self._find()]
-        return {"runs": digest(runs)}
+        runs = [(r.path.name, files_hash(r, _LISTED)) for r in self._find()]
+        return {"runs": f"{zlib.crc32(repr(runs).encode()):08x}"}
 
     async def _events(self, request: Request) -> web.StreamResponse:
         try:
@@ -268,7 +267,7 @@ _OF_RUN: dict[str, _Read] = {
         {key: value for key, value in query.items() if key not in _PAGING},
         query.get("sort", "-place"),
         _number(query, "offset", 0),
-        _number(query, "limit", 50),
+        min(_number(query, "limit", 50), _MOST_ROWS),
     ),
     "/rollouts/{id}": lambda run, query, name: run.rollout(name),
     "/rollouts/{id}/tokens": lambda run, query, name: run.tokens(name),
@@ -278,27 +277,22 @@ _OF_RUN: dict[str, _Read] = {
 async def _send_changes(
     cursor: Callable[[], Mapping[str, str]], request: Request
 ) -> web.StreamResponse:
-    """Send the page an event when a hash of the cursor changes, and every 15 s."""
-    # The page sends the cursor of the data that it shows, so that no change is lost
-    # before this connection or between two.
+    """Send the page the hashes of the cursor when one changes, and every 15 s."""
+    # The first event comes at once: the page compares it with the cursor of the data
+    # that it shows, so that no change is lost before this connection or between two.
     response = web.StreamResponse(
         headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"}
     )
     await response.prepare(request)
-    query = dict(parse_qsl(request.rel_url.raw_query_string))
-    now = await asyncio.to_thread(cursor)
-    shown = query["since"].split(".") if "since" in query else list(now.values())
-    quiet_s = _QUIET_S
+    sent: Mapping[str, str] | None = None
+    quiet_s = 0.0
     while True:
-        marks = list(now.values())
-        if marks != shown or quiet_s >= _QUIET_S:
-            known = dict(zip(now, shown, strict=False))
-            is_new = {name: mark != known.get(name) for name, mark in now.items()}
-            await response.write(frame({**is_new, "cursor": as_text(now)}))
-            shown, quiet_s = marks, 0.0
+        now = await asyncio.to_thread(cursor)
+        if now != sent or quiet_s >= _QUIET_S:
+            await response.write(frame(now))
+            sent, quiet_s = now, 0.0
         await asyncio.sleep(_LOOK_S)
         quiet_s += _LOOK_S
-        now = await asyncio.to_thread(cursor)
 
 
 def _number(query: Mapping[str, str], name: str, default: int) -> int:

@@ -25,15 +25,15 @@ export async function get(path, query = {}, signal = undefined) {
 
 export const runPath = (run) => `runs/${encodeURIComponent(run)}`;
 
-/** Call `changed` whenever `what` is new after the state that `cursor` stands for.
+/** Call `changed` whenever `what` has another hash than in `cursor`, that of shown data.
  *  `path` is that of the list of runs, or of one; `what` is runs, steps or rollouts. */
 export function watch(path, what, cursor, changed) {
   const stop = new AbortController();
-  let since = cursor;
+  let known = cursor;
   (async () => {
     while (!stop.signal.aborted) {
       try {
-        const response = await ask(`/api/${path}events?since=${since}`, stop.signal);
+        const response = await ask(`/api/${path}events`, stop.signal);
         const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
         let rest = '';
         for (;;) {
@@ -44,8 +44,8 @@ export function watch(path, what, cursor, changed) {
           rest = frames.pop();
           for (const frame of frames) {
             const found = JSON.parse(frame.slice(6));
-            since = found.cursor;
-            if (found[what]) changed();
+            if (found[what] !== known[what]) changed();
+            known = found;
           }
         }
       } catch {

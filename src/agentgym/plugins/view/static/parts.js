@@ -30,7 +30,7 @@ export function useChanges(path, what, {data, error}, changed) {
   const now = useRef(changed);
   now.current = changed;
   useEffect(() => (isShown
-    ? watch(path, what, data?.cursor ?? '', () => now.current()) : undefined), [path, isShown]);
+    ? watch(path, what, data?.cursor ?? {}, () => now.current()) : undefined), [path, isShown]);
 }
 
 export const Failure = ({error}) =>
