@@ -65,7 +65,7 @@ def test_chance_alone_names_few_families() -> None:
 
 def test_wording_that_lost_right_calls_is_quoted() -> None:
     before, after = measured({"lint": 8}), measured({"lint": 8}, right=0.25)
-    assert [lost.task_id for lost in lost_calls(before, after)] == ["lint/0", "lint/1"]
+    assert [task for task, *_ in lost_calls(before, after)] == ["lint/0", "lint/1"]
     assert lost_calls(after, before) == []
     result = made_up.result(breakdown={"out-of-vocabulary": (before, after)})
     said = {"lint/0": "Ascertain | <b>the</b>\nfaults of a.py."}

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from html import escape
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import write_atomically
@@ -68,49 +68,29 @@ def write_reports(result: TrainingResult) -> None:
 
 def run_markdown(run: RunFolder, result: TrainingResult) -> str:
     """Return the report of a finished run as Markdown."""
-    requests = _instructions(run.path, result)
-    return render_report(result, bill(run.path), requests, _confusion(run))
+    requests: dict[str, str] = {}
+    confusion: ConfusionMatrix | None = None
+    with suppress(AgentGymError):
+        if UNUSUAL in result.breakdown:
+            store = StoreReader(run.path / "rollouts.db")
+            requests = store.instructions("out_of_vocabulary")
+    with suppress(AgentGymError, ValueError):
+        confusion = OpenedRun(run).confusion("after")["matrix"]
+    return render_report(result, bill(run.path), requests, confusion)
 
 
 def run_html(run: RunFolder, status: str) -> str:
     """Return a run's report as HTML; without a result, only status and curves."""
     result = TrainingResult.load(run.path)
-    if result is not None:
-        return _page(run, result, run_markdown(run, result))
     text = f"# {run.path.name}\n\nThis run has no result: its status is {status}.\n"
-    return _page(run, None, text)
+    return _page(run, result, run_markdown(run, result) if result else text)
 
 
 def _page(run: RunFolder, result: TrainingResult | None, text: str) -> str:
-    return html_page(text, run_pictures(result, _steps(run)))
-
-
-def _steps(run: RunFolder) -> Sequence[dict[str, Any]]:
-    """Return the records of a run's steps; [] if they cannot be read."""
-    try:
-        return run.metrics()
-    except AgentGymError:
-        return []
-
-
-def _instructions(run: Path, result: TrainingResult) -> dict[str, str]:
-    """Return the requests of out-of-vocabulary tasks, by task id, if readable."""
-    if UNUSUAL not in result.breakdown:
-        return {}
-    try:
-        return StoreReader(run / "rollouts.db").instructions("out_of_vocabulary")
-    except AgentGymError:
-        return {}
-
-
-def _confusion(run: RunFolder) -> ConfusionMatrix | None:
-    """Return the confusion matrix of tools after training; None if it is unknown."""
-    try:
-        matrix = OpenedRun(run).confusion("after")["matrix"]
-    except (AgentGymError, ValueError):
-        return None
-    assert matrix is None or isinstance(matrix, ConfusionMatrix)
-    return matrix
+    steps: Sequence[dict[str, Any]] = ()
+    with suppress(AgentGymError):
+        steps = run.metrics()
+    return html_page(text, run_pictures(result, steps))
 
 
 def render_report(
@@ -195,14 +175,6 @@ def _roles(shown: ShownResult) -> list[str]:
     return parts
 
 
-class LostCalls(NamedTuple):
-    """A task with fewer right calls after training than before."""
-
-    task_id: str
-    before: float
-    after: float
-
-
 def fallen_families(before: Metrics, after: Metrics) -> list[tuple[Change, bool]]:
     """Return the families (kinds) of tasks whose success fell, the largest loss first.
 
@@ -219,16 +191,19 @@ def fallen_families(before: Metrics, after: Metrics) -> list[tuple[Change, bool]
     return sorted(fallen, key=lambda row: (row[0].after - row[0].before, row[0].name))
 
 
-def lost_calls(before: Metrics, after: Metrics) -> list[LostCalls]:
-    """Return the tasks with fewer right calls than before, the largest loss first."""
+def lost_calls(before: Metrics, after: Metrics) -> list[tuple[str, float, float]]:
+    """Return each task with fewer right calls than before, the largest loss first.
+
+    A task has its id, and the share of right calls before and after training.
+    """
     lost = []
     for old, new in paired(before, after):
         (made, of), (made_now, of_now) = (
             task.pair("right_arguments", 1) for task in (old, new)
         )
         if of and of_now and made_now / of_now < made / of:
-            lost.append(LostCalls(old.task_id, made / of, made_now / of_now))
-    return sorted(lost, key=lambda each: (each.after - each.before, each.task_id))
+            lost.append((old.task_id, made / of, made_now / of_now))
+    return sorted(lost, key=lambda task: (task[2] - task[1], task[0]))
 
 
 def worse_parts(
@@ -238,10 +213,9 @@ def worse_parts(
     parts = []
     if fallen := fallen_families(result.baseline, result.metrics):
         parts += [_families(fallen)]
-    if pair := result.breakdown.get(UNUSUAL):
-        lost = lost_calls(*pair)
-        if lost:
-            parts += [_wording(lost, pair, instructions or {})]
+    pair = result.breakdown.get(UNUSUAL)
+    if pair and (lost := lost_calls(*pair)):
+        parts += [_wording(lost, pair, instructions or {})]
     return ["## Results that got worse\n", *parts] if parts else []
 
 
@@ -262,7 +236,7 @@ def _families(fallen: list[tuple[Change, bool]]) -> str:
 
 
 def _wording(
-    lost: list[LostCalls],
+    lost: Sequence[tuple[str, float, float]],
     pair: tuple[Metrics, Metrics],
     instructions: Mapping[str, str],
 ) -> str:
@@ -274,11 +248,8 @@ def _wording(
         "earlier.\n"
     )
     cells = [
-        (
-            *(each.task_id, percent(each.before), percent(each.after)),
-            _cell(instructions.get(each.task_id, "")),
-        )
-        for each in lost[:_MOST]
+        (task, percent(made), percent(made_now), _cell(instructions.get(task, "")))
+        for task, made, made_now in lost[:_MOST]
     ]
     more = len(lost) - _MOST
     rest = [f"And {plural(more, 'other task')}.\n"] if more > 0 else []
@@ -303,16 +274,10 @@ def line_chart(
     """
     steps = [int(row["step"]) for row in rows]
     lines = {
-        name.replace("_", " ").replace("pass 1", "success"): _smooth(
-            [row.get(name) for row in rows]
-        )
+        name.replace("_", " ").replace("pass 1", "success"): _means(rows, name)
         for name in names
     }
-    known = {
-        name: [value for value in values if value is not None]
-        for name, values in lines.items()
-    }
-    every = [value for values in known.values() for value in values]
+    every = [value for points in lines.values() for _, value in points]
     if not every:
         return ""
     low, high = 0.0, 1.0
@@ -339,23 +304,15 @@ def line_chart(
         parts.append(_text(_LEFT - 6, y(value) + 4, text, "end"))
     for step in {first, (first + steps[-1]) // 2, steps[-1]}:
         parts.append(_text(x(step), _HEIGHT - 8, str(step), "middle"))
-    keys = []
+    keys, said = [], []
     for number, (name, values) in enumerate(lines.items()):
         colour = f"c{number % _COLOURS}"
-        points = " ".join(
-            f"{x(step):.1f},{y(value):.1f}"
-            for step, value in zip(steps, values, strict=True)
-            if value is not None
-        )
+        points = " ".join(f"{x(step):.1f},{y(value):.1f}" for step, value in values)
         parts.append(f'<polyline class="line {colour}" points="{points}"/>')
-        key = f'<i class="{colour}"></i>{escape(name)}'
-        keys.append(f'<span class="key">{key}</span>')
-    said = ", ".join(
-        f"{name} from {values[0]:.3g} to {values[-1]:.3g}"
-        for name, values in known.items()
-        if values
-    )
-    return _figure(title, parts, _HEIGHT, f"{title}: {said}", " ".join(keys))
+        keys.append(f'<span class="key"><i class="{colour}"></i>{escape(name)}</span>')
+        if values:
+            said.append(f"{name} from {values[0][1]:.3g} to {values[-1][1]:.3g}")
+    return _figure(title, parts, _HEIGHT, f"{title}: {', '.join(said)}", " ".join(keys))
 
 
 def family_chart(title: str, families: Sequence[tuple[str, Estimate, Estimate]]) -> str:
@@ -390,13 +347,14 @@ def family_chart(title: str, families: Sequence[tuple[str, Estimate, Estimate]])
     return _figure(title, parts, height, f"{title}. {said}", legend)
 
 
-def _smooth(values: Sequence[float | None]) -> list[float | None]:
-    """Replace each value by the mean of it and up to nine values before it."""
-    found: list[float | None] = []
-    for end in range(1, len(values) + 1):
-        near = values[max(0, end - _MEAN) : end]
+def _means(rows: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+    """Return each step with the mean of a value over up to ten steps."""
+    found = []
+    for end in range(1, len(rows) + 1):
+        near = [row.get(name) for row in rows[max(0, end - _MEAN) : end]]
         known = [v for v in near if v is not None and math.isfinite(v)]
-        found.append(sum(known) / len(known) if known else None)
+        if known:
+            found.append((int(rows[end - 1]["step"]), sum(known) / len(known)))
     return found
 
 
@@ -432,21 +390,17 @@ def run_pictures(
         if step.get("validation")
     ]
     pictures = [
-        line_chart(title, rows, names, is_share)
-        for title, names, is_share, rows in (
-            *((*chart, steps) for chart in _CHARTS),
-            ("Validation tasks", _VALIDATED, True, measured),
-        )
-        if rows
+        line_chart(title, steps, names, is_share)
+        for title, names, is_share in _CHARTS
+        if steps
     ]
+    if measured:
+        pictures.append(line_chart("Validation tasks", measured, _VALIDATED, True))
     if result is not None:
+        old = result.baseline.family_success()
+        new = result.metrics.family_success()
+        both = [(name, old[name], new[name]) for name in new if name in old]
+        both.sort(key=lambda row: (row[2].value - row[1].value, row[0]))
         title = "Success by family of tasks, with 95 % intervals"
-        pictures.append(family_chart(title, families(result.baseline, result.metrics)))
+        pictures.append(family_chart(title, both))
     return [picture for picture in pictures if picture]
-
-
-def families(before: Metrics, after: Metrics) -> list[tuple[str, Estimate, Estimate]]:
-    """Return each family's success before and after training, largest loss first."""
-    old, new = before.family_success(), after.family_success()
-    both = [(name, old[name], new[name]) for name in new if name in old]
-    return sorted(both, key=lambda row: (row[2].value - row[1].value, row[0]))

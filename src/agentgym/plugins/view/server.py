@@ -17,8 +17,7 @@ from agentgym.core.files import agents_folder
 from agentgym.core.openai import ApiError
 from agentgym.errors import AgentGymError, NotFoundError, UsageError
 from agentgym.models.dialects.base import frame
-from agentgym.plugins.view.opened_run import OpenedRun, files_hash
-from agentgym.plugins.view.run_page import run_row
+from agentgym.plugins.view.opened_run import OpenedRun, files_hash, run_row
 from agentgym.rollout.gateway.http import (
     Keys,
     Listener,
