@@ -135,7 +135,7 @@ class RolloutIndex:
         self._uncredited: list[Credit] = []
 
     def update(self, seconds: float) -> bool:
-        """Read what is new in the store; return True if some is left after a time."""
+        """Read new records of the store; return whether some are left after a time."""
         end = monotonic() + seconds
         while True:
             with self._lock:
