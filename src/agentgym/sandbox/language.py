@@ -141,6 +141,16 @@ def chosen(
     ]
 
 
+def asked_by_file(
+    asked: Iterable[tuple[int, str, str]],
+) -> dict[str, list[tuple[int, str]]]:
+    """Return the numbers and texts of expressions, by their source file."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for number, file, text in asked:
+        found.setdefault(file, []).append((number, text))
+    return found
+
+
 def folder_of(path: str) -> str:
     """Return the folder of a file; "." if it is at the top of the workspace."""
     return posixpath.dirname(path) or "."

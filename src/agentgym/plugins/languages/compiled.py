@@ -22,6 +22,7 @@ from agentgym.sandbox.language import (
     SourceError,
     Steps,
     Toolchain,
+    asked_by_file,
     chosen,
     free_name,
 )
@@ -86,33 +87,22 @@ class Compiled(Language):
 
     def sources(self, files: Iterable[str], *first: str) -> list[str]:
         """Return ``first`` and all other source files, without those of tests."""
-        found = (file for file in sorted(files) if self.is_source(file))
-        return [
-            *first,
-            *(file for file in found if file not in first and not self.is_test(file)),
+        found = [
+            file
+            for file in sorted(files)
+            if file.rpartition(".")[2] in self.endings and not self.test.search(file)
         ]
-
-    def is_source(self, file: str) -> bool:
-        """Return whether a file is compiled."""
-        return file.rpartition(".")[2] in self.endings
-
-    def is_test(self, file: str) -> bool:
-        """Return whether a source file has tests, by its name."""
-        return self.test.search(file) is not None
-
-    def cases(self, text: str) -> list[str]:
-        """Return the names of the tests in the text of a file."""
-        return list(dict.fromkeys(self.case.findall(text)))
+        return [*first, *(file for file in found if file not in first)]
 
     def tests(
         self, files: Mapping[str, str], paths: CommandLine, select: CommandLine
     ) -> Steps:
         """Return the steps that compile each test file with the sources and run it."""
-        found = [file for file in sorted(files) if self.is_test(file)]
+        found = [file for file in sorted(files) if self.test.search(file)]
         chains = []
         run = chosen(found, paths, select)
         for number, file in enumerate(run):
-            names = self.cases(files[file])
+            names = list(dict.fromkeys(self.case.findall(files[file])))
             wanted = [name for name in names if f"{file}::{name}" in select]
             chains.append(
                 self.tested(files, file, f"{PROGRAM}{number}", wanted or names)
@@ -168,12 +158,8 @@ class Cpp(Compiled):
     ) -> tuple[dict[str, str], Steps]:
         """Return files and steps that evaluate; see :meth:`Language.values`."""
         changed, chains = dict(files), []
-        for number, file in enumerate(dict.fromkeys(file for _, file, _ in asked)):
-            lines = "".join(
-                f"AGENTGYM_VALUE({at}, ({text}))\n"
-                for at, each, text in asked
-                if each == file
-            )
+        for number, (file, found) in enumerate(asked_by_file(asked).items()):
+            lines = "".join(f"AGENTGYM_VALUE({at}, ({text}))\n" for at, text in found)
             name = free_name(changed, f"_asked{number}.inc")
             changed[name] = lines
             given = (f'-DAGENTGYM_FILE="{file}"', f'-DAGENTGYM_VALUES="{name}"')
@@ -202,8 +188,7 @@ class Java(Compiled):
         """Return the JDK, and the folder of its settings."""
         home = compiler.parents[1]
         settings = (home / "conf" / "security" / "java.security").resolve().parents[1]
-        found = dict.fromkeys((home, settings))
-        return tuple(path for path in found if not installed.is_of_the_system(path))
+        return installed.outside_system(*dict.fromkeys((home, settings)))
 
     def compiled(self, sources: Sequence[str], target: str, *also: str) -> CommandLine:
         """Return the command that compiles source files to ``target``."""
@@ -235,9 +220,7 @@ class Java(Compiled):
     ) -> tuple[dict[str, str], Steps]:
         """Return files and steps that evaluate; see :meth:`Language.values`."""
         changed, chains = dict(files), []
-        by_file: dict[str, list[tuple[int, str]]] = {}
-        for at, file, text in asked:
-            by_file.setdefault(file, []).append((at, text))
+        by_file = asked_by_file(asked)
         for file, lines in by_file.items():
             name = _class_of(file)
             body = re.search(rf"\b(class|enum|record)\s+{name}\b[^{{]*{{", files[file])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from agentgym.plugins.languages import installed
+from agentgym.sandbox.guest.box import remove_tree
 from agentgym.sandbox.language import (
     COMPILER_NEEDS,
     PROGRAM,
@@ -15,6 +16,7 @@ from agentgym.sandbox.language import (
     SourceError,
     Steps,
     Toolchain,
+    asked_by_file,
     chosen,
     folder_of,
     free_name,
@@ -44,36 +46,8 @@ _VARIABLES = {
     "GOWORK": "off",
 }
 _LAYER = "go-cache"
-_DRIVER = """package %s
-
-import (
-\t_agentgym_json "encoding/json"
-\t_agentgym_fmt "fmt"
-\t_agentgym_os "os"
-\t_agentgym_testing "testing"
-)
-
-func _agentgym_plain(value func() any) (text string) {
-\tdefer func() {
-\t\tif problem := recover(); problem != nil {
-\t\t\tsaid := _agentgym_fmt.Sprint(problem)
-\t\t\ttext = _agentgym_fmt.Sprintf("raised panic: %%.60q", said)
-\t\t}
-\t}()
-\twritten, problem := _agentgym_json.Marshal(value())
-\tif problem != nil {
-\t\treturn _agentgym_fmt.Sprintf("raised %%.60q", problem.Error())
-\t}
-\treturn string(written)
-}
-
-func TestAgentgymValues(_ *_agentgym_testing.T) {
-\ttext := ""
-%s
-\t_agentgym_os.NewFile(4, "values").WriteString(text)
-}
-"""
-_LINE = """\ttext += "%d " + _agentgym_plain(func() any { return %s }) + "\\n"\n"""
+_DRIVER = Path(__file__).with_name("values.go").read_text(encoding="utf-8")
+_LINE = '\ttext += "%d " + _agentgym_plain(func() any { return %s }) + "\\n"\n'
 
 
 class Go(Language):
@@ -95,13 +69,12 @@ class Go(Language):
         root = installed.readable_tree(
             root, version, reachable=reachable, keep=("bin", "pkg", "src", "VERSION*")
         )
-        of_system = installed.is_of_the_system(root)
         variables = {**_VARIABLES, "GOROOT": str(root)}
         compiled = _standard_library(go, version, variables)
         return Toolchain(
             version=version,
             bin=root / "bin",
-            trees=(compiled,) if of_system else (root, compiled),
+            trees=installed.outside_system(root, compiled),
             variables={
                 **variables,
                 "GOCACHE": f"{TEMPORARY}/{_LAYER}",
@@ -144,19 +117,21 @@ class Go(Language):
         changed = {
             file: text for file, text in files.items() if not file.endswith("_test.go")
         }
-        by_folder: dict[str, list[tuple[int, str]]] = {}
-        for number, file, expression in asked:
-            by_folder.setdefault(folder_of(file), []).append((number, expression))
+        sources = {folder_of(file): file for _, file, _ in reversed(asked)}
+        by_folder = asked_by_file(
+            [(n, folder_of(file), text) for n, file, text in asked]
+        )
         chains = []
         for number, (folder, lines) in enumerate(by_folder.items()):
-            source = next(file for _, file, _ in asked if folder_of(file) == folder)
+            source = sources[folder]
             package = _PACKAGE.search(files.get(source, ""))
             if package is None:
                 raise SourceError(f"{source} has no line `package NAME`.")
             written = "".join(_LINE % line for line in lines)
             name = "agentgym_values_test.go"
             name = free_name(changed, name if folder == "." else f"{folder}/{name}")
-            changed[name] = _DRIVER % (package[1], written)
+            driver = _DRIVER.replace("PACKAGE", package[1])
+            changed[name] = driver.replace("\t// LINES\n", written)
             target = _package(changed, folder, tests=True)
             binary = f"{PROGRAM}{number}"
             chains.append(
@@ -196,7 +171,9 @@ def _standard_library(go: Path, version: str, variables: Mapping[str, str]) -> P
         (project / "main_test.go").write_text(test)
         names = (str(project / "main.go"), str(project / "main_test.go"))
         installed.ask(go, "test", *names, variables=build)
-        installed.remove(project, draft / "path")
+        for folder in (project, draft / "path"):
+            if folder.exists():
+                remove_tree(str(folder))
 
     identity = json.dumps([version, variables, _STANDARD, str(go.resolve())])
     return published("go-cache", identity, write)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.guest.box import remove_tree
 from agentgym.sandbox.guest.settings import SYSTEM
 from agentgym.sandbox.launch import published, readable_by_anyone
 
@@ -31,16 +30,14 @@ def ask(program: Path, *words: str, variables: Mapping[str, str] | None = None) 
     return ended.stdout.strip()
 
 
-def remove(*folders: Path) -> None:
-    """Remove folders that a toolchain made, even if they are write-protected."""
-    for folder in folders:
-        if folder.exists():
-            remove_tree(str(folder))
-
-
 def is_of_the_system(path: Path) -> bool:
     """Return whether a path is in a system folder, which every execution can read."""
     return any(path.is_relative_to(folder) for folder in SYSTEM)
+
+
+def outside_system(*paths: Path) -> tuple[Path, ...]:
+    """Return the paths that are in no system folder."""
+    return tuple(path for path in paths if not is_of_the_system(path))
 
 
 def readable_tree(

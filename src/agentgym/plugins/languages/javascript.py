@@ -26,6 +26,7 @@ from agentgym.sandbox.launch import published
 _OLDEST = 18
 _TEST = re.compile(r"(^test|[.\-_]test|^test-.+)$")
 _HOOK = "_agentgym_evaluate"
+_DRIVER = Path(__file__).with_name("values.cjs").read_text(encoding="utf-8")
 _COMMON = """{
   const names = Object.keys(module.exports).filter((name) => {
     try { return Boolean(new Function(`const ${name} = 0`)); } catch { return false; }
@@ -33,29 +34,8 @@ _COMMON = """{
   const bound = names.length ? `const { ${names} } = module.exports;` : '';
   module.exports.%s = (text) => eval(`{ ${bound} ${text} }`);
 }"""
-_DRIVER = """
-const { writeSync } = require('node:fs');
-const { pathToFileURL } = require('node:url');
-const asked = %s;
-%s
-async function evaluated(file, expression) {
-  try {
-    const module = await import(pathToFileURL(file));
-    const evaluate = module.%s ?? module.default?.%s;
-    return plain(await evaluate(expression), 0);
-  } catch (error) {
-    return `raised ${error?.name}: ${JSON.stringify(String(error?.message ?? error))}`;
-  }
-}
-(async () => {
-  let text = '';
-  for (const [number, file, expression] of asked)
-    text += `${number} ${await evaluated(file, expression)}\\n`;
-  writeSync(4, text);
-  process.exit(0);
-})();
-"""
 _OLDEST_TSC = 6
+_TYPESCRIPT = Path(__file__).with_name("typescript")
 _LAYER = f"{TEMPORARY}/typescript"
 _COMPILED = f"{TEMPORARY}/compiled"
 _LOADED = ("--import", f"{_LAYER}/loader.mjs")
@@ -65,67 +45,6 @@ _TSC = (
     *("--lib", "es2023", "--types", "", "--skipLibCheck", "--allowJs"),
     "--rewriteRelativeImportExtensions",
 )
-_TYPESCRIPT = {
-    "loader.mjs": """
-import { register } from 'node:module';
-register(new URL('hooks.mjs', import.meta.url));
-""",
-    "hooks.mjs": """
-import { readFileSync } from 'node:fs';
-import { relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
-const source = /\\.m?ts$/;
-export async function resolve(specifier, context, next) {
-  if (!/^[./]/.test(specifier) || !source.test(context.parentURL ?? ''))
-    return next(specifier, context);
-  const stem = specifier.replace(/\\.(m?)[jt]s$/, '');
-  for (const name of [stem + '.ts', stem + '.mts', stem + '/index.ts', specifier]) {
-    try { return await next(name, context); } catch (error) {
-      if (error?.code !== 'ERR_MODULE_NOT_FOUND') throw error;
-    }
-  }
-  return next(specifier, context);
-}
-export async function load(url, context, next) {
-  if (!source.test(url)) return next(url, context);
-  const file = relative(process.cwd(), fileURLToPath(url)).replace(/ts$/, 'js');
-  const compiled = `${process.env.AGENTGYM_COMPILED}/${file}`;
-  return { format: 'module', source: readFileSync(compiled), shortCircuit: true };
-}
-""",
-    "node.d.ts": """
-declare module 'node:*';
-declare module 'assert';
-declare module 'fs';
-declare const process: any, console: any, Buffer: any, performance: any;
-declare function setTimeout(call: (...given: any[]) => void, ms?: number): any;
-declare function clearTimeout(timer: any): void;
-declare function structuredClone<T>(value: T): T;
-""",
-}
-"""Files next to the compiler; the last declares the names of Node.js."""
-_PLAIN = """
-const nothing = Object.prototype;
-function plain(value, depth) {
-  if (depth > 50) throw new TypeError('nested too deeply');
-  if (value === null || typeof value === 'boolean') return String(value);
-  if (typeof value === 'string') return JSON.stringify(value);
-  if (typeof value === 'bigint') return String(value);
-  if (typeof value === 'number') {
-    if (!Number.isFinite(value)) throw new TypeError(`${value} is not a JSON value`);
-    return JSON.stringify(value);
-  }
-  if (Array.isArray(value))
-    return `[${Array.from(value, (item) => plain(item, depth + 1))}]`;
-  const kind = typeof value === 'object' ? Object.getPrototypeOf(value) : undefined;
-  if (kind !== null && kind !== nothing) {
-    const name = value?.constructor?.name ?? typeof value;
-    throw new TypeError(`a ${name} is not a JSON value`);
-  }
-  const pair = ([key, item]) => `${JSON.stringify(key)}:${plain(item, depth + 1)}`;
-  return `{${Object.entries(value).map(pair)}}`;
-}
-"""
 
 
 class JavaScript(Language):
@@ -187,12 +106,9 @@ class JavaScript(Language):
             hook = _COMMON if self._is_common(files, file) else self.hook
             changed[file] = f"{files[file]}\n;{hook % _HOOK}\n"
         name = free_name(files, "_asked.cjs")
-        changed[name] = _DRIVER % (
-            json.dumps([[number, file, f"({text})"] for number, file, text in asked]),
-            _PLAIN,
-            _HOOK,
-            _HOOK,
-        )
+        given = [[number, file, f"({text})"] for number, file, text in asked]
+        driver = _DRIVER.replace("HOOK", _HOOK)
+        changed[name] = driver.replace("ASKED", json.dumps(given))
         return changed, Steps(chains=((("node", name),),), values=True)
 
     def _is_test(self, file: str) -> bool:
@@ -247,10 +163,12 @@ class TypeScript(JavaScript):
             (draft / "bin" / "tsc").symlink_to("../node_modules/typescript/bin/tsc")
             if node.bin is not None:
                 (draft / "bin" / "node").symlink_to(node.bin / "node")
-            for name, text in _TYPESCRIPT.items():
-                (draft / name).write_text(text)
+            for file in own_files:
+                shutil.copy(file, draft)
 
-        identity = json.dumps([version, str(package), str(node.bin), _TYPESCRIPT])
+        own_files = sorted(_TYPESCRIPT.iterdir())
+        texts = [file.read_text(encoding="utf-8") for file in own_files]
+        identity = json.dumps([version, str(package), str(node.bin), texts])
         folder = published("typescript", identity, write)
         return Toolchain(
             version=version,

@@ -15,6 +15,7 @@ from agentgym.sandbox.language import (
     SourceError,
     Steps,
     Toolchain,
+    asked_by_file,
     chosen,
     folder_of,
 )
@@ -62,12 +63,13 @@ class Rust(Language):
             "CARGO_PROFILE_DEV_DEBUG": "0",
             "CARGO_PROFILE_TEST_DEBUG": "0",
         }
-        if installed.is_of_the_system(root):
-            return Toolchain(version=version, bin=root / "bin", variables=variables)
         keep = ("bin/rustc", "bin/cargo", "lib/*.so*", "lib/rustlib/*-*-*")
         root = installed.readable_tree(root, version, reachable=reachable, keep=keep)
         return Toolchain(
-            version=version, bin=root / "bin", trees=(root,), variables=variables
+            version=version,
+            bin=root / "bin",
+            trees=installed.outside_system(root),
+            variables=variables,
         )
 
     def program(self, files: Iterable[str], path: str, args: CommandLine) -> Steps:
@@ -116,15 +118,12 @@ class Rust(Language):
     ) -> tuple[dict[str, str], Steps]:
         """Return added tests that evaluate; see :meth:`Language.values`."""
         changed = dict(files)
-        by_file: dict[str, list[tuple[int, str]]] = {}
-        for number, file, expression in asked:
-            if file not in files:
-                raise SourceError(f"The workspace has no file {file}.")
-            by_file.setdefault(file, []).append((number, expression))
+        if lost := {file for _, file, _ in asked} - files.keys():
+            raise SourceError(f"The workspace has no file {min(lost)}.")
         edition = _EDITION.search(files.get("Cargo.toml", ""))
         language = f"--edition={edition[1] if edition else 2021}"
         chains = []
-        for number, (file, lines) in enumerate(by_file.items()):
+        for number, (file, lines) in enumerate(asked_by_file(asked).items()):
             written = "".join(_LINE % line for line in lines)
             changed[file] = f"{files[file]}\n{_DRIVER % (_MODULE, _PLAIN, written)}"
             binary = f"{PROGRAM}{number}"
