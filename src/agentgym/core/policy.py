@@ -74,11 +74,14 @@ class Policy(ABC):
     Attributes:
         gives_forms: Whether an answer that must follow a JSON schema is requested from
             the policy as a tool call (see ``ChatRequest.form``).
-        failure: Why the policy cannot answer any more; empty while it can.
     """
 
     gives_forms = True
-    failure: str = ""
+
+    @property
+    def failure(self) -> str:
+        """Why the policy cannot answer any more; empty while it can."""
+        return ""
 
     @property
     @abstractmethod

@@ -166,9 +166,8 @@ def test_the_adapter_changes_what_vllm_samples(
     request = ChatRequest([{"role": "user", "content": "What is open?"}], seed=3)
     found = []
     for model in (BASE, name):
-        policy = VllmPolicy(
-            loaded.chat_tokens(), f"{server.address}/v1", server.key, model
-        )
+        policy = VllmPolicy(loaded.chat_tokens(), server)
+        policy.become(model, 0)
         found.append(ask(policy, request))
     pairs = zip(found[0].logprobs, found[1].logprobs, strict=False)
     assert max(abs(a - b) for a, b in pairs) > 10 * GAP
@@ -320,8 +319,7 @@ def test_a_killed_run_goes_on_without_losing_a_step(
 
 def test_an_answer_has_the_schema_that_a_client_asks_for(server: VllmServer) -> None:
     loaded = load_model("nano", device="cpu", rank=0, seed=0)
-    url = f"{server.address}/v1"
-    policy = VllmPolicy(loaded.chat_tokens(), url, server.key, BASE)
+    policy = VllmPolicy(loaded.chat_tokens(), server)
     with AgentServer(["nano"]).start(policy) as ours:
         answer = OpenAI(base_url=ours.url, api_key="none").chat.completions.create(
             model="nano",
@@ -354,7 +352,7 @@ def test_answers_in_a_form_are_learned_from_their_own_distribution(
         template = TemplateSettings(constrain="calls", chat_template=text)
     loaded = load_model("nano", device="cpu", rank=0, seed=0, template=template)
     tokens = loaded.chat_tokens()
-    policy = VllmPolicy(tokens, f"{server.address}/v1", server.key, BASE)
+    policy = VllmPolicy(tokens, server)
     loss = PolicyLoss(loaded, (0.2, 0.2), 0.0, temperature=0.8)
     whole, gap, count = 0, 0.0, 0
     for seed in range(4):

@@ -1,8 +1,10 @@
 """VllmEngine: this process trains an adapter, and vLLM samples with it."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, aclosing, contextmanager, suppress
+from operator import sub
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, NamedTuple, Self
@@ -12,6 +14,7 @@ import orjson
 import torch
 from safetensors.torch import load_file, save_file
 
+from agentgym.core.background import in_background
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
@@ -41,71 +44,61 @@ from agentgym.plugins.vllm.settings import (
     shares_gpu,
     trained_rank,
 )
-from agentgym.security.redaction import get_logger
 
 _PATH = "completions"
 _SHOWN = 300
 
 
 class _Asked(NamedTuple):
-    """A request for vLLM, and the data to convert its answer.
-
-    Attributes:
-        prompt: The rendered prompt.
-        body: The body of the HTTP request.
-        version: Version of the weights when the request was made.
-        grammar: The grammar that restricts the answer; None without one.
-    """
+    """A request for vLLM, and the data to convert its answer."""
 
     prompt: Prompt
-    body: dict[str, Any]
-    version: int
-    grammar: Grammar | None
+    body: dict[str, Any]  # of the HTTP request
+    version: int  # of the weights when the request was made
+    grammar: Grammar | None  # that restricts the answer
 
 
 class VllmPolicy(Policy):
     """A policy that sends token ids to vLLM, and gets token ids back.
 
     This process itself renders the messages and parses the tool calls, exactly as for a
-    model in this process. ``server`` is vLLM's base URL, e.g.
-    ``http://127.0.0.1:8000/v1``.
+    model in this process.
 
     Attributes:
+        model_name: Name of the model or adapter on the server.
         version: Number of updates that the server's weights have had.
-        failure: Why vLLM cannot answer any more; empty if it can.
     """
 
-    def __init__(self, tokens: ChatTokens, server: str, key: str, model: str) -> None:
+    model_name = BASE
+
+    def __init__(self, tokens: ChatTokens, server: VllmServer) -> None:
         self._tokens = tokens
-        self._url, self._key = server, key
-        self._model = model
+        self._server = server
         self.version = 0
-        self.failure = ""
         self._clients: dict[asyncio.AbstractEventLoop, ModelClient] = {}
 
     @property
-    def model_name(self) -> str:
-        """Name of the model or adapter on the server."""
-        return self._model
+    def failure(self) -> str:
+        """Why vLLM cannot answer any more; empty if it can."""
+        return self._server.failure
 
     def become(self, model: str, version: int) -> None:
         """Send the next requests to another model or adapter of the server."""
-        self._model, self.version = model, version
+        self.model_name, self.version = model, version
 
     async def chat(self, request: ChatRequest) -> ChatResult:
         """Answer one request."""
         asked = self._asked(request)
-        replicas = self._replicas()
         attempts = ServerAttempts(self._client(), request.session)
         try:
             async for attempt in attempts:
-                async with attempt.at(replicas):
+                async with attempt.at(self._replicas()):
                     response = await attempt.post(_PATH, orjson.dumps(asked.body))
                     data = await read_answer(response)
                     if response.status >= 400:
                         raise _refused(response.status, data)
-                    found = _choice(data)
-                    result = self._result(request, asked, found)
+                    choice = orjson.loads(data)["choices"][0]
+                    result = self._result(request, asked, choice)
                     attempt.end()
                     return result
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -158,14 +151,15 @@ class VllmPolicy(Policy):
         return self._clients[loop]
 
     def _replicas(self) -> Replicas:
-        return Replicas((self._url,), self._model, self._key)
+        url = f"{self._server.address}/v1"
+        return Replicas((url,), self.model_name, self._server.key)
 
     def _asked(self, request: ChatRequest) -> _Asked:
         if self.failure:
             raise EngineError(self.failure)
         prompt, room = self._tokens.prompt(request)
         body = {
-            "model": self._model,
+            "model": self.model_name,
             "prompt": prompt.ids,
             "max_tokens": min(request.max_tokens, room),
             "temperature": request.temperature,
@@ -186,14 +180,10 @@ class VllmPolicy(Policy):
     def _result(
         self, request: ChatRequest, asked: _Asked, choice: dict[str, Any]
     ) -> ChatResult:
-        ids = choice.get("token_ids")
-        given = choice.get("logprobs") or {}
-        logprobs = given.get("token_logprobs")
-        if not ids or not logprobs or len(ids) != len(logprobs):
+        ids, logprobs = choice["token_ids"], choice["logprobs"]["token_logprobs"]
+        if not ids or len(ids) != len(logprobs):
             raise EngineError(
-                "vLLM's answer has no token ids, or not as many log-probabilities. "
-                "Give it no --tokens-only and no other version than the one that "
-                "`agentgym engine install vllm` makes."
+                f"vLLM returned {len(ids)} token ids, {len(logprobs)} log-probabilities"
             )
         return self._tokens.result(
             request,
@@ -207,18 +197,7 @@ class VllmPolicy(Policy):
 
     def _lost(self, error: Exception) -> EngineError:
         why = self.failure or failure_message(error)
-        return EngineError(f"vLLM at {self._url} did not answer: {why}")
-
-
-def _choice(data: bytes) -> dict[str, Any]:
-    try:
-        choice = orjson.loads(data)["choices"][0]
-    except (ValueError, LookupError, TypeError) as error:
-        shown = data[:_SHOWN].decode(errors="replace")
-        raise EngineError(f"vLLM's answer is not a completion: {shown!r}") from error
-    if not isinstance(choice, dict):
-        raise EngineError(f"vLLM's answer is not a completion: {choice!r:.300}")
-    return choice
+        return EngineError(f"vLLM at {self._server.address} did not answer: {why}")
 
 
 def _refused(status: int, data: bytes) -> EngineError:
@@ -253,70 +232,12 @@ def _extend(whole: dict[str, Any], choice: dict[str, Any]) -> None:
 
 
 NAME = f"{BASE}-proof"
-_WEIGHTS = "adapter_model.safetensors"
-_SCALE = 0.1
-_PROMPT = [40, 41, 42, 43]
-"""Token ids that every vocabulary has; their text does not matter."""
-_TOKENS = 8
+_PROBE = ChatRequest(
+    [{"role": "user", "content": "Hello"}], temperature=1.0, max_tokens=8, seed=0
+)
+_SCALE = 0.1  # of the random weights
+# With equal weights, log-probabilities may differ by so many nats, due to caching.
 _ROUNDING = 0.05
-"""Log-probabilities may differ by this many nats with equal weights, due to caching."""
-
-
-def check_adapters_are_used(server: VllmServer, folder: Path) -> None:
-    """Check that vLLM answers differently with an adapter of large random weights.
-
-    The trained adapter cannot be used for this check, since a server in bfloat16 rounds
-    away the small changes of the first updates. ``folder`` has a copy of the trained
-    adapter. Its weights are replaced by random ones; after the check it is removed.
-    """
-    weights = load_file(folder / _WEIGHTS)
-    noise = torch.Generator().manual_seed(0)
-    for name, tensor in weights.items():
-        if ".lora_B." in name:
-            drawn = torch.randn(tensor.shape, generator=noise)
-            weights[name] = (_SCALE * drawn).to(tensor.dtype)
-    save_file(weights, folder / _WEIGHTS)
-    given = {"lora_name": NAME, "lora_path": str(folder)}
-    server.ask("POST", "/v1/load_lora_adapter", json=given)
-    answers = [_answer(server, name) for name in (BASE, NAME)]
-    server.ask("POST", "/v1/unload_lora_adapter", json={"lora_name": NAME})
-    rmtree(folder, ignore_errors=True)
-    (bare, bare_logprobs), (adapted, logprobs) = answers
-    gaps = [abs(a - b) for a, b in zip(bare_logprobs, logprobs, strict=False)]
-    if bare == adapted and max(gaps, default=0.0) < _ROUNDING:
-        raise EngineError(
-            "vLLM answers the same with an adapter as without: it takes adapters and "
-            "does not use them, so that nothing it samples would come from the trained "
-            f"weights. Leave out vllm flags that this may be due to; its log is "
-            f"{server.log}."
-        )
-
-
-def _answer(server: VllmServer, model: str) -> tuple[list[int], list[float]]:
-    """Sample a short answer with a fixed seed; return ids and log-probabilities."""
-    asked: dict[str, Any] = {
-        "model": model,
-        "prompt": _PROMPT,
-        "max_tokens": _TOKENS,
-        "temperature": 1.0,
-        "seed": 0,
-        "logprobs": 0,
-        "return_token_ids": True,
-        "skip_special_tokens": False,
-    }
-    completion = server.ask("POST", "/v1/completions", json=asked)
-    try:
-        choice = completion["choices"][0]
-        return list(choice["token_ids"]), list(choice["logprobs"]["token_logprobs"])
-    except (KeyError, IndexError, TypeError):
-        raise EngineError(
-            f"vLLM gives no log-probabilities: {completion!r:.200}."
-        ) from None
-
-
-logger = get_logger(__name__)
-
-_RESETS = 5
 
 
 class VllmEngine(LearnerEngine):
@@ -338,14 +259,11 @@ class VllmEngine(LearnerEngine):
         self._adapters = adapters
         self._stack = ExitStack()
         self._shares = shares_gpu(config)
-        self._names: set[str] = set()
+        self._sent = Counter[int]()  # how often the weights of each step were sent
         self._loaded_name = ""
         self._is_stale = True
         self._is_proven = False
-        self._policy = VllmPolicy(
-            self._tokens, f"{server.address}/v1", server.key, BASE
-        )
-        server.on_end(self._lose)
+        self._policy = VllmPolicy(self._tokens, server)
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
@@ -422,9 +340,6 @@ class VllmEngine(LearnerEngine):
         """Stop vLLM, and remove the adapters' folder."""
         self._stack.close()
 
-    def _lose(self, why: str) -> None:
-        self._policy.failure = why
-
     def _wake(self) -> None:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()  # vLLM needs this memory for its KV cache
@@ -433,11 +348,33 @@ class VllmEngine(LearnerEngine):
             raise EngineError(f"vLLM does not wake up: it says {reply!r:.200}.")
 
     def _prove(self) -> None:
-        """Check that vLLM samples with the adapters that it loads."""
+        """Check that vLLM answers differently with an adapter of large random weights.
+
+        The trained adapter cannot be used for this check, since a server in bfloat16
+        rounds away the small changes of the first updates.
+        """
         folder = self._adapters / NAME
         self._learner.write_weights(folder)
-        check_adapters_are_used(self._server, folder)
+        _randomize(folder / "adapter_model.safetensors")
+        self._load(NAME)
+        bare, adapted = (in_background(self._probe(name)) for name in (BASE, NAME))
+        self._unload(NAME)
+        gaps = map(abs, map(sub, bare.logprobs, adapted.logprobs))
+        if bare.response_ids == adapted.response_ids and max(gaps) < _ROUNDING:
+            raise EngineError(
+                "vLLM answers the same with an adapter as without: it takes adapters "
+                "and does not use them, so that nothing it samples would come from the "
+                "trained weights. Leave out vllm flags that this may be due to; its "
+                f"log is {self._server.log}."
+            )
         self._is_proven = True
+
+    async def _probe(self, name: str) -> ChatResult:
+        self._policy.become(name, 0)
+        try:
+            return await self._policy.chat(_PROBE)
+        finally:
+            await self._policy.release()
 
     def _send(self) -> None:
         """Load the adapter into vLLM under a new name, and unload the old adapter.
@@ -445,36 +382,41 @@ class VllmEngine(LearnerEngine):
         With a new name, vLLM cannot use prefixes that it cached with old weights.
         """
         step = self._learner.step
-        name, again = f"{BASE}-v{step}", 1
-        while name in self._names:
-            again += 1
-            name = f"{BASE}-v{step}-{again}"
-        self._names.add(name)
-        folder = self._adapters / name
-        self._learner.write_weights(folder)
-        given = {"lora_name": name, "lora_path": str(folder)}
-        self._server.ask("POST", "/v1/load_lora_adapter", json=given)
+        self._sent[step] += 1
+        again = f"-{self._sent[step]}" if self._sent[step] > 1 else ""
+        name = f"{BASE}-v{step}{again}"
+        self._learner.write_weights(self._adapters / name)
+        self._load(name)
         if name not in self._server.models():
             raise EngineError(
                 f"vLLM was given the adapter {name!r} and does not have it: it would "
                 f"go on with old weights. Its log is {self._server.log}."
             )
         if self._loaded_name:
-            old = {"lora_name": self._loaded_name}
-            self._server.ask("POST", "/v1/unload_lora_adapter", json=old)
-            rmtree(self._adapters / self._loaded_name, ignore_errors=True)
+            self._unload(self._loaded_name)
         self._loaded_name = name
-        self._forget_prefixes()
+        self._server.ask("POST", "/reset_prefix_cache")
         self._policy.become(name, step)
         self._is_stale = False
 
-    def _forget_prefixes(self) -> None:
-        for _ in range(_RESETS):
-            reply = self._server.ask("POST", "/reset_prefix_cache")
-            if isinstance(reply, dict) and reply.get("success"):
-                return
-        # Harmless: the new adapter name matches no cached prefix.
-        logger.warning("vLLM did not forget its cached prefixes: %r", reply)
+    def _load(self, name: str) -> None:
+        given = {"lora_name": name, "lora_path": str(self._adapters / name)}
+        self._server.ask("POST", "/v1/load_lora_adapter", json=given)
+
+    def _unload(self, name: str) -> None:
+        self._server.ask("POST", "/v1/unload_lora_adapter", json={"lora_name": name})
+        rmtree(self._adapters / name, ignore_errors=True)
+
+
+def _randomize(file: Path) -> None:
+    """Replace one of the two matrices of each layer's adapter by random numbers."""
+    weights = load_file(file)
+    noise = torch.Generator().manual_seed(0)
+    for name, tensor in weights.items():
+        if ".lora_B." in name:
+            drawn = torch.randn(tensor.shape, generator=noise)
+            weights[name] = (_SCALE * drawn).to(tensor.dtype)
+    save_file(weights, file)
 
 
 def _sleep(server: VllmServer) -> None:

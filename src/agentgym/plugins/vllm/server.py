@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Self
 
@@ -34,6 +33,7 @@ _MORE, _LESS = (
     "Raise gpus.memory_share, or lower vllm.max_model_len.",
     "Lower gpus.memory_share, vllm.max_num_seqs or vllm.max_model_len.",
 )
+# Advice for messages. A key is a part of vLLM's error message, in lower case.
 _ADVICE = {
     "no available memory for the cache": _MORE,
     "larger than the maximum number of tokens that can be stored in kv cache": _MORE,
@@ -45,20 +45,22 @@ _ADVICE = {
     "out of memory": _LESS,
     "died unexpectedly": f"If the system killed it for want of memory: {_LESS}",
 }
-"""Advice for messages. A key is a part of vLLM's error message, in lower case."""
-_PREFIX = re.compile(
-    r"^(?P<who>\((?P<process>[A-Za-z]+)[^()]* pid=\d+\) ?)?"
-    r"(?:(?P<level>[A-Z]+) \d\d-\d\d [\d:.]+ \[[^\]]*\] ?)?"
+# An error in vLLM's log: the last line of a traceback, with or without the prefix of
+# vLLM's logger, e.g. "(Worker pid=11) ERROR 11-24 09:52:49 [v.py:9] ValueError: ...".
+# An error of pydantic goes on in the next line.
+_ERROR = re.compile(
+    r"^(?:\((?P<process>\w+)[^()]* pid=\d+\) ?)?"
+    r"(?:ERROR \d\d-\d\d [\d:.]+ \[[^\]]*\] ?)?"
+    r"(?P<said>vllm serve: error:.*|.* died unexpectedly.*"
+    r"|(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b(?::.*(?:\n  \S.*)*|$))",
+    re.MULTILINE,
 )
-_TRACEBACK = "Traceback (most recent call last):"
-_ARGUMENTS = "vllm serve: error:"
-_GONE = "died unexpectedly"
+# Words in error messages that only refer to another error.
 _ELSEWHERE = ("root cause", "Executor failed")
-"""Words in error messages that only refer to another error."""
+# vLLM's processes, ordered by how much their errors explain, most first. Processes that
+# are not listed only report that these have ended.
 _WITNESSES = ("Worker", "VllmWorker", "EngineCore")
-"""vLLM's processes, ordered by how much their errors explain, most first. Processes
-that are not listed only report that these have ended."""
-_SHOWN_LINES, _SHOWN = 8, 2000
+_SHOWN_LINES, _SHOWN, _SHOWN_ANSWER = 8, 2000, 500
 
 
 def why_it_ended(text: str) -> str:
@@ -69,9 +71,8 @@ def why_it_ended(text: str) -> str:
     process, it is the first, which caused the others. Without an error, return the
     last lines.
     """
-    found = min(_errors(text), default=None, key=lambda error: error[0])
-    if found is not None:
-        said = f"says: {found[1][:_SHOWN]}"
+    if found := min(_ERROR.finditer(text), default=None, key=_rank):
+        said = f"says: {' '.join(found['said'].split())[:_SHOWN]}"
     else:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         end = " | ".join(lines[-_SHOWN_LINES:])[-_SHOWN:]
@@ -81,41 +82,15 @@ def why_it_ended(text: str) -> str:
     return f"{said.removesuffix('.')}. {advice}".rstrip()
 
 
-def _errors(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the rank and the text of each error in a log."""
-    within: set[str] = set()  # processes in a traceback; several may write at a time
-    whose, rank, words = "", 0, ""
-    for line in text.splitlines():
-        match = _PREFIX.match(line)
-        assert match is not None, "every part of it is optional"
-        who, said = match["who"] or "", line[match.end() :]
-        if words and who == whose and said.startswith(" ") and said.strip():
-            words += f" {said.strip()}"  # an error of pydantic has several lines
-            continue
-        if words:
-            yield rank, words
-            words = ""
-        is_error = match["level"] in (None, "ERROR")
-        is_raised = who in within and said and not said.startswith(" ")
-        if is_error and said == _TRACEBACK:
-            within.add(who)
-        elif is_raised or said.startswith(_ARGUMENTS) or (is_error and _GONE in said):
-            within.discard(who)
-            whose, rank, words = who, _rank(match["process"] or "", said), said
-    if words:
-        yield rank, words
-
-
-def _rank(process: str, said: str) -> int:
-    if any(part in said for part in _ELSEWHERE):
+def _rank(error: re.Match[str]) -> int:
+    if any(part in error["said"] for part in _ELSEWHERE):
         return len(_WITNESSES) + 1
-    if process in _WITNESSES:
-        return _WITNESSES.index(process)
+    if error["process"] in _WITNESSES:
+        return _WITNESSES.index(error["process"])
     return len(_WITNESSES)
 
 
-_STARTS_S = 1800.0
-"""Most seconds for the start, in which vLLM may download the model and compiles it."""
+_STARTS_S = 1800.0  # vLLM may download the model, and compiles it
 _ANSWERS_S = 600.0
 _ENDS_S = 40.0
 _TURN_S = 0.2
@@ -145,7 +120,6 @@ class VllmServer:
         self.key = new_key()
         self.log = log_file(config)
         self.failure = ""
-        self._on_end: Callable[[str], None] = lambda _: None
         self._is_closing = False
         self._http = httpx.Client(
             base_url=self.address,
@@ -191,12 +165,6 @@ class VllmServer:
             return server
         raise AssertionError("unreachable: the last try returns or raises")
 
-    def on_end(self, callback: Callable[[str], None]) -> None:
-        """Set a function to call with the reason if vLLM ends unexpectedly."""
-        self._on_end = callback
-        if self.failure:
-            callback(self.failure)
-
     def ask(self, verb: str, path: str, **given: Any) -> Any:
         """Send a request and return the answer's JSON, or its text if it is not JSON.
 
@@ -213,7 +181,7 @@ class VllmServer:
                 with suppress(ValueError):
                     return answer.json()
                 return answer.text
-            said = _refusal(answer)
+            said = f"{answer.status_code}, {answer.text[:_SHOWN_ANSWER]}"
             if answer.status_code not in _BUSY:
                 break
             time.sleep(delay)
@@ -240,32 +208,20 @@ class VllmServer:
                 raise EngineError(f"vLLM ended while it started. {self._last_words()}")
             with suppress(httpx.HTTPError):
                 if self._http.get("/health", timeout=5.0).status_code == 200:
-                    self._check_models()
-                    self._begin = self.log.stat().st_size
-                    return
+                    break
             time.sleep(_TURN_S)
-        raise EngineError(
-            f"vLLM did not answer within {_STARTS_S / 60:.0f} minutes. "
-            f"{self._last_words()}"
-        )
-
-    def _check_models(self) -> None:
-        names = self.models()
-        if BASE not in names:
+        else:
             raise EngineError(
-                f"Another server answers at {self.address}: it has the models "
-                f"{names}, not {BASE!r}. {self._last_words()}"
+                f"vLLM did not answer within {_STARTS_S / 60:.0f} minutes. "
+                f"{self._last_words()}"
             )
+        if BASE not in self.models():  # it needs the key of this run's server
+            raise EngineError(f"Another server answers at {self.address}.")
+        self._begin = self.log.stat().st_size
 
     def models(self) -> list[str]:
         """Return the names of the server's models and adapters."""
-        answer = self.ask("GET", "/v1/models")
-        try:
-            return [str(card["id"]) for card in answer["data"]]
-        except (KeyError, TypeError):
-            raise EngineError(
-                f"vLLM does not list its models: {answer!r:.200}."
-            ) from None
+        return [str(card["id"]) for card in self.ask("GET", "/v1/models")["data"]]
 
     def _watch(self) -> None:
         """Wait until vLLM ends; report the end unless :meth:`close` caused it."""
@@ -273,7 +229,6 @@ class VllmServer:
         if not self._is_closing:
             self._kill_group()  # if its supervisor was killed, vLLM may still run
             self.failure = f"vLLM has ended (exit code {code}). {self._last_words()}"
-            self._on_end(self.failure)
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError):
@@ -294,16 +249,3 @@ class VllmServer:
         with self.log.open(errors="replace") as file:
             file.seek(self._begin)
             return f"Its log, {self.log}, {why_it_ended(file.read())}"
-
-
-def _refusal(answer: httpx.Response) -> str:
-    """Return the status code and the error message of a refused request."""
-    try:
-        body = answer.json()
-    except ValueError:
-        body = answer.text
-    if isinstance(body, dict):
-        body = body.get("error", body)
-    if isinstance(body, dict):
-        body = body.get("message", body)
-    return f"{answer.status_code}, {str(body)[:500]}"
