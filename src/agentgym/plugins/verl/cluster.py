@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym.plugins.verl.compose import compose
-from agentgym.plugins.verl.protocol import UpdateRow
+from agentgym.plugins.verl.rows import UpdateRow
 from agentgym.plugins.verl.updates import Updates
 
 
@@ -114,10 +114,9 @@ class Cluster:
         self._sleep()
         self._send(version)
 
-    def save(self, folder: str) -> list[str]:
-        """Write weights, optimizer and random state; return the names of the files."""
+    def save(self, folder: str) -> None:
+        """Write weights, optimizer and random state."""
         self._workers.save_checkpoint(folder, None, self.version, None)
-        return sorted(os.listdir(folder))
 
     def load(self, folder: str, version: int) -> None:
         """Load a checkpoint of :meth:`save`, and send the weights to the servers."""

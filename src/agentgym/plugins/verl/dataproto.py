@@ -56,8 +56,7 @@ def to_dataproto(
 
     from agentgym.engines.tokens.responses import ResponseReader
     from agentgym.models.chat_template import ChatTemplate
-    from agentgym.plugins.verl.protocol import rows_of
-    from agentgym.plugins.verl.rows import to_tensors
+    from agentgym.plugins.verl.rows import rows_of, to_tensors
 
     tokenizer = AutoTokenizer.from_pretrained(model_source(model))
     reader = ResponseReader(

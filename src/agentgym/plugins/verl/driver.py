@@ -1,45 +1,27 @@
 """Program that controls verl: reads requests and writes answers as lines of JSON.
 
-    python -m agentgym.plugins.verl.driver [FOLDER]
+    python -m agentgym.plugins.verl.driver
 
-It supervises a process that does the work, and ends with the process that started it,
-with all that verl has started; then it removes FOLDER. Output of libraries goes to
-standard error.
+It runs in verl's environment. Output of libraries goes to standard error.
 """
 
+import ctypes
 import json
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable
-from shutil import rmtree
 from typing import Any
 
-from agentgym.plugins.verl.protocol import PROTOCOL
-from agentgym.plugins.vllm.supervise import run
-
-WORK = "work"
-_VERSIONS = "it belongs to another agentgym: install the same version on both sides"
 _SHUTDOWN_S = 20
 
 
-def main(make: Callable[[dict[str, Any]], Any], *words: str) -> None:
-    """Work, or supervise the process that works.
-
-    ``make`` creates the cluster; the arguments ``words`` start this program again.
-    """
-    if sys.argv[1:] == [WORK]:
-        work(make)
-        return
-    code = run(os.getppid(), [sys.executable, *words, WORK], None)
-    for folder in sys.argv[1:]:
-        rmtree(folder, ignore_errors=True)
-    sys.exit(code)
-
-
 def work(make: Callable[[dict[str, Any]], Any]) -> None:
-    """Answer requests until standard input ends."""
+    """Answer requests until standard input ends.
+
+    ``make`` creates the cluster from verl's settings.
+    """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     _die_with_parent()
@@ -50,19 +32,16 @@ def work(make: Callable[[dict[str, Any]], Any]) -> None:
         for line in sys.stdin:
             try:
                 request = json.loads(line)
-            except ValueError:  # a request that was interrupted, or no line
+            except ValueError:  # a request that was interrupted
                 continue
             verb, given = request["verb"], request["given"]
             answer = {"number": request["number"]}
             try:
                 if verb == "start":
-                    if given["protocol"] != PROTOCOL:
-                        raise RuntimeError(_VERSIONS)
                     cluster = make(given["settings"])
-                    found = cluster.state()
+                    answer["found"] = cluster.state()
                 else:
-                    found = getattr(cluster, verb)(**given)
-                answer["found"] = found
+                    answer["found"] = getattr(cluster, verb)(**given)
             except Exception as error:  # noqa: BLE001 - sent to the client
                 traceback.print_exc()
                 answer["error"] = describe_error(error)
@@ -86,17 +65,11 @@ def describe_error(error: Exception) -> str:
 
 
 def _die_with_parent() -> None:
-    import ctypes
-
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
 
 
-def _cluster(settings: dict[str, Any]) -> Any:
+if __name__ == "__main__":
     from agentgym.plugins.verl.cluster import Cluster
 
-    return Cluster(settings)
-
-
-if __name__ == "__main__":
-    main(_cluster, "-m", "agentgym.plugins.verl.driver")
+    work(Cluster)

@@ -31,7 +31,7 @@ from agentgym.models.folder import model_source
 from agentgym.models.template import template_of
 from agentgym.plugins.verl.group import VerlSettings
 from agentgym.plugins.verl.launch import VerlDriver
-from agentgym.plugins.verl.protocol import rows_of
+from agentgym.plugins.verl.rows import rows_of
 from agentgym.plugins.verl.settings import (
     CHAT_TEMPLATE,
     TOOL_PARSER,
@@ -105,8 +105,8 @@ class VerlEngine(Engine):
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Start verl, here or by ``verl.driver``, and wait until it answers."""
-        driver = VerlDriver(log_file(config), VerlSettings.of(config).driver)
+        """Start verl, and wait until it answers."""
+        driver = VerlDriver(log_file(config))
         try:
             return cls(config, driver)
         except BaseException:
@@ -187,19 +187,12 @@ class VerlEngine(Engine):
     def save_checkpoint(self, folder: Path) -> None:
         """Let verl write weights, optimizer and random state; write a manifest last.
 
-        Each of verl's processes writes its own files. If verl runs on another machine,
-        that machine must share the folder.
+        Each of verl's processes writes its own files.
         """
         place = folder / _WEIGHTS
         place.mkdir()
-        written = self._driver.ask("save", folder=str(place.absolute()))
-        missing = [name for name in written if not (place / name).exists()]
-        if missing or not written:
-            raise EngineError(
-                f"verl wrote its checkpoint to {place.absolute()} on its machine, and "
-                "it is not seen here. Put --output on a folder that both machines "
-                "share."
-            )
+        self._driver.ask("save", folder=str(place.absolute()))
+        _check_written(place)
         sizes = {
             path.relative_to(place).as_posix(): path.stat().st_size
             for path in sorted(place.rglob("*"))
@@ -243,13 +236,18 @@ class VerlEngine(Engine):
     def export(self, folder: Path) -> None:
         """Let verl write the model or adapter into ``folder``; write the tokenizer."""
         self._driver.ask("export", folder=str(folder.absolute()))
-        if not folder.is_dir():
-            raise EngineError(
-                f"verl wrote the model to {folder.absolute()} on its machine, and it "
-                "is not seen here. Put --output on a folder that both machines share."
-            )
+        _check_written(folder)
         self._tokenizer.save_pretrained(folder)
 
     def close(self) -> None:
         """End verl and its servers."""
         self._driver.close()
+
+
+def _check_written(folder: Path) -> None:
+    """Raise EngineError if verl wrote ``folder`` on another machine of its cluster."""
+    if not folder.is_dir() or not any(folder.iterdir()):
+        raise EngineError(
+            f"verl wrote {folder.absolute()} on another machine, and it is not seen "
+            "here. Put --output on a folder that all machines of the cluster share."
+        )

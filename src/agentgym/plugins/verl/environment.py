@@ -12,12 +12,12 @@ from agentgym.engines.environments import (
     machine,
 )
 from agentgym.errors import UsageError
-from agentgym.plugins.verl.protocol import SUPPORTED
 
+# verl imports the last three packages without requiring them.
 ENVIRONMENT = EngineEnvironment(
     engine="verl",
     called="verl",
-    release=SUPPORTED,
+    release=(0, 9),
     build=Build(
         "verl with vLLM",
         (
@@ -32,7 +32,6 @@ ENVIRONMENT = EngineEnvironment(
         gigabytes=30,
     ),
 )
-"""verl's environment. verl imports the last three packages without requiring them."""
 
 
 def check() -> list[Checked]:

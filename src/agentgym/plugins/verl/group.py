@@ -35,12 +35,6 @@ class VerlSettings(SettingsGroup):
         may_change=True,
         some_engines=True,
     )
-    driver: str | None = setting(
-        None,
-        "`verl`: command that runs `agentgym.plugins.verl.driver` on another machine, "
-        "as in `ssh gpu-host …`. None runs it on this machine.",
-        some_engines=True,
-    )
     settings: dict[str, Any] = setting(
         {},
         "`verl` and `lightning`: further settings of verl, as in "

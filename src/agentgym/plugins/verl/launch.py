@@ -1,11 +1,11 @@
-"""VerlDriver: start and end the process that controls verl, and send it requests."""
+"""RayProcess: start and end a process that uses Ray; VerlDriver: send verl requests."""
 
 import json
 import os
 import select
-import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
@@ -14,23 +14,23 @@ from typing import IO, Any
 
 from agentgym.errors import EngineError
 from agentgym.plugins.verl.environment import ENVIRONMENT
-from agentgym.plugins.verl.protocol import PROTOCOL
+from agentgym.plugins.vllm import supervise
+from agentgym.plugins.vllm.settings import own_environment
 from agentgym.security.files import LogFile
 
-DRIVER = "agentgym.plugins.verl.driver"
 _START, _STARTS_S = "start", 1800.0
 _ENDS_S = 45.0
 _SHOWN_LINES = 12
-_PACKAGES, _HOME = "path", "home"
+# Longest path of the temporary folder, in characters. Ray creates sockets several
+# folders below, and Linux allows 107 bytes for a socket's path.
 _SHORT = 30
-"""Longest path of the temporary folder, in characters. Ray creates sockets several
-folders below, and Linux allows 107 bytes for a socket's path."""
 
 
 class RayProcess:
     """A process that starts Ray, in another virtual environment.
 
-    Its output is appended to ``log``.
+    It ends when this process ends, with all that it started. Its output is appended to
+    ``log``.
     """
 
     def __init__(self, log: Path) -> None:
@@ -39,36 +39,37 @@ class RayProcess:
         self._begin = log.stat().st_size if log.exists() else 0
         self._folder = _ray_folder()
 
+    def _start(
+        self,
+        python: Path,
+        *words: str,
+        pipes: int | None = None,
+        secrets: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start the module ``words[0]``, with the other ``words`` as arguments.
+
+        ``pipes`` are its input and output, as in ``subprocess``. With None, its input
+        is empty, and its output goes to the log, without ``secrets``.
+        """
+        guard = [sys.executable, "-P", supervise.__file__, str(os.getpid())]
+        with LogFile(self.log, secrets) as self._output:
+            self._process = subprocess.Popen(
+                [*guard, str(self._folder), str(python), "-m", *words],
+                env=_ray_environment(self._folder) | dict(variables or {}),
+                cwd=self._folder,
+                stdin=pipes or subprocess.DEVNULL,
+                stdout=pipes or self._output.fileno(),
+                stderr=self._output.fileno(),
+                start_new_session=True,  # Ctrl-C is for us; we then end it
+            )
+
     def _log_lines(self) -> list[str]:
         """Wait for the end of the output; return its lines without empty ones."""
         self._output.wait()
         with self.log.open(encoding="utf-8", errors="replace") as file:
             file.seek(self._begin)
             return [line.strip() for line in file if line.strip()]
-
-    def _start(
-        self,
-        words: Sequence[str],
-        output: LogFile,
-        environment: Mapping[str, str],
-        place: Path | None,
-        pipes: int | None = None,
-    ) -> None:
-        """Start the process in the folder ``place``.
-
-        ``pipes`` are its input and output, as in ``subprocess``. With None, its input
-        is empty, and its output goes to ``output``.
-        """
-        with output as self._output:
-            self._process = subprocess.Popen(
-                words,
-                env=environment,
-                cwd=place,
-                stdin=pipes or subprocess.DEVNULL,
-                stdout=pipes or output.fileno(),
-                stderr=output.fileno(),
-                start_new_session=True,  # Ctrl-C is for us; we then end it
-            )
 
     def close(self) -> None:
         """End the process and all processes that it started; remove its files."""
@@ -87,50 +88,42 @@ class RayProcess:
 
 
 class VerlDriver(RayProcess):
-    """verl's driver (``driver.py``), which ends with this process or when closed.
+    """verl's driver (``driver.py``)."""
 
-    ``command`` starts it on another machine; None starts it on this one. Output of verl
-    and Ray is appended to ``log``.
-    """
-
-    def __init__(self, log: Path, command: str | None = None) -> None:
-        program = [str(ENVIRONMENT.interpreter())] if command is None else []
+    def __init__(self, log: Path) -> None:
+        python = ENVIRONMENT.interpreter()
         super().__init__(log)
         self._asked = 0
-        words, environment, place = shlex.split(command or ""), dict(os.environ), None
-        if program:
-            words = [*program, "-m", DRIVER, str(self._folder)]
-            environment, place = ray_environment(self._folder), self._folder
-        self._start(words, LogFile(log), environment, place, subprocess.PIPE)
+        self._start(python, "agentgym.plugins.verl.driver", pipes=subprocess.PIPE)
 
     def start(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Start verl, and wait until its inference servers answer; return its state."""
-        found: dict[str, Any] = self.ask(
-            _START, protocol=PROTOCOL, settings=dict(settings)
-        )
+        found: dict[str, Any] = self.ask(_START, settings=dict(settings))
         return found
 
     def ask(self, verb: str, **given: Any) -> Any:
         """Call a method of :class:`.cluster.Cluster`, e.g. ``update``."""
-        asked, answers = self._process.stdin, self._process.stdout
-        assert asked is not None
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None
         assert answers is not None
-        line = b""
-        answer: dict[str, Any] = {}
+        line, answer = b"", dict[str, Any]()
         self._asked += 1
         request = {"number": self._asked, "verb": verb, "given": given}
         with suppress(OSError):  # it has ended
             # An interrupted request may have left a line without an end.
-            asked.write(b"\n" + json.dumps(request).encode() + b"\n")
-            asked.flush()
-            if verb == _START:
-                self._await_first(answers)
+            requests.write(b"\n" + json.dumps(request).encode() + b"\n")
+            requests.flush()
+            if verb == _START and not _is_ready(answers, _STARTS_S):
+                raise EngineError(
+                    f"verl has not started within {_STARTS_S / 60:.0f} minutes. "
+                    f"Its log is {self.log}."
+                )
             # The answer to a request that was interrupted may come first.
             while answer.get("number") != self._asked:
                 line = answers.readline()
                 if not line.endswith(b"\n"):
                     break
-                answer = _read(line)
+                answer = json.loads(line)
         if not line.endswith(b"\n"):
             said = " | ".join(self._log_lines()[-_SHOWN_LINES:])
             raise EngineError(f"verl has ended. Its log, {self.log}, ends: {said}")
@@ -140,60 +133,47 @@ class VerlDriver(RayProcess):
             )
         return answer["found"]
 
-    def _await_first(self, answers: IO[bytes]) -> None:
-        ready = select.poll()
-        ready.register(answers, select.POLLIN)
-        if not ready.poll(_STARTS_S * 1000):
-            raise EngineError(
-                f"verl has not started within {_STARTS_S / 60:.0f} minutes. "
-                f"Its log is {self.log}."
-            )
 
-
-def _read(line: bytes) -> dict[str, Any]:
-    """Return an answer; {} if a line is none, such as a greeting of a remote shell."""
-    with suppress(ValueError):
-        if isinstance(found := json.loads(line), dict):
-            return found
-    return {}
+def _is_ready(pipe: IO[bytes], timeout_s: float) -> bool:
+    """Wait until a pipe can be read, or has ended; return whether it can in time."""
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))
 
 
 def _ray_folder() -> Path:
-    """Create a folder for Ray's files, with two folders inside.
+    """Create a folder for Ray's files.
 
-    One becomes Ray's HOME. The other contains a link to the package ``agentgym`` and
-    goes on PYTHONPATH.
+    Of the folders in it, ``home`` becomes Ray's HOME. ``path`` contains a link to the
+    package ``agentgym`` and goes on PYTHONPATH.
     """
     usual = gettempdir()
     place = usual if len(usual) <= _SHORT else "/tmp"
     folder = Path(mkdtemp(prefix="agv-", dir=place))
-    packages = folder / _PACKAGES
-    packages.mkdir()
+    (folder / "home").mkdir()
+    (folder / "path").mkdir()
     # Ray's environment can import only this one package of this environment.
-    (packages / "agentgym").symlink_to(Path(__file__).parents[2])
-    (folder / _HOME).mkdir()
+    (folder / "path" / "agentgym").symlink_to(Path(__file__).parents[2])
     return folder
 
 
-def ray_environment(folder: Path) -> dict[str, str]:
+def _ray_environment(folder: Path) -> dict[str, str]:
     """Return the environment variables of a process that starts Ray."""
-    given = dict(os.environ)
-    ours = {"PYTHONHOME", "VIRTUAL_ENV", "PYTHONSTARTUP"}
-    kept = {name: value for name, value in given.items() if name not in ours}
-    path = [str(folder / _PACKAGES), *filter(None, [given.get("PYTHONPATH")])]
+    path = [str(folder / "path"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    # With 1, the default on Linux, Ray replaces loopback by the machine's address, and
+    # all its processes listen on that.
+    is_cluster = "1" if "RAY_ADDRESS" in os.environ else "0"
     return {
         "XDG_CACHE_HOME": str(Path.home() / ".cache"),
         "RAY_AUTH_MODE": "token",
         "RAY_USAGE_STATS_ENABLED": "0",
         # Under `uv run`, Ray would pack this folder with Ray's own files in it.
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-        # With 1, the default on Linux, Ray replaces loopback by the machine's
-        # address, and all its processes listen on that.
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1" if "RAY_ADDRESS" in given else "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": is_cluster,
         "RAY_enable_worker_prestart": "0",
         "RAY_prestart_worker_first_driver": "0",
         "TOKENIZERS_PARALLELISM": "false",
-        **kept,
-        "HOME": str(folder / _HOME),
+        **own_environment(os.environ),
+        "HOME": str(folder / "home"),
         "PYTHONPATH": os.pathsep.join(path),
     }

@@ -1,18 +1,54 @@
-"""Convert rows (training sequences) to padded tensors for verl's workers."""
+"""Rows of training data, from the engine to verl's driver, and to tensors for verl.
+
+Both import this module, in different environments, so it imports little.
+"""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
-from agentgym.plugins.verl.protocol import UpdateRow
+if TYPE_CHECKING:
+    from agentgym.engines.base import TrainingBatch
 
+
+class UpdateRow(TypedDict):
+    """One sequence of training data, as it is sent to verl's driver in JSON."""
+
+    ids: list[int]  # of prompt and responses, up to the last trained token
+    start: int  # position of the first trained token, 1 or more
+    # For each trained token: its position, its log-probability at sampling, and its
+    # advantage. For ``ppo``, the return of its model call replaces the advantage.
+    trained: list[tuple[int, float, float]]
+    # For each trained token: the target of the value model (only for ``ppo``), and the
+    # log-probability under the untrained model (only with a KL penalty).
+    targets: NotRequired[list[float]]
+    reference: NotRequired[list[float]]
+
+
+# A row without trained tokens. It fills a batch whose rows cannot be divided equally
+# among the workers.
 EMPTY: UpdateRow = {"ids": [0, 0], "start": 1, "trained": []}
-"""A row without trained tokens. It fills a batch whose rows cannot be divided equally
-among the workers."""
+# verl's names of optional tensors, and the keys of their values in a row.
 _FURTHER: dict[str, Literal["targets", "reference"]] = {
     "returns": "targets",
     "ref_log_prob": "reference",
 }
-"""verl's names of optional tensors, and the keys of their values in a row."""
+
+
+def rows_of(batch: "TrainingBatch") -> list[UpdateRow]:
+    """Convert each sequence to a row, without tokens after the last trained one."""
+    rows: list[UpdateRow] = []
+    for sequence in batch.sequences:
+        positions = [token.position for token in sequence.trained]
+        rows.append(
+            {
+                "ids": sequence.ids[: max(positions) + 1],
+                "start": min(positions),
+                "trained": [
+                    (t.position, t.logprob, t.advantage) for t in sequence.trained
+                ],
+            }
+        )
+    return rows
 
 
 def to_tensors(rows: Sequence[UpdateRow]) -> dict[str, Any]:

@@ -2,13 +2,11 @@
 
 import json
 import os
-import shlex
 import socket
 import subprocess
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 import yaml
@@ -18,7 +16,6 @@ from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.environments import Checked, EngineEnvironment
 from agentgym.engines.settings import log_file
 from agentgym.errors import (
-    ConfigError,
     EngineError,
     GPUNotAvailableError,
     MissingExtraError,
@@ -34,8 +31,8 @@ from agentgym.plugins.verl.settings import (
     value_model_words,
     verl_settings,
 )
-from agentgym.plugins.vllm.engine_trial import with_trial
 from agentgym.plugins.vllm.group import GpuSettings
+from agentgym.plugins.vllm.support import with_trial
 
 _COMPOSE_S = 120
 _CONNECT_S = 5.0
@@ -53,7 +50,6 @@ class VerlEngines(EngineFactory):
             "gpus.memory_share",
             "verl.nodes",
             "verl.offload",
-            "verl.driver",
             "verl.settings",
             "kl_coefficient",
         )
@@ -69,23 +65,18 @@ class VerlEngines(EngineFactory):
         if config.gpu not in ("auto", "local"):
             raise UnsupportedError(
                 f"gpu = {config.gpu!r} with engine = 'verl': it needs GPUs, of this "
-                "machine, of a Ray cluster (RAY_ADDRESS) or of another machine "
-                "(verl.driver)."
+                "machine or of a Ray cluster (RAY_ADDRESS)."
             )
         summary = describe_model(config.model, trained_rank(config))
         verl_settings(config)
         memory = value_model_words(config)
         form = served_form(config, "verl")
-        own = VerlSettings.of(config)
-        where = f"{own.nodes} x {GpuSettings.of(config).per_node} GPUs"
-        if own.driver is None:
-            ENVIRONMENT.interpreter()
-            self._check_gpus(config)
-        else:
-            _check_driver(own.driver)
-            where += f" by {own.driver}"
+        ENVIRONMENT.interpreter()
+        nodes, gpus = VerlSettings.of(config).nodes, GpuSettings.of(config).per_node
+        self._check_gpus(config)
+        place = f"{nodes} x {gpus} GPUs, verl"
         return EngineSummary(
-            summary, f"{where}, verl", memory, form.name, "", form.drops_reasoning
+            summary, place, memory, form.name, "", form.drops_reasoning
         )
 
     def _check_gpus(self, config: TrainingConfig) -> None:
@@ -99,7 +90,7 @@ class VerlEngines(EngineFactory):
             )
         if os.environ.get("VERL_PLATFORM", "nvidia") != "nvidia":
             return  # verl itself gets the kind of devices
-        require_gpus(config, "Lower it, or use another machine's: verl.driver.")
+        require_gpus(config, "Lower it, or use a Ray cluster: RAY_ADDRESS.")
 
     def announced(self, config: TrainingConfig) -> str:
         """Return a message that verl starts, with the path of its log."""
@@ -119,18 +110,6 @@ class VerlEngines(EngineFactory):
 
         self.check(config)
         return VerlEngine.create(config)
-
-
-def _check_driver(command: str) -> None:
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise ConfigError(f"verl.driver = {command!r}: {error}.") from None
-    if not words or which(words[0]) is None:
-        raise ConfigError(
-            f"verl.driver = {command!r} does not begin with a program of this machine: "
-            "write a command, as in ssh gpu-host PYTHON -m agentgym.plugins.verl.driver"
-        )
 
 
 def require_gpus(config: TrainingConfig, advice: str) -> None:

@@ -6,12 +6,10 @@ from itertools import chain
 from statistics import fmean, pstdev
 from typing import Any
 
-from agentgym.plugins.verl.protocol import UpdateRow
-from agentgym.plugins.verl.rows import divisible, to_tensors
+from agentgym.plugins.verl.rows import UpdateRow, divisible, to_tensors
 
+# Number of rows per batch whose single tokens are measured before and after an update.
 _MEASURED_ROWS = 8
-"""Number of rows per batch whose single tokens are measured before and after an update.
-"""
 _EPSILON = 1e-8
 
 

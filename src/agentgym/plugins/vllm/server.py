@@ -129,7 +129,7 @@ class VllmServer:
         )
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self._begin = self.log.stat().st_size if self.log.exists() else 0
-        words = [sys.executable, "-P", supervise.__file__, str(os.getpid())]
+        words = [sys.executable, "-P", supervise.__file__, str(os.getpid()), ""]
         with LogFile(self.log) as self._output:
             self._process = subprocess.Popen(
                 [*words, *command_line(config, str(program), port)],

@@ -17,14 +17,13 @@ from agentgym.plugins.vllm.environment import is_for_cpu
 from agentgym.plugins.vllm.flags import known_flags, value_problem
 from agentgym.plugins.vllm.group import GpuSettings, VllmSettings
 
-BASE = "agentgym"
-"""Name under which vLLM serves the model without an adapter."""
+BASE = "agentgym"  # vLLM's name for the model without an adapter
 KEY_VARIABLE = "VLLM_API_KEY"
 _SHARED, _ALONE = 0.5, 0.9
+# Variable with the size of vLLM's KV cache on a CPU, and our default in GB.
 _CPU_CACHE, _CPU_CACHE_GB = "VLLM_CPU_KVCACHE_SPACE", "1"
-"""Environment variable with the size of vLLM's KV cache on a CPU, and our default in
-GB."""
 _DEVICES = Path("/dev")
+# Flags for which AgentGym has its own setting, which other engines read too.
 _OURS = {
     "gpu_memory_utilization": "gpus.memory_share",
     "max_lora_rank": "lora_rank",
@@ -32,34 +31,15 @@ _OURS = {
     "seed": "seed",
     "tensor_parallel_size": "gpus.tensor_parallel",
 }
-"""Flags for which AgentGym has its own setting, which other engines read too."""
-_FIXED = frozenset(
-    {
-        "api_key",
-        "api_server_count",
-        "config",
-        "data_parallel_size",
-        "enable_auto_tool_choice",
-        "enable_lora",
-        "enable_sleep_mode",
-        "generation_config",
-        "grpc",
-        "headless",
-        "host",
-        "logprobs_mode",
-        "lora_modules",
-        "override_generation_config",
-        "root_path",
-        "served_model_name",
-        "ssl_certfile",
-        "ssl_keyfile",
-        "structured_outputs_config",
-        "tool_call_parser",
-        "tokens_only",
-        "uds",
-    }
+# Flags that users may not set: another value would break serving or training.
+_FIXED = (
+    *("api_key", "api_server_count", "config", "data_parallel_size"),
+    *("enable_auto_tool_choice", "enable_lora", "enable_sleep_mode"),
+    *("generation_config", "grpc", "headless", "host", "logprobs_mode"),
+    *("lora_modules", "override_generation_config", "root_path"),
+    *("served_model_name", "ssl_certfile", "ssl_keyfile"),
+    *("structured_outputs_config", "tool_call_parser", "tokens_only", "uds"),
 )
-"""Flags that users may not set: another value would break serving or training."""
 _LOGS_TEXTS = "enable_log_requests", "enable_log_outputs"
 
 
@@ -83,6 +63,13 @@ def learner_precision(config: TrainingConfig) -> Precision:
     if on_cpu(config) and config.precision == "auto":
         return "float32"
     return config.precision
+
+
+def learner_config(config: TrainingConfig) -> TrainingConfig:
+    """Return the settings with the rank and the precision that the learner uses."""
+    return config.replaced(
+        lora_rank=trained_rank(config), precision=learner_precision(config)
+    )
 
 
 def shares_gpu(config: TrainingConfig) -> bool:
@@ -150,14 +137,12 @@ def _cpu_settings(config: TrainingConfig) -> dict[str, Any]:
 
     Chunked prefill is disabled: with it, a request with a seed makes vLLM's worker end.
     """
-    length = VllmSettings.of(config).settings.get("max_model_len") or context_length(
-        config
-    )
+    length = VllmSettings.of(config).settings.get("max_model_len")
     return {
         "dtype": "bfloat16" if learner_precision(config) == "bf16" else "float32",
         "enforce_eager": True,
         "enable_chunked_prefill": False,
-        "max_num_batched_tokens": length,
+        "max_num_batched_tokens": length or context_length(config),
     }
 
 
@@ -167,14 +152,11 @@ def command_line(config: TrainingConfig, program: str, port: int | str) -> list[
     for key, value in {**vllm_settings(config), "port": port}.items():
         flag, _, rest = key.partition(".")
         name = flag.replace("_", "-") + (f".{rest}" if rest else "")
-        if value is None:
-            continue
         if isinstance(value, bool):
             words.append(f"--{name}" if value else f"--no-{name}")
-        elif isinstance(value, list):
-            words += [f"--{name}", *map(_word, value)]
-        else:
-            words += [f"--{name}", _word(value)]
+        elif value is not None:
+            values = value if isinstance(value, list) else [value]
+            words += [f"--{name}", *map(_word, values)]
     return words
 
 
@@ -198,9 +180,8 @@ def variables(config: TrainingConfig) -> dict[str, str]:
         values["CUDA_VISIBLE_DEVICES"] = ""
         values[_CPU_CACHE] = os.environ.get(_CPU_CACHE, _CPU_CACHE_GB)
     elif not shares_gpu(config):
-        gpus = visible_gpus()[
-            1 : GpuSettings.of(config).per_node
-        ]  # the first is the learner's
+        count = GpuSettings.of(config).per_node
+        gpus = visible_gpus()[1:count]  # the first is the learner's
         values["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     return values
 
@@ -263,9 +244,8 @@ def _check_given(given: dict[str, Any]) -> None:
 def _check_rank(config: TrainingConfig, rank: int) -> None:
     if not rank:
         raise UnsupportedError(
-            "lora_rank = 0 with engine = 'vllm': it is given a new adapter after each "
-            "update, and all weights would have to be written out and loaded each "
-            "time. Leave lora_rank unset, or choose --engine local or verl."
+            "lora_rank = 0 with engine = 'vllm', which gets a new adapter after each "
+            "update. Leave lora_rank unset, or choose --engine local or verl."
         )
     if config.lora_rank not in (None, rank):
         raise UnsupportedError(
@@ -283,25 +263,20 @@ def _check_rank(config: TrainingConfig, rank: int) -> None:
 def _check_gpus(config: TrainingConfig) -> None:
     gpus = GpuSettings.of(config)
     if on_cpu(config):
-        for name in ("per_node", "tensor_parallel"):
-            if (value := getattr(gpus, name)) != 1:
+        for name, value in gpus:
+            if value != type(gpus).model_fields[name].default:
                 raise UnsupportedError(
                     f"gpus.{name} = {value} with gpu = 'none': vLLM computes on the "
-                    f"CPU then. Leave gpus.{name} out, or leave --gpu out."
+                    f"CPU then. Leave gpus.{name} out, or leave --gpu out. Set "
+                    f"{_CPU_CACHE} in the environment to vLLM's cache in GB."
                 )
-        if gpus.memory_share is not None:
-            raise UnsupportedError(
-                f"gpus.memory_share = {gpus.memory_share} with gpu = 'none': that is a "
-                f"GPU's. Set {_CPU_CACHE} in the environment, in GB."
-            )
         return
-    alone = gpus.per_node - 1
-    if gpus.tensor_parallel != max(1, alone):
+    alone = max(1, gpus.per_node - 1)
+    if gpus.tensor_parallel != alone:
         raise UnsupportedError(
             f"gpus.tensor_parallel = {gpus.tensor_parallel} with gpus.per_node = "
             f"{gpus.per_node} and engine = 'vllm': one GPU learns, or learns and "
-            "answers; the others answer together. Set gpus.tensor_parallel to "
-            f"{max(1, alone)}."
+            f"answers; the others answer together. Set gpus.tensor_parallel to {alone}."
         )
 
 

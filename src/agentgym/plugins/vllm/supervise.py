@@ -1,10 +1,9 @@
 """Run a command with all processes that it starts; end them when the parent ends.
 
-Usage as a program; PARENT is the process id of the caller::
+Usage as a program; PARENT is the process id of the caller, and FOLDER a folder to
+remove at the end, or an empty text::
 
-    python supervise.py PARENT COMMAND...
-
-Other virtual environments run this file too, so it imports nothing but psutil.
+    python supervise.py PARENT FOLDER COMMAND...
 """
 
 import ctypes
@@ -14,6 +13,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from shutil import rmtree
 
 _TURN_S = 0.2
 _ENDS_S = 20.0
@@ -46,18 +46,17 @@ def reap() -> None:
         pass
 
 
-def run(parent: int, command: list[str], source: int | None) -> int:
+def run(parent: int, folder: str, command: list[str]) -> int:
     """Run a command until it ends, the parent ends, or a signal arrives.
 
-    ``source`` is the command's standard input, as in ``subprocess``. Returns the exit
-    code.
+    Removes ``folder`` at the end, unless it is empty. Returns the exit code.
     """
     received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda given, _: received.append(given))
     adopt_orphans()
     try:
-        process = subprocess.Popen(command, stdin=source)
+        process = subprocess.Popen(command)
     except OSError as error:
         sys.exit(f"{command[0]} cannot be started: {error.strerror}.")
     while process.poll() is None and not received and os.getppid() == parent:
@@ -68,8 +67,10 @@ def run(parent: int, command: list[str], source: int | None) -> int:
             process.wait(_ENDS_S)
     code = process.poll()
     end_descendants()
+    if folder:
+        rmtree(folder, ignore_errors=True)
     return 1 if code is None or code < 0 else code
 
 
 if __name__ == "__main__":
-    sys.exit(run(int(sys.argv[1]), sys.argv[2:], subprocess.DEVNULL))
+    sys.exit(run(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))

@@ -1,9 +1,15 @@
 """VllmEngines: check settings for vLLM before anything starts; create the engine."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from agentgym.core.background import in_background
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.machines import elsewhere_hint
+from agentgym.core.policy import ChatRequest, Policy, ServedPolicy
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.device import describe_device, free_gpu
 from agentgym.engines.environments import Checked
@@ -12,15 +18,15 @@ from agentgym.engines.local.support import path_of, require_libraries
 from agentgym.engines.memory import check_memory
 from agentgym.engines.settings import log_file
 from agentgym.errors import (
+    AgentGymError,
     GPUNotAvailableError,
     ModelError,
     UnsupportedError,
     UsageError,
 )
 from agentgym.models.chat_template import form_of
-from agentgym.models.folder import describe_model, is_small
+from agentgym.models.folder import NANO, describe_model, is_small
 from agentgym.plugins.vllm import settings
-from agentgym.plugins.vllm.engine_trial import with_trial
 from agentgym.plugins.vllm.environment import (
     ENVIRONMENT,
     check,
@@ -29,7 +35,7 @@ from agentgym.plugins.vllm.environment import (
 )
 from agentgym.plugins.vllm.group import GpuSettings, VllmSettings
 from agentgym.plugins.vllm.settings import (
-    learner_precision,
+    learner_config,
     on_cpu,
     shares_gpu,
     shown,
@@ -47,12 +53,11 @@ _FOR_CPU = (
     "vLLM's build for CPUs is slow, and shows that a setup works: `agentgym engine "
     "install vllm --cpu`."
 )
-
-
 _NOT_INSTALLED = (
     "vLLM, which is made to sample on a GPU, is not installed for it: `agentgym engine "
     "install vllm` does (20 GB), and later runs then take it"
 )
+_ANSWERS_S = 120.0
 
 
 class VllmEngines(EngineFactory):
@@ -173,10 +178,7 @@ def chosen(config: TrainingConfig) -> tuple[str, str]:
     free, has_half = free_gpu()
     if free is not None and not has_half:
         return "local", ""
-    try:
-        turns = turns_of(with_turns(config)) if shares_gpu(config) else None
-    except ModelError:  # checking the engine reports it
-        return "local", ""
+    turns = turns_of(with_turns(config)) if shares_gpu(config) else None
     if turns is not None and turns.problem:
         return "local", f"sampled in this process, not by vLLM: {turns.problem}"
     try:
@@ -188,12 +190,13 @@ def chosen(config: TrainingConfig) -> tuple[str, str]:
 
 def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
     """Check that learner and vLLM fit into memory; describe the learner's memory."""
-    trained = config.replaced(
-        lora_rank=trained_rank(config), precision=learner_precision(config)
+    words = check_memory(
+        learner_config(config),
+        "cpu" if on_cpu(config) else "cuda",
+        fetch=fetch,
+        samples=False,
+        others=ASLEEP_BYTES if shares_gpu(config) else 0,
     )
-    device = "cpu" if on_cpu(config) else "cuda"
-    others = ASLEEP_BYTES if shares_gpu(config) else 0
-    words = check_memory(trained, device, fetch=fetch, samples=False, others=others)
     check_turns(config)
     return words
 
@@ -227,3 +230,58 @@ def _place(config: TrainingConfig) -> str:
     if wanted == 1:
         return "one GPU, by turns with vLLM"
     return f"{wanted} GPUs, vLLM on all but the first"
+
+
+def with_trial(
+    found: Sequence[Checked], factory: EngineFactory, engine: str, gpu: str = "auto"
+) -> Iterator[Checked]:
+    """Yield the checks ``found``; if all passed, also the check of a started engine."""
+    yield from found
+    if all(each.is_good for each in found):
+        yield _trial(factory, engine, gpu)
+    else:
+        yield Checked(
+            "start", False, "nothing was started: see the missing parts above"
+        )
+
+
+def _trial(factory: EngineFactory, engine: str, gpu: str) -> Checked:
+    """Start an engine with the tiny model nano, and check that it answers."""
+    import httpx
+
+    begun = time.monotonic()
+    with TemporaryDirectory(prefix="agentgym-check-") as folder:
+        config = TrainingConfig.create(
+            engine=engine, model=NANO, gpu=gpu, output=Path(folder)
+        )
+        try:
+            with closing(factory.create(config)) as started, started.sampling():
+                _ask(started.policy)
+        except (AgentGymError, httpx.HTTPError) as error:
+            return Checked("start", False, f"{NANO} did not answer: {error}")
+    took = time.monotonic() - begun
+    return Checked("start", True, f"{NANO} answered, {took:.0f} s after its start")
+
+
+def _ask(policy: object) -> None:
+    """Send one short request to the policy of an engine."""
+    import httpx
+
+    messages = [{"role": "user", "content": "Hello"}]
+    if isinstance(policy, ServedPolicy):
+        httpx.post(
+            f"{policy.servers[0]}/chat/completions",
+            json={"model": policy.model_name, "messages": messages, "max_tokens": 8},
+            headers={"Authorization": f"Bearer {policy.api_key}"},
+            timeout=_ANSWERS_S,
+            trust_env=False,
+        ).raise_for_status()
+    elif isinstance(policy, Policy):
+        in_background(_chat(policy, ChatRequest(messages, max_tokens=8)))
+
+
+async def _chat(policy: Policy, request: ChatRequest) -> None:
+    try:
+        await policy.chat(request)
+    finally:
+        await policy.release()

@@ -25,40 +25,28 @@ from agentgym.engines.settings import context_length
 from agentgym.errors import NotEnoughMemoryError
 from agentgym.plugins.vllm.group import GpuSettings, VllmSettings
 from agentgym.plugins.vllm.settings import (
-    learner_precision,
+    learner_config,
     memory_share,
     on_cpu,
     shares_gpu,
-    trained_rank,
 )
 
+# Assumed GPU memory of vLLM awake for CUDA, CUDA graphs and activations, in addition to
+# its weights and KV cache; and of vLLM while it sleeps.
 SERVER_BYTES = 5 * GIB // 2
-"""Assumed GPU memory of vLLM awake for CUDA, CUDA graphs and activations, in addition
-to its weights and KV cache."""
 ASLEEP_BYTES = 3 * GIB // 2
-"""Assumed GPU memory of vLLM while it sleeps."""
-_USUAL = 0.5
-"""vLLM's share of the GPU's memory, if vLLM and the learner fit with it."""
-_HALF = 2
-"""Bytes per number in vLLM, which computes in bfloat16 on a GPU."""
+_USUAL = 0.5  # vLLM's share of the GPU's memory, if vLLM and the learner fit with it
+_HALF = 2  # bytes per number in vLLM, which computes in bfloat16 on a GPU
 
 
 @dataclass(frozen=True)
 class Turns:
-    """Memory of one GPU that vLLM and the learner take in turn, in bytes.
+    """Memory of one GPU that vLLM and the learner take in turn, in bytes."""
 
-    Attributes:
-        free: The GPU's free memory.
-        served: Memory of vLLM's weights, of the adapter, and of the KV cache for the
-            longest conversation.
-        kept: Memory that the learner keeps while vLLM answers.
-        update: Memory that the learner takes during an update, with a margin.
-    """
-
-    free: int
-    served: int
-    kept: int
-    update: int
+    free: int  # of the GPU
+    served: int  # vLLM's weights, the adapter, the cache of the longest conversation
+    kept: int  # by the learner while vLLM answers
+    update: int  # of the learner during an update, with a margin
 
     @classmethod
     def of(
@@ -107,10 +95,7 @@ def turns_of(config: TrainingConfig) -> Turns | None:
     if known is None or not free:
         return None
     shape, held = known
-    trained = config.replaced(
-        lora_rank=trained_rank(config), precision=learner_precision(config)
-    )
-    use = told_use(trained, on_gpu=True, has_half=has_half)
+    use = told_use(learner_config(config), on_gpu=True, has_half=has_half)
     given = VllmSettings.of(config).settings.get("max_model_len")
     context = given if isinstance(given, int) else context_length(config)
     return Turns.of(shape, use, held, context=context, free=free)
