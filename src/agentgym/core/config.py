@@ -278,7 +278,10 @@ class TrainingConfig(_WithGroups):
         lt=2**63,
     )
     deterministic: bool = setting(
-        False, "The same seed gives the same weights, bit for bit; slower.", TRAINING
+        False,
+        "The same seed gives the same weights, bit for bit; slower.",
+        TRAINING,
+        some_engines=True,
     )
     warm_start: bool = setting(
         False,

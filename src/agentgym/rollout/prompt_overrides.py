@@ -120,7 +120,7 @@ class WordedPolicy(Policy):
         self.gives_forms = policy.gives_forms
 
     @property
-    def failure(self) -> str:  # type: ignore[override]
+    def failure(self) -> str:
         """Why the policy cannot answer any more; empty if it can."""
         return self._policy.failure
 

@@ -81,7 +81,7 @@ def test_a_machine_whose_gpus_ray_is_told_of_is_accepted(made: Make) -> None:
     ("settings", "why"),
     [
         ({"gpu": "none"}, "it needs GPUs of this machine"),
-        ({"deterministic": True}, "deterministic = true"),
+        ({"deterministic": True}, "is a setting of --engine local"),
         ({"warm_start": True}, "cannot imitate"),
         ({"time": "30m"}, "all steps of its trainer have one size"),
         ({"algorithm": "dapo"}, "algorithm = 'dapo'"),

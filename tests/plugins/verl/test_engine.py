@@ -20,7 +20,6 @@ from agentgym.models.nano import nano_path
 from agentgym.models.template import template_text
 from agentgym.plugins.verl.engine import VerlEngine
 from agentgym.plugins.verl.launch import VerlDriver
-from tests.plugins.verl.conftest import SCRIPTED
 
 BATCH = TrainingBatch(
     [TrainingSequence("", 0, [3, 4, 5, 6], [TrainedToken(2, -0.5, 1.0)])]
@@ -29,7 +28,9 @@ Make = Callable[..., VerlEngine]
 
 
 @pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+def make(
+    scripted: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Make]:
     """Yield what makes an engine whose verl follows a script."""
     import agentgym.plugins.verl.engine as module
 
@@ -40,8 +41,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
             monkeypatch.setattr(
                 module, "verl_settings", lambda c: given(c) | {"script": script}
             )
-            own = {"verl.driver": SCRIPTED, "output": tmp_path}
-            config = TrainingConfig.create(**own, **settings)
+            config = TrainingConfig.create(output=tmp_path, **settings)
             made = VerlEngine.create(config)
             stack.callback(made.close)
             return made
@@ -152,11 +152,11 @@ def test_another_or_a_broken_checkpoint_is_refused(make: Make, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_folder_that_the_other_machine_does_not_share_is_an_error(
+def test_a_folder_that_another_machine_does_not_share_is_an_error(
     make: Make, tmp_path: Path
 ) -> None:
     (tmp_path / "step").mkdir()
-    with pytest.raises(EngineError, match="Put --output on a folder that both"):
+    with pytest.raises(EngineError, match="Put --output on a folder that all"):
         make("elsewhere").save_checkpoint(tmp_path / "step")
 
 

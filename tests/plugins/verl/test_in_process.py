@@ -19,7 +19,7 @@ from agentgym import Trainer
 from agentgym.engines.base import TrainingBatch, scheduled_rate
 from agentgym.engines.local.engine import LocalEngine
 from agentgym.models.nano import nano_path
-from agentgym.plugins.verl.protocol import UpdateRow, rows_of
+from agentgym.plugins.verl.rows import UpdateRow, rows_of
 from agentgym.plugins.verl.settings import learning_rate, verl_settings
 from tests.plugins.verl.running import (
     CRITIC_ON_CPU,

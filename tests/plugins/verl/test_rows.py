@@ -6,8 +6,7 @@ import torch
 
 from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.engines.base import TrainingBatch
-from agentgym.plugins.verl.protocol import UpdateRow, rows_of
-from agentgym.plugins.verl.rows import divisible, to_tensors
+from agentgym.plugins.verl.rows import UpdateRow, divisible, rows_of, to_tensors
 from agentgym.train.batch import BatchBuilder
 from tests.engines.local.rollouts import TRAINABLE, broadcast, rollout
 from tests.train.test_batch import CALL, PROMPT, labelled

@@ -182,11 +182,11 @@ def test_a_setting_that_verl_does_not_have_is_refused(
         ({"verl": {"model_engine": "veomni"}}, "works with dp"),
         (
             {"model": "a/b", "lora_rank": 8, "verl": {"model_engine": "megatron"}},
-            "adapters are trained with dp",
+            "lora_rank = 8 with verl.model_engine = 'megatron'",
         ),
         (
             {"lora_rank": 0, "algorithm": "ppo", "verl": {"model_engine": "megatron"}},
-            "the value model is trained with dp",
+            "'ppo' with verl.model_engine = 'megatron'",
         ),
     ],
 )

@@ -5,8 +5,7 @@ import statistics
 
 import pytest
 
-from agentgym.plugins.verl.protocol import UpdateRow
-from agentgym.plugins.verl.rows import EMPTY, to_tensors
+from agentgym.plugins.verl.rows import EMPTY, UpdateRow, to_tensors
 from agentgym.plugins.verl.updates import gae, with_advantages
 
 VALUES = [0.2, 0.5, 0.4]

@@ -128,7 +128,7 @@ def test_on_the_cpu_vllm_has_the_learners_precision_and_no_parser(
         ({"gpu": "none", "gpus.per_node": 2}, "gpus.per_node = 2 with gpu = 'none'"),
         ({"gpu": "none", "gpus.memory_share": 0.5}, "Set VLLM_CPU_KVCACHE_SPACE"),
         ({"gpu": "runpod"}, "gpu = 'runpod'"),
-        ({"deterministic": True}, "deterministic = true"),
+        ({"deterministic": True}, "is a setting of --engine local"),
         ({"model": "./nowhere"}, "No model is at"),
         ({"verl.nodes": 2}, "of --engine verl"),
         ({"verl.offload": True}, "of --engine verl"),

@@ -45,6 +45,7 @@ class LocalEngines(EngineFactory):
             "kl_coefficient",
             "ratio_limit",
             "role_adapters",
+            "deterministic",
         )
     )
 

@@ -113,7 +113,7 @@ class CallPolicy(PlanPolicy):
         return self.trained.model_name
 
     @property
-    def failure(self) -> str:  # type: ignore[override]
+    def failure(self) -> str:
         """Why the policy cannot answer any more; empty while it can."""
         return self.trained.failure
 

@@ -122,11 +122,6 @@ class LightningEngines(EngineFactory):
 def _unsupported(config: TrainingConfig) -> Iterator[str]:
     """Yield an error message for each setting that the trainer does not support."""
     by = "with engine = 'lightning'"
-    if config.deterministic:
-        yield (
-            f"deterministic = true {by}: bit-for-bit repetition is the local engine's, "
-            "on the CPU."
-        )
     if config.gpu not in ("auto", "local"):
         yield f"gpu = {config.gpu!r} {by}: it needs GPUs of this machine."
     if config.time is not None:

@@ -38,8 +38,7 @@ from agentgym.rollout.session import check_rollouts
 from agentgym.scenarios.task_lists import make_tasks
 from agentgym.security.redaction import get_logger
 
-TASK = "agentgym_task"
-"""The column of verl's data set that has a task, as JSON."""
+TASK = "agentgym_task"  # the column of verl's data set that has a task, as JSON
 OTHER = "verl's earlier trainer takes one sequence, and its own was shorter"
 _OF_VERL = (
     *("trainer_config", "server_manager", "tokenizer", "processor"),

@@ -7,17 +7,17 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
+# For each trainer, the package, folder and name of its default configuration.
 _PLACES = {
     "verl": ("verl.trainer", "config", "ppo_trainer"),
     "agentlightning": ("agentlightning.verl", "", "config"),
 }
-"""For each trainer, the package, folder and name of its default configuration."""
-USED = ("actor_rollout_ref", "critic", "model_engine", "ray_kwargs", "trainer")
-"""Sections of verl's settings that have an effect: AgentGym uses verl only to train and
-to serve."""
+# Sections of verl's settings that have an effect: AgentGym uses verl only to train and
+# to serve. One more setting has an effect too.
+_USED = ("actor_rollout_ref", "critic", "model_engine", "ray_kwargs", "trainer")
 _ALSO = {"algorithm.lam"}
-"""Settings outside of the sections ``USED`` that have an effect too."""
 _UNUSED = {"profiler", "ref", "_target_", "val_kwargs", "multi_turn", "agent", "v1"}
+# Sections of verl's settings whose keys are another library's and are not checked.
 _OPEN = (
     "engine_kwargs",
     "mixed_precision",
@@ -25,7 +25,6 @@ _OPEN = (
     "override_optimizer_config",
     "ray_init",
 )
-"""Sections of verl's settings whose keys are another library's and are not checked."""
 
 
 def compose(settings: dict[str, Any], of: str = "verl") -> Any:
@@ -99,7 +98,9 @@ def main() -> None:
         for engine in ("dp", "megatron"):
             made = compose({"model_engine": engine})
             keys += dotted(OmegaConf.to_container(made, resolve=False))
-        used = [k for k in dict.fromkeys(keys) if k.split(".")[0] in USED or k in _ALSO]
+        used = [
+            k for k in dict.fromkeys(keys) if k.split(".")[0] in _USED or k in _ALSO
+        ]
         unused = [k for k in used if set(k.split(".")) & _UNUSED]
         sys.stdout.write("\n".join(k for k in used if k not in unused) + "\n")
         return

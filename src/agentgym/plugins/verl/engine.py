@@ -35,8 +35,8 @@ from agentgym.plugins.verl.rows import rows_of
 from agentgym.plugins.verl.settings import (
     CHAT_TEMPLATE,
     TOOL_PARSER,
-    imitation_rate,
     learning_rate,
+    rates,
     trained_rank,
     verl_settings,
 )
@@ -146,7 +146,7 @@ class VerlEngine(Engine):
             self._is_stale = True
             return self._driver.ask(verb, **given)
 
-        return VerlImitation(ask, self._tokens, imitation_rate(self._config))
+        return VerlImitation(ask, self._tokens, rates(self._config)[1])
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
         """Do one on-policy update in verl's workers; verl's servers sleep during it."""

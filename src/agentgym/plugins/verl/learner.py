@@ -19,8 +19,8 @@ from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 from verl.workers.utils.padding import no_padding_2_padding
 
 _CRITIC = "critic"
+# Dispatch mode of verl: each process gets its part of a batch.
 _OF_ROWS = make_nd_compute_dataproto_dispatch_fn(mesh_name="actor")
-"""Dispatch mode of verl: each process gets its part of a batch."""
 
 
 class VerlLearner(ActorRolloutRefWorker):

@@ -32,17 +32,17 @@ from agentgym.plugins.verl.group import VerlSettings
 from agentgym.plugins.vllm.group import GpuSettings
 
 _MEMORY_SHARE = 0.5
-_VALUE_RATE = 1e-5
-"""Learning rate of the value model of a large policy; verl's default."""
+_VALUE_RATE = 1e-5  # of the value model of a large policy; verl's default
+# Bytes per trained parameter: weight, gradient and AdamW's two moments in float32.
 _BYTES = 16
-"""Bytes per trained parameter: weight, gradient and AdamW's two moments in float32."""
 _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
 _ROLLOUT = "actor_rollout_ref.rollout"
+# Settings of vLLM, whose servers parse the answers here: the tool-call parser, and the
+# chat template's text if it is not the model's own.
 TOOL_PARSER = f"{_ROLLOUT}.engine_kwargs.vllm.tool_call_parser"
-"""Key of the setting with vLLM's tool-call parser; verl's servers parse the answers."""
 CHAT_TEMPLATE = f"{_ROLLOUT}.engine_kwargs.vllm.chat_template"
-"""Key of the setting with the chat template's text, if it is not the model's own."""
+# Settings of verl that AgentGym sets, and the setting of AgentGym to use instead.
 OURS = {
     f"{_ACTOR}.optim.lr": "learning_rate",
     f"{_ACTOR}.entropy_coeff": "entropy_coefficient",
@@ -57,7 +57,6 @@ OURS = {
     "trainer.n_gpus_per_node": "gpus.per_node",
     "trainer.nnodes": "verl.nodes",
 }
-"""Settings of verl that AgentGym sets, and the setting of AgentGym to use instead."""
 
 
 def verl_settings(config: TrainingConfig) -> dict[str, Any]:
@@ -70,43 +69,43 @@ def verl_settings(config: TrainingConfig) -> dict[str, Any]:
             f"verl.model_engine = {engine!r}: this works with dp, which is FSDP2, and "
             "megatron."
         )
-    if config.warm_start and engine == "megatron":
+    rank = trained_rank(config)
+    only_dp = {
+        "warm_start": config.warm_start,
+        f"lora_rank = {rank}": rank > 0,
+        "algorithm = 'ppo'": config.algorithm == "ppo",
+    }
+    for name, is_set in only_dp.items():
+        if is_set and engine == "megatron":
+            raise UnsupportedError(
+                f"{name} with verl.model_engine = 'megatron': it works with dp alone. "
+                f"Change one of them (all weights are trained with lora_rank = 0)."
+            )
+    gpus, nodes = GpuSettings.of(config), VerlSettings.of(config).nodes
+    if (count := gpus.per_node * nodes) % gpus.tensor_parallel:
         raise UnsupportedError(
-            "warm_start with verl.model_engine = 'megatron': calls are imitated with "
-            "dp here. Leave --warm-start or model_engine out."
-        )
-    shared = GpuSettings.of(config)
-    gpus = shared.per_node * VerlSettings.of(config).nodes
-    if gpus % shared.tensor_parallel:
-        raise UnsupportedError(
-            f"gpus.tensor_parallel = {shared.tensor_parallel} does not divide the "
-            f"{gpus} GPUs of gpus.per_node x verl.nodes."
+            f"gpus.tensor_parallel = {gpus.tensor_parallel} does not divide the "
+            f"{count} GPUs of gpus.per_node x verl.nodes."
         )
     return {
         "model_engine": engine,
-        **_model(config, engine),
+        **_model(config, rank),
         **_actor(config, engine),
-        **_critic(config, engine),
+        **_critic(config),
         **_rollout(config),
-        "trainer.n_gpus_per_node": GpuSettings.of(config).per_node,
-        "trainer.nnodes": VerlSettings.of(config).nodes,
+        "trainer.n_gpus_per_node": gpus.per_node,
+        "trainer.nnodes": nodes,
         **given,
     }
 
 
 def learning_rate(config: TrainingConfig, *, is_warmed: bool = False) -> float:
     """Return the peak learning rate: the user's, or the default for the model."""
-    return config.learning_rate or _usual_rates(config, is_warmed=is_warmed)[0]
+    return config.learning_rate or rates(config, is_warmed=is_warmed)[0]
 
 
-def imitation_rate(config: TrainingConfig) -> float:
-    """Return the peak learning rate of a warm start."""
-    return _usual_rates(config)[1]
-
-
-def _usual_rates(
-    config: TrainingConfig, *, is_warmed: bool = False
-) -> tuple[float, float]:
+def rates(config: TrainingConfig, *, is_warmed: bool = False) -> tuple[float, float]:
+    """Return the default peak learning rates of updates and of a warm start."""
     return usual_rates(
         has_adapter=trained_rank(config) > 0,
         is_small=is_small(config.model),
@@ -138,15 +137,9 @@ def _check_given(given: dict[str, Any]) -> None:
             raise ConfigError(f"verl.{key} = {value!r}: {problem}")
 
 
-def _model(config: TrainingConfig, engine: str) -> dict[str, Any]:
+def _model(config: TrainingConfig, rank: int) -> dict[str, Any]:
     source = Path(model_source(config.model))
-    rank = trained_rank(config)
     found: dict[str, Any] = {f"{_MODEL}.path": base_source(config.model)}
-    if rank and engine == "megatron":
-        raise UnsupportedError(
-            f"lora_rank = {rank} with verl.model_engine = 'megatron': adapters are "
-            "trained with dp here. Set lora_rank to 0, or leave model_engine out."
-        )
     if rank:
         # Merged for sampling: an adapter that a server does not support would be
         # ignored.
@@ -215,7 +208,7 @@ def _shards(config: TrainingConfig, section: str) -> dict[str, Any]:
     }
 
 
-def _critic(config: TrainingConfig, engine: str) -> dict[str, Any]:
+def _critic(config: TrainingConfig) -> dict[str, Any]:
     """Return the settings of ``ppo``'s value model; empty for other algorithms.
 
     All weights of the value model are trained: verl supports adapters for language
@@ -223,12 +216,6 @@ def _critic(config: TrainingConfig, engine: str) -> dict[str, Any]:
     """
     if config.algorithm != "ppo":
         return {}
-    if engine != "dp":
-        raise UnsupportedError(
-            f"algorithm = 'ppo' with verl.model_engine = {engine!r}: the value model "
-            "is trained with dp here. Leave model_engine out, or choose another "
-            "algorithm."
-        )
     rate = LEARNING_RATE if is_small(config.model) else _VALUE_RATE
     values: dict[str, Any] = {
         "enable": True,

@@ -57,11 +57,6 @@ class VerlEngines(EngineFactory):
 
     def check(self, config: TrainingConfig) -> EngineSummary:
         """Check settings, environment and GPUs; raise an error at the first problem."""
-        if config.deterministic:
-            raise UnsupportedError(
-                "deterministic = true with engine = 'verl': bit-for-bit repetition is "
-                "the local engine's, on the CPU."
-            )
         if config.gpu not in ("auto", "local"):
             raise UnsupportedError(
                 f"gpu = {config.gpu!r} with engine = 'verl': it needs GPUs, of this "

@@ -80,11 +80,6 @@ class VllmEngines(EngineFactory):
 
     def check(self, config: TrainingConfig) -> EngineSummary:
         """Check settings, environment and GPUs; raise an error at the first problem."""
-        if config.deterministic:
-            raise UnsupportedError(
-                "deterministic = true with engine = 'vllm': bit-for-bit repetition is "
-                "the local engine's, on the CPU."
-            )
         if config.gpu not in ("auto", "local", "none"):
             raise UnsupportedError(
                 f"gpu = {config.gpu!r} with engine = 'vllm': it computes on this "

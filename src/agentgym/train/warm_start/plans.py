@@ -256,7 +256,7 @@ class PlanPolicy(Policy):
         return "plans"
 
     @property
-    def failure(self) -> str:  # type: ignore[override]
+    def failure(self) -> str:
         """Why the policy cannot answer any more; empty while it can."""
         return self.own.failure if self.own else ""
 
