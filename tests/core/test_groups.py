@@ -24,10 +24,10 @@ NESTED: dict[str, Any] = {
     "agent": {"reference": "app:agent", "configurable": {"user": "7"}},
     "judge": {"model": "openai:gpt-4.1-mini", "rubric": "Short.", "max_cost": 4.0},
     "rent": {"spot": True, "max_hourly": 3.0, "max_cost": 5.0},
-    "verl": {"nodes": 2, "offload": True, "driver": "ssh host", "settings": DEVICE},
+    "verl": {"nodes": 2, "offload": True, "settings": DEVICE},
 }
 DOTTED = TrainingConfig.flat(NESTED)
-SHORT = NESTED | {"verl": {"nodes": 2, "offload": True, "driver": "ssh host", **DEVICE}}
+SHORT = NESTED | {"verl": {"nodes": 2, "offload": True, **DEVICE}}
 WANTED = {
     "agent": AgentSource(**NESTED["agent"]),
     "judge": JudgeSettings(**NESTED["judge"]),
