@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,22 +41,16 @@ from agentgym.plugins.lightning.settings import (
     started_at,
 )
 from agentgym.plugins.lightning.train import KEY_VARIABLE
-from agentgym.plugins.verl.launch import RayProcess, ray_environment
-from agentgym.plugins.vllm import supervise
+from agentgym.plugins.verl.launch import RayProcess
 from agentgym.plugins.vllm.group import GpuSettings
-from agentgym.security.files import LogFile
 
-FOLDER = "LIGHTNING_FOLDER"
-"""Environment variable with the folder for the files of ``hooks.py``."""
+FOLDER = "LIGHTNING_FOLDER"  # variable with the folder for the files of hooks.py
 _TURN_S = 0.1
 _LAST_LINES = 12
 
 
 class TrainerProcess(RayProcess):
-    """The process of Agent Lightning's trainer, for one run.
-
-    It also ends when this Python process ends.
-    """
+    """The process of Agent Lightning's trainer, for one run."""
 
     def __init__(
         self, settings: dict[str, Any], tasks: int, key: str, log: Path
@@ -65,15 +58,19 @@ class TrainerProcess(RayProcess):
         python = ENVIRONMENT.interpreter()
         super().__init__(log)
         self._said = ""
-        request = self._folder / "request.json"
-        write_json(request, {"settings": settings, "tasks": tasks})
-        words = [sys.executable, supervise.__file__, str(os.getpid()), str(python)]
-        words += ["-m", "agentgym.plugins.lightning.train", str(request)]
-        # The trainer prints its whole configuration, with the gateway's key.
-        output = LogFile(log, {"gateway key": key})
-        folders = {FOLDER: str(self._folder), "RAY_TMPDIR": str(self._folder / "r")}
-        environment = ray_environment(self._folder) | folders | {KEY_VARIABLE: key}
-        self._start(words, output, environment, self._folder)
+        self.tell("request.json", {"settings": settings, "tasks": tasks})
+        self._start(
+            python,
+            "agentgym.plugins.lightning.train",
+            str(self._folder / "request.json"),
+            # The trainer prints its whole configuration, with the gateway's key.
+            secrets={"gateway key": key},
+            variables={
+                FOLDER: str(self._folder),
+                "RAY_TMPDIR": str(self._folder / "r"),
+                KEY_VARIABLE: key,
+            },
+        )
 
     @property
     def failure(self) -> str:
@@ -101,7 +98,7 @@ class TrainerProcess(RayProcess):
         write_json(self._folder / name, value)
 
     def read(self, name: str) -> Any:
-        """Return the content of the trainer's file ``name``; None if it is missing."""
+        """Return the content of the trainer's file ``name``; None if missing."""
         path = self._folder / name
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
@@ -127,7 +124,7 @@ NO_TOKENS = "no token ids were recorded"
 class _Row:
     """One row of a batch: consecutive model calls of a rollout, and their tokens."""
 
-    calls: list[ModelCall]
+    calls: list[ModelCall] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
 
     @property
@@ -155,14 +152,10 @@ def own_credit(
         left = Counter((row["prompt"], row["response"]) for row in trained)
         advantage = trained[0]["advantage"] if trained else 0.0
         buckets = {
-            id(call): Bucket("masked", NO_TOKENS) for call in rollout.model_calls
+            id(call): Bucket("masked", REPEATED if _is_read(call) else NO_TOKENS)
+            for call in rollout.model_calls
         }
-        kept = _last_of_each_prompt(rollout.model_calls)
-        read = {id(call) for call in kept}
-        for call in rollout.model_calls:
-            if call.prompt_ids and call.response_ids and id(call) not in read:
-                buckets[id(call)] = Bucket("masked", REPEATED)
-        merged = _merged(kept)
+        merged = _merged(_last_of_each_prompt(rollout.model_calls))
         for row in merged:
             key = row.prompt, min(len(row.ids) - row.prompt, limit)
             bucket = Bucket("masked", LEFT_OUT)
@@ -189,18 +182,18 @@ def own_credit(
     return OwnCredit(sequences, ledger, remarks)
 
 
-def _last_of_each_prompt(calls: Sequence[ModelCall]) -> list[ModelCall]:
-    """Return the model calls that Agent Lightning reads.
+def _is_read(call: ModelCall) -> bool:
+    """Return whether Agent Lightning reads a call, as its tokens are recorded."""
+    return bool(call.prompt_ids and call.response_ids)
 
-    It reads only calls with recorded tokens, and of several calls with equal prompts
-    only the last.
-    """
+
+def _last_of_each_prompt(calls: Sequence[ModelCall]) -> list[ModelCall]:
+    """Return the model calls that Agent Lightning trains: the last of each prompt."""
     kept: dict[tuple[int, ...], ModelCall] = {}
-    for call in calls:
-        if call.prompt_ids and call.response_ids:
-            key = tuple(call.prompt_ids)
-            kept.pop(key, None)
-            kept[key] = call
+    for call in filter(_is_read, calls):
+        key = tuple(call.prompt_ids)
+        kept.pop(key, None)
+        kept[key] = call
     return list(kept.values())
 
 
@@ -208,28 +201,24 @@ def _merged(calls: Sequence[ModelCall]) -> list[_Row]:
     """Merge calls into rows, as Agent Lightning does."""
     rows: list[_Row] = []
     for call in calls:
-        last = rows[-1] if rows else None
-        if last is None or list(call.prompt_ids[: len(last.ids)]) != last.ids:
-            last = _Row([])
-            rows.append(last)
-        last.calls.append(call)
-        last.ids = [*call.prompt_ids, *call.response_ids]
+        if not rows or list(call.prompt_ids[: len(rows[-1].ids)]) != rows[-1].ids:
+            rows.append(_Row())
+        rows[-1].calls.append(call)
+        rows[-1].ids = [*call.prompt_ids, *call.response_ids]
     return rows
 
 
 def _sequence(row: _Row, group: int, advantage: float, limit: int) -> TrainingSequence:
     """Convert a row to a sequence; keep ``limit`` tokens after the first prompt."""
     end = row.prompt + limit
-    made = TrainingSequence(row.calls[0].agent, group, row.ids[:end])
-    for call in row.calls:
-        start = len(call.prompt_ids)
-        made.trained += [
-            TrainedToken(position, logprob, advantage)
-            for position, logprob in enumerate(call.logprobs, start)
-            if position < end
-        ]
-        made.calls.append(call)
-    return made
+    trained = [
+        TrainedToken(position, logprob, advantage)
+        for call in row.calls
+        for position, logprob in enumerate(call.logprobs, len(call.prompt_ids))
+        if position < end
+    ]
+    agent = row.calls[0].agent
+    return TrainingSequence(agent, group, row.ids[:end], trained, row.calls)
 
 
 SKIPPED = "too few rows for one mini-batch, so that the trainer skipped the step"
@@ -237,7 +226,7 @@ _NAME = "lightning"
 _SAVED = "global_step_*"
 
 
-class LightningEngine(Engine):
+class LightningEngine(Engine, RegisteredPolicy):
     """An engine that trains with Agent Lightning's trainer, in a process of its own.
 
     The trainer has its own training loop. A hook (``hooks.py``) stops that loop at the
@@ -250,7 +239,7 @@ class LightningEngine(Engine):
     def __init__(self, config: TrainingConfig) -> None:
         self._config = config
         self._settings = lightning_settings(config)
-        self._policy = _Policy(self, self._settings["actor_rollout_ref.model.path"])
+        self.model_name = self._settings["actor_rollout_ref.model.path"]
         self._log = log_file(config)
         self._saved = self._log.with_name(f".{self._log.stem}-saved")
         self._checkpoints = self._log.parent / "checkpoints"
@@ -263,8 +252,8 @@ class LightningEngine(Engine):
 
     @property
     def policy(self) -> RegisteredPolicy:
-        """The policy; the trainer registers its servers at AgentGym's gateway."""
-        return self._policy
+        """This object: the trainer registers its servers at AgentGym's gateway."""
+        return self
 
     @property
     def step(self) -> int:
@@ -273,7 +262,7 @@ class LightningEngine(Engine):
 
     @property
     def failure(self) -> str:
-        """Why the trainer's process ended; empty if it runs or has not been started."""
+        """Why the trainer's process ended; empty if it runs or has not started."""
         return "" if self._process is None else self._process.failure
 
     def label(self, call: ModelCall) -> list[Components] | None:
@@ -405,21 +394,6 @@ class LightningEngine(Engine):
         if self._process is not None:
             self._process.close()
             self._process = None
-
-
-class _Policy(RegisteredPolicy):
-    """The policy that the gateway serves; the engine starts and watches its trainer."""
-
-    def __init__(self, engine: LightningEngine, model_name: str) -> None:
-        self._engine = engine
-        self.model_name = model_name
-
-    @property
-    def failure(self) -> str:
-        return self._engine.failure
-
-    def connect(self, gateway: str, key: str, beat: Beat) -> None:
-        self._engine.connect(gateway, key, beat)
 
 
 def _newest(saved: Path) -> Path | None:

@@ -10,8 +10,9 @@ from agentgym.engines.environments import (
 )
 from agentgym.errors import UsageError
 
-SUPPORTED = "1.0"
-"""The release of Agent Lightning that this code supports."""
+SUPPORTED = "1.0"  # the release of Agent Lightning
+# With verl 0.8: Agent Lightning's trainer imports parts of verl that verl 0.9 does not
+# have. verl 0.8 needs a vLLM that does not support transformers 5.
 ENVIRONMENT = EngineEnvironment(
     engine="lightning",
     called="verl",
@@ -30,9 +31,6 @@ ENVIRONMENT = EngineEnvironment(
         gigabytes=30,
     ),
 )
-"""The environment of Agent Lightning, with verl 0.8: its trainer imports parts of verl
-that verl 0.9 does not have. verl 0.8 needs a vLLM that does not support transformers 5.
-"""
 
 
 def check() -> list[Checked]:
@@ -43,11 +41,8 @@ def check() -> list[Checked]:
         return [Checked("environment", False, str(error))]
     names = ("agentlightning", "verl", "ray", "torch", "vllm")
     found = ENVIRONMENT.packages(python, *names)
-    return [
-        *found,
-        imports(python, "agentlightning.verl, verl, ray, torch"),
-        *machine(),
-    ]
+    found.append(imports(python, "agentlightning.verl, verl, ray, torch"))
+    return [*found, *machine()]
 
 
 def require() -> None:

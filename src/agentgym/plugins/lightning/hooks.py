@@ -19,8 +19,8 @@ from typing import Any
 from agentlightning.hooks import RolloutHooks
 
 FOLDER = "LIGHTNING_FOLDER"
+# Metadata key for the id of a finished rollout; AgentGym's gateway reads it.
 _EXISTING = "existing"
-"""Metadata key for the id of a finished rollout; AgentGym's gateway reads it."""
 _TURN_S = 0.05
 _MEASURES = {
     "loss": "actor/pg_loss",

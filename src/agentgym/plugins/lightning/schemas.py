@@ -20,10 +20,9 @@ from agentgym.rollout.store.records import (
     StatusChange,
 )
 
+# Key in a new rollout's metadata. Its value is the id of an existing rollout, which is
+# then returned instead of a new one.
 EXISTING = "existing"
-"""Key in a new rollout's metadata. Its value is the id of an existing rollout, which is
-then returned instead of a new one.
-"""
 
 
 class _LocalConfig(BaseModel):

@@ -20,12 +20,11 @@ from agentgym.plugins.verl.settings import (
 )
 from agentgym.plugins.vllm.group import GpuSettings
 
-ESTIMATORS = {"rloo": "rloo", "grpo": "grpo"}
-"""verl's advantage estimator for each algorithm that needs one reward per rollout."""
+# Algorithms that need one reward per rollout; verl's estimators have the same names.
+ESTIMATORS = ("rloo", "grpo")
 FILL_VALUE = "agentlightning.reward_fillna_value"
 RAY_GPUS = "ray_kwargs.ray_init.num_gpus"
-_MINI_BATCHES = 4
-"""Default number of mini-batches of a step; each is one optimizer step."""
+_MINI_BATCHES = 4  # of a step by default; each is one optimizer step
 _MANY = 10**6
 _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
@@ -37,6 +36,7 @@ _THEIR_OURS = {
     "data.train_batch_size": "tasks_per_step",
     "algorithm.adv_estimator": "algorithm",
 }
+# Settings that the user may not change, since AgentGym sets them.
 _FIXED = (
     *("agentlightning.agl_base_url", "agentlightning.agl_key"),
     *("agentlightning.hooks", "agentlightning.async_rollout.enabled"),
@@ -44,7 +44,6 @@ _FIXED = (
     *("trainer.resume_mode", "trainer.resume_from_path", "trainer.default_local_dir"),
     *("trainer.total_epochs", "trainer.total_training_steps"),
 )
-"""Settings that the user may not change, since AgentGym sets them."""
 
 
 def lightning_settings(config: TrainingConfig) -> dict[str, Any]:
@@ -106,7 +105,7 @@ def _check_rows(config: TrainingConfig, tasks: Any) -> None:
 def _algorithm(config: TrainingConfig) -> dict[str, Any]:
     longest = row_limit(config)
     return {
-        "algorithm.adv_estimator": ESTIMATORS[config.algorithm],
+        "algorithm.adv_estimator": config.algorithm,
         "data.train_batch_size": config.tasks_per_step,
         "data.val_batch_size": 1,
         "data.shuffle": False,

@@ -9,10 +9,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.environments import Checked
 from agentgym.engines.settings import flat, log_file
-from agentgym.errors import (
-    UnsupportedError,
-    UsageError,
-)
+from agentgym.errors import UnsupportedError, UsageError
 from agentgym.evaluate.ranker import is_judged
 from agentgym.models.folder import describe_model, held_rank, model_source
 from agentgym.plugins.lightning.environment import ENVIRONMENT, check, require
@@ -27,8 +24,7 @@ from agentgym.plugins.vllm.group import GpuSettings
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 
-_ONE_REWARD = "Agent Lightning's trainer reads one reward of each rollout"
-_ELSE = "use --engine verl"
+_ONE_REWARD = "its trainer reads one reward of each rollout"
 
 
 class LightningEngines(EngineFactory):
@@ -68,8 +64,7 @@ class LightningEngines(EngineFactory):
     def check(self, config: TrainingConfig) -> EngineSummary:
         """Check settings, environment and GPUs; raise an error at the first problem."""
         config = self.paced(config)  # the registry does not if the model is missing
-        for problem in _unsupported(config):
-            raise UnsupportedError(problem)
+        _check_supported(config)
         size = config.tasks_per_step * config.group_size
         if config.episodes % size:
             raise UsageError(
@@ -102,8 +97,7 @@ class LightningEngines(EngineFactory):
     def composed(self, config: TrainingConfig) -> str:
         """Return AgentGym's settings and the whole configuration of the trainer."""
         paced = self.paced(config)
-        for problem in _unsupported(paced):
-            raise UnsupportedError(problem)
+        _check_supported(paced)
         settings = lightning_settings(paced)
         return composed_text(ENVIRONMENT, settings, of="agentlightning")
 
@@ -119,48 +113,37 @@ class LightningEngines(EngineFactory):
         return LightningEngine(config)
 
 
-def _unsupported(config: TrainingConfig) -> Iterator[str]:
-    """Yield an error message for each setting that the trainer does not support."""
-    by = "with engine = 'lightning'"
+def _check_supported(config: TrainingConfig) -> None:
+    """Raise UnsupportedError for a setting that the trainer does not support."""
+    found: dict[str, str] = {}
     if config.gpu not in ("auto", "local"):
-        yield f"gpu = {config.gpu!r} {by}: it needs GPUs of this machine."
+        found[f"gpu = {config.gpu!r}"] = "it needs GPUs of this machine"
     if config.time is not None:
-        yield (
-            f"time = {config.time:g} {by}: all steps of its trainer have one size, and "
-            f"a time limit fits it to the machine. Give --episodes, or {_ELSE}."
-        )
+        found[f"time = {config.time:g}"] = "all steps of its trainer have one size"
     if config.algorithm not in ESTIMATORS:
-        known = " and ".join(ESTIMATORS)
-        yield (
-            f"algorithm = {config.algorithm!r} {by}: {_ONE_REWARD}, which {known} "
-            f"compare. Choose one of them, or {_ELSE}."
-        )
+        why = f"{_ONE_REWARD}, which {' and '.join(ESTIMATORS)} compare"
+        found[f"algorithm = {config.algorithm!r}"] = why
     if config.train_roles is not None:
-        yield (
-            f"train_roles = {','.join(config.train_roles)} {by}: its trainer trains "
-            f"the tokens of all roles. Leave it out, or {_ELSE}."
-        )
+        roles = ",".join(config.train_roles)
+        found[f"train_roles = {roles}"] = "its trainer trains the tokens of all roles"
     if config.train_tokens not in (None, "all"):
-        yield (
-            f"train_tokens = {config.train_tokens!r} {by}: its trainer trains every "
-            f"token of the model. Leave it out, or {_ELSE}."
-        )
+        why = "its trainer trains every token of the model"
+        found[f"train_tokens = {config.train_tokens!r}"] = why
     if config.failure_cost:
-        yield (
-            f"failure_cost = {config.failure_cost:g} {by}: {_ONE_REWARD}, and no "
-            f"penalty of single calls. Set it to 0, or {_ELSE}."
-        )
+        why = f"{_ONE_REWARD}, and no penalty of single calls"
+        found[f"failure_cost = {config.failure_cost:g}"] = why
     with closing(get_scenario(config.scenario)) as scenario:
-        scores_calls = type(scenario).broadcast_rewards
-    if scores_calls is not Scenario.broadcast_rewards:
-        yield (
-            f"{config.scenario_name} {by}: the scenario scores single model calls "
-            f"(broadcast_rewards), and {_ONE_REWARD}. Train it with another engine."
-        )
+        broadcast = type(scenario).broadcast_rewards
+    if broadcast is not Scenario.broadcast_rewards:
+        why = f"the scenario scores single model calls, and {_ONE_REWARD}"
+        found[config.scenario_name] = why
     if is_judged(config):
-        yield f"judge {by}: {_ONE_REWARD}, the check's. Leave it out, or {_ELSE}."
+        found["judge"] = f"{_ONE_REWARD}, the check's"
     if config.thinking != "auto" or config.chat_template_kwargs:
-        yield (
-            f"thinking or chat_template_kwargs {by}: its servers get no variables of "
-            f"the chat template. Leave them out, or {_ELSE}."
+        why = "its servers get no variables of the chat template"
+        found["thinking or chat_template_kwargs"] = why
+    for name, why in found.items():
+        raise UnsupportedError(
+            f"{name} with engine = 'lightning': {why}. Leave it out, or use --engine "
+            "verl."
         )
