@@ -8,7 +8,7 @@ from agentgym.evaluate.criteria import Gate
 from agentgym.evaluate.events import Observer, silent
 from agentgym.evaluate.metrics import Metrics, TaskResult
 from agentgym.plugins.improve.bill import Bill
-from agentgym.plugins.improve.ladder import Climb, LadderRung, Outcome, Price
+from agentgym.plugins.improve.rungs import Climb, LadderRung, Outcome, Price
 from agentgym.plugins.improve.terms import Terms
 from agentgym.rollout.gateway.metered import Purse
 

@@ -13,9 +13,11 @@ import httpx
 import pytest
 from aiohttp import web
 
+from agentgym.core.prices import Prices
 from agentgym.errors import AgentGymError, ProviderError
 from agentgym.models.reference import Endpoint
-from agentgym.plugins.improve.ladder import Climb, Outcome, Price, try_rungs
+from agentgym.plugins.improve.ladder import try_rungs
+from agentgym.plugins.improve.rungs import Climb, Outcome, Price
 from agentgym.plugins.improve.search import Reflector
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint, Purse
@@ -26,7 +28,6 @@ from tests.plugins.improve.scripts import Scripted, climb_in, solved
 from tests.rollout.stub_server import StubServer, completion
 
 LADDERS = 50
-Prices = tuple[float, float]
 
 
 class Provider:
@@ -41,7 +42,7 @@ class Provider:
     async def __call__(
         self, request: web.Request, body: dict[str, Any]
     ) -> web.StreamResponse:
-        rng, (read, written) = self.rng, self.prices[body["model"]]
+        rng, price = self.rng, self.prices[body["model"]]
         await asyncio.sleep(rng.random() * 0.002)
         luck = rng.random()
         if luck < 0.05 and body["model"] == "agent":
@@ -49,7 +50,7 @@ class Provider:
             return web.json_response({"error": {"message": "slow down"}}, status=429)
         prompt = rng.randint(1, int(request.content_length or 1))
         response = rng.randint(1, body["max_tokens"])
-        self.owed += (read * prompt + written * response) / 1e6
+        self.owed += price.cost(prompt, response)
         if luck < 0.1:  # it is owed all the same
             self.cut += 1
             assert request.transport is not None
@@ -83,7 +84,7 @@ def asks(
             await asyncio.gather(*(ask(client, n) for n in range(count)))
 
     def work(climb: Climb) -> Outcome:
-        meter = climb.meter(*prices)
+        meter = climb.meter(prices)
         meter.most_tokens = 64
         endpoint = MeteredEndpoint((server.endpoint,), "", "agent", meter=meter)
         settings = GatewaySettings(upstream_backoff_s=0.001)
@@ -104,7 +105,7 @@ def reflects(
 
     def work(climb: Climb) -> Outcome:
         endpoint = Endpoint((server.endpoint,), "", "reflection")
-        reflector = Reflector(MeteredEndpoint.of(endpoint, climb.meter(*prices)))
+        reflector = Reflector(MeteredEndpoint.of(endpoint, climb.meter(prices)))
         for n in range(count):
             try:
                 reflector(f"attempt {n}: " + "it failed. " * (n % 30))
@@ -123,12 +124,14 @@ def test_no_ladder_ever_costs_more_than_its_cap(tmp_path: Path) -> None:
     met, capped, spent = 0, 0, 0
     with StubServer(provider) as server:
         for n in range(LADDERS):
-            of_agent = rng.uniform(0, 30), rng.uniform(0, 100)
-            of_reflection = rng.uniform(0, 10), rng.uniform(0, 40)
+            of_agent = Prices(prompt=rng.uniform(0, 30), response=rng.uniform(0, 100))
+            of_reflection = Prices(
+                prompt=rng.uniform(0, 10), response=rng.uniform(0, 40)
+            )
             provider.prices = {"agent": of_agent, "reflection": of_reflection}
             provider.owed = 0.0
             cap = rng.choice((0.0, 0.05, rng.uniform(0, 0.5), rng.uniform(0, 5)))
-            unknown = Price("not known.", None, is_free=False)
+            unknown = Price("not known.", None)
             rungs = [
                 Scripted(
                     f"rung {place}",

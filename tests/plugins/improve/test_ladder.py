@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.core.prices import Prices
 from agentgym.errors import Interrupted, ProviderError, UsageError
-from agentgym.plugins.improve.ladder import Climb, Outcome, Price, try_rungs
+from agentgym.plugins.improve.ladder import try_rungs
+from agentgym.plugins.improve.rungs import Climb, Outcome, Price
 from tests.observers import Seen
 from tests.plugins.improve.scripts import Scripted, climb_in, reaches
 
-PAID = Price("100 rollouts, about $2.00.", 2.0, is_free=False)
+PAID = Price("100 rollouts, about $2.00.", 2.0)
 
 
 def test_it_stops_at_the_first_rung_that_meets_the_goal(tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ def test_what_fails_is_on_the_bill_and_the_next_rung_is_tried(tmp_path: Path) ->
 
 def test_the_cap_ends_the_ladder(tmp_path: Path) -> None:
     def spends(climb: Climb) -> Outcome:
-        meter = climb.meter(1.0, 0.0)
+        meter = climb.meter(Prices(prompt=1.0, response=0.0))
         while meter.reserve(0.4):
             meter.settle(0.4, (300_000, 0) if meter.cost else None)
         raise ProviderError(meter.refusal)
@@ -99,7 +101,7 @@ def test_the_cap_ends_the_ladder(tmp_path: Path) -> None:
     rungs = [Scripted("a", spends, price=PAID), Scripted("b", reaches(9))]
     climb = climb_in(tmp_path, cap=3.0, yes=True)
     climb.purse.cap = 1.0  # the estimate was wrong
-    rungs[0]._price = Price("unknown.", None, is_free=False)
+    rungs[0]._price = Price("unknown.", None)
     bill = try_rungs(rungs, climb)
     assert "The cap of $1.00 is reached" in bill.ended
     assert rungs[1].ran == 0
@@ -108,7 +110,7 @@ def test_the_cap_ends_the_ladder(tmp_path: Path) -> None:
 
 def test_finished_rungs_are_kept_when_it_is_interrupted(tmp_path: Path) -> None:
     def interrupted(climb: Climb) -> Outcome:
-        meter = climb.meter(1.0, 1.0)
+        meter = climb.meter(Prices(prompt=1.0, response=1.0))
         assert meter.reserve(0.5)
         meter.settle(0.5, (250_000, 0))
         raise KeyboardInterrupt
@@ -154,7 +156,7 @@ def test_money_stays_on_the_bill_of_a_rung_that_is_climbed_again(
     tmp_path: Path,
 ) -> None:
     def spends(climb: Climb) -> Outcome:
-        meter = climb.meter(1.0, 0.0)
+        meter = climb.meter(Prices(prompt=1.0, response=0.0))
         assert meter.reserve(3.0)
         meter.settle(3.0, (3_000_000, 0))
         return reaches(3)(climb)
@@ -162,7 +164,7 @@ def test_money_stays_on_the_bill_of_a_rung_that_is_climbed_again(
     def fails(climb: Climb) -> Outcome:
         raise UsageError("not yet.")
 
-    costly = Price("about $2.50.", 2.5, is_free=False)
+    costly = Price("about $2.50.", 2.5)
     first = [Scripted("a", fails), Scripted("b", spends, price=costly)]
     climb = climb_in(tmp_path, cap=5.0, yes=True)
     climb.bill.agent, climb.bill.run = "desk@1", "runs/x"

@@ -14,7 +14,7 @@ from agentgym.lazy import lazily
 if TYPE_CHECKING:
     from agentgym.plugins.improve.bill import Bill as Bill
     from agentgym.plugins.improve.bill import RungResult as RungResult
-    from agentgym.plugins.improve.climb import improve as improve
+    from agentgym.plugins.improve.ladder import improve as improve
     from agentgym.plugins.improve.terms import Terms as Terms
     from agentgym.plugins.improve.terms import read_goal as read_goal
 else:

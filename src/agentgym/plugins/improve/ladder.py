@@ -1,94 +1,90 @@
-"""Ladder: try remedies (rungs) until the goal is met, within the cost limit."""
+"""The ladder: check the settings, then try rungs (remedies) until the goal is met."""
 
+import fcntl
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from agentgym.core.config import TrainingConfig
-from agentgym.errors import AgentGymError, Interrupted, UsageError
+from agentgym.errors import AgentGymError, Interrupted, RunFolderError, UsageError
 from agentgym.evaluate import events
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import percent
-from agentgym.plugins.improve.bill import Bill, RungResult, Status
-from agentgym.plugins.improve.terms import Terms
-from agentgym.rollout.gateway.metered import Meter, Purse
+from agentgym.plugins.improve.bill import Bill, RungResult, Status, folder_of
+from agentgym.plugins.improve.rungs import Climb, LadderRung, Outcome, Price, rungs
+from agentgym.plugins.improve.terms import Terms, check_terms, own_model
+from agentgym.rollout.absolute_paths import located
+from agentgym.rollout.gateway.metered import Purse
+from agentgym.rollout.inspection import probed, require_trainable
+from agentgym.rollout.session import check_rollouts
+from agentgym.security.files import make_private_folder
 
 
-@dataclass
-class Climb:
-    """The state of one call of ``improve``, shared by all rungs (remedies to try).
+def improve(
+    config: TrainingConfig,
+    terms: Terms,
+    *,
+    own: bool = False,
+    progress: events.Observer = events.silent,
+) -> Bill:
+    """Improve an agent until it meets a goal; return the results and costs.
 
-    Attributes:
-        config: The agent's settings, with absolute paths. A rung may change them for
-            later rungs, e.g. the prompts.
-        purse: The budget of all rungs together.
-        meters: Counters of tokens and dollars, one per model that the running rung
-            uses.
+    Tries several remedies (rungs), the cheapest first; see
+    :mod:`agentgym.plugins.improve`.
+
+    ::
+
+        terms = Terms(read_goal("pass_1=0.9"), max_cost=5)
+        config = TrainingConfig.create(agent="app:graph", scenario="tasks.jsonl")
+        print(improve(config, terms).ended)
+
+    Args:
+        config: The agent, its tasks, and the model to begin with.
+        terms: The goal, the cost limit, and the model that writes better prompts.
+        own: Whether to begin with the model that the agent's own code names, if it is a
+            provider's and the provider's key is set.
+        progress: Observer that receives events, e.g. the start of a remedy.
+
+    Raises:
+        UsageError: A setting cannot work; nothing was started or paid.
+        RunFolderError: Another process uses the same folder, or the folder's bill
+            cannot be read.
+        Interrupted: Ctrl-C or SIGTERM. The results of finished rungs are kept; the same
+            call continues after them.
     """
-
-    config: TrainingConfig
-    terms: Terms
-    purse: Purse
-    bill: Bill
-    progress: events.Observer
-    meters: list[Meter] = field(default_factory=list)
-
-    def meter(self, read: float, written: float) -> Meter:
-        """Return a new counter of tokens and dollars for a model that a remedy uses."""
-        self.meters.append(Meter(self.purse, read, written))
-        return self.meters[-1]
-
-
-@dataclass(frozen=True)
-class Price:
-    """The estimated price of a remedy that ``improve`` tries."""
-
-    words: str
-    dollars: float | None = 0.0
-    is_free: bool = True
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a remedy, with sentences for the user.
-
-    ``after`` has the metrics of the held-out tasks, which decide whether the goal is
-    met. ``status`` is used only if ``after`` is None.
-    """
-
-    words: str
-    after: Metrics | None = None
-    status: Status = "ended"
-
-
-class LadderRung(ABC):
-    """One remedy, called rung, that ``improve`` tries, such as better prompts."""
-
-    name: str
-
-    def skipped(self, climb: Climb) -> str:
-        """Return a sentence on why this remedy cannot be used; empty if it can."""
-        return ""
-
-    @abstractmethod
-    def price(self, climb: Climb) -> Price:
-        """Estimate the price of this remedy, without starting it."""
-
-    @abstractmethod
-    def run(self, climb: Climb) -> Outcome:
-        """Try this remedy, and return its result.
-
-        Money must be reserved in ``climb.purse``, the budget, before it is spent. For
-        model calls that use a counter from :meth:`Climb.meter`, this is automatic.
-
-        Raises:
-            AgentGymError: The remedy failed. The next remedy is tried unless the cost
-                limit was reached.
-        """
-
-    def restore(self, climb: Climb) -> None:
-        """Apply this remedy's result from an earlier process to ``climb.config``."""
+    config = located(config)
+    scenario, _ = check_rollouts(config)
+    if config.agent.reference is None:
+        raise UsageError(
+            "Whose agent? Name it with --agent module:name, or use `agentgym train` "
+            "for a scenario's own."
+        )
+    if config.private:
+        raise UsageError(
+            "private = true keeps texts out of files, and `improve` writes the prompts "
+            "that it tries and the rollouts that it learns from into its folder. Use "
+            "`agentgym train` or `agentgym eval`, which keep none."
+        )
+    check_terms(terms, config, scenario)
+    report = probed(config)
+    if own and (model := own_model(report)) is not None:
+        progress(events.Message(f"The agent has its own model, {model}."))
+        config = config.replaced(model=model)
+        check_terms(terms, config, scenario)
+    require_trainable(config, report)
+    goal = f"{terms.goal.metric}={terms.goal.least:g}"
+    folder = folder_of(config)
+    make_private_folder(folder)
+    with open(folder / ".lock", "a", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunFolderError(
+                f"Another process works in {folder}. Wait for it, or end it."
+            ) from None
+        bill = Bill.open(folder, goal, terms.max_cost, config.model)
+        purse = Purse(terms.max_cost, bill.dollars)
+        return try_rungs(rungs(), Climb(config, terms, purse, bill, progress))
 
 
 def try_rungs(rungs: Sequence[LadderRung], climb: Climb) -> Bill:
@@ -180,7 +176,7 @@ def _tried(
 
 def _refusal(climb: Climb, rung: LadderRung, price: Price) -> str:
     """Return why a remedy may not start because of its cost; empty if it may."""
-    if price.is_free:
+    if price.dollars == 0:
         return ""
     left, what = climb.purse.left, f"The rung {rung.name!r} was not started"
     if left <= 0 or (price.dollars is not None and price.dollars > left):

@@ -1,14 +1,20 @@
 """The rungs: remedies that ``improve`` tries, such as better prompts or training."""
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
+from agentgym.core.config import TrainingConfig
 from agentgym.core.files import write_atomically
+from agentgym.core.prices import Prices
 from agentgym.core.task import Split, Task
 from agentgym.errors import (
     ComputeError,
     TrainingInterrupted,
     UsageError,
 )
+from agentgym.evaluate import events
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import duration, percent, plural
 from agentgym.models.reference import is_remote, resolve_model
@@ -16,12 +22,12 @@ from agentgym.plugins.cloud.base import asked_unnamed
 from agentgym.plugins.cloud.quote import Quote
 from agentgym.plugins.cloud.rented import quotes_for
 from agentgym.plugins.improve.bench import open_bench
-from agentgym.plugins.improve.bill import PROMPTS_FILE
-from agentgym.plugins.improve.ladder import Climb, LadderRung, Outcome, Price
+from agentgym.plugins.improve.bill import PROMPTS_FILE, Bill, Status
 from agentgym.plugins.improve.search import MOST_ANSWER, Parts, Reflector, search
-from agentgym.plugins.improve.terms import prices_of
-from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint
+from agentgym.plugins.improve.terms import Terms, prices_of
+from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint, Purse
 from agentgym.rollout.prompt_overrides import Wording
+from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 from agentgym.train.run_folder import RunFolder
@@ -31,6 +37,8 @@ from agentgym.train.warm_start.plans import can_imitate
 _SEARCHED = 24
 """Most training tasks in the search for better prompts. The reflection model (the model
 that writes the prompts) reads attempts at half of them."""
+_SHOWN_TASKS = 3
+"""Training tasks to attempt if no measurement has shown the agent's prompts."""
 _READ = 6_000
 """Estimated prompt tokens of a request to the model that writes better prompts."""
 _EACH = 8
@@ -42,6 +50,121 @@ _LEARNED = 1.5
 """Estimated time of a training episode, relative to a measured rollout."""
 _KEPT_BACK = 1.5
 """Dollars reserved for the next measurement, per dollar that the last one cost."""
+
+
+@dataclass
+class Climb:
+    """The state of one call of ``improve``, shared by all rungs (remedies to try).
+
+    Attributes:
+        config: The agent's settings, with absolute paths. A rung may change them for
+            later rungs, e.g. the prompts.
+        purse: The budget of all rungs together.
+        meters: Counters of tokens and dollars, one per model that the running rung
+            uses.
+    """
+
+    config: TrainingConfig
+    terms: Terms
+    purse: Purse
+    bill: Bill
+    progress: events.Observer
+    meters: list[Meter] = field(default_factory=list)
+
+    def meter(self, prices: Prices | None = None) -> Meter:
+        """Return a new counter of a model's tokens and dollars; None: the agent's."""
+        prices = self.prices if prices is None else prices
+        self.meters.append(Meter(self.purse, prices.prompt, prices.response))
+        return self.meters[-1]
+
+    @property
+    def prices(self) -> Prices:
+        """Prices of the agent's model."""
+        return prices_of(self.config.model, self.terms.prices)
+
+    @property
+    def reflection_prices(self) -> Prices:
+        """Prices of the model that writes better prompts."""
+        return prices_of(self.terms.reflection or "", self.terms.reflection_prices)
+
+    @property
+    def scenario(self) -> Scenario:
+        """The agent's tasks."""
+        return get_scenario(self.config.scenario)
+
+    def training_tasks(self, count: int) -> list[Task]:
+        """Return training tasks for the search for better prompts."""
+        return make_tasks(self.scenario, Split.TRAIN, self.config.seed, count)
+
+    @property
+    def held_out(self) -> int:
+        """Number of rollouts of one measurement of the held-out tasks."""
+        config = self.config
+        sets = held_out_sets(self.scenario, config.seed, config.test_tasks)
+        return config.eval_samples * len(next(iter(sets.values())))
+
+    def measured(self, wording: Wording) -> tuple[Metrics, Parts]:
+        """Measure the held-out tasks; return the metrics and the texts to improve."""
+        with open_bench(self.config, self.meter(), self.progress) as bench:
+            found, made = bench.held_out(wording, self.prices)
+        return found, Parts(made)
+
+    def seconds(self, rollouts: float) -> float:
+        """Estimate the wall seconds of rollouts, several of them in flight."""
+        latest = self.bill.latest
+        if latest is None or not latest.seconds.n:
+            return rollouts
+        remote = is_remote(self.config.model)
+        at_once = _REMOTE_IN_FLIGHT if remote else self.config.in_flight
+        return rollouts * latest.seconds.value / max(1, min(at_once, latest.rollouts))
+
+
+class Price(NamedTuple):
+    """The estimated price of a rung; ``dollars`` is None if it is not known before."""
+
+    words: str
+    dollars: float | None = 0.0
+
+
+class Outcome(NamedTuple):
+    """The result of a rung, with sentences for the user.
+
+    ``after`` has the metrics of the held-out tasks, which decide whether the goal is
+    met. ``status`` is used only if ``after`` is None.
+    """
+
+    words: str
+    after: Metrics | None = None
+    status: Status = "ended"
+
+
+class LadderRung(ABC):
+    """One remedy, called rung, that ``improve`` tries, such as better prompts."""
+
+    name: str
+
+    def skipped(self, climb: Climb) -> str:
+        """Return a sentence on why this remedy cannot be used; empty if it can."""
+        return ""
+
+    @abstractmethod
+    def price(self, climb: Climb) -> Price:
+        """Estimate the price of this remedy, without starting it."""
+
+    @abstractmethod
+    def run(self, climb: Climb) -> Outcome:
+        """Try this remedy, and return its result.
+
+        Money must be reserved in ``climb.purse``, the budget, before it is spent. For
+        model calls that use a counter from :meth:`Climb.meter`, this is automatic.
+
+        Raises:
+            AgentGymError: The remedy failed. The next remedy is tried unless the cost
+                limit was reached.
+        """
+
+    def restore(self, climb: Climb) -> None:
+        """Apply this remedy's result from an earlier process to ``climb.config``."""
 
 
 class AsItIs(LadderRung):
@@ -57,24 +180,20 @@ class AsItIs(LadderRung):
 
         If tokens cost money, the sum is not known before this first measurement.
         """
-        config = climb.config
-        count = _held_out(climb)
-        what = f"{plural(count, 'rollout')} of held-out tasks on {config.model}"
-        prices = prices_of(config.model, climb.terms.prices)
+        rollouts = plural(climb.held_out, "rollout")
+        what = f"{rollouts} of held-out tasks on {climb.config.model}"
+        prices = climb.prices
         if not (prices.prompt or prices.response):
             return Price(f"{what}, $0.00.")
         words = (
             f"{what}, at ${prices.prompt:g} and ${prices.response:g} per million "
             "tokens read and written; how many that takes is measured by it."
         )
-        return Price(words, None, is_free=False)
+        return Price(words, None)
 
     def run(self, climb: Climb) -> Outcome:
-        """Measure the held-out tasks, and keep the agent's prompts and descriptions.
-
-        ``parts`` keeps them for the search for better prompts.
-        """
-        found, self.parts = _measured(climb, Wording())
+        """Measure, and keep the agent's texts for the search for better ones."""
+        found, self.parts = climb.measured(Wording())
         return Outcome(f"measured on {climb.config.model}.", found)
 
 
@@ -98,23 +217,20 @@ class BetterPrompts(LadderRung):
     def price(self, climb: Climb) -> Price:
         """Estimate, from the last measurement, the price of the search for prompts."""
         terms, latest = climb.terms, climb.bill.latest
-        count = terms.searched + _held_out(climb)
+        count = terms.searched + climb.held_out
         asked = terms.searched // _EACH
-        own = prices_of(climb.config.model, terms.prices)
-        of_reflection = prices_of(terms.reflection or "", terms.reflection_prices)
-        each, is_known = 0.0, True
+        own = climb.prices
+        each: float | None = 0.0
         if own.prompt or own.response:
-            is_known = latest is not None and bool(latest.cost.n)
-            each = latest.cost.value if latest is not None and is_known else 0.0
-        read, written = of_reflection.prompt, of_reflection.response
-        dollars = count * each + asked * (_READ * read + MOST_ANSWER * written) / 1e6
-        seconds = count * _seconds_each(climb)
-        free = not any((own.prompt, own.response, read, written))
+            each = latest.cost.value if latest is not None and latest.cost.n else None
+        dollars = count * (each or 0.0)
+        dollars += asked * climb.reflection_prices.cost(_READ, MOST_ANSWER)
         words = (
             f"{plural(count, 'rollout')} and about {plural(asked, 'request')} to "
-            f"{terms.reflection}, about ${dollars:.2f} and {duration(seconds)}."
+            f"{terms.reflection}, about ${dollars:.2f} and "
+            f"{duration(climb.seconds(count))}."
         )
-        return Price(words, None if free or not is_known else dollars, free)
+        return Price(words, None if each is None else dollars)
 
     def run(self, climb: Climb) -> Outcome:
         """Search for better texts on training tasks, then measure the held-out tasks.
@@ -126,46 +242,46 @@ class BetterPrompts(LadderRung):
         path.unlink(missing_ok=True)
         parts, before = self._before.parts, climb.bill.latest
         if parts is None:  # the measurement was made by an earlier process
-            parts = _shown(climb)
+            with open_bench(config, climb.meter(), climb.progress) as bench:
+                tasks = climb.training_tasks(_SHOWN_TASKS)
+                parts = Parts(bench.attempt("shown", tasks, Wording()))
         if not parts.texts:
             return Outcome(
                 "the agent has no prompt or tool that is the same each time."
             )
-        prices = prices_of(terms.reflection or "", terms.reflection_prices)
-        meter = climb.meter(prices.prompt, prices.response)
+        meter = climb.meter(climb.reflection_prices)
         asked = resolve_model(terms.reflection or "")
         reflector = Reflector(MeteredEndpoint.of(asked, meter))
-        tasks = _tasks(climb)
         paid = before.cost.value * before.rollouts if before and before.cost.n else 0.0
-        bench = open_bench(config, _meter(climb), climb.progress)
-        with climb.purse.kept_back(_KEPT_BACK * paid), bench as opened:
+        opened = open_bench(config, climb.meter(), climb.progress)
+        with climb.purse.kept_back(_KEPT_BACK * paid), opened as bench:
             found = search(
-                opened,
+                bench,
                 parts,
-                tasks,
+                climb.training_tasks(_SEARCHED),
                 reflector,
                 rollouts=terms.searched,
                 seed=config.seed,
             )
-        why = f" {reflector.problem}" if reflector.problem else ""
         done = f"{plural(reflector.asked, 'request')} to {terms.reflection}."
+        if reflector.problem:
+            done = f"{done} {reflector.problem}"
         if not found:
-            return Outcome(f"no text did better than the agent's own; {done}{why}")
+            return Outcome(f"no text did better than the agent's own; {done}")
         write_atomically(path, found.text)
-        after, _ = _measured(climb, found)
-        changed = len(found.prompts) + len(found.tools)
-        words = f"{plural(changed, 'text')} changed, in {path}; {done}{why}"
+        after, _ = climb.measured(found)
+        changed = plural(len(found.prompts) + len(found.tools), "text")
         if before is not None and after.pass_1 < before.pass_1:
             worse = path.with_name("prompts-not-used.json")
             path.replace(worse)
             return Outcome(
-                f"{plural(changed, 'text')} did better in training tasks, and on "
-                f"held-out ones worse, {percent(after.pass_1.value)} against "
-                f"{percent(before.pass_1.value)}: not used, see {worse}; {done}{why}",
+                f"{changed} did better in training tasks, and on held-out ones worse, "
+                f"{percent(after.pass_1.value)} against {percent(before.pass_1.value)}"
+                f": not used, see {worse}; {done}",
                 before,
             )
         self.restore(climb)
-        return Outcome(words, after)
+        return Outcome(f"{changed} changed, in {path}; {done}", after)
 
     def restore(self, climb: Climb) -> None:
         """Put the better prompts, if a search found any, into the agent's settings."""
@@ -227,14 +343,14 @@ class WarmStartRung(_Training):
         """Return why the model cannot imitate calls; empty if it can."""
         if why := super().skipped(climb):
             return why
-        if not can_imitate(climb.config, get_scenario(climb.config.scenario)):
+        if not can_imitate(climb.config, climb.scenario):
             return "Left out: the calls that tasks need are not known."
         return ""
 
     def price(self, climb: Climb) -> Price:
         """Estimate the time; a warm start on this machine costs no money."""
-        rollouts = 2 * _held_out(climb) + climb.config.eval_tasks
-        seconds = _START_S + rollouts * _seconds_each(climb)
+        rollouts = 2 * climb.held_out + climb.config.eval_tasks
+        seconds = _START_S + climb.seconds(rollouts)
         return Price(f"on this machine, $0.00; about {duration(seconds)}.")
 
 
@@ -245,12 +361,11 @@ class OnPolicy(_Training):
 
     def price(self, climb: Climb) -> Price:
         """Estimate the longest time; training on this machine costs no money."""
-        config = climb.config
-        rollouts = _LEARNED * config.episodes + 2 * _held_out(climb)
-        seconds = _START_S + rollouts * _seconds_each(climb)
+        episodes = climb.config.episodes
+        seconds = _START_S + climb.seconds(_LEARNED * episodes + 2 * climb.held_out)
         return Price(
             f"on this machine, $0.00; at most about {duration(seconds)} for "
-            f"{plural(config.episodes, 'rollout')} (--episodes limits it)."
+            f"{plural(episodes, 'rollout')} (--episodes limits it)."
         )
 
 
@@ -291,50 +406,3 @@ def rungs() -> list[LadderRung]:
     """Return all remedies that ``improve`` tries, the cheapest first."""
     first = AsItIs()
     return [first, BetterPrompts(first), WarmStartRung(), OnPolicy(), BiggerModel()]
-
-
-def _meter(climb: Climb) -> Meter:
-    """Return a new counter of the tokens and dollars of the agent's model."""
-    prices = prices_of(climb.config.model, climb.terms.prices)
-    return climb.meter(prices.prompt, prices.response)
-
-
-def _measured(climb: Climb, wording: Wording) -> tuple[Metrics, Parts]:
-    """Measure the held-out tasks; return the metrics and the texts that can change.
-
-    Those texts are the agent's system prompts and tool descriptions.
-    """
-    prices = prices_of(climb.config.model, climb.terms.prices)
-    with open_bench(climb.config, _meter(climb), climb.progress) as bench:
-        found, made = bench.held_out(wording, prices)
-    return found, Parts(made)
-
-
-def _tasks(climb: Climb) -> list[Task]:
-    config = climb.config
-    scenario = get_scenario(config.scenario)
-    return make_tasks(scenario, Split.TRAIN, config.seed, _SEARCHED)
-
-
-def _shown(climb: Climb) -> Parts:
-    """Attempt three training tasks, to find the agent's prompts and descriptions."""
-    with open_bench(climb.config, _meter(climb), climb.progress) as bench:
-        return Parts(bench.attempt("shown", _tasks(climb)[:3], Wording()))
-
-
-def _held_out(climb: Climb) -> int:
-    """Return how many rollouts one measurement of the held-out tasks takes."""
-    config = climb.config
-    scenario = get_scenario(config.scenario)
-    sets = held_out_sets(scenario, config.seed, config.test_tasks)
-    return config.eval_samples * len(next(iter(sets.values())))
-
-
-def _seconds_each(climb: Climb) -> float:
-    """Estimate the wall seconds per rollout, with several rollouts in flight."""
-    latest = climb.bill.latest
-    if latest is None or not latest.seconds.n:
-        return 1.0
-    config = climb.config
-    at_once = _REMOTE_IN_FLIGHT if is_remote(config.model) else config.in_flight
-    return latest.seconds.value / max(1, min(at_once, latest.rollouts))
