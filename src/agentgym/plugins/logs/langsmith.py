@@ -1,4 +1,4 @@
-"""Read runs of LangSmith, as its SDK, its API or its command line exports them.
+"""Read runs of LangSmith, and observations of Langfuse.
 
 A run has ``id``, ``trace_id``, ``run_type`` (``llm``, ``tool``, ``chain``, …),
 ``inputs``, ``outputs``, ``error`` and ``dotted_order``, which sorts a trace by
@@ -6,9 +6,12 @@ execution (docs.langchain.com/langsmith/run-data-format). Its children are separ
 entries, or in its ``child_runs``. LangChain's tracer stores a model's input as
 ``inputs.messages`` (a batch of serialized messages), a model's output as
 ``outputs.generations[0][0].message``, and a tool's answer as ``outputs.output``.
+
+An observation has the same content under other names; it is converted to a run.
 """
 
 import ast
+from collections.abc import Iterator
 from typing import Any
 
 from agentgym.plugins.logs.message import (
@@ -36,26 +39,17 @@ def is_run(value: dict[str, Any]) -> bool:
     return isinstance(value.get("inputs"), dict) and "outputs" in value
 
 
-class Runs:
-    """A collection of LangSmith's runs, grouped into traces."""
-
-    def __init__(self, problems: list[str]) -> None:
-        self._problems = problems
-        self._by_trace: dict[str, list[dict[str, Any]]] = {}
-
-    def add(self, run: dict[str, Any], where: str, trace: str = "") -> None:
-        """Add a run and its children."""
-        own = run.get("trace_id") or trace or run.get("id") or run.get("run_id")
-        key = str(own or where)
-        self._by_trace.setdefault(key, []).append(run)
-        children = run.get("child_runs")
-        for child in children if isinstance(children, list) else []:
-            if isinstance(child, dict):
-                self.add(child, where, key)
-
-    def traces(self) -> list[Trace]:
-        """Return the traces, in the order in which they were added."""
-        return [trace_of(runs, self._problems) for runs in self._by_trace.values()]
+def runs_in(
+    run: dict[str, Any], where: str, trace: str = ""
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a run and its children, each with the id of its trace."""
+    own = run.get("trace_id") or trace or run.get("id") or run.get("run_id")
+    key = str(own or where)
+    yield key, run
+    children = run.get("child_runs")
+    for child in children if isinstance(children, list) else []:
+        if isinstance(child, dict):
+            yield from runs_in(child, where, key)
 
 
 def trace_of(
@@ -159,3 +153,81 @@ def _asked(run: dict[str, Any]) -> str:
     named = [inputs.get(key) for key in _ASKED]
     texts = [text for text in (*named, *inputs.values()) if isinstance(text, str)]
     return texts[0] if texts and (any(named) or len(inputs) == 1) else ""
+
+
+_TYPES = {
+    "GENERATION": "llm",
+    "TOOL": "tool",
+    "SPAN": "chain",
+    "AGENT": "chain",
+    "CHAIN": "chain",
+    **dict.fromkeys(("EVENT", "RETRIEVER", "EVALUATOR", "EMBEDDING"), "other"),
+    "GUARDRAIL": "other",
+}
+"""LangSmith's type of a run, by the type of an observation."""
+
+
+def is_observation(value: dict[str, Any]) -> bool:
+    """Return whether it is Langfuse's observation, or a trace with observations."""
+    if isinstance(value.get("observations"), list):
+        return True
+    is_of_trace = "traceId" in value or "trace_id" in value
+    return is_of_trace and str(value.get("type")).upper() in _TYPES
+
+
+def observations_in(
+    value: dict[str, Any], where: str, trace: str = ""
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield an observation, or those of a trace, each with the id of its trace."""
+    key = str(_of(value, "traceId") or trace or value.get("id") or where)
+    listed = value.get("observations")
+    if not isinstance(listed, list):
+        yield key, value
+        return
+    yield key, {**value, "type": "CHAIN", "startTime": value.get("timestamp") or ""}
+    for each in listed:
+        if isinstance(each, dict):
+            yield from observations_in(each, where, key)
+
+
+def trace_of_observations(
+    observations: list[dict[str, Any]], problems: list[str]
+) -> Trace:
+    """Convert the observations of one trace to a `Trace`."""
+    runs = [_run(each) for each in observations]
+    models = [run for run in runs if run["run_type"] == "llm"]
+    called = {
+        call.name
+        for messages in trace_of(models, []).conversations
+        for message in messages
+        for call in message.calls
+    }
+    for run in runs:  # older SDKs have no type for tools
+        if run["run_type"] == "chain" and run["name"] in called:
+            run["run_type"] = "tool"
+    return trace_of(runs, problems, of="Langfuse")
+
+
+def _of(value: dict[str, Any], key: str) -> Any:
+    """Return the value of a key in camel case, or of its spelling in snake case."""
+    snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in key)
+    return value.get(key, value.get(snake))
+
+
+def _run(value: dict[str, Any]) -> dict[str, Any]:
+    """Convert an observation to a run in the format of LangSmith."""
+    kind = _TYPES.get(str(value.get("type")).upper(), "other")
+    given = from_json(value.get("input"))
+    if kind == "llm" and isinstance(given, list | str):
+        given = {"messages": given}
+    if kind == "chain" and isinstance(given, str):
+        given = {"input": given}
+    return {
+        "id": value.get("id"),
+        "run_type": kind,
+        "name": value.get("name"),
+        "start_time": _of(value, "startTime"),
+        "inputs": given,
+        "outputs": from_json(value.get("output")),
+        "error": str(value.get("level")).upper() == "ERROR",
+    }

@@ -128,12 +128,11 @@ def read_message(value: Any) -> LoggedMessage:
     role = _ROLES.get(str(fields.get("role") or kind).lower(), "")
     if not role:
         raise ValueError(f"a message has the role {shown(fields.get('role') or kind)}")
-    parts = list(_parts(fields))
-    texts = [text for text in map(_text, parts) if text is not None]
-    calls = [*_listed_calls(fields), *_calls(parts)]
-    results = [*_results(parts)]
-    unknown = tuple(_type(part) for part in parts if not _is_known(part))
-    text = whole_text("".join(texts))
+    items = [item for part in _parts(fields) for item in _items(part)]
+    text = whole_text("".join(item for item in items if isinstance(item, str)))
+    calls = [*_listed_calls(fields), *(i for i in items if isinstance(i, LoggedCall))]
+    results = [item for item in items if isinstance(item, Result)]
+    unknown = tuple(_type(item) for item in items if isinstance(item, dict))
     if role == "tool" and not results:
         identity = fields.get("tool_call_id") or ""
         results = [Result(str(identity), text, fields.get("status") == "error")]
@@ -154,7 +153,8 @@ def read_arguments(value: Any) -> dict[str, Any] | None:
 def read_result(value: Any) -> str:
     """Return a tool's answer as text, as the model got it."""
     if isinstance(value, list) and value and all(map(_is_text, value)):
-        value = "".join(_text(part) or "" for part in value)
+        items = (item for part in value for item in _items(part))
+        value = "".join(item for item in items if isinstance(item, str))
     return whole_text(result_text("" if value is None else value))
 
 
@@ -217,27 +217,43 @@ def _parts(fields: dict[str, Any]) -> Iterator[Any]:
             yield value if isinstance(value, str) else result_text(value)
 
 
-def _text(part: Any) -> str | None:
+def _items(part: Any) -> Iterator[str | LoggedCall | Result | dict[str, Any]]:
+    """Yield the text, call or result in a part of a message; an unknown part itself."""
     if isinstance(part, str):
-        return part
-    if _is_text(part) and part.get("thought") is not True:
-        text = part["text"] if "text" in part else part.get("content")
-        return text if isinstance(text, str) else None
-    return None
+        yield part
+    if not isinstance(part, dict):
+        return
+    kind = part.get("type")
+    if _is_text(part):
+        text = part.get("text", part.get("content"))
+        if isinstance(text, str) and part.get("thought") is not True:
+            yield text
+    elif kind == "tool_call_response":
+        said = part.get("response", part.get("result"))
+        yield Result(str(part.get("id") or "").strip(), read_result(said), False)
+    elif kind == "tool_result":
+        identity = str(part.get("tool_use_id") or "")
+        failed = part.get("is_error") is True
+        yield Result(identity, read_result(part.get("content")), failed)
+    elif _is_of_vercel(part):
+        if kind != "tool-result":
+            yield _call(part)
+        if part.keys() & {"output", "result", "errorText"}:
+            yield _result_of_vercel(part)
+    elif kind in _CALLS:
+        yield _call(part)
+    elif (call := _inside(part, _INSIDE_CALLS)) is not None:
+        yield _call(call)
+    elif (result := _inside(part, _INSIDE_RESULTS)) is not None:
+        yield _inner_result(result)
+    elif kind not in _SILENT:
+        yield part
 
 
 def _is_text(part: Any) -> bool:
     if isinstance(part, dict):
         return part.get("type", "text") in _TEXTS and ("text" in part or "type" in part)
     return isinstance(part, str)
-
-
-def _is_known(part: Any) -> bool:
-    if _is_text(part) or not isinstance(part, dict):
-        return True
-    named = {*_CALLS, "tool_result", "tool-result", "tool_call_response", *_SILENT}
-    inner = _inside(part, (*_INSIDE_CALLS, *_INSIDE_RESULTS)) is not None
-    return part.get("type") in named or inner or _is_shown_call(part)
 
 
 def _inside(part: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any] | None:
@@ -249,8 +265,8 @@ def _type(part: dict[str, Any]) -> str:
     return str(part.get("type") or ", ".join(map(str, part)))[:60]
 
 
-def _is_shown_call(part: dict[str, Any]) -> bool:
-    """Return whether a part of Vercel's user interface is a call with its result."""
+def _is_of_vercel(part: dict[str, Any]) -> bool:
+    """Return whether a part is a call, a result or both, of Vercel's AI SDK."""
     kind = str(part.get("type"))
     return "toolCallId" in part and (kind.startswith("tool-") or kind == "dynamic-tool")
 
@@ -265,22 +281,12 @@ def _listed_calls(fields: dict[str, Any]) -> Iterator[LoggedCall]:
         yield _call(alone)
 
 
-def _calls(parts: list[Any]) -> Iterator[LoggedCall]:
-    for part in parts:
-        if not isinstance(part, dict) or part.get("type") == "tool-result":
-            continue
-        if part.get("type") in _CALLS or _is_shown_call(part):
-            yield _call(part)
-        elif (inner := _inside(part, _INSIDE_CALLS)) is not None:
-            yield _call(inner)
-
-
 def _call(value: dict[str, Any]) -> LoggedCall:
     inner = value.get("function")
     inner = inner if isinstance(inner, dict) else value
-    kind = str(value.get("type"))
-    shown_name = kind.removeprefix("tool-") if _is_shown_call(value) else None
-    name = inner.get("name") or inner.get("toolName") or shown_name
+    name = inner.get("name") or inner.get("toolName")
+    if not name and _is_of_vercel(value):
+        name = str(value["type"]).removeprefix("tool-")
     if not isinstance(name, str) or not name:
         raise ValueError(f"a tool call names no tool: {shown(value)}")
     given = next((inner[k] for k in ("arguments", "args", "input") if k in inner), None)
@@ -288,34 +294,20 @@ def _call(value: dict[str, Any]) -> LoggedCall:
     return LoggedCall(str(identity), name, read_arguments(given))
 
 
-def _results(parts: list[Any]) -> Iterator[Result]:
-    for part in parts:
-        if not isinstance(part, dict):
-            continue
-        kind = part.get("type")
-        if kind == "tool_call_response":
-            said = part.get("response", part.get("result"))
-            yield Result(str(part.get("id") or "").strip(), read_result(said), False)
-        elif kind == "tool_result":
-            failed = part.get("is_error") is True
-            identity = str(part.get("tool_use_id") or "")
-            yield Result(identity, read_result(part.get("content")), failed)
-        elif "toolCallId" in part and part.keys() & {"output", "result", "errorText"}:
-            yield _shown_result(part)
-        elif (inner := _inside(part, _INSIDE_RESULTS)) is not None:
-            said = inner.get("content", inner.get("response"))
-            if isinstance(said, list) and len(said) == 1 and isinstance(said[0], dict):
-                said = said[0].get("json", said)
-            failed = inner.get("status") == "error"
-            if isinstance(said, dict) and len(said) == 1:  # as Google's SDKs wrap it
-                failed = failed or "error" in said
-                said = next((said[k] for k in _WRAPPED_RESULTS if k in said), said)
-            identity = next((inner[k] for k in _IDS if inner.get(k)), "")
-            yield Result(str(identity), read_result(said), failed)
+def _inner_result(value: dict[str, Any]) -> Result:
+    """Return the result in Bedrock's or Google's object for it."""
+    said = value.get("content", value.get("response"))
+    if isinstance(said, list) and len(said) == 1 and isinstance(said[0], dict):
+        said = said[0].get("json", said)
+    failed = value.get("status") == "error"
+    if isinstance(said, dict) and len(said) == 1:  # as Google's SDKs wrap it
+        failed = failed or "error" in said
+        said = next((said[k] for k in _WRAPPED_RESULTS if k in said), said)
+    identity = next((value[k] for k in _IDS if value.get(k)), "")
+    return Result(str(identity), read_result(said), failed)
 
 
-def _shown_result(part: dict[str, Any]) -> Result:
-    """Return the result in a part of Vercel's AI SDK, of any of its versions."""
+def _result_of_vercel(part: dict[str, Any]) -> Result:
     said = part.get("output", part.get("result", part.get("errorText")))
     failed = part.get("isError") is True or "errorText" in part
     if isinstance(said, dict) and said.keys() == {"type", "value"}:

@@ -19,7 +19,7 @@ The attributes follow one of these conventions:
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentgym.core.tools import result_text
 from agentgym.plugins.logs.message import (
@@ -47,11 +47,11 @@ _GROUPS = {
     "spans": "span",
     "logrecords": "record",
 }
-_BRANCHES = ("llm", "gen_ai", "openinference", "tool", "input", "output", "message")
 _FLAT = (
     ("llm.input_messages", "llm.output_messages"),
     ("gen_ai.prompt", "gen_ai.completion"),
 )
+_INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 _EVENTS = ("gen_ai.system.", "gen_ai.user.", "gen_ai.assistant.", "gen_ai.tool.")
 _CHOICE = "gen_ai.choice"
 _FAILED = (2, "2", "STATUS_CODE_ERROR", "ERROR")
@@ -64,117 +64,102 @@ class _Span:
     name: str = ""
     start: str = ""
     failed: bool = False
-    attributes: Attributes = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)  # as nested objects
     events: list[tuple[str, str, Attributes]] = field(default_factory=list)
+
+    def add_span(self, value: dict[str, Any]) -> None:
+        """Add a span of an export."""
+        fields = _plain_keys(value)
+        self.name = str(value.get("name") or "")
+        self.start = str(fields.get("starttimeunixnano", fields.get("starttime")) or "")
+        status = value.get("status")
+        status = status if isinstance(status, dict) else {"code": status}
+        codes = status.get("code"), status.get("status_code"), fields.get("statuscode")
+        self.failed = any(code in _FAILED for code in codes)
+        _nest(_attributes(value.get("attributes")), self.attributes)
+        events = value.get("events")
+        for event in events if isinstance(events, list) else []:
+            if isinstance(event, dict):
+                found = _attributes(event.get("attributes"))
+                self._add_event(str(event.get("name") or ""), _time(event), found)
+
+    def add_record(self, value: dict[str, Any]) -> None:
+        """Add a log record of an export."""
+        self.start = self.start or _time(value)
+        attributes = _attributes(value.get("attributes"))
+        name = _plain_keys(value).get("eventname") or attributes.get("event.name") or ""
+        body = value.get("body")
+        body = from_json(_any(body) if isinstance(body, dict) else body)
+        if isinstance(body, dict):
+            attributes |= body
+        self._add_event(str(name), _time(value), attributes)
+
+    def _add_event(self, name: str, time: str, attributes: Attributes) -> None:
+        if name == _CHOICE or name.startswith(_EVENTS):
+            self.events.append((time, name, attributes))
+        elif attributes.keys() & {_INPUT, _OUTPUT}:
+            _nest(attributes, self.attributes)
+
+    def get(self, name: str) -> Any:
+        """Return the value of an attribute such as ``gen_ai.tool.name``, or None."""
+        found: Any = self.attributes
+        for part in name.split("."):
+            found = found.get(part) if isinstance(found, dict) else None
+        return found
+
+
+class _Part(NamedTuple):
+    """A span or a log record in an export."""
+
+    value: dict[str, Any]
+    is_record: bool
+    where: str
 
 
 def is_export(value: dict[str, Any]) -> bool:
     """Return whether it is a span, a log record, or ``{"resourceSpans": […]}``."""
     if any(_plain(key) in _GROUPS for key in value):
         return True
-    return _identity(value, "traceid") is not None and (
-        _identity(value, "spanid") is not None
-    )
+    return bool(_identity(value, "traceid") and _identity(value, "spanid"))
 
 
-class Spans:
-    """A collection of OpenTelemetry's spans and log records, grouped into traces."""
+def spans_in(value: dict[str, Any], where: str) -> Iterator[tuple[str, _Part]]:
+    """Yield the spans and log records of an export, each with the id of its trace."""
+    groups = [(_GROUPS[_plain(k)], v) for k, v in value.items() if _plain(k) in _GROUPS]
+    if not groups:
+        is_record = "body" in value or "eventname" in map(_plain, value)
+        yield _identity(value, "traceid") or where, _Part(value, is_record, where)
+    for kind, inner in groups:
+        for number, each in enumerate(inner if isinstance(inner, list) else []):
+            place = f"{where}/{number}"
+            if isinstance(each, dict) and kind in ("span", "record"):
+                part = _Part(each, kind == "record", place)
+                yield _identity(each, "traceid") or place, part
+            elif isinstance(each, dict):
+                yield from spans_in(each, place)
 
-    def __init__(self, problems: list[str]) -> None:
-        self._problems = problems
-        self._by_trace: dict[str, dict[str, _Span]] = {}
 
-    def add(self, value: dict[str, Any], where: str) -> None:
-        """Add a span, a log record, or a group of these."""
-        kinds = [(_GROUPS.get(_plain(key)), inner) for key, inner in value.items()]
-        groups = [(kind, inner) for kind, inner in kinds if kind]
-        if not groups:
-            record = "body" in value or "eventname" in map(_plain, value)
-            self._add_one("record" if record else "span", value, where)
-            return
-        for kind, inner in groups:
-            for number, each in enumerate(inner if isinstance(inner, list) else []):
-                if not isinstance(each, dict):
-                    continue
-                if kind in ("span", "record"):
-                    self._add_one(kind, each, f"{where}/{number}")
-                else:
-                    self.add(each, f"{where}/{number}")
-
-    def _add_one(self, kind: str, value: dict[str, Any], where: str) -> None:
+def trace_of_spans(parts: list[_Part], problems: list[str]) -> Trace:
+    """Convert the spans and log records of one trace to a `Trace`."""
+    spans: dict[str, _Span] = {}
+    for part in parts:
+        key = _identity(part.value, "spanid") or part.where
+        span = spans.setdefault(key, _Span())
         try:
-            if kind == "span":
-                self._add_span(value, where)
-            else:
-                self._add_record(value, where)
+            add = span.add_record if part.is_record else span.add_span
+            add(part.value)
         except UNREADABLE as error:
-            self._problems.append(f"{where}: a {kind} of OpenTelemetry: {error}")
-
-    def _span(self, value: dict[str, Any], where: str) -> _Span:
-        trace = _identity(value, "traceid") or where
-        identity = _identity(value, "spanid") or where
-        return self._by_trace.setdefault(trace, {}).setdefault(identity, _Span())
-
-    def _add_span(self, value: dict[str, Any], where: str) -> None:
-        span = self._span(value, where)
-        span.name = str(value.get("name") or "")
-        span.start = str(_named(value, "starttimeunixnano", "starttime") or "")
-        status = value.get("status")
-        status = status if isinstance(status, dict) else {"code": status}
-        codes = (
-            status.get("code"),
-            status.get("status_code"),
-            _named(value, "statuscode"),
-        )
-        span.failed = any(code in _FAILED for code in codes)
-        span.attributes |= _attributes(value.get("attributes"))
-        events = value.get("events")
-        for event in events if isinstance(events, list) else []:
-            if isinstance(event, dict):
-                found = _attributes(event.get("attributes"))
-                time = str(_named(event, "timeunixnano", "timestamp") or "")
-                self._add_event(span, str(event.get("name") or ""), time, found)
-
-    def _add_record(self, value: dict[str, Any], where: str) -> None:
-        span = self._span(value, where)
-        time = str(_named(value, "timeunixnano", "timestamp") or "")
-        span.start = span.start or time
-        attributes = _attributes(value.get("attributes"))
-        name = _named(value, "eventname") or attributes.get("event.name") or ""
-        body = value.get("body")
-        body = from_json(_any(body) if isinstance(body, dict) else body)
-        if isinstance(body, dict):
-            attributes |= body
-        self._add_event(span, str(name), time, attributes)
-
-    def _add_event(
-        self, span: _Span, name: str, time: str, attributes: Attributes
-    ) -> None:
-        if name == _CHOICE or name.startswith(_EVENTS):
-            span.events.append((time, name, attributes))
-        elif "gen_ai.input.messages" in attributes or (
-            "gen_ai.output.messages" in attributes
-        ):
-            span.attributes |= attributes
-
-    def traces(self) -> list[Trace]:
-        """Return the traces, in the order in which they were added."""
-        return [
-            _trace([*spans.values()], self._problems)
-            for spans in self._by_trace.values()
-        ]
-
-
-def _trace(spans: list[_Span], problems: list[str]) -> Trace:
+            kind = "record" if part.is_record else "span"
+            problems.append(f"{part.where}: a {kind} of OpenTelemetry: {error}")
     trace = Trace()
-    for span in sorted(spans, key=lambda span: (len(span.start), span.start)):
+    for span in sorted(spans.values(), key=lambda span: (len(span.start), span.start)):
         try:
             if run := _tool(span):
                 trace.runs.append(run)
             elif messages := [*_messages(span)]:
                 trace.conversations.append(messages)
             elif not trace.asked:
-                value = span.attributes.get("input.value")
+                value = span.get("input.value")
                 plain = isinstance(value, str) and isinstance(from_json(value), str)
                 trace.asked = str(value) if plain else ""
         except UNREADABLE as error:
@@ -183,36 +168,37 @@ def _trace(spans: list[_Span], problems: list[str]) -> Trace:
 
 
 def _tool(span: _Span) -> ToolRun | None:
-    found = span.attributes
-    kind = str(found.get("openinference.span.kind") or "").upper()
-    is_tool = kind == "TOOL" or found.get("gen_ai.operation.name") == "execute_tool"
-    if not is_tool and "gen_ai.tool.call.arguments" not in found:
+    kind = str(span.get("openinference.span.kind") or "").upper()
+    is_tool = kind == "TOOL" or span.get("gen_ai.operation.name") == "execute_tool"
+    if not is_tool and span.get("gen_ai.tool.call.arguments") is None:
         return None
-    name = found.get("gen_ai.tool.name") or found.get("tool.name") or span.name
+    name = span.get("gen_ai.tool.name") or span.get("tool.name") or span.name
     name = str(name).removeprefix("execute_tool ")
-    identity = str(found.get("gen_ai.tool.call.id") or found.get("tool.id") or "")
+    identity = str(span.get("gen_ai.tool.call.id") or span.get("tool.id") or "")
     given = (
-        read_arguments(found[key])
+        read_arguments(found)
         for key in ("gen_ai.tool.call.arguments", "input.value", "tool.parameters")
-        if key in found
+        if (found := span.get(key)) is not None
     )
     arguments = next((each for each in given if each is not None), None)
-    said = found.get("gen_ai.tool.call.result", found.get("output.value"))
-    if said is None and not span.failed:
-        return ToolRun(LoggedCall(identity, name, arguments), None)
-    answer = Result(identity, read_result(said), span.failed)
+    said = span.get("gen_ai.tool.call.result")
+    said = span.get("output.value") if said is None else said
+    answer = None
+    if said is not None or span.failed:
+        answer = Result(identity, read_result(said), span.failed)
     return ToolRun(LoggedCall(identity, name, arguments), answer)
 
 
 def _messages(span: _Span) -> Iterator[LoggedMessage]:
     """Yield the messages of a model call: its input, and the first of its outputs."""
-    found = span.attributes
-    if "gen_ai.input.messages" in found or "gen_ai.output.messages" in found:
-        yield from read_messages(found.get("gen_ai.input.messages") or [])
-        yield from read_messages(found.get("gen_ai.output.messages") or [])[:1]
+    given, said = span.get(_INPUT), span.get(_OUTPUT)
+    if given is not None or said is not None:
+        yield from read_messages(given or [])
+        yield from read_messages(said or [])[:1]
         return
-    for given, said in _FLAT:
-        inputs, outputs = _unflattened(found, given), _unflattened(found, said)
+    for names in _FLAT:
+        found = [_listed(from_json(span.get(name))) for name in names]
+        inputs, outputs = (each if isinstance(each, list) else [] for each in found)
         if inputs or outputs:
             yield from map(read_message, inputs)
             yield from map(read_message, outputs[:1])
@@ -241,46 +227,32 @@ def _of_event(name: str, event: Attributes) -> dict[str, Any]:
     return message
 
 
-def _unflattened(found: Attributes, prefix: str) -> list[Any]:
-    """Return the list in the attribute ``prefix`` or in flat keys ``prefix.0.…``."""
-    start = f"{prefix}."
-    parts = [
-        (k.removeprefix(start), v) for k, v in found.items() if k.startswith(start)
-    ]
-    whole = from_json(found.get(prefix))
-    if not parts:
-        return [_tree(each.items()) for each in whole] if _is_list(whole) else []
-    made = _tree(parts)
-    return made if isinstance(made, list) else []
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
-
-
-def _tree(items: Any) -> Any:
-    """Build nested objects from dotted names; one with only numbers becomes a list."""
-    tree: dict[str, Any] = {}
-    for name, value in items:
-        if isinstance(value, dict):
-            value = _tree(value.items())
-        elif _is_list(value):
-            value = [_tree(each.items()) for each in value]
-        inner = tree
+def _nest(attributes: Attributes, tree: dict[str, Any]) -> None:
+    """Add attributes with dotted names to nested objects."""
+    for name, value in attributes.items():
         *above, last = name.split(".")
+        inner = tree
         for part in above:
-            step = inner.setdefault(part, {})
-            inner = step if isinstance(step, dict) else {}
+            step = inner.get(part)
+            inner[part] = step if isinstance(step, dict) else {}
+            inner = inner[part]
         inner[last] = value
-    return _listed(tree)
 
 
-def _listed(tree: Any) -> Any:
-    if not isinstance(tree, dict):
-        return tree
+def _listed(value: Any) -> Any:
+    """Return a value whose objects with only numbers as keys are lists, at any depth.
+
+    An object's dotted keys become nested objects.
+    """
+    if isinstance(value, list):
+        return [_listed(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    tree: dict[str, Any] = {}
+    _nest(value, tree)
     if tree and all(key.isdecimal() for key in tree):
         return [_listed(tree[key]) for key in sorted(tree, key=int)]
-    return {key: _listed(value) for key, value in tree.items()}
+    return {key: _listed(inner) for key, inner in tree.items()}
 
 
 def _attributes(value: Any) -> Attributes:
@@ -288,21 +260,7 @@ def _attributes(value: Any) -> Attributes:
     if isinstance(value, list):
         pairs = [each for each in value if isinstance(each, dict)]
         return {str(each.get("key")): _any(each.get("value")) for each in pairs}
-    if not isinstance(value, dict):
-        return {}
-    found: Attributes = {}
-    for key, inner in value.items():
-        nested = key in _BRANCHES and isinstance(inner, dict)
-        found |= dict(_leaves(key, inner)) if nested else {key: inner}
-    return found
-
-
-def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _leaves(f"{prefix}.{key}", inner)
-    else:
-        yield prefix, value
+    return dict(value) if isinstance(value, dict) else {}
 
 
 def _any(value: Any) -> Any:
@@ -318,21 +276,25 @@ def _any(value: Any) -> Any:
         case "arrayvalue":
             return [_any(each) for each in inner.get("values", [])]
         case "kvlistvalue":
-            pairs = inner.get("values", [])
-            return _attributes(pairs)
+            return _attributes(inner.get("values", []))
     return value
 
 
 def _identity(value: dict[str, Any], name: str) -> str | None:
     context = value.get("context")
-    within = _named(context, name) if isinstance(context, dict) else None
-    found = _named(value, name) or within
+    within = _plain_keys(context).get(name) if isinstance(context, dict) else None
+    found = _plain_keys(value).get(name) or within
     return result_text(found) if found else None
 
 
-def _named(value: dict[str, Any], *names: str) -> Any:
-    """Return the first value under one of ``names`` (without case and ``_``)."""
-    return next((v for k, v in value.items() if _plain(k) in names), None)
+def _time(value: dict[str, Any]) -> str:
+    fields = _plain_keys(value)
+    return str(fields.get("timeunixnano", fields.get("timestamp")) or "")
+
+
+def _plain_keys(value: dict[str, Any]) -> dict[str, Any]:
+    """Return an object whose keys are in small letters and without ``_``."""
+    return {_plain(key): inner for key, inner in value.items()}
 
 
 def _plain(key: str) -> str:

@@ -8,9 +8,8 @@ and expects one of these ``decisions`` on each: ``approve``, ``edit`` with an
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,82 +73,62 @@ def is_review(value: Mapping[str, Any]) -> bool:
     return "decisions" in value and "action_requests" in value
 
 
-@dataclass
-class _Request:
-    """All reviews of the tool calls for one request of a user.
+@dataclass(frozen=True)
+class _Review:
+    """The conversation before a review, and its decision on each requested call."""
 
-    Attributes:
-        conversations: The conversation of each review.
-        answers: The answers that the person gave instead of a tool, by the key of the
-            call.
-        decisions: Number of decisions by kind, e.g. ``edit``.
-    """
-
-    conversations: list[list[LoggedMessage]] = field(default_factory=list)
-    decided: dict[str, LoggedCall | None] = field(default_factory=dict)
-    """The right call, by the key of the agent's call; None if it was rejected."""
-    answers: dict[str, str] = field(default_factory=dict)
-    rejected: set[str] = field(default_factory=set)
-    decisions: Counter[str] = field(default_factory=Counter)
+    messages: list[LoggedMessage]
+    pairs: list[tuple[LoggedCall, Mapping[str, Any]]]
 
 
-class Reviews:
-    """Collects a person's decisions on an agent's tool calls, by the user's request."""
-
-    def __init__(self) -> None:
-        self._by_request: dict[str, _Request] = {}
-
-    def add(self, value: Mapping[str, Any]) -> None:
-        """Add a review."""
-        messages = read_messages(value.get("messages") or [])
-        users = [message for message in messages if message.role == "user"]
-        pairs = list(_pairs(value))
-        about = self._by_request.setdefault(users[0].text if users else "", _Request())
-        known = {call.key for message in messages for call in message.calls}
-        more = [call for call, _ in pairs if call.key not in known]
-        if more:
-            messages = [*messages, LoggedMessage("assistant", "", tuple(more))]
-        about.conversations.append(messages)
-        for call, decision in pairs:
-            kind = decision["type"]
-            about.decisions[kind] += 1
-            right: LoggedCall | None = call
-            if kind == _EDIT:
-                right = _call(decision["edited_action"])
-            elif kind == _REJECT:
-                right = None
-                about.rejected.add(call.name)
-            elif kind == _RESPOND:
-                about.answers[call.key] = str(decision.get("message", ""))
-            about.decided[call.key] = right
-
-    def traces(self) -> list[Trace]:
-        """Return one trace for each request, in the order in which they were added."""
-        return [_trace(about) for about in self._by_request.values()]
+def reviews_in(value: Mapping[str, Any], where: str) -> Iterator[tuple[str, _Review]]:
+    """Yield a review, with the user's request that it is about."""
+    messages = read_messages(value.get("messages") or [])
+    users = [message for message in messages if message.role == "user"]
+    pairs = list(_pairs(value))
+    known = {call.key for message in messages for call in message.calls}
+    more = [call for call, _ in pairs if call.key not in known]
+    if more:
+        messages = [*messages, LoggedMessage("assistant", "", tuple(more))]
+    yield users[0].text if users else "", _Review(messages, pairs)
 
 
-def _trace(about: _Request) -> Trace:
-    answers = [Result(key, text, failed=False) for key, text in about.answers.items()]
-    conversations = [
-        [*(_reviewed(message, about) for message in messages)]
-        for messages in about.conversations
+def trace_of_reviews(reviews: list[_Review], problems: list[str]) -> Trace:
+    """Convert the reviews that are about one request to a `Trace`."""
+    trace = Trace()
+    decided: dict[str, LoggedCall | None] = {}
+    answers: dict[str, Result] = {}
+    for call, decision in (pair for review in reviews for pair in review.pairs):
+        kind = decision["type"]
+        trace.decisions[kind] += 1
+        decided[call.key] = call
+        if kind == _EDIT:
+            decided[call.key] = _call(decision["edited_action"])
+        elif kind == _REJECT:
+            decided[call.key] = None
+            trace.rejected.add(call.name)
+        elif kind == _RESPOND:
+            text = str(decision.get("message", ""))
+            answers[call.key] = Result(call.key, text, failed=False)
+    for key in answers:  # the call of an answer has the answer's id
+        if (right := decided[key]) is not None:
+            decided[key] = replace(right, id=key)
+    trace.conversations = [
+        [_reviewed(message, decided) for message in review.messages]
+        for review in reviews
     ]
     if answers:
-        conversations[-1].append(LoggedMessage("tool", "", results=tuple(answers)))
-    return Trace(
-        conversations, rejected=frozenset(about.rejected), decisions=about.decisions
-    )
+        said = LoggedMessage("tool", "", results=tuple(answers.values()))
+        trace.conversations[-1].append(said)
+    return trace
 
 
-def _reviewed(message: LoggedMessage, about: _Request) -> LoggedMessage:
-    calls = []
-    for call in message.calls:
-        right = about.decided.get(call.key, call)
-        if call.key in about.answers:
-            right = replace(call, id=call.key)  # the id of the person's answer
-        if right is not None:
-            calls.append(right)
-    return replace(message, calls=tuple(calls))
+def _reviewed(
+    message: LoggedMessage, decided: Mapping[str, LoggedCall | None]
+) -> LoggedMessage:
+    """Return a message with the right calls, which the person decided on."""
+    right = [decided.get(call.key, call) for call in message.calls]
+    return replace(message, calls=tuple(call for call in right if call is not None))
 
 
 def _pairs(value: Mapping[str, Any]) -> Iterator[tuple[LoggedCall, Mapping[str, Any]]]:

@@ -2,16 +2,23 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from agentgym.core.json_schema import with_parts
 from agentgym.core.tools import Tool
 from agentgym.errors import UsageError
 from agentgym.plugins.formats.dataset import is_dataset, rows
-from agentgym.plugins.logs.langsmith import Runs, is_run, trace_of
+from agentgym.plugins.logs.langsmith import (
+    is_observation,
+    is_run,
+    observations_in,
+    runs_in,
+    trace_of,
+    trace_of_observations,
+)
 from agentgym.plugins.logs.message import (
     UNREADABLE,
     LoggedMessage,
@@ -20,96 +27,11 @@ from agentgym.plugins.logs.message import (
     read_messages,
     shown,
 )
-from agentgym.plugins.logs.opentelemetry import Spans, is_export
-from agentgym.plugins.logs.reviews import Reviews, is_review
+from agentgym.plugins.logs.opentelemetry import is_export, spans_in, trace_of_spans
+from agentgym.plugins.logs.reviews import is_review, reviews_in, trace_of_reviews
 from agentgym.plugins.logs.trace import LeftOutError, Trace, read_task
 from agentgym.scenarios.tool_tasks.lines import read_text
 from agentgym.security.redaction import Redactor
-
-_KINDS = {
-    "GENERATION": "llm",
-    "TOOL": "tool",
-    "SPAN": "chain",
-    "AGENT": "chain",
-    "CHAIN": "chain",
-    "EVENT": "other",
-    "RETRIEVER": "other",
-    "EVALUATOR": "other",
-    "EMBEDDING": "other",
-    "GUARDRAIL": "other",
-}
-
-
-def is_observation(value: dict[str, Any]) -> bool:
-    """Return whether an object is an observation, or a trace with observations."""
-    if isinstance(value.get("observations"), list):
-        return True
-    is_of_trace = "traceId" in value or "trace_id" in value
-    return is_of_trace and str(value.get("type")).upper() in _KINDS
-
-
-class Observations:
-    """A collection of Langfuse's observations, grouped into traces."""
-
-    def __init__(self, problems: list[str]) -> None:
-        self._problems = problems
-        self._by_trace: dict[str, list[dict[str, Any]]] = {}
-
-    def add(self, value: dict[str, Any], where: str, trace: str = "") -> None:
-        """Add an observation, or a trace with its observations."""
-        own = _of(value, "traceId") or trace or value.get("id") or where
-        listed = value.get("observations")
-        if not isinstance(listed, list):
-            self._by_trace.setdefault(str(own), []).append(value)
-            return
-        root = {**value, "type": "CHAIN", "startTime": value.get("timestamp") or ""}
-        self._by_trace.setdefault(str(own), []).append(root)
-        for each in listed:
-            if isinstance(each, dict):
-                self.add(each, where, str(own))
-
-    def traces(self) -> list[Trace]:
-        """Return the traces, in the order in which they were added."""
-        return [self._trace(each) for each in self._by_trace.values()]
-
-    def _trace(self, observations: list[dict[str, Any]]) -> Trace:
-        runs = [_run(each) for each in observations]
-        models = [run for run in runs if run["run_type"] == "llm"]
-        called = {
-            call.name
-            for messages in trace_of(models, []).conversations
-            for message in messages
-            for call in message.calls
-        }
-        for run in runs:  # older SDKs have no type for tools
-            if run["run_type"] == "chain" and run["name"] in called:
-                run["run_type"] = "tool"
-        return trace_of(runs, self._problems, of="Langfuse")
-
-
-def _of(value: dict[str, Any], key: str) -> Any:
-    """Return the value of a key in camel case, or of its spelling in snake case."""
-    snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in key)
-    return value.get(key, value.get(snake))
-
-
-def _run(value: dict[str, Any]) -> dict[str, Any]:
-    """Convert an observation to a run in the format of LangSmith."""
-    kind = _KINDS.get(str(value.get("type")).upper(), "other")
-    given = from_json(value.get("input"))
-    if kind == "llm" and isinstance(given, list | str):
-        given = {"messages": given}
-    if kind == "chain" and isinstance(given, str):
-        given = {"input": given}
-    return {
-        "id": value.get("id"),
-        "run_type": kind,
-        "name": value.get("name"),
-        "start_time": _of(value, "startTime"),
-        "inputs": given,
-        "outputs": from_json(value.get("output")),
-        "error": str(value.get("level")).upper() == "ERROR",
-    }
 
 
 def is_atif(value: Mapping[str, Any]) -> bool:
@@ -118,17 +40,15 @@ def is_atif(value: Mapping[str, Any]) -> bool:
     return isinstance(version, str) and version.startswith("ATIF-")
 
 
-def read_atif(value: Mapping[str, Any]) -> Trace:
-    """Convert an ATIF trajectory to a `Trace`, with the conversations of subagents."""
-    found = [_conversation(value)]
-    for part in value.get("subagent_trajectories") or ():
-        found.append(_conversation(part))
+def read_atif(value: Mapping[str, Any], where: str) -> Iterator[tuple[str, Trace]]:
+    """Yield the trace of an ATIF trajectory, with the conversations of subagents."""
+    every = [value, *(value.get("subagent_trajectories") or ())]
     agent = value.get("agent")
     tools = agent.get("tool_definitions") if isinstance(agent, dict) else None
-    return Trace(found, tools=tools or ())
+    yield where, Trace([_steps(each) for each in every], tools=tools or ())
 
 
-def _conversation(value: Mapping[str, Any]) -> list[LoggedMessage]:
+def _steps(value: Mapping[str, Any]) -> list[LoggedMessage]:
     messages: list[LoggedMessage] = []
     steps = value.get("steps")
     if not isinstance(steps, list) or not all(isinstance(s, dict) for s in steps):
@@ -198,8 +118,6 @@ _KNOWN = (
     "and a type; OTLP JSON of OpenTelemetry, which has resourceSpans; ATIF, which has "
     "a schema_version; and reviews, which have action_requests and decisions."
 )
-_MESSAGES, _RUNS, _SPANS = "messages", "LangSmith", "OpenTelemetry"
-_OBSERVATIONS, _REVIEWS, _ATIF = "Langfuse", "reviews", "ATIF"
 _CONTAINERS = ("runs", "data", "spans", "traces", "examples", "items")
 _EXCHANGES = (("request", "response"), ("full_request", "full_response"))
 _DECLARED = ("functionDeclarations", "function_declarations")
@@ -245,12 +163,12 @@ def from_logs(
     call, its tool is forbidden, unless another call of the tool is expected.
     """
     made = FromLogs()
-    log = _Log(path, made)
+    traces = _traces(path, made)
     specs = None if tools is None else {tool.spec.name: tool.spec for tool in tools}
     secrets = Secrets()
     found: list[dict[str, Any]] = []
     seen: set[str] = set()
-    for trace in log.traces():
+    for trace in traces:
         try:
             line = read_task(trace, specs, made.calls)
         except LeftOutError as error:
@@ -269,7 +187,6 @@ def from_logs(
         reasons = [*_counted(made.skipped), *_counted(made.calls)]
         why = "; ".join(reasons) or "it is empty"
         raise UsageError(f"{path} has no request with a tool call: {why}.")
-    made.kinds = tuple(sorted(log.kinds))
     made.tasks = len(found)
     made.answers = sum("answer" in call for line in found for call in line["expect"])
     made.secrets = secrets.count
@@ -283,51 +200,84 @@ def _counted(counted: Mapping[str, int]) -> list[str]:
     return [f"{count}: {why}" for why, count in counted.items()]
 
 
-class _Log:
-    """Reads the traces in a log file; counts unreadable entries in ``made.skipped``."""
+def _traces(path: Path, made: FromLogs) -> list[Trace]:
+    """Return the traces in a log file; set ``made.kinds``, count unreadable entries."""
+    problems: list[str] = []
+    parts: dict[str, dict[str, list[Any]]] = {}
+    for place, value in _values(path, problems):
+        for where, entry in _entries(place, value, 0):
+            found = _format_of(entry)
+            if found is None:
+                problems.append(f"{where} is {_seen(entry)}")
+                continue
+            by_trace = parts.setdefault(found.name, {})
+            try:
+                for key, part in found.parts(entry, where):
+                    by_trace.setdefault(key, []).append(part)
+            except UNREADABLE as error:
+                problems.append(f"{where}: {error}")
+    if not parts and problems:
+        raise UsageError(f"{path}, {problems[0]}. {_KNOWN}")
+    traces = [
+        each.trace(of_one, problems)
+        for each in _FORMATS
+        for of_one in parts.get(each.name, {}).values()
+    ]
+    made.kinds = tuple(sorted(parts))
+    if problems:
+        why = f"it cannot be read, as the first is {problems[0]}"
+        made.skipped[why] = len(problems)
+    return traces
 
-    def __init__(self, path: Path, made: FromLogs) -> None:
-        self._path = path
-        self._skipped = made.skipped
-        self.kinds: set[str] = set()
-        self.problems: list[str] = []
 
-    def traces(self) -> list[Trace]:
-        """Return the traces; conversations that were logged as messages come first."""
-        conversations: list[Trace] = []
-        runs, spans = Runs(self.problems), Spans(self.problems)
-        observations, reviews = Observations(self.problems), Reviews()
-        for place, value in _values(self._path, self.problems):
-            for where, entry in _entries(place, value, 0):
-                kind = _kind(entry)
-                try:
-                    if kind == _MESSAGES:
-                        messages, tools = _exchanged(entry)
-                        read = [read_messages(messages)]
-                        conversations.append(Trace(read, tools=tools))
-                    elif kind == _RUNS:
-                        runs.add(entry, where)
-                    elif kind == _OBSERVATIONS:
-                        observations.add(entry, where)
-                    elif kind == _ATIF:
-                        conversations.append(read_atif(entry))
-                    elif kind == _REVIEWS:
-                        reviews.add(entry)
-                    elif kind == _SPANS:
-                        spans.add(entry, where)
-                    else:
-                        self.problems.append(f"{where} is {_seen(entry)}")
-                except UNREADABLE as error:
-                    self.problems.append(f"{where}: {error}")
-                self.kinds |= {kind} if kind else set()
-        if not self.kinds and self.problems:
-            raise UsageError(f"{self._path}, {self.problems[0]}. {_KNOWN}")
-        found = [*conversations, *runs.traces(), *observations.traces()]
-        found += [*spans.traces(), *reviews.traces()]
-        if self.problems:
-            why = f"it cannot be read, as the first is {self.problems[0]}"
-            self._skipped[why] = len(self.problems)
-        return found
+def _is_conversation(entry: Any) -> bool:
+    """Return whether it is a list of messages, or a request with messages."""
+    if isinstance(entry, list):
+        roles = [_is_object(each) and "role" in each for each in entry]
+        return bool(roles) and all(roles)
+    return _is_object(entry) and isinstance(_messages(_sides(entry)[0]), list)
+
+
+def _conversation(entry: Any, where: str) -> Iterator[tuple[str, Trace]]:
+    messages, tools = _exchanged(entry)
+    yield where, Trace([read_messages(messages)], tools=tools)
+
+
+def _first(traces: list[Trace], problems: list[str]) -> Trace:
+    return traces[0]
+
+
+class _Format(NamedTuple):
+    """A format of log entries.
+
+    Attributes:
+        matches: Whether an entry, an object, has this format.
+        parts: Yields the parts of traces in an entry, each with a key that is the same
+            for all parts of a trace. Gets the place of the entry for messages.
+        trace: Converts the parts of a trace; adds sentences on unreadable parts to a
+            list.
+    """
+
+    name: str
+    matches: Callable[[Any], bool]
+    parts: Callable[[Any, str], Iterator[tuple[str, Any]]]
+    trace: Callable[[list[Any], list[str]], Trace]
+
+
+_FORMATS: Final = (
+    _Format("LangSmith", is_run, runs_in, trace_of),
+    _Format("Langfuse", is_observation, observations_in, trace_of_observations),
+    _Format("OpenTelemetry", is_export, spans_in, trace_of_spans),
+    _Format("reviews", is_review, reviews_in, trace_of_reviews),
+    _Format("ATIF", is_atif, read_atif, _first),
+    _Format("messages", _is_conversation, _conversation, _first),
+)
+
+
+def _format_of(entry: Any) -> _Format | None:
+    if _is_object(entry):
+        return next((each for each in _FORMATS if each.matches(entry)), None)
+    return _FORMATS[-1] if _is_conversation(entry) else None
 
 
 def _exchanged(entry: Any) -> tuple[Any, Sequence[Any]]:
@@ -424,7 +374,7 @@ def _values(path: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
 def _entries(where: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
     """Yield the position and content of each log entry in a value."""
     inner = None
-    if depth < _MOST_NESTED and not _kind(value):
+    if depth < _MOST_NESTED and _format_of(value) is None:
         inner = value
         if _is_object(value):
             inside = map(value.get, _CONTAINERS)
@@ -434,27 +384,6 @@ def _entries(where: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
             yield from _entries(f"{where}, entry {number}", each, depth + 1)
     else:
         yield where, value
-
-
-def _kind(value: Any) -> str:
-    """Return the format of a log entry, e.g. ``LangSmith``; "" if it is unknown."""
-    if isinstance(value, list):
-        roles = [_is_object(each) and "role" in each for each in value]
-        return _MESSAGES if roles and all(roles) else ""
-    if not _is_object(value):
-        return ""
-    if is_run(value):
-        return _RUNS
-    if is_observation(value):
-        return _OBSERVATIONS
-    if is_export(value):
-        return _SPANS
-    if is_review(value):
-        return _REVIEWS
-    if is_atif(value):
-        return _ATIF
-    said = _messages(_sides(value)[0])
-    return _MESSAGES if isinstance(said, list) else ""
 
 
 def _is_object(value: Any) -> bool:

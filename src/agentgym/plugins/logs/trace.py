@@ -73,7 +73,7 @@ class Trace:
     runs: list[ToolRun] = field(default_factory=list)
     asked: str = ""
     tools: Sequence[Any] = ()
-    rejected: frozenset[str] = frozenset()
+    rejected: set[str] = field(default_factory=set)
     decisions: Counter[str] = field(default_factory=Counter)
 
 
