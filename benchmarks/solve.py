@@ -187,7 +187,7 @@ async def theirs() -> float:
     """Run the same graph with tools that do nothing; return CPU of the process."""
     from langgraph.checkpoint.memory import InMemorySaver
 
-    from agentgym.plugins.team.coding_team.team.graph import build_team
+    from agentgym.plugins.team.coding_team.graph import build_team
 
     before = cpu()
     graph = build_team(cast(CODE), canned(), checkpointer=InMemorySaver())

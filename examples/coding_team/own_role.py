@@ -9,8 +9,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
 
-from agentgym.plugins.team.coding_team.team.graph import build_team
-from agentgym.plugins.team.coding_team.team.state import TeamState
+from agentgym.plugins.team.coding_team.graph import TeamState, build_team
 
 PROMPT = (
     "You document code. Read the changed files, then say in two sentences what they do."

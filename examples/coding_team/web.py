@@ -10,8 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from agentgym.plugins.team.solving.models import chat_models
-from agentgym.plugins.team.solving.solve import TeamSession
+from agentgym.plugins.team.solving.solve import TeamSession, chat_models
 
 
 @dataclass

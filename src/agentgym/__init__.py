@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentgym.plugins.logs.reviews import (
         record_review as record_review,
     )
-    from agentgym.plugins.team.solving.solution import Solution as Solution
+    from agentgym.plugins.team.solving.solve import Solution as Solution
     from agentgym.plugins.team.solving.solve import solve as solve
     from agentgym.scenarios.base import Environment as Environment
     from agentgym.scenarios.base import Scenario as Scenario

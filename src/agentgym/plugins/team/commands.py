@@ -1,6 +1,5 @@
 """``agentgym solve``: let the coding team solve a problem, live."""
 
-import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -8,21 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from agentgym.cli.options import (
-    AsJson,
-    flag,
-    option,
-    token_prices,
-)
+from agentgym.cli.options import AsJson, flag, option, token_prices
 from agentgym.cli.output import print_json, progress_console
+from agentgym.core.files import folder_problem
 from agentgym.core.panels import AGENT, MODEL, OUTPUT, RUN
 from agentgym.errors import Interrupted, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agentgym.plugins.team.solving.solution import Solution
-    from agentgym.plugins.team.solving.solve import TeamSession
+    from agentgym.plugins.team.solving.solve import Solution, TeamSession
 
 TEAMS = ("coding",)
 _LEAVE = frozenset({"exit", "quit", "bye"})
@@ -92,6 +86,8 @@ def solve(
     Example: agentgym solve coding --problem "Reverse a string"
     --model openai:gpt-4.1-mini
     """
+    import asyncio
+
     from agentgym.plugins.team.screens import TeamLines
     from agentgym.plugins.team.solving.solve import open_session, read_files
     from agentgym.sandbox import SandboxConfig
@@ -102,8 +98,8 @@ def solve(
     if problem is None and not chat:
         raise UsageError('Which problem? Give --problem "Write a function that …".')
     prices = token_prices("price", price_in, price_out)
-    if save is not None:
-        _make_folder(save)
+    if save is not None and (fault := folder_problem(save.expanduser())):
+        raise UsageError(f"--save {save}: cannot write there: {fault}.")
     console = progress_console(as_json)
     session = open_session(
         model=model,
@@ -126,8 +122,6 @@ def solve(
         )
     for note in notes:
         console.print(f"Note: {note}", style="dim")
-    import asyncio
-
     with session, audited(AuditLog(default_log(), private=True)):
         try:
             last = asyncio.run(_talk(session, problem, chat, save, console, as_json))
@@ -218,18 +212,6 @@ def _read(console: "Console", prompt: str) -> str | None:
         return console.input(prompt, markup=False, emoji=False)
     except EOFError:
         return None
-
-
-def _make_folder(folder: Path) -> None:
-    """Create the folder for changed files, before a model is called and costs money."""
-    place = folder.expanduser()
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        problem = "" if os.access(place, os.W_OK) else "Permission denied"
-    except OSError as error:
-        problem = error.strerror or str(error)
-    if problem:
-        raise UsageError(f"--save {folder}: cannot write there: {problem}.")
 
 
 def _keep(solution: "Solution", save: Path | None) -> str:

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentgym.plugins.team.solving.events import TeamEvent
-from agentgym.plugins.team.solving.solution import Solution
+from agentgym.plugins.team.solving.solve import Solution
 
 _SHOWN = 200
 _MOST_FINDINGS = 20

@@ -33,7 +33,7 @@ class Team:
         from langgraph.checkpoint.memory import InMemorySaver
 
         from agentgym.integrations.langchain.adapter import LangChainAdapter
-        from agentgym.plugins.team.coding_team.team.graph import build_team
+        from agentgym.plugins.team.coding_team.graph import build_team
 
         rounds = options.pop("max_rounds", 3)
         self.project = TeamEnvironment(files, sandbox, max_rounds=rounds)

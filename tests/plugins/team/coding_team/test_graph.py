@@ -179,10 +179,9 @@ async def test_the_rules_route_where_the_supervisor_does_not(
 async def test_a_model_that_hangs_comes_to_an_end(
     team: MakeTeam, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from agentgym.plugins.team.coding_team.team import graph, turns
+    from agentgym.plugins.team.coding_team import graph
 
-    where = graph if role == "supervisor" else turns
-    monkeypatch.setattr(where, "TURN_S", 0.3)
+    monkeypatch.setattr(graph, "TURN_S", 0.3)
     made = team(TESTS, good(**{role: cast.hanging()}))
     async with asyncio.timeout(60):
         state = await made.ask(ASKED)
@@ -242,7 +241,7 @@ def test_a_role_without_a_model_is_named(team: MakeTeam) -> None:
     with pytest.raises(ValueError, match="'supervisor' has no model"):
         team(TESTS, {"generator": cast.silent()})
     with pytest.raises(ValueError, match="needs a tool named 'hand_over'"):
-        from agentgym.plugins.team.coding_team.team.graph import build_team
+        from agentgym.plugins.team.coding_team.graph import build_team
 
         build_team(cast.silent(), [])
 
@@ -330,15 +329,12 @@ def test_the_graph_imports_nothing_of_agentgym_but_itself() -> None:
     import ast
     from pathlib import Path
 
-    from agentgym.plugins.team.coding_team import team
+    from agentgym.plugins.team.coding_team import graph, routing
 
-    own = "agentgym.plugins.team.coding_team.team"
-    names = [
-        node.module or ""
-        for path_ in Path(str(team.__file__)).parent.glob("*.py")
-        for node in ast.walk(ast.parse(path_.read_text()))
-        if isinstance(node, ast.ImportFrom)
+    ours = [
+        node.module
+        for module in (graph, routing)
+        for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text()))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("agentgym")
     ]
-    assert any(name.startswith(own) for name in names)
-    ours = [name for name in names if name.startswith("agentgym")]
-    assert [name for name in ours if not name.startswith(own)] == []
+    assert ours == [routing.__name__]

@@ -152,7 +152,7 @@ def test_the_graph_is_the_agent_that_is_trained() -> None:
     from agentgym.rollout.absolute_paths import located
 
     config = located(TrainingConfig.create(scenario="coding_team"))
-    assert config.agent.reference == "agentgym.plugins.team.coding_team.agent:make_team"
+    assert config.agent.reference == "agentgym.plugins.team.coding_team.graph:make_team"
     assert config.agent_name == "coding_team"
     with pytest.raises(UsageError, match="written for langchain: use --framework"):
         located(TrainingConfig.create(scenario="coding_team", framework="autogen"))

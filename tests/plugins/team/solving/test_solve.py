@@ -11,7 +11,7 @@ import pytest
 
 from agentgym.core.prices import Prices
 from agentgym.errors import NotFoundError, SandboxError, UsageError
-from agentgym.plugins.team.solving.solution import Solution
+from agentgym.plugins.team.solving.solve import Solution
 from agentgym.sandbox import SandboxConfig
 from tests.plugins.team.coding_team import cast
 from tests.plugins.team.coding_team.test_graph import (
@@ -221,7 +221,7 @@ def test_bad_input(
 def test_models_by_text(monkeypatch: pytest.MonkeyPatch) -> None:
     from langchain_openai import ChatOpenAI
 
-    from agentgym.plugins.team.solving.models import chat_models
+    from agentgym.plugins.team.solving.solve import chat_models
 
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     found, notes = chat_models(
@@ -238,7 +238,7 @@ def test_models_by_text(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_shipped_policy_says_that_it_cannot_write() -> None:
-    from agentgym.plugins.team.solving.models import chat_models
+    from agentgym.plugins.team.solving.solve import chat_models
 
     models = good()
     del models["reviewer"]

@@ -16,7 +16,7 @@ from agentgym.plugins.team.coding_team.languages import (
     is_test,
     of_path,
 )
-from agentgym.plugins.team.coding_team.team.routing import (
+from agentgym.plugins.team.coding_team.routing import (
     GENERATOR,
     changed_files,
     is_simple,

@@ -1,13 +1,15 @@
 """The programming languages of a team's projects: test files and checkers."""
 
 import re
+import tomllib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from agentgym.errors import SandboxError
 from agentgym.packs.kit.code_rewards.parts import is_test_file
 from agentgym.sandbox import Argv, SandboxResult
-from agentgym.sandbox.languages import PYTHON, language_of
+from agentgym.sandbox.languages import language_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +29,8 @@ class TeamLanguage:
     target: str
     test: str
     seconds: float = 10.0
-    check: tuple[str, ...] = ()
-    problem: re.Pattern[str] = field(default=re.compile(r"(?!)"))
+    check: list[str] = field(default_factory=list)
+    problem: str = ""
 
     def checker(self, path: str) -> Argv:
         """Return the command that checks the file at ``path``."""
@@ -44,84 +46,19 @@ class TeamLanguage:
         text = f"{result.stdout}\n{result.stderr}"
         found = [
             (int(match["line"]), match["message"].strip())
-            for match in self.problem.finditer(text)
+            for match in re.finditer(self.problem, text, re.MULTILINE)
         ]
         last = (text.strip().splitlines() or [result.error or result.status])[0]
         return found or [(1, last)]
 
 
-LANGUAGES: Final = {
-    language.name: language
-    for language in (
-        TeamLanguage(name=PYTHON, target="solution.py", test="tests/test_x.py"),
-        TeamLanguage(
-            name="javascript",
-            target="solution.js",
-            test="x.test.js",
-            check=("node", "--check", "{path}"),
-            problem=re.compile(
-                r"\.[cm]?js:(?P<line>\d+)\n(?:.*\n)*?(?P<message>\w*Error: .*)"
-            ),
-        ),
-        TeamLanguage(
-            name="go",
-            target="solution.go",
-            test="x_test.go",
-            seconds=60.0,
-            check=("go", "vet", "{path}"),
-            problem=re.compile(
-                r"^.*?\.go:(?P<line>\d+):(?:\d+:)? (?P<message>.*)$", re.MULTILINE
-            ),
-        ),
-        TeamLanguage(
-            name="rust",
-            target="solution.rs",
-            test="tests/test_x.rs",
-            seconds=60.0,
-            check=(
-                *("rustc", "--edition=2021", "--crate-type=lib", "--emit=metadata"),
-                *("--error-format=short", "-o", "/tmp/checked.rmeta", "{path}"),
-            ),
-            problem=re.compile(
-                r"^.*?\.rs:(?P<line>\d+):\d+: error(?P<message>.*)$", re.MULTILINE
-            ),
-        ),
-        TeamLanguage(
-            name="typescript",
-            target="solution.ts",
-            test="x.test.ts",
-            seconds=30.0,
-            check=(
-                *("tsc", "--noEmit", "--ignoreConfig", "--module", "esnext"),
-                *("--moduleResolution", "bundler", "--allowImportingTsExtensions"),
-                *("--types", "", "{path}", "/tmp/typescript/node.d.ts"),
-            ),
-            problem=re.compile(
-                r"\.m?ts\((?P<line>\d+),\d+\): error (?P<message>.*)$", re.MULTILINE
-            ),
-        ),
-        TeamLanguage(
-            name="java",
-            target="Solution.java",
-            test="XTest.java",
-            seconds=60.0,
-            check=("javac", "-d", "/tmp/checked", "-sourcepath", ".", "{path}"),
-            problem=re.compile(
-                r"\.java:(?P<line>\d+): error: (?P<message>.*)$", re.MULTILINE
-            ),
-        ),
-        TeamLanguage(
-            name="cpp",
-            target="solution.cpp",
-            test="x_test.cpp",
-            seconds=60.0,
-            check=("g++", "-std=c++20", "-fsyntax-only", "-I.", "{path}"),
-            problem=re.compile(
-                r":(?P<line>\d+):\d+: (?:fatal )?error: (?P<message>.*)$", re.MULTILINE
-            ),
-        ),
-    )
-}
+def _read_languages() -> dict[str, TeamLanguage]:
+    file = Path(__file__).with_name("languages.toml")
+    rows = tomllib.loads(file.read_text(encoding="utf-8"))
+    return {name: TeamLanguage(name=name, **fields) for name, fields in rows.items()}
+
+
+LANGUAGES: Final = _read_languages()
 """The languages, by name."""
 TESTS: Final = ", ".join(language.test for language in LANGUAGES.values())
 """Example names of test files."""

@@ -215,7 +215,7 @@ class CodingTeamScenario(Scenario):
     options: ClassVar[tuple[str, ...]] = ("generator",)
     extras: ClassVar[tuple[str, ...]] = (EXTRA,)
     agents: ClassVar[dict[str, str]] = {
-        "langchain": "agentgym.plugins.team.coding_team.agent:make_team"
+        "langchain": "agentgym.plugins.team.coding_team.graph:make_team"
     }
 
     def __init__(self, generator: str = "script") -> None:

@@ -10,7 +10,7 @@ from langchain_core.outputs import LLMResult
 
 from agentgym.core.tools import result_text
 from agentgym.errors import message_of
-from agentgym.plugins.team.solving.solution import Usage
+from agentgym.plugins.team.solving.solve import Usage
 
 _INTERNAL = frozenset({"team_state"})
 

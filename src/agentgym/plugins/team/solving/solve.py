@@ -1,19 +1,27 @@
-"""solve: send one request to the coding team, and get its solution."""
+"""solve: let the coding team work on a request, with any models."""
 
 import inspect
 import json
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from agentgym.core.background import in_background
-from agentgym.errors import MissingExtraError, UsageError, message_of, unreadable
+from agentgym.errors import (
+    MissingExtraError,
+    NotFoundError,
+    UsageError,
+    message_of,
+    unreadable,
+)
+from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.models.reference import PROVIDERS, is_local, is_remote, resolve_model
 from agentgym.packs.kit.code_rewards.static_checks import require_checks
 from agentgym.plugins.team.coding_team.environment import MAX_ROUNDS, TeamEnvironment
 from agentgym.plugins.team.coding_team.languages import LANGUAGES, of_path
-from agentgym.plugins.team.solving.solution import Outcome, Solution
 from agentgym.sandbox import Sandbox, SandboxConfig
 from agentgym.sandbox.commands import check_files
 from agentgym.sandbox.languages import PYTHON, toolchain
@@ -23,7 +31,86 @@ if TYPE_CHECKING:
 
     from agentgym.core.prices import Prices
     from agentgym.plugins.team.solving.events import Listener
-    from agentgym.sandbox import SandboxConfig
+
+Outcome = Literal["passed", "failed", "untested", "stopped"]
+
+
+class Usage(NamedTuple):
+    """Numbers of model calls and tokens of a role; 0 tokens if not reported."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    response_tokens: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solution:
+    """The result of one request to a team.
+
+    Attributes:
+        outcome: ``failed`` if a test failed, a serious finding of the review is left,
+            or no file was written. Otherwise ``passed`` if tests passed, ``untested``
+            without tests. ``stopped`` if the work ended early.
+        files: All files of the project: relative path to text.
+        changed: Paths of the files that differ from the user's, sorted.
+        tests: Counts of ``passed`` and ``failed`` tests, and the ``failures``; None if
+            no test has run since the last edit.
+        findings: Findings of the review: ``path``, ``line``, ``severity``, ``message``.
+        history: The turns of all roles: ``role``, ``round`` (number of the generator's
+            turns so far), ``did`` (summary) and ``said`` (the role's last message).
+        cost: US dollars; None if no prices were given.
+        error: Why the work ended early; empty if it did not, or if a person stopped it.
+    """
+
+    problem: str
+    outcome: Outcome
+    files: Mapping[str, str]
+    changed: tuple[str, ...] = ()
+    tests: Mapping[str, Any] | None = None
+    findings: tuple[Mapping[str, Any], ...] = ()
+    history: tuple[Mapping[str, Any], ...] = ()
+    usage: Mapping[str, Usage] = field(default_factory=dict)
+    cost: float | None = None
+    notes: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the outcome is ``passed``."""
+        return self.outcome == "passed"
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write the changed files into a folder, and return their paths.
+
+        Existing files are replaced. Nothing outside of the folder is written, even
+        through symbolic links.
+
+        Raises:
+            UsageError: A file cannot be written.
+        """
+        root = Path(folder).expanduser().resolve()
+        kept = {path: self.files[path] for path in self.changed if path in self.files}
+        check_files(kept)
+        written = []
+        for name, text in kept.items():
+            path = root / name
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if not path.parent.resolve().is_relative_to(root) or path.is_symlink():
+                    raise UsageError(
+                        f"{path} is outside of {root}, by a link; it is not written."
+                    )
+                path.write_text(text, encoding="utf-8", newline="")
+            except OSError as error:
+                raise UsageError(f"Cannot write {path}: {error.strerror}.") from None
+            written.append(path)
+        return written
+
+    def record(self) -> dict[str, Any]:
+        """Return the solution as a dict that can be written as JSON."""
+        made = asdict(self)
+        made["usage"] = {role: used._asdict() for role, used in self.usage.items()}
+        return made
 
 
 Human = Callable[[dict[str, Any]], Any]
@@ -72,7 +159,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         from langgraph.checkpoint.memory import InMemorySaver
 
         from agentgym.integrations.langchain.adapter import LangChainAdapter
-        from agentgym.plugins.team.coding_team.team.graph import build_team
+        from agentgym.plugins.team.coding_team.graph import build_team
         from agentgym.plugins.team.solving.events import TeamEvents
 
         if language not in LANGUAGES:
@@ -220,7 +307,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
 
 def _why(error: Exception) -> str:
     """Return a sentence about the error that ended a team's work early."""
-    from agentgym.plugins.team.coding_team.team.turns import is_unreachable
+    from agentgym.plugins.team.coding_team.graph import is_unreachable
 
     request = getattr(error, "request", None)  # of OpenAI's and Anthropic's packages
     if is_unreachable(error) and request is not None:
@@ -313,8 +400,6 @@ def open_session(
 
     The arguments and errors are those of :func:`solve`, without ``problem``.
     """
-    from agentgym.plugins.team.solving.models import chat_models
-
     found, notes = chat_models(model, models, agent)
     spare = None
     if fallback is not None:
@@ -337,3 +422,126 @@ def read_files(paths: list[Path]) -> dict[str, str]:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"Cannot read {path}: {unreadable(error)}.") from None
     return found
+
+
+ROLES = ("supervisor", "generator", "reviewer", "executor")
+MAX_TOKENS = 4_096
+"""Maximum number of tokens of one answer."""
+REQUEST_S = 180.0
+_POLICY_TOKENS = 160
+
+_SMALL = (
+    "The shipped policy chooses tools and fills in their arguments; it knows little "
+    "English and cannot write code. The rules of the team take the turns that it "
+    "cannot use. Use it to try the team out, or train it for the other roles and give "
+    "the generator a model that writes: --models generator=openai:NAME."
+)
+_WHICH = (
+    "Name a model: openai:NAME or anthropic:NAME with its key in the environment, the "
+    "address of an OpenAI-compatible server, http://host:8000/v1#NAME, a folder with a "
+    "model, a trained agent, or nano, the shipped policy."
+)
+
+
+def chat_models(
+    model: "str | BaseChatModel | None" = None,
+    models: "Mapping[str, str | BaseChatModel] | None" = None,
+    agent: Any = None,
+) -> "tuple[dict[str, BaseChatModel], list[str]]":
+    """Return each role's chat model, by default ``model`` or ``agent``, and notes."""
+    FRAMEWORKS.get("langchain").check()
+    by_role = dict(models or {})
+    for role in by_role:
+        if role not in ROLES:
+            raise NotFoundError("role", role, ROLES)
+    if model is not None and agent is not None:
+        raise UsageError(
+            "Give a model or a trained agent for the other roles, not both."
+        )
+    usual = model if agent is None else agent
+    missing = [role for role in ROLES if role not in by_role]
+    if missing and (usual is None or usual == ""):
+        raise UsageError(f"No model for {', '.join(missing)}. {_WHICH}")
+    named: dict[str, Any] = {role: by_role.get(role, usual) for role in ROLES}
+    unique = {_key(each): each for each in named.values()}
+    made = {key: _chat_model(each) for key, each in unique.items()}
+    notes = [_SMALL] if any(map(_is_small, unique.values())) else []
+    return {role: made[_key(each)] for role, each in named.items()}, notes
+
+
+def _key(named: Any) -> Any:
+    return named if isinstance(named, str) else id(named)
+
+
+def _is_small(named: Any) -> bool:
+    from agentgym.train.trained_agent import TrainedAgent
+
+    if isinstance(named, TrainedAgent):
+        named = named.provenance.config.get("model", "nano")
+    return bool(named == "nano")
+
+
+def _chat_model(named: Any) -> "BaseChatModel":
+    from langchain_core.language_models import BaseChatModel
+
+    from agentgym.train.trained_agent import TrainedAgent
+
+    if isinstance(named, BaseChatModel):
+        return named
+    if isinstance(named, TrainedAgent):
+        return named.chat_model()
+    if not isinstance(named, str) or not named.strip():
+        raise UsageError(f"{named!r} names no model. {_WHICH}")
+    return _of_server(named) if is_remote(named) else _of_policy(named)
+
+
+def _of_server(spec: str) -> "BaseChatModel":
+    endpoint = resolve_model(spec)
+    if len(endpoint.servers) > 1:
+        raise UsageError(f"{spec!r} names several servers; a role asks one: name it.")
+    [address] = endpoint.servers
+    key = endpoint.api_key or "none"  # a proxy may have its own
+    if spec.lower().startswith("anthropic:"):
+        try:
+            from langchain_anthropic import ChatAnthropic
+        except ImportError:
+            raise MissingExtraError("anthropic", "A model of Anthropic's") from None
+        made: BaseChatModel = ChatAnthropic(
+            model=endpoint.model,
+            api_key=key,
+            base_url=address.removesuffix("/v1"),  # which the SDK adds
+            max_tokens=MAX_TOKENS,
+            timeout=REQUEST_S,
+        )
+        return made
+    from langchain_openai import ChatOpenAI
+
+    is_openai = address == PROVIDERS["openai"]
+    name = "max_completion_tokens" if is_openai else "max_tokens"
+    limit: dict[str, Any] = {name: MAX_TOKENS}
+    return ChatOpenAI(
+        model=endpoint.model,
+        base_url=address,
+        api_key=lambda: key,
+        timeout=REQUEST_S,
+        **limit,
+    )
+
+
+def _of_policy(named: str) -> "BaseChatModel":
+    """Load a trained agent or a local model, and return it as a chat model."""
+    from agentgym.engines.local.support import load_policy
+    from agentgym.integrations.export import TrainedEndpoint
+    from agentgym.integrations.langchain.model import RoleChatOpenAI
+    from agentgym.serving.in_process import PolicyTransport
+    from agentgym.train.trained_agent import TrainedAgent
+    from agentgym.train.versions import AGENT_FILE
+
+    is_saved = os.path.isfile(os.path.join(os.path.expanduser(named), AGENT_FILE))
+    if named == "nano" or (is_local(named) and not is_saved):
+        policy = load_policy(named)
+        usual: dict[str, Any] = {"temperature": 0.0, "max_tokens": _POLICY_TOKENS}
+        answers = PolicyTransport(policy, policy.model_name, **usual)
+        endpoint = TrainedEndpoint(policy.model_name, **usual, transport=answers)
+        return RoleChatOpenAI.at(endpoint, None)
+    return TrainedAgent.load(named).chat_model()
