@@ -1,9 +1,6 @@
 """Create a tasks file from logs of an agent: users' requests, and the tool calls made.
 
-``tasks.py`` detects the format of a log file, and reads exports of Langfuse and ATIF;
-``langsmith.py`` and ``opentelemetry.py`` read those of others. ``reviews.py`` reads a
-person's decisions on tool calls. ``message.py`` parses a message in any format, and
-``trace.py`` converts a trace to a task.
+See ``README.md`` for what is in which file.
 """
 
 from typing import TYPE_CHECKING
