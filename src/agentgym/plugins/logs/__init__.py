@@ -1,6 +1,6 @@
 """Create a tasks file from logs of an agent: users' requests, and the tool calls made.
 
-See ``README.md`` for what is in which file.
+``README.md`` lists the files.
 """
 
 from typing import TYPE_CHECKING

@@ -1,1 +1,1 @@
-"""Benchmarks of writing code, as scenarios: see ``README.md``."""
+"""Benchmarks of writing code, as scenarios; ``README.md`` lists the files."""

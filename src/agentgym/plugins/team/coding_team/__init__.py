@@ -1,1 +1,1 @@
-"""The coding team as a scenario: see ``README.md``."""
+"""The coding team as a scenario; ``README.md`` lists the files."""

@@ -1,1 +1,1 @@
-"""Solve a problem with the coding team, without training: see ``README.md``."""
+"""Solve a problem with the coding team, without training."""

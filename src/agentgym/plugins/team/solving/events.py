@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -10,9 +10,16 @@ from langchain_core.outputs import LLMResult
 
 from agentgym.core.tools import result_text
 from agentgym.errors import message_of
-from agentgym.plugins.team.solving.solve import Usage
 
 _INTERNAL = frozenset({"team_state"})
+
+
+class Usage(NamedTuple):
+    """Numbers of model calls and tokens of a role; 0 tokens if not reported."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    response_tokens: int = 0
 
 
 @dataclass(frozen=True)

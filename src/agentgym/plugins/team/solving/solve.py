@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from agentgym.core.background import in_background
 from agentgym.errors import (
@@ -30,17 +30,9 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from agentgym.core.prices import Prices
-    from agentgym.plugins.team.solving.events import Listener
+    from agentgym.plugins.team.solving.events import Listener, Usage
 
 Outcome = Literal["passed", "failed", "untested", "stopped"]
-
-
-class Usage(NamedTuple):
-    """Numbers of model calls and tokens of a role; 0 tokens if not reported."""
-
-    calls: int = 0
-    prompt_tokens: int = 0
-    response_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +61,7 @@ class Solution:
     tests: Mapping[str, Any] | None = None
     findings: tuple[Mapping[str, Any], ...] = ()
     history: tuple[Mapping[str, Any], ...] = ()
-    usage: Mapping[str, Usage] = field(default_factory=dict)
+    usage: "Mapping[str, Usage]" = field(default_factory=dict)
     cost: float | None = None
     notes: tuple[str, ...] = ()
     error: str = ""
